@@ -39,7 +39,7 @@ format: .venv/.test ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 bench: .venv/.test ## seconds a swap over the machine's floor, objective and error after each sweep
-	$(BIN)/python -m gpexplorer.bench cholqr --data kin40k --m 512 $(ARGS)
+	$(BIN)/python -m benchmarks cholqr --data kin40k --m 512 $(ARGS)
 
 mutants: .venv/.test ## change one operator or constant of a formula at a time and name what no test notices (ARGS=linalg)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(ARGS)

@@ -30,6 +30,16 @@ PAGES = {  # files at the top of the repository, and the page that shows each
     "README.md": "index.md",
     "SECURITY.md": "security.md",
 }
+REPORTS = {  # reports that stand beside the code that wrote them, and the page that shows each
+    "benchmarks/arena/report.md": "arena.md",
+    "benchmarks/trust/report.md": "trust.md",
+    "papers/report.md": "reproduced.md",
+}
+GENERATED = {  # files that a page shows and that are not kept twice
+    "explorer.png": "apps/explorer.png",
+    "arena.svg": "benchmarks/arena/arena.svg",
+    "cells.jsonl": "benchmarks/arena/cells.jsonl",
+}
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -38,11 +48,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Called by mkdocs: the picture of the page, which is not kept twice, and a run that plays, which is not kept."""
+    """Called by mkdocs: files of other folders that pages show, and a run that plays, which is not kept."""
     from mkdocs.structure.files import File
 
     files.append(File.generated(config, "a-run.html", content=saved_run()))
-    files.append(File.generated(config, "explorer.png", abs_src_path=str(ROOT / "apps" / "explorer.png")))
+    for name, source in GENERATED.items():
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
     return files
 
 
@@ -71,7 +82,7 @@ def expanded(markdown: str) -> str:
 
 
 def include(argument: str) -> str:
-    """A file at the top of the repository without its title, or one section: "README.md, Start"."""
+    """A file of the repository without its title, or one section: "README.md, Start"."""
     name, _, heading = argument.partition(", ")
     text = (ROOT / name).read_text("utf-8")
     if not heading:
@@ -86,26 +97,27 @@ def linked(text: str) -> str:
     """Links to files of the repository become links to pages; a link to a file without a page becomes its text."""
 
     def link(found: re.Match[str]) -> str:
-        words, target = found[1], found[2].removeprefix("docs/")
-        if re.match(r"https?://", target) or (target not in PAGES and (ROOT / "docs" / target).is_file()):
-            return f"[{words}]({target})"
-        return f"[{words}]({PAGES[target]})" if target in PAGES else words
+        words, target, anchor = found[1], re.sub(r"^(\.\./)*(docs/)?", "", found[2]), found[3] or ""
+        pages = PAGES | REPORTS
+        if re.match(r"https?://", target) or target in GENERATED or (ROOT / "docs" / target).is_file():
+            return f"[{words}]({pages.get(target, target)}{anchor})"
+        return f"[{words}]({pages[target]}{anchor})" if target in pages else words
 
-    return re.sub(r"(?<!!)\[([^\]\n]+)\]\(([^)\s#]+)\)", link, text)
+    return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s#]+)(#[^)\s]*)?\)", link, text)
 
 
 def trust(argument: str) -> str:
-    """Some rows of a table of trust.md: "kin40k; ridge, cholqr"."""
+    """Some rows of a table of the report on trust: "kin40k; ridge, cholqr"."""
     name, _, methods = argument.partition("; ")
-    text = (ROOT / "docs" / "trust.md").read_text("utf-8")
+    text = (ROOT / "benchmarks" / "trust" / "report.md").read_text("utf-8")
     section = re.search(rf"^## {re.escape(name)}\n(.*?)(?=^## |\Z)", text, flags=re.M | re.S)
     if section is None:
-        raise ValueError(f"trust.md has no section {name!r}.")
+        raise ValueError(f"The report on trust has no section {name!r}.")
     rows = [line.strip("|").split("|") for line in section[1].splitlines() if line.startswith("|")]
     cells = {row[0].strip(): [cell.strip() for cell in row[1:5]] for row in rows}
     missing = [method for method in methods.split(", ") if method not in cells]
     if missing:
-        raise ValueError(f"The table {name!r} of trust.md has no row {missing[0]!r}.")
+        raise ValueError(f"The table {name!r} of the report on trust has no row {missing[0]!r}.")
     return table(("method", *cells["method"]), [(method, *cells[method]) for method in methods.split(", ")])
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from gpexplorer.bench.hammer.served_page import served_page
-from gpexplorer.bench.page.chromium import chromium
+from benchmarks.hammer.served_page import served_page
+from benchmarks.page.chromium import chromium
 
 APPS = Path(__file__).resolve().parent.parent / "apps"
 SIZE = {"width": 1440, "height": 900}

@@ -295,10 +295,23 @@ def test_data_lists_every_set(capsys: pytest.CaptureFixture[str]):
     assert "friedman1 is generated" in capsys.readouterr().out
 
 
-def test_bench_hands_its_arguments_on(capsys: pytest.CaptureFixture[str]):
-    assert call("bench", "cholqr", "--help") == 0
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["bench", "cholqr", "--m", "12"], "python -m benchmarks cholqr --m 12"),
+        (["bench"], "python -m benchmarks cholqr --data kin40k --m 512"),
+        (["reproduce", "cholqr-fig1", "--help"], "python -m papers cholqr-fig1 --help"),
+        (["reproduce"], "python -m papers all"),
+    ],
+)
+def test_benchmarks_and_papers_are_said_to_be_in_the_repository(
+    arguments: list[str], command: str, capsys: pytest.CaptureFixture[str]
+):
+    assert call(*arguments) == 2
 
-    assert "--pivots" in capsys.readouterr().out
+    printed = capsys.readouterr().err
+    assert "not part of the installed package" in printed
+    assert printed.endswith(f": {command}\n")
 
 
 @pytest.mark.parametrize("out", ["there.json", "nowhere/sweep.parquet", "."])
@@ -308,7 +321,6 @@ def test_an_out_that_cannot_be_written_is_reported_before_any_work(out: str, cap
     Path("grid.json").write_text(json.dumps({"spec": spec, "over": {"block": [3, 4]}}))
 
     if out == "there.json":
-        assert call("reproduce", "cholqr-fig1", "--out", out) == 2
         assert call("run", "spec.json", "--out", out) == 2
     else:
         assert call("sweep", "grid.json", "--out", out) == 2
@@ -338,9 +350,7 @@ def test_the_program_says_its_version_and_its_commands(capsys: pytest.CaptureFix
 
     call()
     printed = capsys.readouterr()
-    assert not set(["run", "methods", "serve", "bench", "data"]) - set(
-        (printed.out + printed.err).replace("│", " ").split()
-    )
+    assert not set(["run", "methods", "serve", "data"]) - set((printed.out + printed.err).replace("│", " ").split())
 
 
 def test_help_needs_neither_torch_nor_panel():

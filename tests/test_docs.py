@@ -14,6 +14,8 @@ import yaml
 from typer.main import get_command
 
 import gpexplorer as gpx
+import papers
+from benchmarks.__main__ import app as benchmarks_app
 from gpexplorer.__main__ import app
 from gpexplorer.recommendation import held_out_score
 from search_packages import stand_ins
@@ -67,7 +69,7 @@ def test_the_navigation_names_every_page_once_and_no_other():
     assert sorted(nav_pages(CONFIG["nav"])) == [page.name for page in PAGES]
 
 
-def test_links_between_pages_resolve(expanded: dict[str, str]):
+def test_links_between_pages_resolve(hook: ModuleType, expanded: dict[str, str]):
     titles = {
         name: {re.sub(r"[^\w]+", "-", title.lower()).strip("-") for title in re.findall(r"^#+ (.+)$", text, flags=re.M)}
         for name, text in expanded.items()
@@ -77,7 +79,7 @@ def test_links_between_pages_resolve(expanded: dict[str, str]):
         prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.M | re.S)
         for target in re.findall(r"\]\(([^)\s]+)\)", prose):
             page, _, anchor = target.partition("#")
-            generated = ("explorer.png", "a-run.html", "arena.svg", "arena-cells.jsonl")
+            generated = ("a-run.html", *hook.GENERATED)
             exists = page in titles or page in generated or re.match(r"https?://", target)
             by_key = anchor in gpx.methods
             if (page and not exists) or (anchor and not by_key and anchor not in titles.get(page or name, ())):
@@ -126,8 +128,12 @@ def test_no_page_loads_anything_from_another_host(expanded: dict[str, str]):
 def test_commands_on_the_pages_exist(expanded: dict[str, str]):
     text = "\n".join(expanded.values())
     named = set(re.findall(r"^python -m gpexplorer ([a-z]+)", text, flags=re.M))
+    measured = set(re.findall(r"^python -m benchmarks(?: --threads \d)? ([a-z-]+)", text, flags=re.M))
+    reproduced = set(re.findall(r"^python -m papers ([a-z0-9-]+)", text, flags=re.M))
 
-    assert {"recommend", "predict", "sweep", "reproduce", "run"} <= named <= set(get_command(app).commands)
+    assert {"recommend", "predict", "sweep", "run"} <= named <= set(get_command(app).commands)
+    assert {"cholqr", "arena", "trust"} <= measured <= set(get_command(benchmarks_app).commands)
+    assert {"grief-table1", "stochastic-table4"} <= reproduced <= {*papers.names(), "all"}
 
 
 @pytest.mark.parametrize("name", sorted(PAGES_WITH_PYTHON))

@@ -29,7 +29,8 @@ from gpexplorer.errors import SettingError
 from gpexplorer.methods.base import Method, registry
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = sorted([*ROOT.glob("gpexplorer/**/*.py"), *ROOT.glob("apps/**/*.py"), *ROOT.glob("tests/**/*.py")])
+PROGRAM = sorted(path for part in ("gpexplorer", "benchmarks", "papers") for path in ROOT.glob(f"{part}/**/*.py"))
+SOURCES = [*PROGRAM, *sorted([*ROOT.glob("apps/**/*.py"), *ROOT.glob("tests/**/*.py")])]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PLAYER = "gpexplorer/views/saved_page/page_player.js"
 DRAWING = {"bokeh", "holoviews", "panel", "panel_material_ui", "matplotlib"}
@@ -82,9 +83,9 @@ def test_no_module_imports_itself_by_way_of_another():
 
 
 def test_a_folder_holds_at_most_16_modules():
-    counts = Counter(path.parent for path in ROOT.glob("gpexplorer/**/*.py") if path.name != "__init__.py")
+    counts = Counter(str(path.parent.relative_to(ROOT)) for path in PROGRAM if path.name != "__init__.py")
 
-    assert {folder.name: count for folder, count in counts.items() if count > 16} == {}
+    assert {folder: count for folder, count in counts.items() if count > 16} == {}
 
 
 def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -127,14 +128,13 @@ def test_files_and_functions_are_small_and_named_for_what_they_hold():
 
 
 PARALLEL = {"base", "settings", "state", "loop", "costs", "posteriors", "learning"}  # same role in parallel packages
-COMMANDS = {"cholqr", "gbcd", "grief", "stochastic"}  # `bench NAME` and `reproduce NAME` are named for the method
 
 
 def test_two_modules_share_a_name_only_where_they_play_the_same_part():
     homes: dict[str, list[str]] = {}
     for path in ROOT.glob("gpexplorer/**/*.py"):
         homes.setdefault(path.stem, []).append(str(path.parent.relative_to(ROOT)))
-    allowed = PARALLEL | COMMANDS | {"__init__", "__main__"}
+    allowed = PARALLEL | {"__init__", "__main__"}
 
     assert {name: folders for name, folders in homes.items() if len(folders) > 1 and name not in allowed} == {}
 
@@ -180,7 +180,7 @@ def test_the_shelf_below_the_views_imports_no_drawing_library():
 
 
 def test_the_page_and_the_figures_start_without_scipys_statistics():
-    begin = "from gpexplorer.ui import session_page\nfrom gpexplorer import reproduce\nreproduce.names()"
+    begin = "from gpexplorer.ui import session_page\nimport papers\npapers.names()"
 
     assert "scipy.stats" not in fresh(f"import sys\n{begin}\nprint(*sys.modules)").split()
 
@@ -253,6 +253,28 @@ def test_every_pinned_version_is_inside_its_range_and_installed():
         assert version(need.name).split("+")[0] == pinned[need.name.lower()], need
 
 
+def tried_alone(wheel: Path, folder: Path) -> str:
+    """What the command line of a wheel prints outside the checkout, after it has loaded every public name."""
+    zipfile.ZipFile(wheel).extractall(folder)
+    code = """
+import sys
+sys.modules.update(benchmarks=None, papers=None)  # importing them is an error
+sys.path = [sys.argv[1], *(path for path in sys.path if path not in ("", sys.argv[2]))]
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder)]
+import gpexplorer
+assert gpexplorer.__file__.startswith(sys.argv[1]), gpexplorer.__file__
+for name in gpexplorer.__all__:
+    getattr(gpexplorer, name)
+from gpexplorer.__main__ import main
+main(["--version"])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", code, str(folder), str(ROOT)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_the_wheel_carries_the_cards_and_the_types(tmp_path: Path):
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     environment = {**os.environ, "GPEXPLORER_REPOSITORY": "https://example.org/we/gpexplorer"}
@@ -268,6 +290,7 @@ def test_the_wheel_carries_the_cards_and_the_types(tmp_path: Path):
     assert wheel.name.startswith(f"gpexplorer-{gpx.__version__}-py3-none-any")
     assert {"gpexplorer/py.typed", "gpexplorer/data/cards/kin40k.yaml", PLAYER} <= files
     assert not {name for name in files if not name.startswith("gpexplorer")}
+    assert tried_alone(wheel, tmp_path / "alone") == f"gpexplorer {gpx.__version__}\n"
 
 
 def test_citation_names_this_version_and_the_five_papers():

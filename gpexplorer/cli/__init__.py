@@ -1,4 +1,4 @@
-"""The command line: `python -m gpexplorer run`, `sweep`, `recommend`, `data`, `methods`, `serve`, `bench` and others.
+"""The command line: `python -m gpexplorer run`, `sweep`, `recommend`, `data`, `methods`, `serve` and others.
 
 The commands are functions of the modules beside this one, and this module names them. A command imports the packages
 that it needs when it is called, so that `--help` appears at once.
@@ -29,8 +29,8 @@ app.command()(listings.costs)
 app.command()(listings.schema)
 app.add_typer(listings.data_app, name="data")
 app.command()(launchers.serve)
-app.command(**launchers.ALL_ARGUMENTS)(launchers.bench)
-app.command()(launchers.reproduce)
+app.command(**launchers.ALL_ARGUMENTS, hidden=True)(launchers.bench)
+app.command(**launchers.ALL_ARGUMENTS, hidden=True)(launchers.reproduce)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,9 +1,10 @@
-"""The commands `serve`, `bench` and `reproduce`, which start the page, the benchmarks and the papers' figures."""
+"""The command `serve`, and `bench` and `reproduce`, which say where benchmarks and papers are."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shlex
 import socket
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ import typer
 
 from ..errors import GPExplorerError, SettingError
 
-ALL_ARGUMENTS: dict[str, Any] = {  # for a command that passes every argument on, --help included
+ALL_ARGUMENTS: dict[str, Any] = {  # for a command that takes every argument as it is, --help included
     "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     "add_help_option": False,
 }
@@ -82,43 +83,15 @@ def _cannot_listen(address: str, port: int, error: OSError) -> SettingError:
 
 
 def bench(context: typer.Context) -> None:
-    """Run a benchmark: `bench cholqr --data kin40k --m 512`. `bench --help` lists all benchmarks."""
-    from ..bench.__main__ import app
-
-    app(context.args, prog_name="python -m gpexplorer bench")
+    """Say where the benchmarks are: they are part of the repository, and not of the installed package."""
+    raise _in_the_repository("benchmarks", "cholqr --data kin40k --m 512", context.args)
 
 
-def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(help='A figure or table, several joined by commas, or "all". Without it, the names are listed.'),
-    ] = "",
-    full: Annotated[bool, typer.Option("--full", help="Use as many repeats and rows as the paper.")] = False,
-    repeats: Annotated[
-        int | None,
-        typer.Option(min=1, help="At most this many draws, splits, folds or seeds, to have the paper's sizes sooner."),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The directory for the table (Parquet) and the picture (HTML).")] = Path(
-        "reproduced"
-    ),
-) -> None:
-    """Compute a figure or table of a paper again, beside the published one. The command continues a stopped run.
+def reproduce(context: typer.Context) -> None:
+    """Say where the figures and tables of the papers are: in the repository, and not in the installed package."""
+    raise _in_the_repository("papers", "all", context.args)
 
-    all computes every one, and writes report.html and report.md with a verdict on each statement of the papers; several
-    joined by commas are computed and judged in the same way.
-    """
-    from .. import reproduce as figures
-    from ..reproduce.verdict_report import run_all
-    from .files import writable
 
-    if not name:
-        for figure_name in figures.names():
-            typer.echo(f"{figure_name}: {figures.find(figure_name).title}")
-        return
-    folder = out / ("full" if full else "quick")
-    chosen = [figures.find(part.strip()) for part in (figures.names() if name == "all" else name.split(","))]
-    chosen = chosen if repeats is None else [figure.limited(repeats) for figure in chosen]
-    with writable(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    for line in run_all(chosen, folder, full) if len(chosen) > 1 else chosen[0].run(folder, full):
-        typer.echo(line)
+def _in_the_repository(name: str, example: str, arguments: list[str]) -> SettingError:
+    command = " ".join(["python -m", name, shlex.join(arguments) or example])
+    return SettingError(f"The {name} are not part of the installed package; in a checkout of the repository: {command}")

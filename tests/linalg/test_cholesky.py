@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.bench.gpu.simulated_gpu import DeviceWork, SimulatedGPU
+from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer.errors import NotPositiveDefinite
 from gpexplorer.linalg import cholesky as module
 from gpexplorer.linalg.cholesky import (

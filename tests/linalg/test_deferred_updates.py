@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gpexplorer.bench.gpu.simulated_gpu import SimulatedGPU
+from benchmarks.gpu.simulated_gpu import SimulatedGPU
 from gpexplorer.linalg.deferred_updates import DeferredUpdates
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer import kernels
-from gpexplorer.bench.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer.linalg import blocks, fused
 from gpexplorer.linalg.kernel_columns import kernel_rows
 

@@ -1,6 +1,6 @@
 """The declared cost of a step beside the work that torch was asked for: forecasts on the page rest on these formulas.
 
-Work is counted, not timed, so that a busy machine changes nothing; `bench costs` holds the same formulas to the clock.
+Work is counted, not timed, so that a busy machine changes nothing; `benchmarks costs` holds the formulas to the clock.
 """
 
 from __future__ import annotations

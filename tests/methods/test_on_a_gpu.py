@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks.gpu.simulated_gpu import SimulatedGPU
 from gpexplorer import Spec, Store, methods, views
-from gpexplorer.bench.gpu.simulated_gpu import SimulatedGPU
 from gpexplorer.errors import OutOfMemory
 from gpexplorer.methods.capabilities import HasMovablePoints, HasSwapLandscape
 from gpexplorer.posteriors import AveragePosterior, load_posterior

@@ -1,4 +1,4 @@
-"""Several people on one server, by raw clients: what `bench hammer --only page-load` measures, with few of them."""
+"""Several people on one server, by raw clients: what `benchmarks hammer --only page-load` measures."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gpexplorer.bench.hammer import page_load
-from gpexplorer.bench.hammer.page_client import PageClient
-from gpexplorer.bench.hammer.page_load import Visitors, time_row, visits
+from benchmarks.hammer import page_load
+from benchmarks.hammer.page_client import PageClient
+from benchmarks.hammer.page_load import Visitors, time_row, visits
 from pages import Served, until
 
 SMALL = "v=1&method=cholqr&data=sin-product&data.n=60&set.num_inducing=5&budget.steps=5000"

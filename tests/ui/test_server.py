@@ -113,7 +113,7 @@ def test_a_store_that_cannot_be_opened_is_not_reported_as_a_port(
 
 
 def test_a_server_for_measurements_counts_its_players_and_those_that_compute():
-    from gpexplorer.ui.observed_server import players
+    from benchmarks.hammer.observed_server import players
     from gpexplorer.ui.playback.player import Player
 
     computing, living = players()

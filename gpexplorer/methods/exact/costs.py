@@ -1,6 +1,6 @@
 """What an iteration of a solver costs: floating-point operations, bytes, calls, and the arrays that it holds.
 
-The constants were measured on a two-core machine at 50 Gflop/s; `python -m gpexplorer.bench costs` compares the
+The constants were measured on a two-core machine at 50 Gflop/s; `python -m benchmarks costs` compares the
 formulas with the clock. A "call" is one tensor operation that Python asks for: it takes a few microseconds however
 small its operands are.
 """

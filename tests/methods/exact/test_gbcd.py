@@ -7,8 +7,8 @@ from itertools import islice, pairwise
 import pytest
 import torch
 
+from benchmarks.gpu.simulated_gpu import SimulatedGPU
 from gpexplorer import kernels
-from gpexplorer.bench.gpu.simulated_gpu import SimulatedGPU
 from gpexplorer.linalg import conjugate_gradients, preconditioners
 from gpexplorer.linalg.kernel_columns import KernelColumns
 from gpexplorer.methods.base import registry

@@ -10,8 +10,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from benchmarks.trust.dense_objectives import sparse_objective
 from gpexplorer import kernels
-from gpexplorer.bench.trust.dense_objectives import sparse_objective
 from gpexplorer.methods.inducing.moving.sparse_objectives import sparse_model
 from gpexplorer.methods.inducing.swapping.factor import Factor
 from gpexplorer.objectives import nystrom

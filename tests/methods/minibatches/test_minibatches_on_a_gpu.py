@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
+from benchmarks.gpu.simulated_graph import SimulatedGraph
 from gpexplorer import Spec
-from gpexplorer.bench.gpu.simulated_gpu import DeviceWork, SimulatedGPU
-from gpexplorer.bench.gpu.simulated_graph import SimulatedGraph
 from gpexplorer.linalg import positive_definite
 from gpexplorer.methods.minibatches import learner as learner_module
 from gpexplorer.methods.minibatches.learner import WARM_UP, Learner

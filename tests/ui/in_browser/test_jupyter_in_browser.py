@@ -13,7 +13,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Browser, Frame, Page
 
-from gpexplorer.bench.page.lab import Lab, Notebook
+from benchmarks.page.lab import Lab, Notebook
 from pages import AT, DATA_FIGURE, ON_PAGE, until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]

@@ -1,4 +1,4 @@
-"""Markup in texts that people give stays text: what `bench hammer --only html-probes` measures, on three pages."""
+"""Markup in texts that people give stays text: what `benchmarks hammer --only html-probes` measures, on three pages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from gpexplorer.bench.hammer import html_probes
-from gpexplorer.bench.hammer.html_probes import Probes, control, visited, visits
+from benchmarks.hammer import html_probes
+from benchmarks.hammer.html_probes import Probes, control, visited, visits
 from pages import Served
 
 pytestmark = pytest.mark.ui

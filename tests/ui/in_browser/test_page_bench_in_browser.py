@@ -1,4 +1,4 @@
-"""What `bench page` measures in a browser, with few repetitions: one message per picture, and pictures that follow."""
+"""What `benchmarks page` measures in a browser, with few repetitions: one message per picture, which follows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from playwright.sync_api import Browser
 
-from gpexplorer.bench.page.in_chromium import (
+from benchmarks.page.in_chromium import (
     Messages,
     answers_while_playing,
     changes_while_playing,

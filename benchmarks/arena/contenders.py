@@ -1,0 +1,103 @@
+"""The contenders of the arena: methods of this package at their defaults, other programs, and models that are no GP.
+
+ours     `recommend`, and each family's method with default settings
+GP       Gaussian processes of other programs, and the greedy variance of Burt et al. (2020) by its formula
+other    boosted trees and ridge regression, by scikit-learn
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from gpexplorer.data import Split
+from gpexplorer.posteriors import Marginals, NormalMarginals
+from gpexplorer.recommendation import recommend
+from gpexplorer.recommendation.lanes import step_until
+from gpexplorer.recommendation.simple_models import SIMPLE
+from gpexplorer.runs.spec import Spec
+
+from . import other_programs
+from .other_programs import MeanAndVar, arrays
+
+EXACT_UP_TO = 5000  # training rows of our exact GP, whose every step costs n^3 operations
+OURS, GP, OTHER = "ours", "GP", "other"
+
+Fit = Callable[[Split, float, int], Marginals]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to predict.
+
+    Attributes
+    ----------
+    name, group : str
+        What the table calls it; one of `OURS`, `GP` and `OTHER`.
+    predict : callable
+        Takes a split, seconds and a seed, and gives the distributions of y at the test rows.
+    most_rows : int or None
+        The largest number of training rows for which it is tried.
+    """
+
+    name: str
+    group: str
+    predict: Fit
+    most_rows: int | None = None
+
+
+def recommended(split: Split, seconds: float, seed: int) -> Marginals:
+    """`recommend` with all of the time."""
+    return recommend(split, seconds=seconds, seed=seed).posterior.marginals(split.test.X)
+
+
+def run_alone(spec: Callable[[int, int], Spec], split: Split, seconds: float, seed: int) -> Marginals:
+    """One run until the time is used. The function makes its spec from the number of rows and the seed."""
+    deadline = time.perf_counter() + seconds
+    run = spec(len(split.train), seed).open(data=split)
+    step_until(run, deadline, lambda: False)
+    run.close()
+    return run.posterior(of="y").marginals(split.test.X)
+
+
+def simple(name: str, split: Split, seconds: float, seed: int) -> Marginals:
+    """One of the simple models of `recommend`, which need no time worth bounding."""
+    return normal(SIMPLE[name](*arrays(split)))
+
+
+def normal(prediction: MeanAndVar) -> Marginals:
+    """Normal distributions with these means and variances [t]."""
+    return NormalMarginals(*map(torch.from_numpy, prediction))
+
+
+def other_program(fit: Callable[[Split, float, int], MeanAndVar]) -> Fit:
+    """A contender whose predictions are normal distributions."""
+    return lambda split, seconds, seed: normal(fit(split, seconds, seed))
+
+
+def _defaults(method: str, kernel: str = "se-ard") -> Fit:
+    return partial(run_alone, lambda n, seed: Spec(method, kernel=kernel, seed=seed))
+
+
+CONTENDERS = {
+    contender.name: contender
+    for contender in (
+        Contender("recommend", OURS, recommended),
+        Contender("cholqr", OURS, _defaults("cholqr")),
+        Contender("gbcd", OURS, _defaults("gbcd")),
+        Contender("ml", OURS, _defaults("ml"), EXACT_UP_TO),
+        Contender("grief", OURS, _defaults("grief")),
+        Contender("scgd", OURS, _defaults("scgd")),
+        Contender("GPyTorch exact", GP, other_program(other_programs.gpytorch_exact)),
+        Contender("GPyTorch SGPR", GP, other_program(other_programs.gpytorch_sgpr)),
+        Contender("GPyTorch SVGP", GP, other_program(other_programs.gpytorch_svgp)),
+        Contender("greedy variance", GP, _defaults("greedy-variance")),
+        Contender("scikit-learn GP", GP, other_program(other_programs.scikit_gp)),
+        Contender("boosted trees", OTHER, partial(simple, "boosted trees")),
+        Contender("ridge", OTHER, partial(simple, "ridge")),
+    )
+}

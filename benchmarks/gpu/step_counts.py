@@ -1,0 +1,58 @@
+"""What a step of a method asks of a GPU, counted on a simulated one: launches, reads by the host, and uploads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpexplorer.methods.base import registry
+from gpexplorer.runs import Spec
+
+from .simulated_gpu import DeviceWork, SimulatedGPU
+
+STEPS = 3
+KERNEL = "se-ard"
+
+
+def counts_per_step(
+    key: str, rows: int, inputs: int, settings: Mapping[str, Any] | None = None, steps: int = STEPS
+) -> DeviceWork:
+    """Count what the mean step of a method asks of a GPU; the first step, which sets up, counts only if it is alone.
+
+    Parameters
+    ----------
+    key : str
+        Key of the method. It keeps the hyperparameters fixed if it has the setting `learn`.
+    rows, inputs : int
+        Training rows n and inputs d of generated data.
+    settings : mapping, optional
+        Further settings of the method.
+    steps : int, default 3
+        Number of steps over which the mean is taken.
+
+    Returns
+    -------
+    DeviceWork
+        Rounded means.
+
+    Raises
+    ------
+    GPExplorerError
+        If the method cannot be run on these rows, or raises an error of its own.
+    """
+    all_settings = ({"learn": False} if "learn" in registry[key].param else {}) | dict(settings or {})
+    data = {"name": "hypercube", "n": rows * 10 // 9, "d": inputs, "noise": 0.1, "seed": 0}
+    with SimulatedGPU() as gpu:
+        run = Spec(key, all_settings, data=data, kernel=KERNEL, device="cuda").open()
+        run.advance()
+        works = []
+        for _ in range(1 + steps):
+            gpu.work = DeviceWork()
+            if run.advance() is None:
+                break
+            works.append(gpu.work)
+        if run.error:
+            raise run.error
+    counted = works[1:] or works
+    sums = [sum(getattr(work, name) for work in counted) for name in ("launches", "reads", "uploads")]
+    return DeviceWork(*(round(total / max(len(counted), 1)) for total in sums))

@@ -1,0 +1,64 @@
+"""`python -m papers`: the names of the figures and tables; `python -m papers NAME`, or `all`: computes them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpexplorer.cli.files import writable
+from gpexplorer.errors import GPExplorerError
+
+from . import find, names
+from .verdict_report import run_all
+
+app = typer.Typer(pretty_exceptions_enable=False)
+MISTAKE = 2  # exit code
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(help='A figure or table, several joined by commas, or "all". Without it, the names are listed.'),
+    ] = "",
+    full: Annotated[bool, typer.Option("--full", help="Use as many repeats and rows as the paper.")] = False,
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, help="At most this many draws, splits, folds or seeds, to have the paper's sizes sooner."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The directory for the table (Parquet) and the picture (HTML).")] = Path(
+        "reproduced"
+    ),
+) -> None:
+    """Compute a figure or table of a paper again, beside the published one. The command continues a stopped run.
+
+    all computes every one, and writes report.html and report.md with a verdict on each statement of the papers; several
+    joined by commas are computed and judged in the same way.
+    """
+    if not name:
+        for figure_name in names():
+            typer.echo(f"{figure_name}: {find(figure_name).title}")
+        return
+    folder = out / ("full" if full else "quick")
+    chosen = [find(part.strip()) for part in (names() if name == "all" else name.split(","))]
+    chosen = chosen if repeats is None else [figure.limited(repeats) for figure in chosen]
+    with writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for line in run_all(chosen, folder, full) if len(chosen) > 1 else chosen[0].run(folder, full):
+        typer.echo(line)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; an error of gpexplorer is printed as its sentence, with exit code 2."""
+    try:
+        app(arguments, prog_name="python -m papers")
+    except GPExplorerError as error:
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(MISTAKE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""All figures and tables with their verdicts, in one HTML page and one Markdown table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+import holoviews as hv
+import pandas as pd
+from bokeh.embed import file_html
+from bokeh.layouts import column
+from bokeh.models.widgets import Div
+from bokeh.resources import INLINE
+
+from gpexplorer.errors import GPExplorerError
+
+from .base import Figure
+from .verdicts import Verdict, judge
+from .verdicts.rules import NO_BASIS
+
+TITLE = "The figures and tables of five papers, computed again"
+STYLE: dict[str, str | None] = {"font-family": "system-ui, sans-serif", "max-width": "1100px"}
+HEAD = ("compared", "published", "ours", "verdict", "why")
+
+
+class Judged(NamedTuple):
+    """One figure with its rows and verdicts; `error` says why there are none."""
+
+    figure: Figure
+    rows: pd.DataFrame
+    verdicts: list[Verdict]
+    error: str = ""
+
+
+def run_all(figures: Sequence[Figure], out: Path, full: bool) -> Iterator[str]:
+    """Compute what is missing of each figure, judge it, and write report.html and report.md after every one.
+
+    A figure that fails is named in the report and keeps no other from being computed.
+
+    Yields
+    ------
+    str
+        Lines of progress, with the time to go; then the table of verdicts and the names of the files.
+    """
+    begin, judged = time.monotonic(), list[Judged]()
+    for number, figure in enumerate(figures, 1):
+        yield f"{figure.name} ({number} of {len(figures)}): {figure.title}"
+        try:
+            for line in figure.run(out, full):
+                if " to go" in line:
+                    yield f"  {line}"
+            rows = figure.rows(out, full)
+            judged.append(Judged(figure, rows, judge(figure.name, rows, full)))
+        except (GPExplorerError, OSError, ArithmeticError, LookupError, ValueError) as error:
+            judged.append(Judged(figure, pd.DataFrame(), [], f"{type(error).__name__}: {error}"))
+            yield f"  {judged[-1].error}"
+        (out / "report.md").write_text(markdown(judged), "utf-8")
+        seconds_left = (time.monotonic() - begin) / number * (len(figures) - number)
+        yield f"  about {seconds_left / 60:.0f} min to go"
+    (out / "report.html").write_text(page(judged), "utf-8")
+    yield markdown(judged)
+    yield f"Written: {out / 'report.html'}, {out / 'report.md'}"
+
+
+def markdown(judged: Sequence[Judged]) -> str:
+    """The verdicts as Markdown, one table per figure, with a count of each verdict on top."""
+    lines = [_counted(judged), ""]
+    for entry in judged:
+        lines += [f"### {entry.figure.name}: {entry.figure.title}", "", entry.figure.paper, ""]
+        if entry.error:
+            lines += [f"It could not be computed. {entry.error}", ""]
+            continue
+        lines += [f"| {' | '.join(HEAD)} |", "| --- " * len(HEAD) + "|"]
+        lines += [
+            f"| {' | '.join(cell(text) for text in (v.about, v.published, v.ours, v.verdict, v.why))} |"
+            for v in entry.verdicts
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def cell(text: str) -> str:
+    """A text as a cell of a Markdown table."""
+    return text.replace("|", "\\|")
+
+
+def page(judged: Sequence[Judged]) -> str:
+    """The report with its pictures as one HTML page that needs no network."""
+    parts: list[object] = [Div(text=f"<h1>{TITLE}</h1><p>{escape(_counted(judged))}</p>", styles=STYLE)]
+    for entry in judged:
+        head = f"<h2>{escape(entry.figure.title)}</h2><p>{escape(entry.figure.paper)}</p>"
+        parts.append(Div(text=head + (f"<p>{escape(entry.error)}</p>" if entry.error else _table(entry)), styles=STYLE))
+        if not entry.error:
+            parts.append(hv.render(entry.figure.plot(entry.rows), backend="bokeh"))
+    return file_html(column(*parts), INLINE, TITLE)
+
+
+def _counted(judged: Sequence[Judged]) -> str:
+    words = pd.Series([verdict.verdict for entry in judged for verdict in entry.verdicts], dtype=str).value_counts()
+    counted = ", ".join(f"{count} {word}" for word, count in words.items() if word != NO_BASIS)
+    without = int(words.get(NO_BASIS, 0))
+    failed = [entry.figure.name for entry in judged if entry.error]
+    text = f"{int(words.sum())} statements of {len(judged)} figures and tables: {counted or 'none judged'}"
+    text += f"; {without} without a basis in what was computed." if without else "."
+    return text + (f" Not computed: {', '.join(failed)}." if failed else "")
+
+
+def _table(entry: Judged) -> str:
+    cells = "".join(
+        "<tr>"
+        + "".join(f"<td>{escape(text)}</td>" for text in (v.about, v.published, v.ours, v.verdict, v.why))
+        + "</tr>"
+        for v in entry.verdicts
+    )
+    heads = "".join(f"<th style='text-align:left'>{word}</th>" for word in HEAD)
+    return f"<table cellpadding='4'><tr>{heads}</tr>{cells}</table>"

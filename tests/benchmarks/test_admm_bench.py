@@ -1,0 +1,41 @@
+"""The bench of ADMM: everything has a line, and the scaling factors follow from the times above them."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import admm
+
+
+def test_everything_has_a_line_and_factors_follow_from_the_times(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(admm, "median_seconds", lambda work, repeats: 0.01)
+    monkeypatch.setattr(admm, "_per_step", lambda method, task, iterations: 1e-6 * len(task.train) ** 2)
+
+    title, *lines = admm.report((40, 80), "se", 3, 2, (False, 40))
+
+    assert title.startswith("se, ")
+    small = [line for line in lines if line.startswith("n = 40 ")]
+    large = [line for line in lines if line.startswith("n = 80 ")]
+    assert (len(small), len(large)) == (7, 4)
+    [factor] = [line for line in lines if line.startswith("gpcv-admm-holdout iteration")]
+    assert factor.split()[-1] == "2.00"
+
+
+def test_other_packages_are_left_out_where_they_have_no_such_kernel():
+    assert not list(admm._baselines(admm.problem(30, "se + lp")))
+
+
+def test_the_task_with_many_inputs_needs_more_iterations_of_conjugate_gradients():
+    from itertools import islice
+
+    from gpexplorer.methods.base import registry
+
+    used = [
+        next(islice(registry["gpcv-admm"](rank=30).steps(task), 4, None)).info.iterations
+        for task in (admm.problem(120, "se"), admm.many_inputs(120, 10))
+    ]
+    title, *lines = admm.report((40,), "se", 3, 2, (False, 40), d=10)
+
+    assert used[1] > 2 * used[0]
+    assert title.startswith("se-ard, d = 10")
+    assert len([line for line in lines if line.startswith("n = 40 ")]) == 7

@@ -1,0 +1,99 @@
+"""Verdicts on known numbers, and one report of several figures that survives a figure that fails."""
+
+from __future__ import annotations
+
+import holoviews as hv
+import pandas as pd
+import pytest
+
+import papers
+from gpexplorer.errors import DataError, SettingError
+from papers import verdict_report
+from papers.__main__ import reproduce
+from papers.base import Figure
+from papers.verdicts import judge
+from papers.verdicts.rules import Verdict, number, statement
+
+
+@pytest.mark.parametrize(
+    ("values", "sd", "verdict"),
+    [
+        ([1.04], 0.0, "same"),
+        ([1.06], 0.0, "worse"),
+        ([0.9], 0.0, "better"),
+        ([1.2, 1.3], 0.3, "same"),  # within the published sd
+        ([0.7, 1.5], 0.0, "same"),  # within two standard errors of ours
+        ([float("nan")], 0.0, "no basis"),
+    ],
+)
+def test_a_number_is_compared_within_the_spread_of_both(values, sd, verdict):
+    assert number("RMSE", 1.0, values, sd=sd).verdict == verdict
+
+
+def test_what_was_computed_under_other_conditions_is_not_judged():
+    assert number("RMSE", 1.0, [5.0], comparable=False, why="fewer rows").verdict == "no basis"
+    assert [statement("order", "yes", "no", holds).verdict for holds in (True, False, None)] == [
+        "holds", "fails", "no basis",
+    ]  # fmt: skip
+
+
+def test_every_figure_has_a_judge():
+    for name in papers.names():
+        with pytest.raises((KeyError, ValueError, AttributeError)) as raised:
+            judge(name, pd.DataFrame(), full=False)
+        assert raised.value.args != (name,)  # the frame is empty; the judge itself is there
+
+
+def test_the_table_of_grief_is_judged_by_the_published_spread():
+    rows = [
+        {"set": "stock", "type": "II", "rmse": value, "paper": 0.005, "paper sd": 0.0005} for value in (0.005, 0.0055)
+    ] + [{"set": "servo", "type": "I", "rmse": 0.9, "paper": 0.268, "paper sd": 0.075}]
+    assert [(v.about, v.verdict) for v in judge("grief-table1", pd.DataFrame(rows), full=False)] == [
+        ("stock, type II: RMSE", "same"),
+        ("servo, type I: RMSE", "worse"),
+    ]
+
+
+def test_solvers_that_disagree_and_a_slower_gbcd_are_reported():
+    rows = [
+        {"set": "Kin40k", "solver": solver, "seconds": seconds, "RMSE": rmse, "paper": 0.098, "converged": True}
+        for solver, seconds, rmse in (("GBCD", 9.0, 0.1), ("CG", 3.0, 0.1), ("Cholesky", 1.0, 0.2))
+    ]
+    same, error, fastest = judge("gbcd-table2", pd.DataFrame(rows), full=True)
+    assert (same.verdict, fastest.verdict) == ("fails", "fails")
+    assert error.published == "0.098"
+
+
+def figure(name, works):
+    def work(unit):
+        if not works:
+            raise DataError("The set <poses> is not here.")
+        return [{"n": unit["n"]}]
+
+    return Figure(
+        name, f"Figure {name}", "The paper printed <1>.", lambda full: [{"n": 1}], work,
+        lambda frame: hv.Scatter(frame, "n", "n"),
+    )  # fmt: skip
+
+
+def test_a_report_has_all_figures_and_names_the_one_that_failed(tmp_path, monkeypatch):
+    monkeypatch.setattr(verdict_report, "judge", lambda name, rows, full: [Verdict("a | b", "<1>", "1", "same")])
+    lines = list(verdict_report.run_all([figure("good", True), figure("bad", False)], tmp_path, full=False))
+    text, page = (tmp_path / "report.md").read_text(), (tmp_path / "report.html").read_text()
+    assert "1 statements of 2 figures and tables: 1 same. Not computed: bad." in text
+    assert "| a \\| b | <1> | 1 | same |  |" in text
+    assert "The set <poses> is not here." in text
+    assert "poses" in page
+    assert "<poses>" not in page
+    assert lines[-1].startswith("Written: ")
+
+
+def test_several_names_are_computed_and_judged_in_one_report(tmp_path, monkeypatch):
+    figures = {name: figure(name, True) for name in ("one", "two", "three")}
+    monkeypatch.setattr(papers, "_figures", figures)
+    monkeypatch.setattr(verdict_report, "judge", lambda name, rows, full: [Verdict(name, "1", "1", "same")])
+    reproduce("one, three", out=tmp_path)
+    lines = (tmp_path / "quick" / "report.md").read_text().splitlines()
+    assert [line for line in lines if line.startswith("###")] == ["### one: Figure one", "### three: Figure three"]
+    with pytest.raises(SettingError, match="four"):
+        reproduce("one,four", out=tmp_path)
