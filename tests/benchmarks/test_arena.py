@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks import environment
 from benchmarks.__main__ import app
 from benchmarks.arena import kept_cells, other_programs
 from benchmarks.arena.contenders import CONTENDERS, GP
@@ -54,8 +55,8 @@ def test_the_picture_shows_every_set_by_its_escaped_name(tmp_path):
     cells_file, drawn = tmp_path / "cells.jsonl", tmp_path / "arena.svg"
     for key, cell in cells("<b>set", recommend=0.5, ridge=2.5).items():
         kept_cells.keep(cells_file, key, cell)
-    script = Path(__file__).parents[2] / "benchmarks" / "arena" / "picture.py"
-    subprocess.run([sys.executable, str(script), str(cells_file), str(drawn)], check=True)
+    command = [sys.executable, "-m", "benchmarks.arena.picture", str(cells_file), str(drawn)]
+    subprocess.run(command, check=True, env=environment())
     assert "&lt;b&gt;set" in drawn.read_text()
 
 
