@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import version
-from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from importlinter.cli import lint_imports
 from packaging.requirements import Requirement
 from typer.main import get_command
 
+import figures
 import gpexplorer as gpx
 from gpexplorer.__main__ import app
 from gpexplorer.errors import SettingError
@@ -33,6 +33,8 @@ PROGRAM = sorted(path for part in ("gpexplorer", "benchmarks", "papers") for pat
 SOURCES = [*PROGRAM, *sorted([*ROOT.glob("apps/**/*.py"), *ROOT.glob("tests/**/*.py")])]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PLAYER = "gpexplorer/views/saved_page/page_player.js"
+TOO_LONG: set[str] = {"loop.py"}  # files that are still too long; none may join them
+WITHOUT_REASON = 32  # files that do not say yet why they are apart; this number only falls
 DRAWING = {"bokeh", "holoviews", "panel", "panel_material_ui", "matplotlib"}
 
 
@@ -55,26 +57,9 @@ def test_every_module_imports_strictly_lower_floors(monkeypatch, capsys):
     assert status == 0, capsys.readouterr().out
 
 
-def imported_modules(module: str, path: Path, modules: dict[str, Path]) -> set[str]:
-    """The modules of the package that a module imports, at its top, inside functions and for types alike."""
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    imported = set[str]()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            imported |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = resolve_name("." * node.level + (node.module or ""), package) if node.level else str(node.module)
-            names = {f"{base}.{alias.name}" for alias in node.names}
-            imported |= {name if name in modules else base for name in names}
-    return (imported & set(modules)) - {module}
-
-
 def test_no_module_imports_itself_by_way_of_another():
-    modules = {}
-    for path in ROOT.glob("gpexplorer/**/*.py"):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    graph = {module: imported_modules(module, path, modules) for module, path in modules.items()}
+    package = figures.modules("gpexplorer")
+    graph = {name: figures.imported_modules(module, package) for name, module in package.items()}
 
     try:
         TopologicalSorter(graph).prepare()
@@ -88,43 +73,33 @@ def test_a_folder_holds_at_most_16_modules():
     assert {folder: count for folder, count in counts.items() if count > 16} == {}
 
 
-def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def test_files_and_functions_are_small_and_named_for_what_they_hold():
+    everything = [
+        figures.modules(folder).values() for folder in ("gpexplorer", "benchmarks", "papers", "apps", "tests")
+    ]
+    modules = [module for folder in everything for module in folder]
+    functions = {
+        f"{module.path.name}: {node.name}": (node.end_lineno or 0) - node.lineno + 1 - documentation(node)
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+    assert len(modules) > 700
+    too_long = {module.path.name: module.code for module in modules if module.code > figures.LONGEST}
+    assert too_long.keys() <= TOO_LONG
+    assert {name: length for name, length in functions.items() if length > 60} == {}
+    assert not {module.path.stem for module in modules} & {"utils", "util", "misc", "helpers", "core", "common"}
+
+
+def documentation(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """The number of lines of a function's docstring."""
     text = ast.get_docstring(node, clean=False)
     return 0 if text is None else text.count("\n") + 1
 
 
-def lines_of_code(path: Path) -> int:
-    """The number of lines of a file without its docstrings, comments and blank lines."""
-    text = path.read_text("utf-8")
-    documented = {
-        line
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        for first in node.body[:1]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
-        for line in range(first.lineno, (first.end_lineno or first.lineno) + 1)
-    }
-    lines = enumerate(text.splitlines(), 1)
-    return sum(k not in documented and line.strip()[:1] not in ("", "#") for k, line in lines)
-
-
-STILL_LONG = {"loop.py"}  # of the minibatches, 331 lines
-
-
-def test_files_and_functions_are_small_and_named_for_what_they_hold():
-    lengths = {path: lines_of_code(path) for path in SOURCES}
-    functions = {
-        f"{path.name}: {node.name}": node.end_lineno - node.lineno + 1 - docstring_lines(node)
-        for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None
-    }
-
-    assert len(SOURCES) > 100
-    assert {path.name: length for path, length in lengths.items() if length > 320 and path.name not in STILL_LONG} == {}
-    assert {name: length for name, length in functions.items() if length > 60} == {}
-    assert not {path.stem for path in SOURCES} & {"utils", "util", "misc", "helpers", "core", "common"}
+def test_a_small_file_with_one_importer_says_why_it_is_apart():
+    assert len(figures.without_reason(figures.modules("gpexplorer"))) <= WITHOUT_REASON
 
 
 PARALLEL = {"base", "settings", "state", "loop", "costs", "posteriors", "learning"}  # same role in parallel packages

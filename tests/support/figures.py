@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 from typing import NamedTuple
@@ -60,6 +61,7 @@ def code_lines(text: str, tree: ast.AST) -> set[int]:
     return {number for number, line in lines if line and not line.startswith("#") and number not in docs}
 
 
+@cache
 def modules(folder: str = "gpexplorer", root: Path = ROOT) -> dict[str, Module]:
     """Every file of a package, by the name under which it is imported."""
     result = {}
@@ -148,7 +150,7 @@ def main() -> None:
         print(f"{name:38}{value:10,.1f}{target}" if isinstance(value, float) else f"{name:38}{value:8,}  {target}")
     rooms = Counter[str]()
     for module in known.values():
-        rooms[(module.name.split(".") + ["top"])[1] if module.name.count(".") else "top"] += module.code
+        rooms[module.name.split(".")[1] if module.name.count(".") else "top"] += module.code
     print("code of each package: " + ", ".join(f"{name} {rooms[name]:,}" for name in sorted(rooms)))
     if given.single:
         for name, importer in sorted(single.items()):
