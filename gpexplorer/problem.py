@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, get_args, get_type_hints, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -222,6 +222,8 @@ class Outcome:
 class Channel:
     """A number that every step reports: a field of the method's Info that becomes a curve and a column of a table.
 
+    It is declared at the field by `channel`, and named by `channels_of`.
+
     Parameters
     ----------
     name : str
@@ -241,9 +243,34 @@ class Channel:
     monotone: bool = False
 
 
-def channel(name: str, label: str, unit: str = "", *, log: bool = False, monotone: bool = False) -> Channel:
-    """Declare a channel; see `Channel` for the arguments."""
-    return Channel(name, label, unit, log, monotone)
+def channel(label: str, unit: str = "", *, log: bool = False, monotone: bool = False) -> Channel:
+    """Declare that a field of an Info is a channel; see `Channel` for the arguments.
+
+    Examples
+    --------
+    >>> class Info(NamedTuple):
+    ...     objective: Annotated[float, channel("objective F", "nat", monotone=True)]
+    >>> channels_of(Info)
+    (Channel(name='objective', label='objective F', unit='nat', log=False, monotone=True),)
+    """
+    return Channel("", label, unit, log, monotone)
+
+
+def channels_of(info: type, only: Sequence[str] = (), **instead: Channel) -> tuple[Channel, ...]:
+    """Return the channels that the fields of an Info declare, in their order.
+
+    Parameters
+    ----------
+    info : type
+        A named tuple.
+    only : sequence of str
+        The fields that a method reports, where it does not report all of its family.
+    **instead : Channel
+        For fields that a method reports under another label than its family.
+    """
+    hints = {name: get_args(hint) for name, hint in get_type_hints(info, include_extras=True).items()}
+    declared = {name: each for name, hint in hints.items() for each in hint if isinstance(each, Channel)}
+    return tuple(replace(each, name=name) for name, each in (declared | instead).items() if not only or name in only)
 
 
 @dataclass(frozen=True)

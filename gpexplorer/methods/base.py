@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import param
 
 from ..posteriors import Posterior
-from ..problem import Channel, Cost, Outcome, Problem, Step
+from ..problem import Channel, Cost, Outcome, Problem, Step, channels_of
 
 Steps = Generator[Step, None, Outcome]
 registry: dict[str, type[Method]] = {}
@@ -30,7 +30,8 @@ class Method(param.ParameterizedABC):
     State, Info : type
         The named tuples in the steps of the method. A stored run is rebuilt from these classes and no others.
     channels : tuple of Channel
-        Fields of Info that become curves and columns, the objective first.
+        Fields of Info that become curves and columns, the objective first. They are those that Info declares; a method
+        that names some otherwise sets `channels_of(Info, field=channel(...))`.
     own_kernel : bool
         Whether features of the method take the place of the problem's kernel.
     added_settings : mapping
@@ -77,6 +78,8 @@ class Method(param.ParameterizedABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Register a class that has a key; refuse one that lacks what the rest of the package needs."""
         super().__init_subclass__(**kwargs)
+        if "Info" in vars(cls) and "channels" not in vars(cls) and hasattr(cls.Info, "_fields"):
+            cls.channels = channels_of(cls.Info)
         if not cls.key:
             return
         if cls.key in registry:

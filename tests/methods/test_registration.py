@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from gpexplorer.methods.base import Method, registry
-from gpexplorer.problem import channel
+from gpexplorer.problem import channel, channels_of
 from toy_method import Toy
 
 
@@ -56,7 +56,7 @@ def test_a_complete_method_is_registered():
         ),
         (
             Complete,
-            {"State": Toy.State, "Info": Info, "channels": (channel("objetive", "F"),)},
+            {"State": Toy.State, "Info": Info, "channels": channels_of(Info, objetive=channel("F"))},
             "channels that are not fields of its Info: objetive",
         ),
         (Method, {}, "does not define steps, posterior, cost; define it as .* or leave out the key"),

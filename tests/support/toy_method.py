@@ -6,7 +6,7 @@ Importing it registers nothing for others: a test puts it into the registry for 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import param
 import torch
@@ -16,7 +16,7 @@ from gpexplorer import Spec, data, kernels
 from gpexplorer.errors import NotPositiveDefinite
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.base import Method, Steps, registry
-from gpexplorer.problem import Channel, Cost, Outcome, Prediction, Predictor, Problem, Step, channel
+from gpexplorer.problem import Cost, Outcome, Prediction, Predictor, Problem, Step, channel
 from gpexplorer.runs import Run
 
 ROWS = {"name": "friedman1", "n": 60, "seed": 2}
@@ -45,8 +45,8 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    objective: float
-    gradient: float
+    objective: Annotated[float, channel("objective", monotone=True)]
+    gradient: Annotated[float, channel("largest gradient", log=True)]
     place: Place | None = None
 
 
@@ -58,10 +58,6 @@ class Toy(Method):
     family: ClassVar[str] = "tests"
     State: ClassVar[type] = State
     Info: ClassVar[type] = Info
-    channels: ClassVar[tuple[Channel, ...]] = (
-        channel("objective", "objective", monotone=True),
-        channel("gradient", "largest gradient", log=True),
-    )
 
     block = param.Integer(4, bounds=(1, None), doc="Rows solved at once.")
     shrink = param.Number(1.0, bounds=(0.0, 2.0), inclusive_bounds=(False, False), doc="Share of each move taken.")

@@ -14,13 +14,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from ...linalg.deferred_reads import moved_together
-from ...problem import Channel, Outcome, Problem, Step, channel
+from ...problem import Outcome, Problem, Step, channel
 from ..base import Steps
 from .fold_steps import FoldReport, FoldScore, FoldSettings, Local, iterate, prepare, score_folds
 from .folds import FoldGroup, split
@@ -57,34 +57,19 @@ class Info(NamedTuple):
     """What a step reports. Channels are nan where they do not apply."""
 
     phase: str
-    objective: float = math.nan
-    lagrangian: float = math.nan
-    gap: float = math.nan
-    slope: float = math.nan
-    disagreement: float = math.nan
-    rho: float = math.nan
-    z_norm: float = math.nan
-    z_gap: float = math.nan
-    scale: float = math.nan
-    iterations: float = math.nan
-    rolled_back: float = math.nan
+    objective: Annotated[float, channel("cross-validated squared error")] = math.nan
+    lagrangian: Annotated[float, channel("augmented Lagrangian")] = math.nan
+    gap: Annotated[float, channel("primal residual |Cz - y| / |y|", log=True)] = math.nan
+    slope: Annotated[float, channel("dual residual", log=True)] = math.nan
+    disagreement: Annotated[float, channel("disagreement of the folds", log=True)] = math.nan
+    rho: Annotated[float, channel("penalty rho", log=True)] = math.nan
+    z_norm: Annotated[float, channel("|z|")] = math.nan
+    z_gap: Annotated[float, channel("|z - C^-1 y|^2", log=True)] = math.nan
+    scale: Annotated[float, channel("log scale of all sds")] = math.nan
+    iterations: Annotated[float, channel("CG iterations per z step")] = math.nan
+    rolled_back: Annotated[float, channel("folds rolled back")] = math.nan
     consensus: Tensor = torch.zeros(0)  # [p]
     thetas: Tensor = torch.zeros(0, 0)  # [K, p]
-
-
-CHANNELS: tuple[Channel, ...] = (
-    channel("objective", "cross-validated squared error"),
-    channel("lagrangian", "augmented Lagrangian"),
-    channel("gap", "primal residual |Cz - y| / |y|", log=True),
-    channel("slope", "dual residual", log=True),
-    channel("disagreement", "disagreement of the folds", log=True),
-    channel("rho", "penalty rho", log=True),
-    channel("z_norm", "|z|"),
-    channel("z_gap", "|z - C^-1 y|^2", log=True),
-    channel("scale", "log scale of all sds"),
-    channel("iterations", "CG iterations per z step"),
-    channel("rolled_back", "folds rolled back"),
-)
 
 
 class Scheme(Protocol):

@@ -20,12 +20,12 @@ import torch
 
 from ...linalg.blocks import BLOCK_BYTES
 from ...posteriors import Posterior
-from ...problem import Channel, Cost, Problem, take
+from ...problem import Cost, Problem, take
 from ..base import Method, Steps
 from . import settings
-from .consensus import CHANNELS, run
 from .consensus import Info as ConsensusInfo
 from .consensus import State as ConsensusState
+from .consensus import run
 from .exact_posterior import exact_posterior
 from .fold_steps import FoldSettings
 from .folds import equal_parts, ordered_by_fold
@@ -58,7 +58,6 @@ class GPCV(Method):
         "cg_iterations": r"(2K_{VT}^\top K_{VT}+\rho C^2)\,z = 2K_{VT}^\top y_V + C(\rho y_T-\lambda)",
         "relaxation": r"\lambda \leftarrow \lambda + \alpha\rho\,(Cz - y_T)",
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
     added_settings: ClassVar[Mapping[str, Any]] = {"forcing": 0.0}
 
     rho: Any = param.Number(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import param
@@ -21,7 +21,7 @@ from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator
 from ...linalg.scipy_descent import Best, Evaluated, descend
 from ...posteriors import Posterior
-from ...problem import Cost, Outcome, Problem, Step
+from ...problem import Cost, Outcome, Problem, Step, channel
 from ..base import Method, Steps
 from . import settings
 from .exact_posterior import exact_posterior
@@ -50,9 +50,9 @@ class Info(NamedTuple):
     """What a step reports."""
 
     phase: str
-    objective: float = math.nan
-    slope: float = math.nan
-    scale: float = math.nan
+    objective: Annotated[float, channel("objective", monotone=True)] = math.nan
+    slope: Annotated[float, channel("largest derivative", log=True)] = math.nan
+    scale: Annotated[float, channel("log scale of all sds")] = math.nan
 
 
 LearningState: TypeAlias = State  # a class attribute of ExactLearning is called State too

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from ...linalg.cholesky import cholesky
 from ...objectives import noise_derivative, noise_variance
-from ...problem import Channel, Cost, Dataset, Problem, channel
+from ...problem import Channel, Cost, Dataset, Problem, channel, channels_of
 from . import settings
-from .learning import ExactLearning, Objective, dense_cost
+from .learning import ExactLearning, LearningInfo, Objective, dense_cost
 
 SQUARED, PROBABILITY = "squared error", "log probability"
 
@@ -43,10 +43,8 @@ class LeaveOneOut(ExactLearning):
         "criterion": r"\sum_i (y_i-\mu_{-i})^2 = \sum_i \big([C^{-1}y]_i / [C^{-1}]_{ii}\big)^2"
     }
     row_noise: ClassVar[tuple[str, ...]] = ("relative",)
-    channels: ClassVar[tuple[Channel, ...]] = (
-        channel("objective", "leave-one-out loss", monotone=True),
-        channel("slope", "largest derivative", log=True),
-        channel("scale", "log scale of all sds"),
+    channels: ClassVar[tuple[Channel, ...]] = channels_of(
+        LearningInfo, objective=channel("leave-one-out loss", monotone=True)
     )
 
     criterion: Any = param.Selector(

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...objectives import evidence
-from ...problem import Channel, Cost, Dataset, Problem, channel
+from ...problem import Channel, Cost, Dataset, Problem, channel, channels_of
 from .. import gpytorch_parts
-from .learning import ExactLearning, Objective, dense_cost
+from .learning import ExactLearning, LearningInfo, Objective, dense_cost
 
 
 class MaximumLikelihood(ExactLearning):
@@ -37,9 +37,8 @@ class MaximumLikelihood(ExactLearning):
     equations: ClassVar[dict[str, str]] = {
         "optimiser": r"\min_\theta\ \tfrac12\,y^\top C(\theta)^{-1}y + \tfrac12\log|C(\theta)|"
     }
-    channels: ClassVar[tuple[Channel, ...]] = (
-        channel("objective", "NLML", "nat", monotone=True),
-        channel("slope", "largest derivative", log=True),
+    channels: ClassVar[tuple[Channel, ...]] = channels_of(
+        LearningInfo, only=("objective", "slope"), objective=channel("NLML", "nat", monotone=True)
     )
 
     engine: Any = param.Selector(

@@ -29,15 +29,16 @@ from torch import Tensor
 from ...features.basis_choices import Leading
 from ...objectives import noise_variance
 from ...posteriors import DiagonalAndDirection, Posterior
-from ...problem import Channel, Cost, Outcome, Problem, Step
+from ...problem import Cost, Outcome, Problem, Step
 from ..base import Steps
 from ..langevin import Density
 from . import settings
 from .evidence import regress
 from .evidence_choice import FEW_ROWS, FOLDS, held_out_noise
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
+from .learning import Info as BasisInfo
+from .learning import State as BasisState
 from .learning import (
-    CHANNELS,
     evaluation_cost,
     initial_state,
     learn_hyperparameters,
@@ -45,8 +46,6 @@ from .learning import (
     state_noise,
     state_posterior,
 )
-from .learning import Info as BasisInfo
-from .learning import State as BasisState
 from .orthogonal_basis import (
     OrthogonalBasis,
     coefficient_posterior,
@@ -105,7 +104,6 @@ class Grief(GridMethod):
         "grid_points": r"\phi_j(x) = \textstyle\prod_i k_i(x_i, U_i)\,q_{i j_i} / \sqrt{\lambda_{i j_i}}",
         "weights": r"k(x,z) \approx \textstyle\sum_j w_j\,\psi_j(x)\,\psi_j(z)",
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
     added_settings: ClassVar[Mapping[str, Any]] = {"basis": "eigenvalues", "candidates": 20_000, "points_per_input": ""}
 
     spacing: Any = spacing_setting()

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ from ...features.basis_choices import Choice, Leading
 from ...linalg.blocks import BLOCK_BYTES
 from ...objectives import noise_variance
 from ...posteriors import Posterior
-from ...problem import Channel, Cost, Outcome, Problem, Step, channel
+from ...problem import Cost, Outcome, Problem, Step, channel
 from .axis_sizes import axis_shares
 from .descents import Best, Descent, Learner, basis_descent, exact_descent, subset_rows, until_no_gain
 from .evidence import AXIS_NUMBERS, regress
@@ -52,13 +52,6 @@ ENOUGH_SHARE, MAX_DOUBLINGS = 0.5, 12  # the trial reaches lengthscales at which
 WORSE_PER_ROW = 0.02  # nat; other initial values are tried if the NLML exceeds that of the exact GP by more than this
 SEARCHES, SEARCH_DESCENTS = 3, 2  # largest number of searches, and the number of descents of each
 BLOCK_CALLS = 30.0  # tensor operations of a block of Phi, forward and backward
-
-CHANNELS: tuple[Channel, ...] = (
-    channel("objective", "NLML, while learning that of the subset", "nat"),
-    channel("evidence", "NLML on the subset", "nat"),
-    channel("fit", "data fit", "nat"),
-    channel("kept", "share of the prior variance kept"),
-)
 
 
 class State(NamedTuple):
@@ -81,10 +74,10 @@ class Info(NamedTuple):
     """What a step reports. A channel is nan if it does not apply."""
 
     phase: str
-    objective: float = math.nan
-    fit: float = math.nan
-    kept: float = math.nan
-    evidence: float = math.nan
+    objective: Annotated[float, channel("NLML, while learning that of the subset", "nat")] = math.nan
+    evidence: Annotated[float, channel("NLML on the subset", "nat")] = math.nan
+    fit: Annotated[float, channel("data fit", "nat")] = math.nan
+    kept: Annotated[float, channel("share of the prior variance kept")] = math.nan
 
 
 class Chooser(Protocol):
@@ -327,7 +320,7 @@ def _round(learner: Learner, problem: Problem, state: State, choice: Choice) -> 
     share = share_kept(problem, state.theta_begin, choice)
 
     def report(state: State, best: Best) -> Info:
-        return Info("learn", state.objective, math.nan if best.fit is None else best.fit, share)
+        return Info("learn", state.objective, fit=math.nan if best.fit is None else best.fit, kept=share)
 
     descent = until_no_gain(basis_descent(learner, choice, problem.train, state.theta_begin), learner.tolerance)
     return (yield from _follow(state, descent, lambda theta: {}, report))

@@ -18,12 +18,12 @@ from ...features.basis_choices import Choice, Fourier
 from ...features.random_fourier import KINDS, RandomFourier
 from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...posteriors import Posterior
-from ...problem import Channel, Cost, Outcome, Problem, Step, described_rows
+from ...problem import Cost, Outcome, Problem, Step, described_rows
 from ..base import Method, Steps
 from . import settings
-from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
+from .learning import evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
 
 FEATURE_CALLS = 20.0  # tensor operations: frequencies, all their rotations at once, features and their derivatives
 
@@ -75,7 +75,6 @@ class RFF(Method):
     State: ClassVar[type] = BasisState
     Info: ClassVar[type] = BasisInfo
     equations: ClassVar[dict[str, str]] = {"num_features": r"k(x,z) \approx \phi(x)^\top \phi(z)"}
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
     row_noise: ClassVar[tuple[str, ...]] = ("relative",)
 
     num_features = param.Integer(

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 from ...features.basis_choices import Interpolated, Leading
 from ...posteriors import Posterior
-from ...problem import Channel, Cost, Problem, Step
+from ...problem import Cost, Problem, Step
 from ..base import Steps
 from . import settings
 from .grid_method import GridMethod
-from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
+from .learning import evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
 
 AXIS_CALLS = 335.0  # tensor operations per input: interpolation weights, covariances, and their derivatives
 
@@ -53,7 +53,6 @@ class SKI(GridMethod):
     Info: ClassVar[type] = BasisInfo
     equations: ClassVar[dict[str, str]] = {"grid_points": r"k(x,z) \approx e(x)^\top K_{UU}\,e(z)"}
     added_settings: ClassVar[Mapping[str, Any]] = {"points_per_input": ""}
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
     functions: ClassVar[type[Leading]] = Interpolated
 
     starts = settings.starts()

@@ -24,7 +24,7 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...objectives import noise_variance
 from ...posteriors import Posterior
-from ...problem import Channel, Outcome, Problem, Step
+from ...problem import Outcome, Problem, Step
 from ..base import Method, Steps
 from ..capabilities import Correlations
 from ..fixed_subset import learn_on_subset, subset_rows
@@ -32,7 +32,6 @@ from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
 from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, Bands, exact_posterior, posterior_of_subset
 from .reliability import Point, StepCheck, check_step, error_bounds, name_of, used_up, way_out
-from .state import CHANNELS
 from .state import Info as SolverInfo
 from .state import State as SolverState
 from .system import Iteration, System
@@ -53,7 +52,6 @@ class Solver(Method):
     family: ClassVar[str] = "exact"
     State: ClassVar[type] = SolverState
     Info: ClassVar[type] = SolverInfo
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
     added_settings: ClassVar[Mapping[str, Any]] = {"bands": "rows", "band_tolerance": 0.01, "mean_tolerance": 0.0}
 
     learn = settings.learn()

@@ -1,29 +1,14 @@
-"""What a step of a solver of the exact GP carries (State) and reports (Info), with the channels that are drawn."""
+"""What a step of a solver of the exact GP carries (State) and reports (Info)."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...problem import Channel, channel
-
-CHANNELS: tuple[Channel, ...] = (
-    channel("objective", "quadratic f(alpha)", monotone=True),
-    channel("largest", "largest gradient |g|", log=True),
-    channel("norm", "gradient norm", log=True),
-    channel("evidence", "NLML on the subset", "nat"),
-    channel("drift", "drift of the carried gradient", log=True),
-    channel("likelihood_gradient", "gradient of the NLML of all rows", "nat per row", log=True),
-    channel("gap_bound", "bound on f - minimum", log=True),
-    channel("mean_bound", "bound on the error of a mean", "noise sd", log=True),
-)
-
-# for methods whose objective may rise: solvers with momentum, and a solver whose single step leaves no series
-CHANNELS_NOT_MONOTONE = (replace(CHANNELS[0], monotone=False), *CHANNELS[1:])
+from ...problem import channel, channels_of
 
 
 class State(NamedTuple):
@@ -50,13 +35,24 @@ class Info(NamedTuple):
     """What a step reports. Channels that do not apply are nan; f(0) = 0 for every theta."""
 
     phase: str
-    objective: float = math.nan  # f(alpha)
-    largest: float = math.nan  # |g|_inf
-    norm: float = math.nan  # |g|_2
-    evidence: float = math.nan  # negative log marginal likelihood on the subset, while theta is learned
-    drift: float = math.nan  # |g from scratch - g as updated|_inf, at the steps where g is computed from scratch
+    objective: Annotated[float, channel("quadratic f(alpha)", monotone=True)] = math.nan
+    largest: Annotated[float, channel("largest gradient |g|", log=True)] = math.nan  # |g|_inf
+    norm: Annotated[float, channel("gradient norm", log=True)] = math.nan  # |g|_2
+    # negative log marginal likelihood on the subset, while theta is learned
+    evidence: Annotated[float, channel("NLML on the subset", "nat")] = math.nan
+    # |g from scratch - g as updated|_inf, at the steps where g is computed from scratch
+    drift: Annotated[float, channel("drift of the carried gradient", log=True)] = math.nan
+    # norm of the estimated gradient of the NLML in theta, per row
+    likelihood_gradient: Annotated[float, channel("gradient of the NLML of all rows", "nat per row", log=True)] = (
+        math.nan
+    )
+    # f(alpha) - min f is at most this, |g|_2^2 / (2 s2)
+    gap_bound: Annotated[float, channel("bound on f - minimum", log=True)] = math.nan
+    # no predictive mean errs by more than this
+    mean_bound: Annotated[float, channel("bound on the error of a mean", "noise sd", log=True)] = math.nan
     active: Tensor = torch.zeros(0, dtype=torch.int64)  # rows of alpha that changed
     gains: Tensor = torch.zeros(0)  # decrease of f that each active row alone promised when it was chosen
-    gap_bound: float = math.nan  # f(alpha) - min f is at most this, |g|_2^2 / (2 s2)
-    mean_bound: float = math.nan  # no predictive mean errs by more than this, in noise standard deviations
-    likelihood_gradient: float = math.nan  # norm of the estimated gradient of the NLML in theta, per row
+
+
+# for methods whose objective may rise: solvers with momentum, and a solver whose single step leaves no series
+CHANNELS_NOT_MONOTONE = channels_of(Info, objective=channel("quadratic f(alpha)"))

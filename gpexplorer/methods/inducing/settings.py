@@ -1,11 +1,14 @@
-"""Settings that several methods of this family have: one function per setting, so that each method declares its own."""
+"""Settings that methods of this family share: blocks that they inherit, and functions for what only some have."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import param
+
+from ...problem import Outcome
+from ..base import Method
 
 FEWEST = 64  # inducing points that a method has by default, unless there are fewer rows
 MOST_ENTRIES = 4e7  # entries of an n x m factor to which the default number of inducing points is limited: 320 MB
@@ -60,44 +63,56 @@ def objective() -> Any:
     )
 
 
-def learn() -> Any:
-    """Return the setting that says whether hyperparameters are learned."""
-    return param.Boolean(True, doc="Learn the hyperparameters once points are chosen; off keeps their initial values.")
-
-
-def optimiser() -> Any:
-    """Return the setting that names SciPy's optimiser."""
-    return param.Selector(
-        default="CG", objects=["CG", "L-BFGS-B"], doc="SciPy's optimiser for the hyperparameters; the paper uses CG."
-    )
-
-
-def evaluations() -> Any:
-    """Return the setting that limits the evaluations per epoch."""
-    return param.Integer(
-        0,
-        bounds=(0, None),
-        softbounds=(0, 50),
-        doc="Evaluations of the objective per epoch for learning hyperparameters; 0 means min(20, max(15, 2 p)).",
-    )
-
-
-def max_epochs() -> Any:
-    """Return the setting that limits the number of epochs."""
-    return param.Integer(
-        100, bounds=(1, None), softbounds=(1, 200), doc="Largest number of epochs; each chooses points, then learns."
-    )
-
-
-def tolerance() -> Any:
-    """Return the setting that says when an epoch was the last one."""
-    return param.Number(
-        1e-4, bounds=(0.0, 1.0), doc="Stop when an epoch decreases the objective by less than this fraction."
-    )
-
-
 def again() -> Any:
     """Return the setting that says whether points are chosen again after learning."""
     return param.Boolean(
         True, doc="Choose all points again after learning; a new set replaces the old one if its objective is lower."
     )
+
+
+class LearningMethod(Method):
+    """A method that learns hyperparameters in epochs, until one decreases the objective by too little."""
+
+    family: ClassVar[str] = "inducing"
+
+    learn = param.Boolean(True, doc="Learn the hyperparameters once points are chosen; off keeps their initial values.")
+    optimiser: Any = param.Selector(
+        default="CG", objects=["CG", "L-BFGS-B"], doc="SciPy's optimiser for the hyperparameters; the paper uses CG."
+    )
+    evaluations: Any = param.Integer(
+        0,
+        bounds=(0, None),
+        softbounds=(0, 50),
+        doc="Evaluations of the objective per epoch for learning hyperparameters; 0 means min(20, max(15, 2 p)).",
+    )
+    max_epochs = param.Integer(
+        100, bounds=(1, None), softbounds=(1, 200), doc="Largest number of epochs; each chooses points, then learns."
+    )
+    tolerance = param.Number(
+        1e-4, bounds=(0.0, 1.0), doc="Stop when an epoch decreases the objective by less than this fraction."
+    )
+
+    def converged(self, state: Any, objective: float) -> Outcome | None:
+        """Return why the epoch of a state, at whose end the objective has this value, is the last one; None if not."""
+        decrease = state.epoch_begin - objective
+        if not decrease <= self.tolerance * max(abs(objective), 1.0):
+            return None
+        message = (
+            f"Epoch {state.epoch + 1} improved the objective by {max(decrease, 0.0):.2g}, less than the tolerance "
+            f"{self.tolerance:g} of {abs(objective):.4g}."
+        )
+        return Outcome("converged", message)
+
+    def out_of_epochs(self) -> Outcome:
+        """Return the outcome after the last epoch that is allowed."""
+        return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to continue.")
+
+
+class SparseMethod(LearningMethod):
+    """A method with inducing points."""
+
+    num_inducing = num_inducing()
+
+    def num_points(self, n: int) -> int:
+        """Number of inducing points for n training rows."""
+        return resolve_num_inducing(self.num_inducing, n)

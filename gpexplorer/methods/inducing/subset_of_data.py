@@ -21,19 +21,19 @@ from torch import Tensor
 
 from ...objectives import Terms, evidence_terms
 from ...posteriors import Posterior, exact_gp_posterior
-from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel
-from ..base import Method, Steps
+from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel, channels_of
+from ..base import Steps
 from . import settings
 from .distinct_rows import random_order
 from .initial_sets import start, start_rows
 from .learning import minimise, resolved
-from .reporting import EVALUATION_CALLS, JITTER_CHANNEL, TERM_CHANNELS, converged_message, entry_flops, halves
+from .reporting import EVALUATION_CALLS, entry_flops, halves
 from .selection.loop import START, initial_state, subset_posterior
 from .selection.loop import Info as SelectionInfo
 from .selection.loop import State as SelectionState
 
 
-class SubsetOfData(Method):
+class SubsetOfData(settings.LearningMethod):
     """An exact GP on a few rows.
 
     Parameters
@@ -55,17 +55,16 @@ class SubsetOfData(Method):
 
     key: ClassVar[str] = "subset-of-data"
     title: ClassVar[str] = "Subset of data"
-    family: ClassVar[str] = "inducing"
     paper: ClassVar[str] = "Chalupka, Williams & Murray (2013). A framework for evaluating approximation methods. JMLR."
     State: ClassVar[type] = SelectionState
     Info: ClassVar[type] = SelectionInfo
     equations: ClassVar[dict[str, str]] = {
         "num_rows": r"E = \tfrac12\left[y_m^\top(K_{mm}+\sigma^2 I)^{-1}y_m + \log|K_{mm}+\sigma^2 I|\right]"
     }
-    channels: ClassVar[tuple[Channel, ...]] = (
-        channel("objective", "objective of the subset", "nat", monotone=True),
-        *TERM_CHANNELS,
-        JITTER_CHANNEL,
+    channels: ClassVar[tuple[Channel, ...]] = channels_of(
+        SelectionInfo,
+        only=("objective", "fit", "logdet", "trace", "jitter"),
+        objective=channel("objective of the subset", "nat", monotone=True),
     )
 
     num_rows = param.Integer(
@@ -75,11 +74,6 @@ class SubsetOfData(Method):
         doc="Rows m of the exact GP: a step costs m^3, independent of the number of rows of the data.",
     )
     start = start("random")
-    learn = settings.learn()
-    optimiser = settings.optimiser()
-    evaluations = settings.evaluations()
-    max_epochs = settings.max_epochs()
-    tolerance = settings.tolerance()
 
     def steps(self, problem: Problem, resume: SelectionState | None = None) -> Steps:
         state = resume
@@ -96,15 +90,14 @@ class SubsetOfData(Method):
         while self.learn and state.epoch < self.max_epochs:
             state = yield from self._learning_phase(problem, subset, state)
             objective = state.terms.total("vfe")
-            decrease = state.epoch_begin - objective
-            if decrease <= self.tolerance * max(abs(objective), 1.0):
-                return Outcome("converged", converged_message(state.epoch, decrease, objective, self.tolerance))
+            if outcome := self.converged(state, objective):
+                return outcome
             state = state._replace(
                 epoch=state.epoch + 1, position=0, theta_begin=state.theta.clone(), epoch_begin=objective
             )
         if not self.learn:
             return Outcome("converged", f"The {len(subset)} rows are chosen; the hyperparameters stay fixed.")
-        return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to continue.")
+        return self.out_of_epochs()
 
     def _rows(self, problem: Problem) -> Tensor:
         """The rows of the subset [min(m, n)]: those of the chosen start, then random rows."""

@@ -24,7 +24,7 @@ from ...features.deep import ACTIVATIONS
 from ...features.pretrained import Pretrained
 from ...features.random_fourier import KINDS
 from ...posteriors import Posterior
-from ...problem import Channel, Outcome, Problem, Step
+from ...problem import Outcome, Problem, Step
 from ..base import Method, Steps
 from . import settings
 from .exact_likelihood import ExactLikelihood, exact_likelihood, exact_posterior
@@ -33,7 +33,6 @@ from .learner import Learner
 from .model import Model
 from .optimisers import OPTIMISERS
 from .sampling.weight_chains import mean_noise, refuse_few_rows, sample_weights, sampled_posterior
-from .state import CHANNELS
 from .state import Info as MinibatchInfo
 from .state import State as MinibatchState
 
@@ -76,7 +75,6 @@ class Minibatches(Method):
         "epochs": r"l = \textstyle\sum_i g_i + \log|\sum_i F_i|,\quad F_i = \phi_i\phi_i^\top + \sigma^2 I/n",
         "schedule": r"a_t = a_0\,(1 + t/e)^{-p} \quad\text{or}\quad a_t = \tfrac{a_0}{2}\,(1 + \cos(\pi t/T))",
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
     added_settings: ClassVar[Mapping[str, Any]] = ADDED_SETTINGS
 
     objective_name: ClassVar[str] = "NLML"

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from torch import Tensor
 
-from ...problem import Channel, channel
+from ...problem import channel
 from ..langevin import Tuning
-
-CHANNELS: tuple[Channel, ...] = (
-    channel("objective", "NLML", "nat"),
-    channel("estimate", "NLML estimated from the minibatches", "nat"),
-    channel("noise", "noise sd", log=True),
-    channel("error", "RMSE on the validation rows"),
-    channel("gap", "relative error of the Gram matrix", log=True),
-    channel("penalty", "penalty mu |A - F| / |A|", log=True),
-    channel("rate", "learning rate", log=True),
-    channel("epoch", "epochs"),
-    channel("acceptance", "acceptance of the Langevin chains"),
-    channel("rhat", "largest R-hat of the Langevin chains"),
-)
 
 
 class Chains(NamedTuple):
@@ -61,13 +48,13 @@ class Info(NamedTuple):
     """The report of a step. A channel is nan when it does not apply."""
 
     phase: str
-    objective: float = math.nan
-    estimate: float = math.nan
-    noise: float = math.nan
-    error: float = math.nan
-    gap: float = math.nan
-    penalty: float = math.nan
-    rate: float = math.nan
-    epoch: float = math.nan
-    acceptance: float = math.nan
-    rhat: float = math.nan
+    objective: Annotated[float, channel("NLML", "nat")] = math.nan
+    estimate: Annotated[float, channel("NLML estimated from the minibatches", "nat")] = math.nan
+    noise: Annotated[float, channel("noise sd", log=True)] = math.nan
+    error: Annotated[float, channel("RMSE on the validation rows")] = math.nan
+    gap: Annotated[float, channel("relative error of the Gram matrix", log=True)] = math.nan
+    penalty: Annotated[float, channel("penalty mu |A - F| / |A|", log=True)] = math.nan
+    rate: Annotated[float, channel("learning rate", log=True)] = math.nan
+    epoch: Annotated[float, channel("epochs")] = math.nan
+    acceptance: Annotated[float, channel("acceptance of the Langevin chains")] = math.nan
+    rhat: Annotated[float, channel("largest R-hat of the Langevin chains")] = math.nan

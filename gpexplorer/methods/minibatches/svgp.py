@@ -28,7 +28,7 @@ from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky
 from ...linalg.randomness import generator
 from ...posteriors import CovarianceRoot, InducingPosterior, Posterior
-from ...problem import Channel, Cost, Problem, channel
+from ...problem import Channel, Cost, Problem, channel, channels_of
 from . import settings
 from .costs import feature_flops, step_cost
 from .exact_likelihood import exact_posterior
@@ -37,7 +37,7 @@ from .gradients import Parameters
 from .learner import Learner
 from .loop import ADDED_SETTINGS, Evaluation, Minibatches, at_best_theta
 from .model import MATCHED_ROWS, Model
-from .state import CHANNELS, Info, State
+from .state import Info, State
 
 JITTER = {torch.float32: 1e-4, torch.float64: 1e-6}  # on K_mm, as in GPyTorch
 OVERHEAD = 2.0  # GPyTorch's Python code between two operations takes as long as an operation
@@ -65,10 +65,10 @@ class SVGP(Minibatches):
     }
     title: ClassVar[str] = "SVGP (GPyTorch)"
     paper: ClassVar[str] = "Hensman, Fusi and Lawrence (2013). Gaussian processes for big data. UAI."
-    channels: ClassVar[tuple[Channel, ...]] = (
-        channel("objective", "negative ELBO, an upper bound of the NLML", "nat"),
-        channel("estimate", "negative ELBO as the minibatches see it", "nat"),
-        *CHANNELS[2:],
+    channels: ClassVar[tuple[Channel, ...]] = channels_of(
+        Info,
+        objective=channel("negative ELBO, an upper bound of the NLML", "nat"),
+        estimate=channel("negative ELBO as the minibatches see it", "nat"),
     )
 
     objective_name: ClassVar[str] = "negative ELBO"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from ....linalg.randomness import generator
-from ....problem import Problem
+from ....problem import Problem, channel
 from ...chain_diagnostics import bulk_ess, rhat
 from ...langevin import Adapt, Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
 from ..orthogonal_basis import fisher_information, likelihood, likelihood_terms
@@ -59,14 +59,14 @@ class Info(NamedTuple):
     """What a step reports. A channel is nan if it does not apply."""
 
     phase: str
-    objective: float = math.nan
-    acceptance: float = math.nan
-    step_size: float = math.nan
-    rhat: float = math.nan
-    ess: float = math.nan
-    noise: float = math.nan
-    evidence: float = math.nan
-    kept: float = math.nan
+    objective: Annotated[float, channel("NLML, subset then mean of chains", "nat")] = math.nan
+    acceptance: Annotated[float, channel("acceptance")] = math.nan
+    step_size: Annotated[float, channel("step size", log=True)] = math.nan
+    rhat: Annotated[float, channel("largest R-hat")] = math.nan
+    ess: Annotated[float, channel("smallest effective sample size")] = math.nan
+    noise: Annotated[float, channel("noise sd")] = math.nan
+    evidence: Annotated[float, channel("NLML on the subset", "nat")] = math.nan
+    kept: Annotated[float, channel("share of the prior variance kept")] = math.nan
 
 
 def initial_state(problem: Problem) -> State:

@@ -23,7 +23,7 @@ from torch import Tensor
 from ....features.basis_choices import Leading
 from ....objectives import noise_variance
 from ....posteriors import DiagonalAndDirection, Posterior
-from ....problem import Channel, Cost, Outcome, Problem, Step, channel
+from ....problem import Cost, Outcome, Problem, Step
 from ...base import Steps
 from .. import settings
 from ..grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
@@ -87,16 +87,6 @@ class GriefMCMC(GridMethod):
         "weight_variance": r"w_j \sim \mathrm{LN},\quad \mathrm{mode}\,w_j = 1",
         "acceptance": r"z' = z + \tfrac{\epsilon^2}{2} D\,\nabla\log p(z \mid y) + \epsilon D^{1/2}\xi",
     }
-    channels: ClassVar[tuple[Channel, ...]] = (
-        channel("objective", "NLML, subset then mean of chains", "nat"),
-        channel("acceptance", "acceptance"),
-        channel("step_size", "step size", log=True),
-        channel("rhat", "largest R-hat"),
-        channel("ess", "smallest effective sample size"),
-        channel("noise", "noise sd"),
-        channel("evidence", "NLML on the subset", "nat"),
-        channel("kept", "share of the prior variance kept"),
-    )
 
     num_eigenfunctions = param.Integer(1000)
     spacing: Any = spacing_setting()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 import param
 import torch
@@ -20,18 +20,12 @@ from torch import Tensor
 from ....linalg.randomness import generator
 from ....objectives import nystrom
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Problem, Step, channel
+from ....problem import Cost, Outcome, Problem, Step, channel
 from ...base import Method, Steps
 from ...fixed_subset import learn_on_subset
 from .. import settings
 from ..costs import CALLS_PER_GAINS, CALLS_PER_JOIN, FLOPS_PER_ENTRY, fill_calls
 from .growing_fit import GrowingFit
-
-CHANNELS: tuple[Channel, ...] = (
-    channel("objective", "penalised squares E", monotone=True),
-    channel("evidence", "NLML on the subset", "nat"),
-    channel("jitter", "jitter on K_mm", log=True),
-)
 
 
 class State(NamedTuple):
@@ -48,9 +42,11 @@ class Info(NamedTuple):
     """What a step reports. Channels that do not apply are nan."""
 
     phase: str
-    objective: float = math.nan  # E at its minimum over the weights
-    evidence: float = math.nan  # negative log marginal likelihood on the subset, while theta is learned
-    jitter: float = math.nan  # largest jitter on K_mm
+    # E at its minimum over the weights
+    objective: Annotated[float, channel("penalised squares E", monotone=True)] = math.nan
+    # negative log marginal likelihood on the subset, while theta is learned
+    evidence: Annotated[float, channel("NLML on the subset", "nat")] = math.nan
+    jitter: Annotated[float, channel("jitter on K_mm", log=True)] = math.nan  # the largest
     active: Tensor = torch.zeros(0, dtype=torch.int64)  # the rows that joined
 
 
@@ -70,7 +66,6 @@ class SparseModel(Method):
     family: ClassVar[str] = "exact"
     State: ClassVar[type] = SparseState
     Info: ClassVar[type] = SparseInfo
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
     num_regressors = param.Integer(
         500,

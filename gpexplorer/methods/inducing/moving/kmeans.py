@@ -15,14 +15,14 @@ from torch import Tensor
 
 from ....objectives import Terms, nystrom
 from ....posteriors import Posterior, nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Problem, Step
-from ...base import Method, Steps
+from ....problem import Cost, Outcome, Problem, Step
+from ...base import Steps
 from .. import settings
 from ..learning import learn_hyperparameters
 from ..lloyd import lloyd, spread_rows
-from ..reporting import EVALUATION_CALLS, UNKNOWN_TERMS, converged_message, entry_flops
+from ..reporting import EVALUATION_CALLS, UNKNOWN_TERMS, entry_flops
 from .loop import move_point
-from .state import CHANNELS, START, initial_state, prior, report
+from .state import START, initial_state, prior, report
 from .state import Info as MovingInfo
 from .state import State as MovingState
 
@@ -30,12 +30,11 @@ Phase = Generator[Step, None, MovingState]
 LLOYD = 35.0  # calls per iteration of Lloyd's algorithm
 
 
-class KMeans(Method):
+class KMeans(settings.SparseMethod):
     """Centres of the inputs by Lloyd's iterations, then hyperparameters by the objective of the family."""
 
     key: ClassVar[str] = "kmeans"
     title: ClassVar[str] = "k-means centres"
-    family: ClassVar[str] = "inducing"
     paper: ClassVar[str] = "Arthur & Vassilvitskii (2007). k-means++: the advantages of careful seeding. SODA."
     State: ClassVar[type] = MovingState
     Info: ClassVar[type] = MovingInfo
@@ -43,9 +42,7 @@ class KMeans(Method):
         "num_inducing": r"\min_Z \sum_i \min_j |x_i - z_j|^2",
         "objective": r"F = \tfrac12\left[E_D + E_C + E_V\right]",
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    num_inducing = settings.num_inducing()
     iterations = param.Integer(
         30,
         bounds=(1, None),
@@ -53,11 +50,6 @@ class KMeans(Method):
         doc="Iterations of Lloyd's algorithm, at most; it stops when no centre moves.",
     )
     objective = settings.objective()
-    learn = settings.learn()
-    optimiser = settings.optimiser()
-    evaluations = settings.evaluations()
-    max_epochs = settings.max_epochs()
-    tolerance = settings.tolerance()
 
     def steps(self, problem: Problem, resume: MovingState | None = None) -> Steps:
         state = resume
@@ -72,13 +64,12 @@ class KMeans(Method):
         while state.epoch < self.max_epochs:
             state = yield from self._learn_theta(problem, state)
             objective = state.terms.total(self.objective)
-            decrease = state.epoch_begin - objective
-            if decrease <= self.tolerance * max(abs(objective), 1.0):
-                return Outcome("converged", converged_message(state.epoch, decrease, objective, self.tolerance))
+            if outcome := self.converged(state, objective):
+                return outcome
             state = state._replace(
                 epoch=state.epoch + 1, position=0, theta_begin=state.theta.clone(), epoch_begin=objective
             )
-        return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to continue.")
+        return self.out_of_epochs()
 
     def _cluster(self, problem: Problem, state: MovingState) -> Phase:
         """Iterate until no centre moves. The objective is only reported, at the first and the last of these steps."""
@@ -121,9 +112,6 @@ class KMeans(Method):
             return prior(problem, state)
         model = nystrom(problem.kernel, state.theta, problem.train, state.Z)
         return nystrom_posterior(problem.kernel, state.theta, state.Z, model)
-
-    def num_points(self, n: int) -> int:
-        return settings.resolve_num_inducing(self.num_inducing, n)
 
     def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
         return move_point(problem, state, slot, position, self.objective)

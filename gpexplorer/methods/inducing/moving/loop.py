@@ -21,14 +21,14 @@ from ....evidence_limits import BOUNDS, least_objective
 from ....linalg.scipy_descent import Evaluated, descend
 from ....objectives import Nystrom, Terms, noise_variance
 from ....posteriors import Posterior, nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Problem, Step
-from ...base import Method, Steps
+from ....problem import Cost, Problem, Step
+from ...base import Steps
 from .. import settings
 from ..distinct_rows import least_learned_noise
 from ..initial_sets import start_inputs
-from ..reporting import EVALUATION_CALLS, converged_message, entry_flops
+from ..reporting import EVALUATION_CALLS, entry_flops
 from .sparse_objectives import BLOCK, Gradient, is_kept, objective_name, sparse_model, total_objective
-from .state import CHANNELS, START, State, initial_state, prior, report
+from .state import START, State, initial_state, prior, report
 from .state import Info as MovingInfo
 from .state import State as MovingState
 
@@ -62,18 +62,14 @@ class Descent(NamedTuple):
     limit: int
 
 
-class MovingPoints(Method):
+class MovingPoints(settings.SparseMethod):
     """A sparse GP whose inducing inputs move with the hyperparameters down the gradient of one objective."""
 
-    family: ClassVar[str] = "inducing"
     State: ClassVar[type] = MovingState
     Info: ClassVar[type] = MovingInfo
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
     start: Any  # each method declares its own default
 
-    num_inducing = settings.num_inducing()
-    learn = settings.learn()
     optimiser: Any = param.Selector(
         default="L-BFGS-B",
         objects=["L-BFGS-B", "CG"],
@@ -85,8 +81,6 @@ class MovingPoints(Method):
         softbounds=(0, 100),
         doc=f"Evaluations of the objective per epoch, after which the optimiser starts again; 0 means {PER_EPOCH}.",
     )
-    max_epochs = settings.max_epochs()
-    tolerance = settings.tolerance()
 
     @abstractmethod
     def descent(self, problem: Problem) -> Descent:
@@ -105,9 +99,6 @@ class MovingPoints(Method):
             return prior(problem, state)
         model = sparse_model(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name)
         return nystrom_posterior(problem.kernel, state.theta, state.Z, model, self.likelihood_name == "fitc")
-
-    def num_points(self, n: int) -> int:
-        return settings.resolve_num_inducing(self.num_inducing, n)
 
     def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
         return move_point(problem, state, slot, position, self.likelihood_name)
@@ -132,9 +123,8 @@ def moving_steps(method: MovingPoints, problem: Problem, resume: State | None, d
     while state.epoch < method.max_epochs:
         state = yield from descent_steps(problem, state, descent)
         objective = total_objective(state.terms, descent.likelihood)
-        decrease = state.epoch_begin - objective
-        if decrease <= method.tolerance * max(abs(objective), 1.0):
-            return Outcome("converged", converged_message(state.epoch, decrease, objective, method.tolerance))
+        if outcome := method.converged(state, objective):
+            return outcome
         state = state._replace(
             epoch=state.epoch + 1,
             position=0,
@@ -142,7 +132,7 @@ def moving_steps(method: MovingPoints, problem: Problem, resume: State | None, d
             theta_begin=state.theta.clone(),
             epoch_begin=objective,
         )
-    return Outcome("budget", f"All {method.max_epochs} epochs are done; raise max_epochs to continue.")
+    return method.out_of_epochs()
 
 
 def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator[Step, None, State]:

@@ -10,17 +10,9 @@ from torch import Tensor
 from ....errors import SettingError
 from ....objectives import Terms
 from ....posteriors import Posterior, PriorPosterior
-from ....problem import Channel, Problem, channel, described_rows
+from ....problem import Problem, described_rows
 from ..distinct_rows import random_order
-from ..reporting import EXACT_CHANNEL, JITTER_CHANNEL, TERM_CHANNELS, UNKNOWN_TERMS, halves
-
-CHANNELS: tuple[Channel, ...] = (
-    channel("objective", "objective F", "nat"),
-    *TERM_CHANNELS,
-    channel("moved", "how far the points moved, rms", "sd of x", log=True),
-    JITTER_CHANNEL,
-    EXACT_CHANNEL,
-)
+from ..reporting import UNKNOWN_TERMS, Complexity, ExactLeast, Fit, Jitter, Moved, Objective, Trace, halves
 
 
 class State(NamedTuple):
@@ -42,16 +34,16 @@ class Info(NamedTuple):
     """What a step reports. Channels are nan where they do not apply."""
 
     phase: str
-    objective: float
-    fit: float
-    logdet: float
-    trace: float
-    moved: float = math.nan
-    jitter: float = 0.0
-    exact_least: float = math.nan
+    objective: Objective = math.nan
+    fit: Fit = math.nan
+    logdet: Complexity = math.nan
+    trace: Trace = math.nan
+    moved: Moved = math.nan
+    jitter: Jitter = 0.0
+    exact_least: ExactLeast = math.nan
 
 
-START = Info("start", math.nan, math.nan, math.nan, math.nan)
+START = Info("start")
 
 
 def initial_state(problem: Problem, m: int, seed: int, title: str) -> State:
@@ -99,18 +91,8 @@ def continuous_inputs(problem: Problem, title: str) -> Tensor:
 
 def report(state: State, objective: str, before: Tensor, jitter: float, exact_least: float = math.nan) -> Info:
     """Report a step that moved the points from `before` to those of the state."""
-    fit, logdet, trace = halves(state.terms)
     moved = float((state.Z - before).square().sum(1).mean().sqrt()) if before.shape == state.Z.shape else math.nan
-    return Info(
-        phase=state.phase,
-        objective=state.terms.total(objective),
-        fit=fit,
-        logdet=logdet,
-        trace=trace,
-        moved=moved,
-        jitter=jitter,
-        exact_least=exact_least,
-    )
+    return Info(state.phase, state.terms.total(objective), *halves(state.terms), moved, jitter, exact_least)
 
 
 def prior(problem: Problem, state: State) -> Posterior:

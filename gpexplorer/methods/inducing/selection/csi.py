@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import product
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import param
 import torch
@@ -24,7 +24,7 @@ from ....data.given_folds import drawn_share
 from ....linalg.randomness import generator
 from ....objectives import nystrom
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
-from ....problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel
+from ....problem import Cost, Dataset, Outcome, Problem, Step, channel
 from ...base import Method, Steps
 from ...cross_validation.scale_direction import scale_direction
 from .. import settings
@@ -50,10 +50,10 @@ class Tried(NamedTuple):
     """What a step reports. Channels are nan where they do not apply."""
 
     phase: str  # "start" | "grid" | "fit"
-    objective: float
-    tried: float = math.nan
-    scale: float = math.nan
-    noise: float = math.nan
+    objective: Annotated[float, channel("validation SMSE, the best so far", monotone=True)]
+    tried: Annotated[float, channel("validation SMSE of this grid point")] = math.nan
+    scale: Annotated[float, channel("lengthscales, relative to their initial values", log=True)] = math.nan
+    noise: Annotated[float, channel("noise sd, relative to its initial value", log=True)] = math.nan
 
 
 class CSI(Method):
@@ -93,12 +93,6 @@ class CSI(Method):
     }
     uses_groups: ClassVar[bool] = True
     added_settings: ClassVar[Mapping[str, Any]] = {"calibrate": False}
-    channels: ClassVar[tuple[Channel, ...]] = (
-        channel("objective", "validation SMSE, the best so far", monotone=True),
-        channel("tried", "validation SMSE of this grid point"),
-        channel("scale", "lengthscales, relative to their initial values", log=True),
-        channel("noise", "noise sd, relative to its initial value", log=True),
-    )
 
     num_inducing = settings.num_inducing()
     num_ahead = param.Integer(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,23 +19,26 @@ from torch import Tensor
 from ....linalg.blocks import BLOCK_BYTES
 from ....objectives import Terms, nystrom
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Problem, Step, channel
-from ...base import Method, Steps
+from ....problem import Cost, Outcome, Problem, Step, channel
+from ...base import Steps
 from .. import settings
 from ..learning import learn_hyperparameters
 from ..moving.sparse_objectives import BLOCK, is_kept
-from ..reporting import JITTER_CHANNEL, TERM_CHANNELS, UNKNOWN_TERMS, converged_message, entry_flops, halves
+from ..reporting import (
+    UNKNOWN_TERMS,
+    Complexity,
+    ExactReduction,
+    Fit,
+    Jitter,
+    Objective,
+    Trace,
+    entry_flops,
+    halves,
+)
 from .streamed_gp import TOGETHER, GrowingModel, StreamedGP, growing_model
 
 CHOICE_CALLS = 85.0  # tensor operations when a point joins the factors
 TRIAL_CALLS = 60.0  # further ones per block of candidates that are evaluated before
-CHANNELS: tuple[Channel, ...] = (
-    channel("objective", "objective F", "nat"),
-    *TERM_CHANNELS,
-    channel("exact", "exact reduction", "nat"),
-    channel("growing", "objective of the set being chosen", "nat"),
-    JITTER_CHANNEL,
-)
 
 
 class State(NamedTuple):
@@ -57,19 +60,19 @@ class Info(NamedTuple):
     """What a step reports. Channels are nan where they do not apply."""
 
     phase: str
-    objective: float
-    fit: float
-    logdet: float
-    trace: float
-    exact: float = math.nan
-    growing: float = math.nan
-    jitter: float = 0.0
+    objective: Objective = math.nan
+    fit: Fit = math.nan
+    logdet: Complexity = math.nan
+    trace: Trace = math.nan
+    exact: ExactReduction = math.nan
+    growing: Annotated[float, channel("objective of the set being chosen", "nat")] = math.nan
+    jitter: Jitter = 0.0
     proposed: int = -1
 
 
 SelectionState = State  # the name of the type within a class that has an attribute State
 SelectionInfo = Info
-START = Info("start", math.nan, math.nan, math.nan, math.nan)
+START = Info("start")
 
 
 class RowRule(ABC):
@@ -145,29 +148,18 @@ def grow(problem: Problem, m: int, objective: str, rule: RowRule) -> Tensor:
     return model.rows
 
 
-class RowSelection(Method):
+class RowSelection(settings.SparseMethod):
     """Settings and steps of a method that chooses rows one after another; a subclass says which row comes next.
 
     A subclass may declare the setting `again` of settings.py: then points are chosen again after each learning phase.
     """
 
-    family: ClassVar[str] = "inducing"
     State: ClassVar[type] = SelectionState
     Info: ClassVar[type] = SelectionInfo
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
     again: Any = False
 
-    num_inducing = settings.num_inducing()
     objective = settings.objective()
-    learn = settings.learn()
-    optimiser = settings.optimiser()
-    evaluations = settings.evaluations()
-    max_epochs = settings.max_epochs()
-    tolerance = settings.tolerance()
-
-    def num_points(self, n: int) -> int:
-        return settings.resolve_num_inducing(self.num_inducing, n)
 
     @abstractmethod
     def rule(self, problem: Problem, theta: Tensor) -> RowRule:
@@ -190,9 +182,8 @@ class RowSelection(Method):
             state = yield from self._learning_phase(problem, state)
 
             objective = state.terms.total(self.objective)
-            decrease = state.epoch_begin - objective
-            if decrease <= self.tolerance * max(abs(objective), 1.0):
-                return Outcome("converged", converged_message(state.epoch, decrease, objective, self.tolerance))
+            if outcome := self.converged(state, objective):
+                return outcome
             state = state._replace(
                 epoch=state.epoch + 1,
                 phase="choose" if self.again else "learn",
@@ -201,7 +192,7 @@ class RowSelection(Method):
                 theta_begin=state.theta.clone(),
                 epoch_begin=objective,
             )
-        return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to continue.")
+        return self.out_of_epochs()
 
     def _choosing_phase(self, problem: Problem, state: SelectionState) -> Generator[Step, None, SelectionState]:
         """The discrete phase, point by point. It is resumed by adding the points that were chosen before."""

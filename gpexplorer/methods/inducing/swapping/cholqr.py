@@ -21,26 +21,26 @@ from torch import Tensor
 from ....errors import SettingError
 from ....objectives import Terms, nystrom
 from ....posteriors import Posterior, nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Problem, Step
-from ...base import Method, Steps
+from ....problem import Cost, Outcome, Problem, Step
+from ...base import Steps
 from ...capabilities import Landscape
 from .. import settings
 from ..distinct_rows import check_precision, distinct_rows, random_order
 from ..initial_sets import start, start_rows
 from ..moving.sparse_objectives import sparse_model
 from ..moving.state import continuous_inputs, points_can_move
-from ..reporting import converged_message, halves
+from ..reporting import halves
 from .after_swaps import AUTO, Phase, learning_phase, most_points, polish, resize
 from .core_set import CoreSet, core_set, core_size, cost_of_rows, memory, swap_cost
 from .factor import Factor
 from .policies import ORDERS, POLICIES, Turn
-from .state import CHANNELS, START, initial_state
+from .state import START, initial_state
 from .state import Info as SwapInfo
 from .state import State as SwapState
 from .swap import Swapper
 
 
-class CholQR(Method):
+class CholQR(settings.SparseMethod):
     """Inducing points chosen by swaps on the variational free energy or the projected-process likelihood.
 
     Parameters
@@ -78,7 +78,6 @@ class CholQR(Method):
 
     key: ClassVar[str] = "cholqr"
     title: ClassVar[str] = "CholQR swaps"
-    family: ClassVar[str] = "inducing"
     paper: ClassVar[str] = "Cao et al. (2013). Efficient optimization for sparse Gaussian process regression. NIPS."
     # The settings of the paper, which does not say how often its pivots were drawn again.
     published: ClassVar[dict[str, Any]] = {
@@ -95,11 +94,9 @@ class CholQR(Method):
         "polish": r"\min_{\theta, Z} F(\theta, Z),\quad Z \text{ no longer restricted to rows}",
         "num_proposals": r"\Delta F = \tfrac12(\Delta E_D + \Delta E_C + \Delta E_V)",
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
     added_settings: ClassVar[Mapping[str, Any]] = {"gap": 0.0, "compete": True, "memory": 0.0}
     shorthands: ClassVar[Mapping[str, Any]] = {"num_inducing": {"auto": AUTO}}
 
-    num_inducing = settings.num_inducing()
     objective = settings.objective()
     gap = param.Number(
         0.0,
@@ -145,11 +142,6 @@ class CholQR(Method):
         softbounds=(0, 200),
         doc="Swaps tried in an epoch, before hyperparameters are learned; 0 means min(60, m).",
     )
-    learn = param.Boolean(True, doc="Learn the hyperparameters between swaps; off keeps their initial values.")
-    optimiser = settings.optimiser()
-    evaluations = settings.evaluations()
-    max_epochs = settings.max_epochs()
-    tolerance = settings.tolerance()
     polish = param.Integer(
         0,
         bounds=(0, None),
@@ -195,13 +187,12 @@ class CholQR(Method):
             if changed is not None:
                 swapper, state = None, changed
                 continue
-            decrease = state.epoch_begin - state.objective
-            if decrease <= self.tolerance * max(abs(state.objective), 1.0):
-                return state, Outcome("converged", self._converged_message(problem, state, decrease) + distance)
+            if outcome := self.converged(state, state.objective):
+                return state, self._explained(outcome, problem, state, distance)
             state = state._replace(
                 epoch=state.epoch + 1, phase="swap", position=0, accepted=0, epoch_begin=state.objective
             )
-        return state, Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to continue.")
+        return state, self.out_of_epochs()
 
     def _swap_phase(self, swapper: Swapper, state: SwapState) -> Phase:
         """The discrete phase: inducing points are offered for removal one after another."""
@@ -295,20 +286,17 @@ class CholQR(Method):
         turn = Turn(epoch=epoch, position=position, per_epoch=self._limit(factor.m), swaps=swaps, seed=self.seed)
         return ORDERS[self.removal].slots(factor, turn, carried)
 
-    def _converged_message(self, problem: Problem, state: SwapState, decrease: float) -> str:
+    def _explained(self, outcome: Outcome, problem: Problem, state: SwapState, distance: str) -> Outcome:
         """Say why no further epoch follows, and what could decrease the objective further."""
-        message = converged_message(state.epoch, decrease, state.objective, self.tolerance)
+        message = outcome.message
         if not len(state.pivots):
             precision = str(problem.train.y.dtype).removeprefix("torch.")
             message = f"No row is left to swap in: the inducing points explain each row to the rounding of {precision}."
-        if self.polish or not points_can_move(problem):
-            return message
-        return message + " Points between the rows may fit better than any choice of rows: set polish to move them."
+        if not self.polish and points_can_move(problem):
+            message += " Points between the rows may fit better than any choice of rows: set polish to move them."
+        return replace(outcome, message=message + distance)
 
     # -- what pictures and the page ask for: protocols of methods/capabilities.py -----------------------------
-
-    def num_points(self, n: int) -> int:
-        return settings.resolve_num_inducing(self.num_inducing, n)
 
     def landscape_entries(self, problem: Problem) -> float:
         return 1.0 * len(problem.train) * self.num_points(len(problem.train))

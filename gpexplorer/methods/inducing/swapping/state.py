@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from torch import Tensor
 
-from ....problem import Channel, channel
-from ..reporting import EXACT_CHANNEL, JITTER_CHANNEL, TERM_CHANNELS
-
-CHANNELS: tuple[Channel, ...] = (
-    channel("objective", "objective F", "nat", monotone=True),
-    *TERM_CHANNELS,
-    channel("approx", "predicted reduction", "nat"),
-    channel("exact", "exact reduction", "nat"),
-    channel("correlation", "rank correlation of scores and exact reductions"),
-    channel("regret", "reduction missed by the best score alone", "nat"),
-    channel("acceptance", "accepted this epoch"),
-    channel("drift", "drift of the carried objective", log=True),
-    channel("moved", "how far the points moved, rms", "sd of x", log=True),
-    channel("inverse_error", "error of the inverse P", log=True),
-    channel("reads", "passes over the n x m factor"),
-    JITTER_CHANNEL,
-    EXACT_CHANNEL,
-    channel("gap", "largest distance to the exact model", "nat", log=True),
-)
+from ....problem import channel
+from ..reporting import Complexity, ExactLeast, ExactReduction, Fit, Jitter, Moved, Trace
 
 
 class State(NamedTuple):
@@ -54,25 +37,25 @@ class Info(NamedTuple):
     """What a step reports. Channels are nan where they do not apply."""
 
     phase: str
-    objective: float = math.nan
-    fit: float = math.nan
-    logdet: float = math.nan
-    trace: float = math.nan
-    approx: float = math.nan
-    exact: float = math.nan
-    correlation: float = math.nan
-    regret: float = math.nan
-    acceptance: float = math.nan
-    drift: float = math.nan
-    moved: float = math.nan
-    reads: float = math.nan
-    jitter: float = 0.0
+    objective: Annotated[float, channel("objective F", "nat", monotone=True)] = math.nan
+    fit: Fit = math.nan
+    logdet: Complexity = math.nan
+    trace: Trace = math.nan
+    approx: Annotated[float, channel("predicted reduction", "nat")] = math.nan
+    exact: ExactReduction = math.nan
+    correlation: Annotated[float, channel("rank correlation of scores and exact reductions")] = math.nan
+    regret: Annotated[float, channel("reduction missed by the best score alone", "nat")] = math.nan
+    acceptance: Annotated[float, channel("accepted this epoch")] = math.nan
+    drift: Annotated[float, channel("drift of the carried objective", log=True)] = math.nan
+    moved: Moved = math.nan
+    inverse_error: Annotated[float, channel("error of the inverse P", log=True)] = math.nan
+    reads: Annotated[float, channel("passes over the n x m factor")] = math.nan
+    jitter: Jitter = 0.0
+    exact_least: ExactLeast = math.nan
+    gap: Annotated[float, channel("largest distance to the exact model", "nat", log=True)] = math.nan
     removed: int = -1
     proposed: int = -1
     accepted: bool = False
-    inverse_error: float = math.nan
-    exact_least: float = math.nan
-    gap: float = math.nan
 
 
 START = Info("start")
