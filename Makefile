@@ -8,7 +8,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 FIND_PYTHON = for p in $(PYTHON) python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done
 
-.PHONY: help app lab test lint audit format bench mutants notebooks docs clean
+unexport PYTHONDONTWRITEBYTECODE # the tests start many processes, and each would compile the package again
+
+.PHONY: help app lab test quick lint audit format bench mutants notebooks docs clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +24,9 @@ lab: .venv/.lab ## open JupyterLab on the notebooks folder
 
 test: .venv/.test .venv/.browser ## install what the tests need, a browser too, and run them all (ARGS="-k swap" for some)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(or $(ARGS),-n 3 --dist loadgroup --no-loadscope-reorder)
+
+quick: .venv/.test ## within a minute: lint of the files that differ from main, and the tests that they touch
+	OMP_NUM_THREADS=1 $(BIN)/python tests/support/quick.py
 
 lint: .venv/.test ## ruff, the types, the import contract, and the recipes of CONTRIBUTING
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,15 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
+# Without compiled files, each process compiles the tests, the package and their assertions again: half of the time that it
+# takes to find the tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 SHAPED = ("gpexplorer.linalg", "gpexplorer.kernels", "gpexplorer.objectives", "gpexplorer.posteriors.inducing")
 SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ
-if SIDE_BY_SIDE:
-    gc.disable()  # until all tests are found: it took three tenths of the time of imports, and they leave little
-else:
+gc.disable()  # until all tests are found: it took three tenths of the time of imports, and they leave little
+if not SIDE_BY_SIDE:
     install_import_hook(SHAPED, "beartype.beartype")
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,10 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Side by side, what exists by now stays to the end, so that no search for garbage walks through it again."""
-    if SIDE_BY_SIDE:
-        gc.freeze()
-        gc.enable()
+    """What exists by now stays to the end, so that no search for garbage walks through it again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
