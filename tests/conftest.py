@@ -16,8 +16,8 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-# Without compiled files, each process compiles the tests, the package and their assertions again: half of the time that it
-# takes to find the tests.
+# Without compiled files, each process compiles the tests, the package and their assertions again, which is half of the
+# time that it takes to find the tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
