@@ -50,11 +50,11 @@ def module_name(file: str) -> str:
 
 
 def users(changed: set[str], package: dict[str, Module]) -> set[str]:
-    """The modules of methods that use a changed module, directly or by way of other modules of methods."""
+    """The modules of methods that changed, or that use a changed module of methods, also by way of others."""
     of_methods = {name: module for name, module in package.items() if name.startswith("gpexplorer.methods")}
     found = changed & {*of_methods}
     imports = {name: imported_modules(module, package) for name, module in of_methods.items()}
-    while more := {name for name, imported in imports.items() if name not in found and imported & (found | changed)}:
+    while more := {name for name, imported in imports.items() if name not in found and imported & found}:
         found |= more
     return found
 
