@@ -24,9 +24,8 @@ from . import scores
 from .budget import Budget, Progress, ScoringTime, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
-from .monotone import MonotoneWatch, Rise
 from .outcomes import FINAL, enough_memory, failed, stopped
-from .precision import rounding_notes
+from .rounding import MonotoneWatch, Rise, rounding_notes
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
 

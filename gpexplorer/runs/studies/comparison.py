@@ -12,8 +12,8 @@ import pandas as pd
 
 from ...errors import SettingError
 from ...methods.base import registry
-from ..monotone import first_rise
 from ..opening import DTYPES
+from ..rounding import first_rise
 from ..run import Run
 from ..setting_checks import quoted
 from ..spec import Spec

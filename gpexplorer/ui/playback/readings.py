@@ -11,7 +11,7 @@ from ...methods.capabilities import HasMovablePoints
 from ...problem import Outcome
 from ...runs import Record, Run
 from ...runs.counting import jitter_sentence
-from ...runs.monotone import rise_sentence
+from ...runs.rounding import rise_sentence
 
 TERMS = ("fit", "logdet", "trace", "objective")  # fields of a method's info: three terms, and their sum
 TABLE_ROWS = 200  # steps in the table

@@ -13,7 +13,7 @@ from gpexplorer.methods.inducing.swapping import core_set
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Cost, Dataset, Outcome, Problem, Step
-from gpexplorer.runs.monotone import MonotoneWatch
+from gpexplorer.runs.rounding import MonotoneWatch
 from gpexplorer.runs.trace import Record
 from whole_run import finished
 

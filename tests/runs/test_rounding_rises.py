@@ -15,7 +15,7 @@ from gpexplorer import Spec, Store
 from gpexplorer.methods.base import Steps, registry
 from gpexplorer.problem import Problem, Step
 from gpexplorer.runs import Run
-from gpexplorer.runs.monotone import first_rise
+from gpexplorer.runs.rounding import first_rise
 from gpexplorer.runs.studies import comparison
 from gpexplorer.runs.studies.comparison import Finished
 from gpexplorer.ui.playback.readings import status_numbers

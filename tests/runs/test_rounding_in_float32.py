@@ -8,7 +8,7 @@ import torch
 from gpexplorer import kernels, methods
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
-from gpexplorer.runs.precision import covariance_rounding
+from gpexplorer.runs.rounding import covariance_rounding
 
 
 def problem(dtype: torch.dtype, lengthscale: float, s2: float, shift: float = 0.0) -> Problem:

@@ -1,0 +1,172 @@
+"""Rounding that a run reports: channels that rise though they never should, and problems that float32 cannot hold.
+
+A channel that its method declares monotone never rises, apart from rounding. A rise shows that the computation went
+wrong, for example that a number which is updated step by step has lost its digits. The run reports it (`Run.rises`, the
+outcome's message, the status line of the page), and pictures do not draw the values from there on as if they were
+right.
+
+A value v after a value u counts as a rise if
+
+    v - u > sqrt(eps) max(1, |u|, |v|),     eps = 2.2e-16 in float64 and 1.2e-7 in float32
+
+The objectives of every method contain K + s2 I or K_hat + s2 I. If rounding changes an entry of K by delta, objectives
+and bands change as if the noise variance had changed by a multiple of delta. So a method can be trusted in float32
+only where delta is small beside s2. Two things cause delta, and both are measured on a few hundred rows:
+
+    inputs        X is stored in float32; a lengthscale that is far below the range magnifies the last digit of X
+    covariances   k(x, z) is computed in float32, with a relative error of 1e-7 and more
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..linalg.randomness import generator, random_rows
+from ..mixed_rows import MixedRows
+from ..objectives import noise_variance
+from ..problem import Channel, Problem
+from .trace import Record
+
+ROWS = 256  # above this many rows, draw a random sample of this size
+SHARE = 1e-2  # of the noise variance: a larger error of covariances is reported
+
+# Phases that may raise any channel: a person's change, another size of model, and more rows.
+NEW_STARTS = ("forced", "resize", "all rows")
+
+
+class Rise(NamedTuple):
+    """A channel that rose although its method declares that it never does.
+
+    Attributes
+    ----------
+    channel : Channel
+        The channel.
+    index : int
+        The index of the record with the higher value.
+    before, after : float
+        The last finite value before this record, and the value of this record.
+    """
+
+    channel: Channel
+    index: int  # type: ignore[assignment]  # in place of tuple.index, which a rise does not need
+    before: float
+    after: float
+
+
+class MonotoneWatch:
+    """Compares every new record with the last finite value of each monotone channel.
+
+    Parameters
+    ----------
+    channels : sequence of Channel
+        The channels of the method. Those that are not monotone are ignored.
+    dtype : torch.dtype
+        The precision of the run, which decides what counts as rounding.
+    """
+
+    def __init__(self, channels: Sequence[Channel], dtype: torch.dtype) -> None:
+        self._channels = [channel for channel in channels if channel.monotone]
+        self._dtype = dtype
+        self._last: dict[str, float] = {}
+
+    def check(self, record: Record) -> list[Rise]:
+        """The rises of this record. A step of the phases in NEW_STARTS is never a rise."""
+        rises = []
+        is_new_start = getattr(record.step.info, "phase", "") in NEW_STARTS
+        for channel in self._channels:
+            value = float(getattr(record.step.info, channel.name, math.nan))
+            before = self._last.get(channel.name, math.inf)
+            if not is_new_start and _rose(before, value, self._dtype):
+                rises.append(Rise(channel, record.index, before, value))
+            if not math.isnan(value):
+                self._last[channel.name] = value
+        return rises
+
+
+def first_rise(values: Iterable[float], dtype: torch.dtype = torch.float64) -> int | None:
+    """The position of the first rise in a series, which may contain nan; None if there is none."""
+    before = math.inf
+    for position, value in enumerate(values):
+        if _rose(before, value, dtype):
+            return position
+        before = before if math.isnan(value) else value
+    return None
+
+
+def rise_sentence(rises: Sequence[Rise]) -> str:
+    """The first rise of each channel as a sentence with a way out, or an empty text if there is none."""
+    first: dict[str, Rise] = {}
+    for rise in rises:
+        first.setdefault(rise.channel.name, rise)
+    return " ".join(
+        f"Do not trust the {rise.channel.label} from step {rise.index} on: it rose there from {rise.before:.6g} to "
+        f"{rise.after:.6g}, which it never does in exact arithmetic ({_count(rises, rise)}). Raise the noise, drop "
+        "duplicate rows, or use float64."
+        for rise in first.values()
+    )
+
+
+def _count(rises: Sequence[Rise], rise: Rise) -> str:
+    count = sum(other.channel.name == rise.channel.name for other in rises)
+    return "the only rise" if count == 1 else f"one of {count} rises"
+
+
+def _rose(before: float, value: float, dtype: torch.dtype) -> bool:
+    """Whether the step from `before` (inf if there is no value yet) to `value` is a rise beyond rounding."""
+    if math.isnan(value) or value <= before:
+        return False
+    if math.isinf(before) or math.isinf(value):
+        return True
+    return value - before > math.sqrt(torch.finfo(dtype).eps) * max(1.0, abs(before), abs(value))
+
+
+def rounding_notes(rises: Sequence[Rise], problem: Problem, last: Sequence[Record]) -> str:
+    """Return what the end of a run says about rounding: rises of monotone channels, and float32 that is too coarse."""
+    return f"{rise_sentence(rises)} {precision_sentence(problem, last)}".strip()
+
+
+def precision_sentence(problem: Problem, last: Sequence[Record]) -> str:
+    """Return a sentence with a way out if float32 cannot hold the problem, or an empty text.
+
+    Parameters
+    ----------
+    problem : Problem
+        The scaled training rows, whose precision is that of the run.
+    last : sequence of Record
+        The last record, or none. A state without hyperparameters of the kernel gives an empty text.
+
+    Notes
+    -----
+    At most three times 256^2 kernel entries, two of them computed in float64. A run in float64 costs nothing.
+    """
+    train, theta = problem.train, getattr(last[-1].step.state, "theta", None) if last else None
+    if train.y.dtype != torch.float32 or not isinstance(theta, Tensor) or theta.shape != problem.theta.shape:
+        return ""
+    rows = train.rows(random_rows(len(train), ROWS, generator(0, "precision")).to(train.y.device))
+    error, s2 = covariance_rounding(problem.kernel, theta, rows.X), noise_variance(theta)
+    if error <= SHARE * s2:
+        return ""
+    return (
+        f"float32 cannot hold this problem: rounding changes covariances by up to {error:.1e}, beside a noise variance "
+        f"of {s2:.1e}, so that objectives and bands are inaccurate. Use dtype float64."
+    )
+
+
+def covariance_rounding(kernel: Any, theta: Tensor, X: Any) -> float:
+    """Return the largest error of the covariances [n, n] of float32 rows X, for the computation and for the inputs."""
+    computed = kernel(theta, X, X).double()
+    if not isinstance(X, Tensor):
+        X = X.to(theta.device, torch.float64) if isinstance(X, MixedRows) else X
+        return float((computed - kernel(theta.double(), X, X)).abs().max())
+    exact = kernel(theta.double(), X.double(), X.double())
+    error = (computed - exact).abs().max()
+    if X.is_floating_point():
+        signs = torch.randint(2, X.shape, generator=generator(0, "last digits")).to(X.device).double() * 2.0 - 1.0
+        moved = X.double() * (1.0 + 0.5 * torch.finfo(torch.float32).eps * signs)
+        error = torch.maximum(error, (kernel(theta.double(), moved, moved) - exact).abs().max())
+    return float(error)
