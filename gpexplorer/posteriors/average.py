@@ -169,6 +169,10 @@ class AveragePosterior(Posterior):
             [parts.number_of(weight, "weight", 0.0) for weight in weights],
         )
 
+    def check(self) -> None:
+        for part in self.parts:
+            part.check()
+
     def _asked_alike(self, noise: bool | None) -> list[InUnits]:
         """The models, all of the function or all of an observation."""
         of: Of = "y" if (self.of == "y" if noise is None else noise) else "f"

@@ -25,7 +25,7 @@ from ..problem import Prediction
 from .marginals import Marginals, NormalMarginals
 from .sample_paths import Paths, checked_seed, checked_size
 from .saved.model_file import save_posterior
-from .saved.parts import Parts, kinds
+from .saved.parts import Parts, check_moments, kinds
 from .torch_module import TorchPosterior
 
 Of = Literal["f", "y"]
@@ -100,8 +100,14 @@ class Posterior(ABC):
         raise NotImplementedError
 
     def examples(self) -> Any:
-        """Rows at which a posterior that was read is tried out, as it computes with them; None if it has none."""
-        return None
+        """Rows at which a posterior that was read is tried out, as it computes with them; empty if there are none."""
+        return ()
+
+    def check(self) -> None:
+        """Raise PosteriorError if numbers that were read contradict each other: moments are tried out."""
+        if len(X := self.examples()):
+            mean, var = self.moments(X)
+            check_moments(mean, torch.stack([var, self.joint(X, X).diagonal()]), var.max().clamp_min(0.0))
 
     def block_mean(self, X: Any) -> Tensor:
         """Mean [b] of f at one block of rows; kinds whose variance is dear compute it alone."""

@@ -29,11 +29,12 @@ from ..problem import Dataset, Kernel
 from .base import Posterior
 from .sample_paths import prior_paths
 from .saved.kernel_parts import read_kernel, read_rows, write_kernel, write_rows
-from .saved.parts import Parts
+from .saved.parts import Parts, check_moments, trial_rows
 from .weights import normal_columns
 
 Rows = TypeVar("Rows", bound="RowsPosterior")
 
+FEW = 500  # rows: a posterior of so few that was read is tried out with its variances
 IN_PLACE = 2000  # more rows than this are factored in the memory of their matrix
 
 
@@ -202,9 +203,7 @@ class RowsPosterior(Posterior):
         X, d = read_rows(parts, "X")
         S = X if parts.flag("same") else read_rows(parts, "S")[0]
         kernel, theta = read_kernel(parts, d)
-        noise = parts.tensor("row_noise", len(S)) if "row_noise" in parts else None
-        if noise is not None and not bool((noise > 0.0).all()):
-            raise PosteriorError("a noise variance of its rows is not positive.")
+        noise = parts.positive("row_noise", len(S)) if "row_noise" in parts else None
         mean_rows, solver = (X, parts.tensor("alpha", len(X))), CholeskySolver(kernel, theta, S, noise=noise)
         if not parts.flag("solved"):
             return UnsolvedPosterior(kernel, theta, mean_rows, S, solver, parts.tensor("error_weights", len(S)))
@@ -215,7 +214,15 @@ class RowsPosterior(Posterior):
         return parts.by_blocks(posterior, {name: own.number(name, low) for name, low in least.items()})
 
     def examples(self) -> Any:
-        return self.X[:1]
+        return trial_rows(self.X)
+
+    def check(self) -> None:
+        """Try out the moments; those of many rows only by their means, because variances need a factor."""
+        if len(self.S) <= FEW and isinstance(self.solver, CholeskySolver):
+            super().check()
+        else:
+            mean = self.block_mean(X := self.examples())
+            check_moments(mean, self.kernel.diag(self.theta, X), 0.0)
 
     def with_new_coefficients(self, X: Any, y: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients [n + b] after new rows, and the factor [b, b] of their Schur complement.
@@ -279,6 +286,11 @@ class UnsolvedPosterior(RowsPosterior):
         super().write(parts)
         parts.text["solved"] = False
         parts.keep(error_weights=self.error_weights)
+
+    def check(self) -> None:
+        super().check()
+        error = self.error(self.examples())
+        check_moments(error, error.square(), 0.0)
 
     def error(self, X: Any) -> Tensor:
         """Estimated difference [b] between the mean of the GP and that of the solver, at one block of rows."""

@@ -27,7 +27,7 @@ from ..problem import Kernel
 from .base import Posterior
 from .sample_paths import prior_paths
 from .saved.feature_parts import grid_choice, input_count, read_features, write_features
-from .saved.parts import Parts
+from .saved.parts import TRIALS, Parts, trial_rows
 from .weights import NormalWeights, PrecisionFactor, normal_columns, read_weights, updated, without_rows
 
 
@@ -51,6 +51,7 @@ class OutsideGrid:
     mask: Callable[[Tensor], Tensor]  # inputs [b, d] -> bool [b], the rows outside the grid
 
 
+UNLIKE = 0.01  # how far a product of the columns of a V that was read may be from that of orthonormal ones
 Regression = TypeVar("Regression", bound="FeaturePosterior")
 
 
@@ -167,7 +168,14 @@ class FeaturePosterior(Posterior):
         return cls(features, weights, 0.0, V, outside, parts.number("unseen", 0.0) if "unseen" in parts else 0.0)
 
     def examples(self) -> Any:
-        return self.like.new_zeros(1, input_count(self.features))
+        draw = torch.Generator().manual_seed(0)
+        normal = torch.randn(TRIALS, input_count(self.features), generator=draw, dtype=torch.float64)
+        return trial_rows(normal.to(self.like))
+
+    def check(self) -> None:
+        if self.V is not None and float((self.V.T @ self.V).diagonal().sub(1.0).abs().max()) > UNLIKE:
+            raise PosteriorError("the columns of V are not orthonormal.")
+        super().check()
 
     def _of_features(self, b: Tensor, draw: torch.Generator) -> Tensor:
         """Weights of phi [p, size] with these weights of psi [r, size], and a draw of what V leaves out."""

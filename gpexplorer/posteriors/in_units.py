@@ -28,7 +28,7 @@ from ..target_transforms import transform_from
 from .base import Posterior
 from .features import FeaturePosterior
 from .marginals import NODES, Marginals, NormalMarginals, TransformedMarginals, quadrature
-from .saved.parts import Parts, read_posterior, write_posterior
+from .saved.parts import LARGEST, Parts, check_moments, read_posterior, write_posterior
 from .unit_rows import UnitRowsPosterior, emptied
 
 TERMS = 24  # of Mehler's formula
@@ -149,6 +149,12 @@ class InUnits(Posterior):
         inner = read_posterior(parts.part("inner"), "inducing", "rows", "features", "prior", "unit rows")
         return in_units_of(inner, read_columns(parts.part("columns")))
 
+    def check(self) -> None:
+        """Try out the posterior in the scaled space, and observations in the units of the file."""
+        self.inner.check()
+        if len(X := self.inner.examples()):
+            check_moments(*self.asked_for("y").at_scaled(X), 0.0)
+
     def _in_units(self, mean: Tensor, var: Tensor) -> Marginals:
         """The distributions of f where the scaled function has these moments [b]."""
         return NormalMarginals(targets(mean, self.columns), var * self.y_sd**2)
@@ -259,11 +265,10 @@ def read_columns(parts: Parts) -> Dataset:
     if texts > d or (names and len(names) != d and (numeric or texts)):
         raise PosteriorError(f"it names {len(names)} columns and needs {d}, {texts} of them of text.")
     if parts.flag("scaled"):
-        mean, sd = (parts.tensor(name, d - texts if numeric or texts else None) for name in ("x_mean", "x_sd"))
-        if not bool((sd > 0.0).all()):
-            raise PosteriorError("a standard deviation of its inputs is not positive.")
+        width = d - texts if numeric or texts else None
+        mean, sd = parts.tensor("x_mean", width), parts.positive("x_sd", width)
         transform = transform_from(parts.text["transform"]) if "transform" in parts else None
-        scale = Scale(mean, sd, parts.number("y_mean"), parts.number("y_sd", 0.0), transform)
+        scale = Scale(mean, sd, parts.number("y_mean"), parts.number("y_sd", 1.0 / LARGEST), transform)
     empty = torch.zeros(0, dtype=dtype, device=parts.device)
     numbers = empty.reshape(0, 1).expand(0, d - texts)
     X: Any = numbers if numeric else MixedRows(numbers, ((),) * texts) if texts else []

@@ -24,9 +24,10 @@ from ..problem import Kernel
 from .base import Posterior
 from .sample_paths import prior_paths
 from .saved.kernel_parts import read_kernel, read_rows, write_kernel, write_rows
-from .saved.parts import Parts
+from .saved.parts import Parts, check_moments, trial_rows
 from .weights import NormalWeights, PrecisionFactor, read_weights, updated, without_rows
 
+UNLIKE = 0.01  # of the prior variance: how far a factor that was read may be from K_mm, which includes jitter
 Inducing = TypeVar("Inducing", bound="InducingPosterior")
 
 
@@ -114,7 +115,14 @@ class InducingPosterior(Posterior):
         return posterior
 
     def examples(self) -> Any:
-        return self.Z[:1]
+        return trial_rows(self.Z)
+
+    def check(self) -> None:
+        K = self.kernel(self.theta, self.Z, self.Z)
+        if float((self.L_mm @ self.L_mm.T - K).abs().max()) > UNLIKE * float(K.diagonal().max()):
+            raise PosteriorError("L_mm is not the Cholesky factor of the covariances of Z.")
+        mean, var = self.moments(X := self.examples())
+        check_moments(mean, var, self.kernel.diag(self.theta, X))
 
     def _whitened(self, X: Any) -> Tensor:
         return torch.linalg.solve_triangular(self.L_mm, self.kernel(self.theta, self.Z, X), upper=False)

@@ -79,3 +79,9 @@ class UnitRowsPosterior(Posterior):
     @classmethod
     def read(cls, parts: Parts) -> UnitRowsPosterior:
         return cls(read_posterior(parts.part("inner"), "inducing", "rows", "features", "prior"))
+
+    def examples(self) -> Any:
+        return self.inner.examples()[:, :-1]
+
+    def check(self) -> None:
+        self.inner.check()

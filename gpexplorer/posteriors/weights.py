@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ..errors import PosteriorError
 from ..linalg.blocks import row_blocks
-from .saved.parts import Parts
+from .saved.parts import LARGEST, Parts
 
 
 @runtime_checkable
@@ -70,7 +70,7 @@ class PrecisionFactor:
 
     @classmethod
     def read(cls, parts: Parts, r: int) -> PrecisionFactor:
-        return cls(parts.tensor("weights", r), parts.factor("L", r), parts.number("s2", 0.0))
+        return cls(parts.tensor("weights", r), parts.factor("L", r), parts.number("s2", 1.0 / LARGEST))
 
 
 @dataclass(frozen=True, eq=False)

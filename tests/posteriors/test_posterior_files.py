@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -243,6 +244,12 @@ HOSTILE: list[tuple[tuple[str, ...], Any, str]] = [
     (("columns", "d"), 3, "names 2 columns and needs 3"),
     (("columns", "d"), 10**30, "its d is"),
     (("columns", "y_sd"), float("nan"), "its y_sd"),
+    (("columns", "y_sd"), 0.0, "its y_sd"),
+    (("columns", "y_sd"), 1e-308, "its y_sd"),
+    (("columns", "y_mean"), 1e200, "its y_mean"),
+    (("noise_variance",), 1e308, "its noise_variance"),
+    (("inner", "s2"), 0.0, "its s2"),
+    (("inner", "kernel", "text"), "matern12-ard", "not the Cholesky factor of the covariances"),
     (("columns", "names"), 7, "not a list of texts"),
     (("columns",), None, "no columns"),
     (("inner",), {"kind": "units"}, "its kind is 'units'"),
@@ -276,6 +283,12 @@ def test_a_hostile_description_is_refused_in_a_sentence(
         ("Z", torch.zeros(6, 3, dtype=torch.float64), "hyperparameters|inputs|contradicts"),
         ("theta", torch.full((4,), torch.nan, dtype=torch.float64), "not finite"),
         ("x_sd", torch.zeros(2, dtype=torch.float64), "not positive"),
+        ("x_sd", torch.full((2,), 1e-308, dtype=torch.float64), "not positive"),
+        ("x_mean", torch.full((2,), 1e200, dtype=torch.float64), "numbers above"),
+        ("weights", torch.full((6,), 1e300, dtype=torch.float64), "numbers above"),
+        ("theta", torch.full((4,), 120.0, dtype=torch.float64), "hyperparameter"),
+        ("L_mm", torch.eye(6, dtype=torch.float64), "not the Cholesky factor of the covariances"),
+        ("L", 1e-60 * torch.eye(6, dtype=torch.float64), "not a finite number"),
         ("weights", torch.zeros(6, dtype=torch.int64), "does not fit"),
         ("extra", torch.zeros(2, dtype=torch.bool), "has type"),
     ],
@@ -287,6 +300,57 @@ def test_hostile_tensors_are_refused(
 
     with pytest.raises(PosteriorError, match=says):
         load_posterior(rewritten(tmp_path / "bad", {**tensors, name: tensor}, description))
+
+
+def test_a_changed_byte_is_a_sentence_that_names_the_file_and_the_way_out(tmp_path: Path):
+    path = tmp_path / "model"
+    small_run("cholqr", d=2, steps=3).posterior().save(path)
+    whole = path.read_bytes()
+    assert set(metadata(path)) == {"format", "version", "posterior", "digest"}
+
+    draw = np.random.default_rng(0)
+    for place in [*draw.integers(0, len(whole), 60), *draw.integers(8, whole.index(b"]}}"), 40)]:
+        changed_bytes = bytearray(whole)
+        changed_bytes[place] ^= 1 << int(draw.integers(8))
+        path.write_bytes(changed_bytes)
+        with pytest.raises(PosteriorError, match=rf"(?s){path}.*(save|saved|newer|write one|safetensors file)"):
+            load_posterior(path)
+
+
+def test_a_file_from_before_there_were_digests_is_read_and_a_digest_of_other_numbers_is_not(
+    saved: tuple[dict[str, Tensor], Any], tmp_path: Path
+):
+    tensors, description = saved
+    load_posterior(rewritten(tmp_path / "older", tensors, description))
+
+    with pytest.raises(PosteriorError, match="was changed after it was written"):
+        load_posterior(rewritten(tmp_path / "bad", tensors, description, digest="0" * 32))
+
+
+def test_a_negative_variance_and_a_factor_that_is_none_are_refused(tmp_path: Path):
+    smaller = torch.tensor([1.0] * 5 + [1e-4])
+    for key, name, tensor, says in (
+        ("svgp", "L_mm", lambda L: 1.05 * L, "not the Cholesky factor"),
+        (
+            "svgp",
+            "L_mm",
+            lambda L: L.diagonal_scatter(L.diagonal() * smaller),
+            "factor|negative",
+        ),
+        ("svgp", "S_root", lambda S: 1e80 * S, "not a finite number"),
+        ("grief", "V", lambda V: 1.5 * V, "not orthonormal"),
+        ("ski", "axis 1", lambda U: U.flip(0), "do not ascend"),
+        ("ml", "alpha", lambda alpha: 1e100 * alpha, "not a finite number|above"),
+    ):
+        small_run(key, d=2, steps=3).posterior(of="y").save(tmp_path / "a")
+        tensors, description = parts_of(tmp_path / "a")
+        with pytest.raises(PosteriorError, match=says):
+            load_posterior(rewritten(tmp_path / "bad", {**tensors, name: tensor(tensors[name])}, description))
+
+
+def metadata(path: Path) -> dict[str, str]:
+    with safe_open(path, "pt") as file:
+        return file.metadata()
 
 
 def test_other_files_are_refused(saved: tuple[dict[str, Tensor], Any], tmp_path: Path):
@@ -320,7 +384,7 @@ def test_noise_of_the_rows_is_saved_and_has_to_be_positive(tmp_path: Path):
     tensors, description = parts_of(tmp_path / "a")
     for wrong in (0.0, -0.1):
         bad = {**tensors, "row_noise": tensors["row_noise"].index_fill(0, torch.tensor([3]), wrong)}
-        with pytest.raises(PosteriorError, match="a noise variance of its rows is not positive"):
+        with pytest.raises(PosteriorError, match="a number of row_noise is not positive"):
             load_posterior(rewritten(tmp_path / "bad", bad, description))
 
 

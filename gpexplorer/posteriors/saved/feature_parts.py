@@ -65,6 +65,8 @@ def _read_grid(parts: Parts, choice: type[Leading]) -> Leading:
     axes = [parts.tensor(f"axis {q}") for q in range(kernel.d)]
     if any(not 1 <= len(axis) <= MAX_AXIS for axis in axes) or int(index.min()) < 0:
         raise PosteriorError(f"its grid needs 1 to {MAX_AXIS} points per axis.")
+    if any(bool((axis.diff() < 0.0).any()) for axis in axes):
+        raise PosteriorError("the points of an axis of its grid do not ascend.")
     grid = Grid.__new__(Grid)  # the axes are given, not placed on rows
     grid.kernel, grid.spacing, grid.axes = kernel, "given", axes
     return choice(grid, index)

@@ -19,6 +19,8 @@ from ...mixed_rows import Columns, MixedRows
 from ...problem import described_rows
 from .parts import Parts
 
+LARGEST_LOG = 100.0  # of a hyperparameter, as in a Spec
+
 
 def write_kernel(parts: Parts, kernel: Any, theta: Tensor) -> None:
     """Write a kernel and its hyperparameters."""
@@ -52,6 +54,8 @@ def read_kernel(parts: Parts, d: int) -> tuple[Any, Tensor]:
     kernel = RowScaled(kernel) if "row_scaled" in own and own.flag("row_scaled") else kernel
     if len(kernel.names) != len(theta):
         raise PosteriorError(f"kernel {kernel.key} has {len(kernel.names)} hyperparameters and theta {len(theta)}.")
+    if not bool((theta.abs() <= LARGEST_LOG).all()):
+        raise PosteriorError(f"a hyperparameter of kernel {kernel.key} is above exp({LARGEST_LOG:g}) or its inverse.")
     return kernel, theta
 
 

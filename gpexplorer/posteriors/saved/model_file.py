@@ -10,16 +10,22 @@ of them is checked.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from ...errors import GPExplorerError, PosteriorError
 from .parts import ByBlocks, Parts, check_tensors, read_posterior, write_posterior
 
 FORMAT, VERSIONS = "gpexplorer posterior", ("1", "2")  # programs that know no transforms refuse version 2
+ENTRIES = ("format", "version", "posterior")  # of the header; files since the digest was added have it beside them
 UNTRUSTED = (GPExplorerError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
@@ -42,6 +48,7 @@ def save_posterior(posterior: Any, path: str | os.PathLike[str]) -> int:
     parts = Parts()
     write_posterior(parts, posterior)
     header = {"format": FORMAT, "version": str(parts.version), "posterior": json.dumps(parts.text)}
+    header["digest"] = digest_of(header, parts.tensors)
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the umask narrows it, as for any file
@@ -93,11 +100,16 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu", by_blocks:
             f"{path} has version {str(header.get('version'))[:20]!r} of the format, which this gpexplorer cannot read; "
             "install a newer one, or save the posterior again."
         )
+    if set(header) - {*ENTRIES, "digest"} or header.get("digest") not in (None, digest_of(header, tensors)):
+        raise PosteriorError(
+            f"{path} was changed after it was written: its content does not have the digest that it names. Copy it "
+            "again from where it came from, or save the posterior again."
+        )
     try:
         check_tensors(tensors)
-        file_parts = Parts(json.loads(header.get("posterior", "")), tensors, by_blocks=by_blocks)
-        posterior = read_posterior(file_parts)
-        _try_out(posterior)
+        posterior = read_posterior(Parts(json.loads(header.get("posterior", "")), tensors, by_blocks=by_blocks))
+        with torch.no_grad():
+            posterior.check()
     except PosteriorError as error:
         raise PosteriorError(f"{path} cannot be read as a posterior: {error}") from None
     except UNTRUSTED as error:
@@ -105,11 +117,10 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu", by_blocks:
     return posterior
 
 
-def _try_out(posterior: Any) -> None:
-    """Predict some rows, so that numbers that do not fit together are found now."""
-    for part in posterior.parts if posterior.kind == "average" else [posterior]:
-        inner = part.inner if part.kind == "units" else part
-        inner = inner.inner if inner.kind == "unit rows" else inner
-        rows = inner.examples()
-        if rows is not None and not bool(inner.mean(rows).isfinite().all()):
-            raise PosteriorError("a prediction of it is not a finite number.")
+def digest_of(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """BLAKE2b of all that a file holds, its own digest excepted."""
+    digest = hashlib.blake2b(json.dumps([header.get(name) for name in ENTRIES]).encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -6,7 +6,6 @@ What is read is not trusted: every entry is asked for with what it must be, and 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +16,9 @@ from ...errors import PosteriorError
 
 LONGEST = 20  # characters of an entry that are repeated in an error
 DTYPES = (torch.float32, torch.float64, torch.int64)
+LARGEST = 1e100  # of a number in a file, and 1 / LARGEST the smallest scale: their products stay finite
+TRIALS = 256  # rows at which a posterior that was read is tried out
+NEGATIVE = {torch.float64: 1e-5, torch.float32: 1e-2}  # of the prior variance: what rounding may take from a variance
 
 kinds: dict[str, Any] = {}  # the classes of posteriors, by the kind that files name
 ByBlocks = Callable[[Any, Mapping[str, float]], Any]
@@ -94,6 +96,13 @@ class Parts:
             raise PosteriorError(f"tensor {name!r} is {tensor.dtype} {list(tensor.shape)}, which does not fit.")
         return tensor
 
+    def positive(self, name: str, *shape: int | None) -> Tensor:
+        """A tensor of scales or variances, which are above 0."""
+        tensor = self.tensor(name, *shape)
+        if not bool((tensor.double() >= 1.0 / LARGEST).all()):
+            raise PosteriorError(f"a number of {name} is not positive.")
+        return tensor
+
     def factor(self, name: str, size: int) -> Tensor:
         """A lower triangular matrix with a positive diagonal."""
         L = self.tensor(name, size, size)
@@ -108,13 +117,13 @@ class Parts:
             raise PosteriorError(f"its {name} is {str(value)[:LONGEST]!r}, not one of {', '.join(choices)}.")
         return value
 
-    def number(self, name: str, low: float = -math.inf) -> float:
-        """A finite number of at least `low`."""
+    def number(self, name: str, low: float = -LARGEST) -> float:
+        """A number from `low` to LARGEST."""
         return self.number_of(self.text.get(name), name, low)
 
-    def number_of(self, value: Any, name: str, low: float = -math.inf) -> float:
-        """A value as a finite number of at least `low`."""
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < low:
+    def number_of(self, value: Any, name: str, low: float = -LARGEST) -> float:
+        """A value as a number from `low` to LARGEST."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= LARGEST:
             raise PosteriorError(f"its {name} is {str(value)[:LONGEST]!r}, not a number that fits.")
         return float(value)
 
@@ -156,9 +165,34 @@ def read_posterior(parts: Parts, *allowed: str) -> Any:
 
 
 def check_tensors(tensors: dict[str, Tensor]) -> None:
-    """Raise PosteriorError if a tensor has another type than posteriors have, or numbers that are not finite."""
+    """Raise PosteriorError if a tensor has another type than posteriors have, or numbers that are not in range."""
     for name, tensor in tensors.items():
         if tensor.dtype not in DTYPES:
             raise PosteriorError(f"tensor {name[:LONGEST]!r} has type {tensor.dtype}.")
         if not bool(tensor.isfinite().all()):
             raise PosteriorError(f"tensor {name[:LONGEST]!r} has numbers that are not finite.")
+        if tensor.dtype == torch.float64 and not bool((tensor.abs() <= LARGEST).all()):
+            raise PosteriorError(f"tensor {name[:LONGEST]!r} has numbers above {LARGEST:g}.")
+
+
+def check_moments(mean: Tensor, var: Tensor, prior: Tensor | float) -> None:
+    """Raise PosteriorError if predictions are not finite, or a variance is below 0 by more than rounding.
+
+    Parameters
+    ----------
+    mean, var : Tensor [t]
+    prior : Tensor or float
+        The prior variance, or another scale of the variances.
+    """
+    if not bool((mean.double().abs() <= LARGEST).all() & (var.double().abs() <= LARGEST).all()):
+        raise PosteriorError("a prediction of it is not a finite number.")
+    if not bool((var >= -NEGATIVE[var.dtype] * prior).all()):
+        raise PosteriorError(f"a predictive variance of it is negative ({float(var.min()):.3g}).")
+
+
+def trial_rows(X: Any) -> Any:
+    """Some of these rows, rows between them and far from them; or some of the texts."""
+    if not isinstance(X, Tensor):
+        return X[:TRIALS]
+    chosen = X[:: max(1, len(X) // TRIALS)][:TRIALS]
+    return torch.cat([chosen, 0.5 * (chosen + chosen.roll(1, 0)), 30.0 * chosen[:8]])
