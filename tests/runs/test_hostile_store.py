@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,40 @@ def test_every_bad_run_is_named_and_hides_no_other(tmp_path: Path):
     assert set(unreadable) == {bad[name].name for name in SPOILT}
     assert set(runs) == {good.name, *(bad[name].name for name in READABLE)}
     assert set(store.recent(99)) >= set(runs)
+
+
+@pytest.mark.parametrize(
+    ("before", "head"),
+    [(b"", b""), (b"", b'0123456789abcdef {"index": 1'), (checksummed(b'{"memory": 1.0}'), b"{")],
+)
+def test_a_sparse_journal_of_a_gigabyte_takes_no_memory_and_is_named(tmp_path: Path, before: bytes, head: bytes):
+    store = Store(tmp_path)
+    good, bad = stored_run(store, 0), stored_run(store, 1)
+    with (bad / "journal.jsonl").open("wb") as file:
+        file.write(before + head)
+        file.truncate(2**30)
+    tracemalloc.start()
+    try:
+        table = store.table()
+        assert tracemalloc.get_traced_memory()[1] < 30e6
+    finally:
+        tracemalloc.stop()
+
+    assert table.loc[good.name, "steps"] == 3
+    assert table.loc[bad.name, "outcome"] == "unreadable"
+    assert f"Line {1 + bool(before)} of" in table.loc[bad.name, "message"]
+    assert store.repair(bad.name) == bool(before)
+    assert store.kept(bad.name).records == []
+
+
+def test_long_lines_are_read_and_longer_ones_than_the_limit_are_named(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    store = Store(run_dir.parent)
+    records = store.kept(run_dir.name).records
+    monkeypatch.setattr(json_lines, "PIECE", 100)
+    assert same(store.kept(run_dir.name).records[-1].step, records[-1].step)
+    monkeypatch.setattr(json_lines, "LONGEST", 300)
+    with pytest.raises(StoreError, match=r"has more than .* MB"):
+        store.kept(run_dir.name)
 
 
 def test_a_state_moves_to_the_device_that_is_there(run_dir: Path, monkeypatch: pytest.MonkeyPatch):

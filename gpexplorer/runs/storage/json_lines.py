@@ -17,14 +17,18 @@ import re
 import time
 import weakref
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from ...errors import StoreError
 from .own_files import open_own, sync_directory
 
 SYNC_SECONDS = 1.0  # between two forced writes to the disk
+LONGEST = 2**31  # bytes of a line: one step of a run
+LOST = 2**26  # bytes of lost blocks, which are zeros, at the end of a file
+PIECE = 2**20  # bytes of a line that are checked at once
 _CHECKSUM = "does not match its checksum"
-_TORN = re.compile(rb"[0-9a-f]{0,16}\0*|[0-9a-f]{16} (\{.*|\0*)", re.DOTALL)  # the beginning of a line, or lost blocks
+_WHOLE_HEAD = re.compile(rb"[0-9a-f]{16} ")
+_TORN_HEAD = re.compile(rb"[0-9a-f]{0,16}\0*")
 
 
 class Content(NamedTuple):
@@ -57,15 +61,16 @@ def read(path: Path) -> Content:
     except FileNotFoundError:
         return Content(lines, 0, 0)
     with file:
-        for raw in file:
-            line, reason = _checked(raw[:-1])
-            whole = raw.endswith(b"\n")
-            if not whole and line is None and _TORN.fullmatch(raw):
-                return Content(lines, length, 0)
-            if not whole or line is None:
-                return Content(lines, length, len(lines) + 1, reason or _CHECKSUM)
+        while (scanned := _scan(file)).length:
+            if scanned.is_torn:
+                break
+            file.seek(length + 17)
+            line, reason = _parsed(file.read(scanned.length - 18)) if not scanned.reason else (None, scanned.reason)
+            if line is None:
+                return Content(lines, length, len(lines) + 1, reason)
             lines.append(line)
-            length += len(raw)
+            length += scanned.length
+            file.seek(length)
     return Content(lines, length, 0)
 
 
@@ -151,12 +156,39 @@ def _checksum(text: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=8).hexdigest().encode()
 
 
-def _checked(raw: bytes) -> tuple[dict[str, Any] | None, str]:
-    """The object on a line without its newline, or None and what is wrong with the line."""
-    if raw[16:17] != b" " or raw[:16] != _checksum(raw[17:]):
-        return None, _CHECKSUM
+class _Scanned(NamedTuple):
+    """What a line is, as far as that can be said without keeping it in memory."""
+
+    length: int = 0  # with its newline; 0 at the end of the file
+    is_torn: bool = False  # the beginning of a line, or lost blocks, at the end of the file
+    reason: str = ""  # what is wrong with the line
+
+
+def _scan(file: BinaryIO) -> _Scanned:
+    """Check the next line by pieces: its checksum, its length, and that it ends."""
+    head = file.readline(17)
+    if not (_WHOLE_HEAD.fullmatch(head) or _TORN_HEAD.fullmatch(head)):
+        return _Scanned(len(head), reason=_CHECKSUM)
+    length, zeros, digest, first, end = len(head), 0, hashlib.blake2b(digest_size=8), b"", b""
+    while end != b"\n" and (piece := file.readline(PIECE)):
+        digest.update(end)
+        digest.update(piece[:-1])
+        first, end, length = first or piece[:1], piece[-1:], length + len(piece)
+        zeros = 0 if piece.strip(b"\0") else zeros + len(piece)
+        if length > LONGEST or zeros > LOST:
+            limit = f"{LONGEST / 2**20:g} MB" if length > LONGEST else f"{LOST / 2**20:g} MB of zeros at its end"
+            return _Scanned(length, reason=f"has more than {limit}")
+    is_right = head == digest.hexdigest().encode() + b" "
+    if end == b"\n" or is_right:  # a line whose newline alone is another byte is damaged and not torn
+        return _Scanned(length, reason="" if is_right and end == b"\n" else _CHECKSUM)
+    is_torn = len(head) + zeros == length or (first == b"{" and _WHOLE_HEAD.fullmatch(head) is not None)
+    return _Scanned(length, is_torn, "" if is_torn else _CHECKSUM)
+
+
+def _parsed(text: bytes) -> tuple[dict[str, Any] | None, str]:
+    """The object that a line holds, or None and what is wrong with it."""
     try:
-        value = json.loads(raw[17:])
+        value = json.loads(text)
     except (ValueError, RecursionError):  # bad UTF-8, an integer of too many digits, brackets nested too deeply
         return None, "is not JSON"
     return (value, "") if isinstance(value, dict) else (None, "is not an object")
