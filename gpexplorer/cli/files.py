@@ -18,7 +18,7 @@ from ..errors import SettingError
 from ..runs.setting_checks import object_without_duplicates
 from ..runs.spec import LARGEST, Spec, parsed
 from ..runs.studies.comparison import Finished, table
-from ..runs.studies.sweep import Swept, grid
+from ..runs.studies.sweep import Swept, grid, with_digest
 from .output import format_duration
 
 MOST_RUNS = 100_000  # in one sweep
@@ -90,7 +90,7 @@ def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Call
         if number == count or elapsed - last_write > TABLE_SECONDS or number == 1:
             last_write = elapsed
             with writable(out):
-                table(finished).to_parquet(out)
+                with_digest(table(finished)).to_parquet(out)
     return table(finished)
 
 

@@ -9,16 +9,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from gpexplorer import Spec, data
-from gpexplorer.errors import ClusterError, SettingError
+from gpexplorer.errors import ClusterError, DataError, SettingError
 from gpexplorer.runs.run import Run
 from gpexplorer.runs.studies import cluster, comparison
 from gpexplorer.runs.studies.cluster import connected, mapped
-from gpexplorer.runs.studies.sweep import grid, sweep
+from gpexplorer.runs.studies.sweep import grid, read_table, sweep, with_digest
 
 ROWS = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 1}
 SPEC = Spec("cholqr", {"num_pivots": 4}, ROWS, budget={"steps": 3})
@@ -185,3 +187,29 @@ def test_a_scheduler_that_is_killed_ends_sweep_and_pieces_with_sentences(monkeyp
     ended = [swept.sentence for swept in rest if swept.finished is None]
     assert ended
     assert all("The scheduler ended before the work was done" in sentence for sentence in ended)
+
+
+def test_the_table_of_a_sweep_is_the_same_again_and_a_changed_one_is_a_sentence(tmp_path: Path):
+    runs = {run.name: run.finished for run in sweep(grid(SPEC, {"seed": [0, 1]}))}
+    table = comparison.table({name: run for name, run in runs.items() if run is not None})
+    path = tmp_path / "sweep.parquet"
+    with_digest(table).to_parquet(path)
+
+    pd.testing.assert_frame_equal(read_table(path), table, check_dtype=False, check_column_type=False)
+    whole = path.read_bytes()
+    sentences = list[str]()
+    for place in range(0, len(whole), max(1, len(whole) // 150)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        try:
+            same = read_table(path)
+        except DataError as error:
+            sentences.append(str(error))
+        else:
+            assert same.to_csv() == table.to_csv()  # a byte that nobody reads
+    assert len(sentences) > 20
+    assert all(str(path) in sentence and "Run the sweep again" in sentence for sentence in sentences)
+    path.write_bytes(whole[:100])
+    with pytest.raises(DataError, match="Run the sweep again"):
+        read_table(path)
+    table.to_parquet(path)
+    assert read_table(path).to_csv() == table.to_csv()

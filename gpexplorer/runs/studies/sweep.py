@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,10 +10,11 @@ from dataclasses import fields, replace
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+import pandas as pd
 import param
 
 from ...data.loading import plain
-from ...errors import ClusterError, GPExplorerError, SettingError, closest
+from ...errors import ClusterError, DataError, GPExplorerError, SettingError, closest
 from ...methods.base import registry
 from ..run import Run
 from ..setting_checks import of_kind, quoted
@@ -208,3 +210,43 @@ def with_values(spec: Spec, chosen: Mapping[str, Any]) -> Spec:
     settings = {name: value for name, value in chosen.items() if name not in names}
     changed = {name: value for name, value in chosen.items() if name in names}
     return replace(spec, **{"settings": {**spec.settings, **settings}, **changed})
+
+
+def with_digest(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of a sweep with a digest among its attributes, which a Parquet file keeps."""
+    table = table.copy()
+    table.attrs["digest"] = _digest_of(table)
+    return table
+
+
+def read_table(path: str | PurePath) -> pd.DataFrame:
+    """Read the table of a sweep that `gpexplorer sweep` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The Parquet file.
+
+    Returns
+    -------
+    DataFrame
+        One row per run, as `comparison.table` gives it.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or was changed after it was written. A table without a digest is read as it is.
+    """
+    way_out = "Run the sweep again, or copy the file again from where it came from."
+    try:
+        table = pd.read_parquet(path)
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise DataError(f"{path} cannot be read as the table of a sweep ({reason}). {way_out}") from None
+    if table.attrs.pop("digest", None) not in (None, _digest_of(table)):
+        raise DataError(f"{path} was changed after it was written: its content has another digest. {way_out}")
+    return table
+
+
+def _digest_of(table: pd.DataFrame) -> str:
+    return hashlib.blake2b(table.to_csv().encode(), digest_size=16).hexdigest()

@@ -7,8 +7,9 @@ import hashlib
 import importlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -249,14 +250,18 @@ def _html(title: str, sections: Sequence[str], content: Any, frames: bytes) -> s
         "base-uri 'none'; form-action 'none'"
     )
     template = (HERE / "page_template.html").read_text("utf-8")
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"), default=float).replace("<", "\\u003c")
+    frames_text = base64.b64encode(frames).decode()
+    words = title + unescape(re.sub("<[^>]*>", "", "".join(sections)))
     parts = {
+        "DIGEST": hashlib.sha256((words + text + frames_text).encode()).hexdigest(),  # page_player.js compares it
         "POLICY": policy,
         "TITLE": escape(title),
         "CSS": (HERE / "page_style.css").read_text("utf-8"),
         "RUNS": "".join(sections),
         "FOOTER": escape(f"Written by gpexplorer {importlib.import_module('gpexplorer').__version__}."),
-        "CONTENT": json.dumps(content, allow_nan=False, separators=(",", ":"), default=float).replace("<", "\\u003c"),
-        "FRAMES": base64.b64encode(frames).decode(),
+        "CONTENT": text,
+        "FRAMES": frames_text,
         "BOKEH": scripts[0],
         "PLAYER": scripts[1],
     }

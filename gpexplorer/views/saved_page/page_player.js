@@ -1,6 +1,17 @@
 // Plays the frames of a saved run: replaces the columns, ranges and words of figures that Bokeh has drawn once.
 (async () => {
   const part = (id) => document.getElementById(id)
+
+  // The digest of page_file.py: of all words and numbers. Pages from a server without https have no crypto.subtle.
+  async function isWhole() {
+    const words = document.querySelector("h1").textContent + document.querySelector("main").textContent
+    const all = new TextEncoder().encode(words + part("content").textContent + part("frames").textContent)
+    const bytes = new Uint8Array(await crypto.subtle.digest("SHA-256", all))
+    return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("") === document.body.dataset.digest
+  }
+
+  if (globalThis.crypto?.subtle && !(await isWhole()))
+    throw new Error("it was changed after it was saved. Save the page again, or copy it again from where it came from")
   const content = JSON.parse(part("content").textContent)
   const ARRAYS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, g4: Float32Array }
 
@@ -167,10 +178,10 @@
   preference.addEventListener("change", (event) => setTheme(event.matches, model, light))
   setTheme(preference.matches, model, light)
   if (!showAddress()) show(0)
+  part("problem").hidden = true
   document.body.dataset.ready = "true"
 })().catch((error) => {
   const problem = document.getElementById("problem")
-  problem.textContent = "This browser cannot play the pictures: " + error.message
-  problem.hidden = false
+  problem.textContent = `The pictures of this file cannot be played: ${error.message}.`
   console.error(error)
 })

@@ -107,6 +107,31 @@ def test_it_plays_scrubs_and_shows_the_numbers_of_each_step(browser: Browser, tm
     opened.close()
 
 
+def test_a_changed_or_cut_page_is_a_sentence(browser: Browser, tmp_path: Path):
+    run = gpx.Spec("cholqr", {"num_inducing": 6}, data="snelson-like", kernel="se").open()
+    run.finish(steps=3)
+    whole = run.save_page(tmp_path / "run.html", title="6 < 7 & <b>").read_text("utf-8")
+    opened = Opened(browser, tmp_path / "run.html")
+    assert opened.page.locator("#problem").is_hidden()
+    opened.close()
+    frames = whole.index('id="frames">') + 200
+    numbers = whole.index('"objective', whole.index('id="content">'))
+    words = whole.index("How to repeat this run") + 4
+    for place in (frames, numbers + 2, words):
+        letter = "B" if whole[place] != "B" else "C"
+        (tmp_path / "bad.html").write_text(whole[:place] + letter + whole[place + 1 :], "utf-8")
+        page = browser.new_page()
+        page.goto((tmp_path / "bad.html").as_uri())
+        page.get_by_text("it was changed after it was saved. Save the page again").wait_for(timeout=45_000)
+        assert page.locator("body[data-ready]").count() == 0
+        page.close()
+    (tmp_path / "cut.html").write_text(whole[: frames + 100], "utf-8")
+    page = browser.new_page()
+    page.goto((tmp_path / "cut.html").as_uri())
+    page.get_by_text("If this sentence stays, the file is not whole").wait_for()
+    page.close()
+
+
 @pytest.mark.parametrize("method", ["gbcd", "grief", "gpcv-admm", "scgd"])
 def test_the_pictures_of_every_family_move(browser: Browser, tmp_path: Path, method: str):
     run = gpx.Spec(method, data={"name": "sin-product", "n": 60, "d": 2}).open()
