@@ -110,7 +110,7 @@ def test_it_plays_scrubs_and_shows_the_numbers_of_each_step(browser: Browser, tm
 def test_a_changed_or_cut_page_is_a_sentence(browser: Browser, tmp_path: Path):
     run = gpx.Spec("cholqr", {"num_inducing": 6}, data="snelson-like", kernel="se").open()
     run.finish(steps=3)
-    whole = run.save_page(tmp_path / "run.html", title="6 < 7 & <b>").read_text("utf-8")
+    whole = run.save_page(tmp_path / "run.html", "convergence", title="6 < 7 & <b>").read_text("utf-8")
     opened = Opened(browser, tmp_path / "run.html")
     assert opened.page.locator("#problem").is_hidden()
     opened.close()
