@@ -306,7 +306,7 @@ def test_a_changed_byte_is_a_sentence_that_names_the_file_and_the_way_out(tmp_pa
     path = tmp_path / "model"
     small_run("cholqr", d=2, steps=3).posterior().save(path)
     whole = path.read_bytes()
-    assert set(metadata(path)) == {"format", "version", "posterior", "digest"}
+    assert b'"digest"' in whole[: whole.index(b"]}}")]
 
     draw = np.random.default_rng(0)
     for place in [*draw.integers(0, len(whole), 60), *draw.integers(8, whole.index(b"]}}"), 40)]:
@@ -346,11 +346,6 @@ def test_a_negative_variance_and_a_factor_that_is_none_are_refused(tmp_path: Pat
         tensors, description = parts_of(tmp_path / "a")
         with pytest.raises(PosteriorError, match=says):
             load_posterior(rewritten(tmp_path / "bad", {**tensors, name: tensor(tensors[name])}, description))
-
-
-def metadata(path: Path) -> dict[str, str]:
-    with safe_open(path, "pt") as file:
-        return file.metadata()
 
 
 def test_other_files_are_refused(saved: tuple[dict[str, Tensor], Any], tmp_path: Path):

@@ -10,7 +10,8 @@
     return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("") === document.body.dataset.digest
   }
 
-  if (globalThis.crypto?.subtle && !(await isWhole()))
+  // A script of Bokeh that was changed does not run, by the security policy of the page.
+  if (!globalThis.Bokeh || (globalThis.crypto?.subtle && !(await isWhole())))
     throw new Error("it was changed after it was saved. Save the page again, or copy it again from where it came from")
   const content = JSON.parse(part("content").textContent)
   const ARRAYS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, g4: Float32Array }

@@ -114,10 +114,10 @@ def test_a_changed_or_cut_page_is_a_sentence(browser: Browser, tmp_path: Path):
     opened = Opened(browser, tmp_path / "run.html")
     assert opened.page.locator("#problem").is_hidden()
     opened.close()
-    frames = whole.index('id="frames">') + 200
+    frames, script = whole.index('id="frames">') + 20, whole.index("<script>") + 2000
     numbers = whole.index('"objective', whole.index('id="content">'))
     words = whole.index("How to repeat this run") + 4
-    for place in (frames, numbers + 2, words):
+    for place in (frames, script, numbers + 2, words):
         letter = "B" if whole[place] != "B" else "C"
         (tmp_path / "bad.html").write_text(whole[:place] + letter + whole[place + 1 :], "utf-8")
         page = browser.new_page()
@@ -125,7 +125,7 @@ def test_a_changed_or_cut_page_is_a_sentence(browser: Browser, tmp_path: Path):
         page.get_by_text("it was changed after it was saved. Save the page again").wait_for(timeout=45_000)
         assert page.locator("body[data-ready]").count() == 0
         page.close()
-    (tmp_path / "cut.html").write_text(whole[: frames + 100], "utf-8")
+    (tmp_path / "cut.html").write_text(whole[: frames + 20], "utf-8")
     page = browser.new_page()
     page.goto((tmp_path / "cut.html").as_uri())
     page.get_by_text("If this sentence stays, the file is not whole").wait_for()
