@@ -28,11 +28,12 @@ test: .venv/.test .venv/.browser ## install what the tests need, a browser too, 
 quick: .venv/.test ## within a minute: lint of the files that differ from main, and the tests that they touch
 	OMP_NUM_THREADS=1 $(BIN)/python tests/support/quick.py
 
-lint: .venv/.test ## ruff, the types, the import contract, and the recipes of CONTRIBUTING
+lint: .venv/.test ## ruff, types, the import contract, docstrings, and the recipes of CONTRIBUTING
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m numpydoc lint $$(find gpexplorer benchmarks papers -name '*.py')
 	$(BIN)/python tests/support/recipes.py
 
 audit: .venv/.test ## ask for known vulnerabilities of the pinned packages; fails when it could not ask

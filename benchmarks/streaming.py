@@ -102,7 +102,7 @@ def peak(
         With the files X and y.
     shape : tuple of two int
         Rows and inputs.
-    dtype, key, settings, steps
+    dtype, key, settings, steps : str or dict or int
         Precision of the files, key and settings of the method, and the most steps; 0 runs to the end.
 
     Returns

@@ -21,7 +21,7 @@ def html_table(rows: Mapping[str, Any]) -> str:
 
     Parameters
     ----------
-    rows
+    rows : mapping
         Name -> value.
     """
     cells = (
@@ -48,7 +48,7 @@ class RunDisplay:
             Which picture: "fit", "convergence" and "terms", or another one in `gpexplorer.views.for_run(run)`.
         at : int, default -1
             Index of the record.
-        **options
+        **options : object
             Options of the picture, such as `draws=25`.
 
         Returns

@@ -99,7 +99,6 @@ def evidence_limits(
 
     Parameters
     ----------
-    kernel : Kernel
     theta : Tensor [p]
     train : Dataset
         n rows.

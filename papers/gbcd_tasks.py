@@ -97,7 +97,7 @@ def method(name: str, **changes: Any) -> Method:
     ----------
     name : str
         A key of `SOLVERS`.
-    **changes
+    **changes : object
         Settings; those that the solver does not have are ignored. `block` also sets the number of coarse rows of
         GBCD, so that a quick version with small blocks has no unfair advantage.
     """

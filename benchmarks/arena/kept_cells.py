@@ -73,7 +73,7 @@ def in_own_process(work: Callable[..., Scores], *arguments: Any, seconds: float)
     ----------
     work : callable
         A function of a module that returns the cell.
-    *arguments
+    *arguments : object
         Its arguments: numbers and texts.
     seconds : float
         The budget of the cell. The process is killed after three times this, but not before a minute.

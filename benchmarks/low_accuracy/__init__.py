@@ -119,7 +119,7 @@ def report(
 
     Parameters
     ----------
-    name, n
+    name, n : str, int
         Data set and number of training rows.
     marks : list of float
         Seconds, in rising order.

@@ -76,13 +76,13 @@ class Notebook:
 
     Parameters
     ----------
-    page
+    page : Page
         A page without content.
-    lab
+    lab : Lab
         The server.
-    name
+    name : str
         The file, in the folder of the server.
-    front_end
+    front_end : str, default "doc/tree"
         "doc/tree" for JupyterLab, "notebooks" for Notebook 7, which the same server has if it is installed.
     """
 
@@ -174,13 +174,7 @@ def _answers(url: str) -> bool:
 
 
 def _until(holds: Callable[[], object], seconds: float) -> None:
-    """Wait until this function returns something true.
-
-    Raises
-    ------
-    TimeoutError
-        If it does not in time.
-    """
+    """Wait until this function returns something true."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:

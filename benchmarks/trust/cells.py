@@ -38,20 +38,20 @@ class Cell:
 
     Attributes
     ----------
-    method, set, seed, dtype
+    method, set, seed, dtype : str or int
         What was run. A baseline stands in place of a method under its own name.
-    budget, rows
+    budget, rows : dict of str to float, int
         The budget, and the largest number of training rows.
-    outcome, message
+    outcome, message : str
         Why the run ended; "refused" if it could not be opened.
-    smse, nlpd, coverage68, coverage95
+    smse, nlpd, coverage68, coverage95 : float
         Scores on the test rows.
-    beyond_constant, beyond_ridge
+    beyond_constant, beyond_ridge : sequence of float
         Mean difference to the constant's log loss and to ridge's squared error, with its standard error. Positive is
         worse.
-    objective, dense
+    objective, dense : float
         The last objective reported, and the dense one at the same theta and points; nan if there is none.
-    used
+    used : float
         Seconds of processor time, over all threads, with the scores.
     """
 

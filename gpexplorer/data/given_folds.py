@@ -123,14 +123,14 @@ def drawn_folds(groups: Tensor, count: int, seed: int) -> Tensor:
     Tensor [n]
         The fold of each row, or -1.
 
-    Notes
-    -----
-    The largest group first, each to the fold with the fewest rows so far. O(G log G) for G groups.
-
     Raises
     ------
     SettingError
         If there are fewer groups than folds.
+
+    Notes
+    -----
+    The largest group first, each to the fold with the fewest rows so far. O(G log G) for G groups.
     """
     groups_to_divide = groups[groups >= 0].cpu()
     numbers, index, sizes = torch.unique(groups_to_divide, return_inverse=True, return_counts=True)

@@ -94,7 +94,7 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
         Spec contains it. The entry "edits" of a dict changes training rows; see `data.edits`.
     split : int or mapping, default 0
         A fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}.
-    **options
+    **options : object
         Of a generator: n, d, noise, seed, kernel, theta. Of a table: target, inputs, drop, objects (one text column as
         input), texts (columns of text as inputs beside the numbers, for a kernel on named columns), groups (a column
         that is no input: rows with the same value in it are held out together), missing ("refuse", "drop", or "fill"

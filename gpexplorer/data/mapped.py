@@ -188,7 +188,6 @@ def row_strips(
 
     Parameters
     ----------
-    path : Path
     inputs : sequence of str
         Names of the input columns, in the order of the result.
     target : str

@@ -110,7 +110,7 @@ def make_split(data: Dataset, how: How, given: Given, identity: object, notes: t
         The split that comes with the data set.
     identity : object
         Anything that JSON can hold and that distinguishes this data set from every other; it enters the key.
-    notes, name
+    notes, name : tuple of str, str
         Stored in the split.
     """
     train, test = (torch.from_numpy(np.flatnonzero(mask)) for mask in part(data, how, given, name))

@@ -93,7 +93,7 @@ def read_inputs(
 
     Parameters
     ----------
-    name, data, limits
+    name, data, limits : str, bytes, Limits, optional
         As for `preview`.
     columns : sequence of str
         The columns that the model was trained on; "colour = red" is made from "colour".

@@ -263,7 +263,6 @@ class Estimator(RegressorMixin, BaseEstimator):
         ----------
         X : array or sequence of str
             Inputs [t, d], at most 5000.
-        n_samples : int
         random_state : int, RandomState or None
             The seed, as for the estimator.
 

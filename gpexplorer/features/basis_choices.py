@@ -48,7 +48,6 @@ class Leading:
 
     Parameters
     ----------
-    grid : Grid
     index : tensor [p, d]
         The index of the 1-D eigenvalue on each axis, as in `Spectrum.axis_indices`.
     """
@@ -162,7 +161,6 @@ class ChosenFeatures:
 
     Parameters
     ----------
-    choice : Choice
     theta : Tensor [P]
     """
 

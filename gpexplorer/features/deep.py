@@ -49,8 +49,10 @@ class Network:
 
     Parameters
     ----------
-    sizes : number of inputs, then the outputs of each layer.
-    activation : key of `ACTIVATIONS`.
+    sizes : list of int
+        Number of inputs, then the outputs of each layer.
+    activation : str
+        Key of `ACTIVATIONS`.
     """
 
     closed = True  # gradients are in closed form and do not need autograd

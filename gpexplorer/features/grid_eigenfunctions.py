@@ -256,7 +256,6 @@ class Eigenfunctions:
 
     Parameters
     ----------
-    grid : Grid
     theta : tensor [P]
         Hyperparameters. The features are differentiable in theta.
     index : tensor [p, d]
@@ -324,7 +323,6 @@ def on_grid(
     ----------
     functions : type of Eigenfunctions
         How they are computed: by Nyström's formula, or interpolated.
-    grid : Grid
     theta : tensor [P]
     index : tensor [p, d] or [p, d + 1]
         As in `Spectrum.axis_indices`.
@@ -368,7 +366,8 @@ def grid_root(
 
     Parameters
     ----------
-    kernel, theta : the kernel and its hyperparameters.
+    kernel, theta : Kernel, Tensor [P]
+        The kernel and its hyperparameters.
     X : tensor [n, d]
         Rows of the kernel matrix.
     rank : int

@@ -25,8 +25,8 @@ class Pretrained(Network):
 
     Parameters
     ----------
-    sizes, activation : as for `Network`.
-    alpha : the weights as one vector [p].
+    alpha : Tensor [p]
+        The weights as one vector [p].
     """
 
     def __init__(self, sizes: list[int], activation: str, alpha: Float[Tensor, " p"]) -> None:
@@ -46,9 +46,12 @@ class Module:
 
     Parameters
     ----------
-    module : the module without its last layer (head).
-    d : number of inputs.
-    like : tensor whose device and precision are used.
+    module : Module
+        The module without its last layer (head).
+    d : int
+        Number of inputs.
+    like : Tensor
+        Tensor whose device and precision are used.
 
     Raises
     ------
@@ -104,9 +107,8 @@ def save(path: str | Path, network: Network, alpha: Float[Tensor, " p"]) -> None
 
     Parameters
     ----------
-    path : the file.
-    network : the architecture.
-    alpha : the weights as one vector [p], as they are learned.
+    alpha : Tensor [p]
+        The weights as one vector [p], as they are learned.
     """
     from safetensors.torch import save_file
 

@@ -35,10 +35,14 @@ class RandomFourier:
 
     Parameters
     ----------
-    d : number of inputs.
-    num_features : number of features D; an odd number is rounded up except for kind "plain".
-    kind : "orthogonal", "paired" or "plain".
-    seed : seed of the frequencies.
+    d : int
+        Number of inputs.
+    num_features : int
+        Number of features D; an odd number is rounded up except for kind "plain".
+    kind : str
+        "orthogonal", "paired" or "plain".
+    seed : int
+        Seed of the frequencies.
     """
 
     size = 2

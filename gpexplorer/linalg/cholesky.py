@@ -102,7 +102,7 @@ def cholesky_in_place(
         needed.
     A : Tensor [m, m]
         Contiguous memory, which is overwritten.
-    name, largest
+    name, largest : str, float, default 0.0001
         As for `cholesky`.
 
     Returns

@@ -29,7 +29,7 @@ def fused(function: Callable[..., None], entries: Tensor, *arguments: Any) -> No
         A function of a module or a class, not of an instance: it is compiled once.
     entries : Tensor
         What it overwrites, one of its arguments.
-    arguments
+    *arguments : object
         All arguments of the function, in their order.
     """
     if entries.is_cpu or entries.numel() < WORTH_ENTRIES:

@@ -64,7 +64,7 @@ def strip_product(kernel: Kernel, theta: Tensor, X: Any, begin: int, V: Tensor) 
 
     Parameters
     ----------
-    kernel, theta, X
+    kernel, theta, X : Kernel, Tensor, object
         Kernel, its log-hyperparameters [p], and all inputs [n, d].
     begin : int
         First row of the strip; the strip ends after STRIP rows, or at row n.

@@ -36,9 +36,12 @@ def lift_above(A: Float[Tensor, "D D"], floor: Number, rate: float) -> tuple[Flo
 
     Parameters
     ----------
-    A : symmetric matrix [D, D], changed in place.
-    floor : lower bound of the eigenvalues.
-    rate : the fraction by which the last step may have decreased an eigenvalue.
+    A : Tensor [D, D]
+        Symmetric matrix [D, D], changed in place.
+    floor : Number
+        Lower bound of the eigenvalues.
+    rate : float
+        The fraction by which the last step may have decreased an eigenvalue.
 
     Returns
     -------

@@ -133,15 +133,15 @@ class Method(param.ParameterizedABC):
             Any state that was yielded before. The first step is then the one that followed it, and the trajectory
             continues as if it had not stopped.
 
-        Yields
-        ------
-        Step
-            Without `resume`, the initial state before any work; then one step after another.
-
         Returns
         -------
         Outcome
             Why the method stopped.
+
+        Yields
+        ------
+        Step
+            Without `resume`, the initial state before any work; then one step after another.
         """
 
     @abstractmethod

@@ -169,8 +169,10 @@ class EstimatesLikelihoodGradient(Protocol):
 
         Parameters
         ----------
-        model : the `minibatches.model.Model` of the method.
-        exact : the `ExactLikelihood` at the theta in question.
+        model : object
+            The `minibatches.model.Model` of the method.
+        exact : object
+            The `ExactLikelihood` at the theta in question.
         """
 
 

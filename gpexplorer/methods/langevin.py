@@ -92,7 +92,6 @@ def run_chains(
 
     Parameters
     ----------
-    density : Evaluate
     z : tensor [C, q]
         The initial points.
     sd : tensor [q]
@@ -101,7 +100,6 @@ def run_chains(
         Normal numbers, which are overwritten, and uniform numbers; see `randomness`.
     adapt : callable
         Updates the tuning after each iteration.
-    tuning : Tuning
     every : int
         Keep the points of every such iteration.
 

@@ -54,7 +54,6 @@ class CholeskySolver:
 
     Parameters
     ----------
-    kernel : Kernel
     theta : Tensor [p]
     S : inputs [s, d] or sequence
         The rows of A = K_SS + s2 I.
@@ -257,7 +256,7 @@ class UnsolvedPosterior(RowsPosterior):
 
     Parameters
     ----------
-    kernel, theta, mean_rows, variance_rows, solver
+    kernel, theta, mean_rows, variance_rows, solver : Kernel or Tensor or tuple of object and Tensor or object or Solver
         As in `RowsPosterior`.
     error_weights : Tensor [s]
         A^-1 (y - A alpha) at the rows that the variance uses: coefficients of the estimated error of the mean.

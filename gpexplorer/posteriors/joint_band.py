@@ -33,7 +33,6 @@ def joint_band(posterior: Posterior, X: Any, level: float = 0.95, size: int = 20
 
     Parameters
     ----------
-    posterior : Posterior
     X : Tensor [t, d], array, frame or sequence
         Inputs, t <= 5000.
     level : float, default 0.95

@@ -23,7 +23,6 @@ class PriorPosterior(Posterior):
 
     Parameters
     ----------
-    kernel : Kernel
     theta : Tensor [p]
     """
 

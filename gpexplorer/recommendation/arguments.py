@@ -34,7 +34,7 @@ def rows_of(X: Any, y: Any, options: Mapping[str, Any] | None = None) -> Split:
 
     Parameters
     ----------
-    X, y
+    X, y : object
         Rows in any form, as `recommend` takes them.
     options : mapping, optional
         Options of `load`.

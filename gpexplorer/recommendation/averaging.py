@@ -123,7 +123,6 @@ def average_of_lanes(search: TimedSearch, final: FinalModel, lanes: Sequence[Lan
 
     Parameters
     ----------
-    search : TimedSearch
     final : FinalModel
         The chosen model. If it was fitted to all rows, the others are then too, as long as there is time.
     lanes : sequence of Lane

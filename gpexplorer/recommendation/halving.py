@@ -102,7 +102,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         Asked before each step. When it returns True, the best answer so far is returned.
     clock : callable, optional
         Gives seconds. Tests pass a clock of their own.
-    **options
+    **options : object
         Options of `gpx.load` for a file or a table: target, inputs, drop, missing, encode, dates, decimal and others.
 
     Returns

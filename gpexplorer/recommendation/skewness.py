@@ -83,7 +83,7 @@ def likelihood_gains(X: Tensor, y: Tensor, kernel: Kernel, theta: Tensor) -> dic
         Scaled inputs.
     y : Tensor [n]
         Targets in the units of the file.
-    kernel, theta
+    kernel, theta : Kernel, Tensor
         The covariance function, with log-hyperparameters learned for the untransformed target.
     """
     names = [f"{YEO_JOHNSON} {power:g}" for power in POWERS] + [LOG] * bool((y > 0.0).all())

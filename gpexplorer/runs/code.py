@@ -50,7 +50,7 @@ def notebook(spec: Spec, step: int, metric: str = "smse", note: str = "") -> str
 
     Parameters
     ----------
-    spec, step, metric
+    spec, step, metric : Spec, int, str, default "smse"
         As for `program`.
     note : str
         What a person wrote about the run. It is shown as the text that was typed.

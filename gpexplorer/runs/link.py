@@ -62,7 +62,7 @@ def write(spec: Spec, view: str = "", at: int | None = None) -> str:
 
     Parameters
     ----------
-    spec, view, at
+    spec, view, at : Spec, str, default "", int, optional
         As in `Link`.
 
     Raises
@@ -91,7 +91,7 @@ def write_short(spec: Spec, start: Spec, view: str = "", at: int | None = None) 
 
     Parameters
     ----------
-    spec, view, at
+    spec, view, at : Spec, str, default "", int, optional
         As in `Link`.
     start : Spec
         What `read` will be given as its start. Its data must have a name.

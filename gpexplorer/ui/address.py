@@ -26,15 +26,15 @@ class PageRequest(NamedTuple):
 
     Attributes
     ----------
-    link
+    link : Link
         The spec, the picture and the step to open, and sentences on what had to be corrected.
-    question
+    question : str
         Key of the preset that the page begins with; empty for none.
-    hide
+    hide : frozenset of str
         Keys of `HIDE`: the parts of the page to leave out.
-    story
+    story : str
         Key of the story that is told; empty for none. It leaves out all parts of `HIDE`.
-    part
+    part : int
         Its part, counted from 0.
     """
 
@@ -50,10 +50,10 @@ def read_query(query: str, start: Spec) -> PageRequest:
 
     Parameters
     ----------
-    query
+    query : str
         The part of the address after "?", such as "v=1&ask=rough&seed=7". What it says besides its question takes
         precedence over the question.
-    start
+    start : Spec
         The spec for everything that the query does not mention.
 
     Returns
@@ -89,9 +89,9 @@ def write_query(request: PageRequest, start: Spec) -> str:
 
     Parameters
     ----------
-    request
+    request : PageRequest
         What to ask for.
-    start
+    start : Spec
         What `read_query` will be given as its start.
 
     Returns

@@ -23,14 +23,14 @@ class ClosedPages:
 
     Parameters
     ----------
-    turns
+    turns : Turns
         The steps of all runs.
-    arrivals
+    arrivals : Arrivals
         The pages that are on their way to a browser.
 
     Attributes
     ----------
-    count
+    count : int
         Number of pages.
     """
 

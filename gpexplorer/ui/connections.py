@@ -48,9 +48,9 @@ class Arrivals:
 
         Parameters
         ----------
-        document
+        document : Document or None
             The document of the page; None for a page that no server has.
-        complete
+        complete : callable
             Adds what could wait. It is called with the document locked.
         """
         if document is None or document.session_context is None:
@@ -73,9 +73,9 @@ def follow_connection(document: Document, pause: Callable[[], None]) -> None:
 
     Parameters
     ----------
-    document
+    document : Document
         The document of a page that is served.
-    pause
+    pause : callable
         A method of an object; the object is not kept alive.
     """
     reference = weakref.WeakMethod(pause)

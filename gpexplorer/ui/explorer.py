@@ -58,17 +58,17 @@ class Explorer(pn.viewable.Viewer):
 
     Parameters
     ----------
-    spec
+    spec : Spec, optional
         What to open first; by default CholQR swaps on a one-dimensional data set.
-    data
+    data : object, optional
         Rows in memory (a `Split`, arrays or a data frame), where no data set name in the spec brings them.
-    store
+    store : Store, optional
         Where runs and notes that a person keeps stay; the runs in it can be looked at. By default nothing is stored.
-    shares
+    shares : Shares, optional
         The memory and the cores that the sessions of a server share. By default this explorer has all.
-    wait_message
+    wait_message : str, default ""
         A message. Where it is not empty, the run is opened only when a person asks for its first step.
-    **params
+    **params : object
         Parameters of `panel.viewable.Viewer`.
 
     Raises

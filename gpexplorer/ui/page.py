@@ -83,19 +83,19 @@ def explorer_page(
 
     Parameters
     ----------
-    explorer
+    explorer : PageParts
         The explorer.
-    end
+    end : callable
         Called when the session is over.
-    show_controls
+    show_controls : bool, default True
         Whether the page has a sidebar.
-    dark
+    dark : bool, optional
         Whether the page begins dark; None for what a person chose before, or else the operating system is set to.
-    welcome
+    welcome : bool, default True
         Whether the tour starts by itself in a browser that has not seen it.
-    arrivals
+    arrivals : Arrivals, optional
         The pages of a server that are on their way; what can wait waits for them.
-    listeners
+    listeners : sequence, optional
         Further invisible components.
 
     Returns

@@ -35,13 +35,13 @@ class ReadySessions:
 
     Parameters
     ----------
-    application
+    application : BokehTornado
         The server.
-    path
+    path : str
         The path of the page.
-    count
+    count : int
         Number of sessions to keep ready; with 0 every page is built when it is asked for.
-    shares
+    shares : Shares
         The steps of all runs. While people work, a page is built only if the stock is empty, because building one
         delays their pictures. Every page that is asked for is added to its `arrivals`.
     """

@@ -94,9 +94,9 @@ class RequestGuard:
 
     Attributes
     ----------
-    installed
+    installed : bool
         Whether `install` was called.
-    answers_any_name
+    answers_any_name : bool
         Whether a server with a wildcard among its allowed origins has been asked.
     """
 
@@ -109,9 +109,9 @@ class RequestGuard:
 
         Parameters
         ----------
-        local_only
+        local_only : bool, default False
             Whether to refuse visitors from other machines for as long as all allowed names mean this machine.
-        max_sessions
+        max_sessions : int, default 0
             Number of sessions of a server from which no further one is begun; 0 for no limit.
 
         Returns

@@ -47,17 +47,17 @@ def serve(
 
     Parameters
     ----------
-    port
+    port : int, default 5006
         Port to listen on.
-    address
+    address : str, default "localhost"
         Address to listen on. With "0.0.0.0" or "::" (every network of this machine), `origins` must name the host.
-    show
+    show : bool, default False
         Whether to open the page in a browser.
-    origins
+    origins : tuple of str, optional
         Names, each as "host:port", by which people may also open the page, for example behind a proxy.
-    store
+    store : str or PathLike, optional
         A directory. The runs and notes that anyone keeps stay there, and everyone can read them.
-    limits
+    limits : Limits, optional
         Sessions, memory and threads that all visitors together may use.
 
     Raises
@@ -109,7 +109,7 @@ def hosts(address: str, port: int, origins: tuple[str, ...] = ()) -> tuple[str, 
 
     Parameters
     ----------
-    address, port, origins
+    address, port, origins : str, int, tuple of str, optional
         As for `serve`.
 
     Raises

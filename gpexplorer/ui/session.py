@@ -33,15 +33,15 @@ class Screen(NamedTuple):
 
     Attributes
     ----------
-    spec
+    spec : Spec
         The spec of the run.
-    step
+    step : int
         The step shown.
-    view
+    view : str
         Key of the picture that a person chose; empty where it is the one that belongs to the method.
-    by_hand
+    by_hand : bool
         Whether clicks or drags led to this step. No spec repeats such a run.
-    key
+    key : str
         The name of the run in the store and for notes.
     """
 
@@ -57,14 +57,14 @@ class Notes:
 
     Parameters
     ----------
-    store
+    store : Store, optional
         A note is also written here where the store contains its run. Without a store, notes end with the page.
-    report
+    report : callable, optional
         Receives the message of a store that refuses a note.
 
     Attributes
     ----------
-    version
+    version : int
         Number of changes so far: a panel that shows notes compares it with the version that it has drawn.
     """
 
@@ -123,32 +123,32 @@ class Session:
 
     Parameters
     ----------
-    spec
+    spec : Spec
         The run to begin with; `open` opens it.
-    read
+    read : RowReader, optional
         Reads the rows of a split, where no data set name in the spec brings them (a table in memory, an upload).
-    store
+    store : Store, optional
         Where kept runs and their notes stay; None for nowhere.
-    shares
+    shares : Shares, optional
         The memory and the cores that the sessions of a server share.
-    report
+    report : callable, optional
         Shows a message to the person; an empty message removes the last one.
-    adopt
+    adopt : callable, optional
         Sets the controls to a spec that was chosen in another place than the controls.
 
     Attributes
     ----------
-    spec
+    spec : Spec
         The spec that was chosen last. Its run may still be opening; `screen.spec` is the one on the screen.
-    shares
+    shares : Shares, optional
         The memory and the cores that the sessions of a server share.
-    player
+    player : Player
         The thread that opens the run and takes its steps.
-    notes
+    notes : Notes
         The notes on runs.
-    screen
+    screen : Screen
         What the screen shows.
-    question
+    question : str
         Key of the preset that the open run belongs to; empty where it belongs to none.
     """
 
@@ -291,7 +291,7 @@ class Session:
 
         Parameters
         ----------
-        edit
+        edit : sequence of float or None
             The coordinates and target of a new row, or the number of a row to remove; None takes back the last edit.
 
         Returns

@@ -31,13 +31,13 @@ def app(
 
     Parameters
     ----------
-    store
+    store : Store, optional
         Where kept runs and notes stay; None for nowhere.
-    notice
+    notice : str, default ""
         A warning to show on the page.
-    shares
+    shares : Shares, optional
         The memory and the cores that all sessions share.
-    on_close
+    on_close : callable, optional
         Called when the page was closed and its run has ended.
 
     Returns

@@ -51,11 +51,11 @@ def html_table(headings: Sequence[object], rows: Iterable[Sequence[object]], ahe
 
     Parameters
     ----------
-    headings
+    headings : sequence
         One per column. A last column without a heading holds sentences.
-    rows
+    rows : iterable of sequence
         Cells, as text or as anything that `str` turns into text.
-    ahead
+    ahead : collection of int, optional
         Numbers of the rows in bold type.
     """
     last = len(headings) - 1 if headings and headings[-1] == "" else -1
@@ -92,9 +92,9 @@ class Steps(pn.viewable.Viewer):
 
         Parameters
         ----------
-        frame
+        frame : DataFrame
             One row per step, newest first.
-        at_once
+        at_once : bool, default True
             False to skip the update where the last one was less than `PERIOD` ago.
         """
         if not at_once and time.monotonic() - self._updated < PERIOD:
@@ -129,13 +129,13 @@ class RunTable(pn.viewable.Viewer):
 
         Parameters
         ----------
-        runs
+        runs : mapping of str to Finished
             The kept runs by name.
-        by
+        by : str
             The column by which they are sorted.
-        top
+        top : int or None
             How many runs are shown; None for all.
-        baseline
+        baseline : str, default ""
             Name of the run to which the others are compared, or "".
         """
         frame = rows(runs, by, top, baseline)

@@ -64,8 +64,8 @@ def sentence(error: BaseException, activity: str) -> str:
 
     Parameters
     ----------
-    error : the exception.
-    activity : what was going on, as the rest of a sentence that begins with "while", such as "the file was being read".
+    activity : str
+        What was going on, as the rest of a sentence that begins with "while", such as "the file was being read".
     """
     if isinstance(error, GPExplorerError):
         return str(error)

@@ -22,15 +22,15 @@ def button(label: str, icon: str, act: Callable[..., Any], help_: str = "", **st
 
     Parameters
     ----------
-    label
+    label : str
         What is written on it.
-    icon
+    icon : str
         Name of a Material icon; empty for none.
-    act
+    act : callable
         Called without arguments at a click; a coroutine function is called with the event, and awaited.
-    help_
+    help_ : str, default ""
         What it does, as the rest of a sentence, for the tooltip.
-    **style
+    **style : object
         Parameters of the button. The one that matters most on its panel has the variant "contained".
     """
     words = named(label, help_) if help_ else {"label": label}
@@ -55,13 +55,13 @@ def download(name: str, content: Callable[..., Any], label: str = "", help_: str
 
     Parameters
     ----------
-    name
+    name : str
         Name of the file.
-    content
+    content : callable
         Returns text, bytes or an open file; it may be a coroutine function.
-    label, help_
+    label, help_ : str, default ""
         What is written on it, by default the name of the file, and what it does.
-    **style
+    **style : object
         Parameters of the button.
     """
 

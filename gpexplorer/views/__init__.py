@@ -30,7 +30,7 @@ def for_run(run: Run) -> list[View]:
 
     Parameters
     ----------
-    run
+    run : Run
         The run, at any step.
 
     Returns

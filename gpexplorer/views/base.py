@@ -34,27 +34,27 @@ class View(param.ParameterizedABC):
 
     Attributes
     ----------
-    key
+    key : str
         Name in links and in the registry. A class without a key is a base class and is not registered.
-    title
+    title : str
         Heading of the picture.
-    help
+    help : str
         One sentence or question that says what to look for.
-    family
+    family : str
         The only method family the picture applies to, by the default `applies`; empty for all families.
-    order
+    order : int
         Position on the page: smaller numbers come first. The first two pictures are always visible.
-    hero
+    hero : bool
         Whether this picture shows what its family is about. The first such picture of a run stands between the first
         two; where there is none, the next one in order does.
-    editable
+    editable : bool
         Whether the picture shows the training rows in the units of the file, so that a person can drag inducing
         points and add or remove rows in it.
-    click
+    click : str
         A sentence that says what a click does; empty where a click does nothing.
-    patience
+    patience : float
         Seconds after which `data` may return what it has computed so far, in a view that implements `unfinished`.
-    axes_first
+    axes_first : bool
         Whether the axes are drawn before there is anything on them. Drawing a figure takes a tenth of a second, which
         is then spent while the page is built, and not at the first step.
     """
@@ -90,9 +90,9 @@ class View(param.ParameterizedABC):
 
         Parameters
         ----------
-        run
+        run : Run
             The run.
-        at
+        at : int
             Index of the record in `run.trace`.
 
         Returns
@@ -123,9 +123,9 @@ class BrokenView(View):
 
     Parameters
     ----------
-    kind
+    kind : type
         Class of the view.
-    error
+    error : Exception
         What it raised.
     """
 
@@ -149,11 +149,11 @@ def layer(element: hv.Element, name: str, **style: Any) -> hv.Element:
 
     Parameters
     ----------
-    element
+    element : Element
         The element.
-    name
+    name : str
         Name of its frame in `Layers`.
-    **style
+    **style : object
         Options of HoloViews for the element.
     """
     return element.opts(hooks=[partial(_name_source, name)], **style)
@@ -170,13 +170,13 @@ def line(layers: Layers, name: str, label: str = "", **style: Any) -> hv.Element
 
     Parameters
     ----------
-    layers
+    layers : Layers
         The layers of a picture.
-    name
+    name : str
         Name of the layer, with the columns x and y.
-    label
+    label : str, default ""
         Words in the legend.
-    **style
+    **style : object
         Options of HoloViews.
     """
     return layer(hv.Curve(layers[name], "x", "y", label=label), name, **style)
@@ -211,13 +211,13 @@ def overlay(parts: Iterable[hv.Element], frame: pd.DataFrame, columns: int = 2, 
 
     Parameters
     ----------
-    parts
+    parts : iterable of Element
         The elements, the last one on top.
-    frame
+    frame : DataFrame
         The frame whose `attrs` have the labels and the title.
-    columns
+    columns : int, default 2
         Columns of the legend; 0 for no legend.
-    **options
+    **options : object
         Further options of HoloViews.
     """
     legend = {"legend_position": "top", "legend_cols": columns} if columns else {"show_legend": False}
@@ -239,9 +239,9 @@ def arranged(views: Sequence[View], chosen: str = "") -> list[View]:
 
     Parameters
     ----------
-    views
+    views : sequence of View
         In their own order.
-    chosen
+    chosen : str, default ""
         Key of the view to put in the place of the hero; a key that is not there means the hero of the family.
     """
     first, second, others = list(views[:1]), list(views[1:2]), list(views[2:])

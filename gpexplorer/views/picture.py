@@ -36,7 +36,7 @@ class Picture(param.Parameterized):
         Which picture: the `key` of a view that applies to the run.
     at : int, default -1
         Index of the record.
-    **options
+    **options : object
         Options of the picture, and `width` and `height` in pixels.
 
     Raises

@@ -19,13 +19,13 @@ class Line(NamedTuple):
 
     Attributes
     ----------
-    label
+    label : str
         Words in the legend.
-    colour
+    colour : str
         From the palette.
-    column
+    column : str
         Which column of `Series.table` is drawn; by default the one with the name of the layer.
-    style
+    style : mapping
         Options of HoloViews that differ from a solid line of two pixels.
     """
 
@@ -43,17 +43,17 @@ class Series(View):
 
     Attributes
     ----------
-    lines
+    lines : mapping of str to Line
         For each layer, its line. A layer that is not declared has its name as label and the next colour of the cycle.
-    axes
+    axes : tuple of str
         Labels of both axes.
-    over
+    over : str
         Column of the table along x.
-    log10
+    log10 : bool
         Whether log10 of the values is drawn, and values that are not positive are omitted.
-    columns
+    columns : int
         Columns of the legend; 0 for no legend.
-    options
+    options : mapping
         Further options of HoloViews for the picture.
     """
 
@@ -109,9 +109,9 @@ def points(x: Any, y: Any, log10: bool = False) -> pd.DataFrame:
 
     Parameters
     ----------
-    x, y
+    x, y : object
         Numbers of the same length.
-    log10
+    log10 : bool, default False
         Take log10 of y, and omit values that are not positive.
     """
     x, y = np.asarray(x, float), np.asarray(y, float)

@@ -123,7 +123,7 @@ def race_html(race: Race) -> str:
 
     Parameters
     ----------
-    race
+    race : Race
         The race, at any turn.
     """
     board = race.board()
@@ -147,9 +147,9 @@ def race_svg(race: Race, metric: str) -> Svg:
 
     Parameters
     ----------
-    race
+    race : Race
         The race, after any number of turns.
-    metric
+    metric : str
         "smse" or "snlp".
 
     Raises
@@ -168,7 +168,7 @@ def scaling_html(study: Scaling) -> str:
 
     Parameters
     ----------
-    study
+    study : Scaling
         The study, after any number of sizes.
     """
     table = study.table()

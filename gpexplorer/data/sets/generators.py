@@ -34,7 +34,7 @@ class Recipe:
     ----------
     title, formula : str
         What the page shows.
-    n, d, noise
+    n, d, noise : int, int, float
         Defaults: rows, inputs, and the standard deviation of the noise.
     inputs : callable
         inputs(rng, n, d) draws X [n, d].

@@ -40,7 +40,6 @@ class ConjugateGradientSolver:
 
     Parameters
     ----------
-    problem : Problem
     theta : Tensor [p]
     gigabytes : float
         Memory for rows of K. Rows beyond it are computed again in every product.
@@ -117,7 +116,6 @@ class CheaperSolver:
 
     Parameters
     ----------
-    by_products : ConjugateGradientSolver
     by_factor : CholeskySolver
         It computes its factor when it is first used.
     """

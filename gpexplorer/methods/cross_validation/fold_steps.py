@@ -103,12 +103,9 @@ def prepare(
 
     Parameters
     ----------
-    group : FoldGroup
     theta : Tensor [p]
-    settings : FoldSettings
     dual_start : {"adjoint", "zeros", "ones"}
         First multipliers. The adjoint 2 C^-1 K_VT' r makes the gradient of L that of the validation loss.
-    penalty : ConsensusPenalty
 
     Returns
     -------

@@ -147,7 +147,6 @@ def split(
 
     Parameters
     ----------
-    problem : Problem
     validation : list of slice
         The validation rows of each fold, as positions in a shuffled order, where the rows have no groups of their own;
         see `ordered_by_fold`.

@@ -101,12 +101,7 @@ def solve(product: Product, B: Tensor, X: Tensor, precondition: Product, target:
 
 
 def _smoothed(Y: Tensor, F: Tensor, X: Tensor, E: Tensor) -> tuple[Tensor, Tensor]:
-    """The point between Y and X, per column, whose residual between F and E is shortest, and that residual.
-
-    References
-    ----------
-    Zhou and Walker (1994), Residual smoothing techniques for iterative methods, equation 2.1.
-    """
+    """The point between Y and X, per column, whose residual between F and E is shortest, and that residual."""
     D = E - F
     share = (-(F * D).sum(0) / D.square().sum(0).clamp_min(torch.finfo(D.dtype).tiny)).clamp(0.0, 1.0)  # [K]
     return Y + share * (X - Y), F + share * D

@@ -27,7 +27,6 @@ def axis_shares(grid: Grid, theta: Tensor, X: Tensor) -> list[float]:
 
     Parameters
     ----------
-    grid : Grid
     theta : tensor [P]
     X : tensor [n, d]
         Training inputs; at most 500 rows of them are used. O(500 d (500 + mbar^2)) flops.

@@ -100,7 +100,8 @@ def evidence_gradient(
 
     Parameters
     ----------
-    choice, theta, train, mapper : as in `regress`.
+    choice, theta, train, mapper : Choice or Tensor or Dataset or Map
+        As in `regress`.
     regression : Regression
         The result of `regress` at the same theta.
 

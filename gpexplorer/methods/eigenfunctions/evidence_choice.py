@@ -78,7 +78,6 @@ def choose_by_evidence(
     ----------
     functions : type of Leading
         How the functions follow from the grid.
-    grid : Grid
     theta : tensor [P]
         Hyperparameters, at which the evidence is computed.
     rows : Dataset
@@ -173,7 +172,8 @@ def held_out_noise(
 
     Parameters
     ----------
-    functions, grid, theta, rows, p, count : as in `choose_by_evidence`.
+    functions, grid, theta, rows, p, count : type or Grid or Tensor or Dataset or int
+        As in `choose_by_evidence`.
     seed : int
         Of the assignment of rows to folds.
 

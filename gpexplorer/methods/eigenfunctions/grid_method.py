@@ -90,7 +90,6 @@ class GridMethod(Method):
 
         Parameters
         ----------
-        problem : Problem
         spacing : {"equispaced", "quantile", "mixed"}
         theta : tensor [P], optional
             Where the number of points follows the lengthscales, those of this theta; by default of the problem's.
@@ -148,7 +147,6 @@ class GridMethod(Method):
 
         Parameters
         ----------
-        problem : Problem
         theta : tensor [P]
         spacing : {"equispaced", "quantile", "mixed", "by likelihood", ""}
             Where the grid points lie; by default as the method is set. "by likelihood" takes the spacing under which
@@ -168,7 +166,8 @@ class GridMethod(Method):
 
         Parameters
         ----------
-        problem, theta, spacing : as in `choose`.
+        problem, theta, spacing : Problem, Tensor, str, default ""
+            As in `choose`.
         previous : Leading, optional
             Functions with which a choice by evidence begins, if their grid has as many points per input.
 
@@ -206,8 +205,6 @@ class GridMethod(Method):
 
         Parameters
         ----------
-        problem : Problem
-        state : State
         count : int, optional
             How many functions; with more than the predictions use, those of the largest eigenvalues.
         """

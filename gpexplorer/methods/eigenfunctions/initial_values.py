@@ -35,7 +35,6 @@ def shorter_starts(learner: Learner, problem: Problem, choose: Callable[[Tensor]
 
     Parameters
     ----------
-    learner : Learner
     problem : Problem
         The rows on which the copies are judged, and theta [P].
     choose : callable

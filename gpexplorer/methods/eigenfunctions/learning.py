@@ -133,7 +133,6 @@ def learn_hyperparameters(
     ----------
     learner : Learner
         The method, which holds the settings.
-    problem : Problem
     state : State
         A state of any phase; its descent is resumed by repeating its evaluations.
     chooser : Chooser
@@ -372,7 +371,6 @@ def evaluation_cost(problem: Problem, p: float, calls: float) -> Cost:
 
     Parameters
     ----------
-    problem : Problem
     p : float
         Number of basis functions.
     calls : float

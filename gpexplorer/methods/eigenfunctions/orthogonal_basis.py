@@ -123,7 +123,6 @@ def likelihood(
 
     Parameters
     ----------
-    terms : LikelihoodTerms
     z : tensor [C, r + 1]
     gradient : tensor [C, r + 1], optional
         An array into which the gradient is written if C > 1.

@@ -93,7 +93,8 @@ def orthogonal_posterior(
 
     Parameters
     ----------
-    problem, choice, theta : the rows and the kernel, the p basis functions, and the hyperparameters [P].
+    problem, choice, theta : Problem, Choice, Tensor
+        The rows and the kernel, the p basis functions, and the hyperparameters [P].
     V : tensor [p, r]
         psi(x) = V'phi(x).
     coefficients : DiagonalAndDirection

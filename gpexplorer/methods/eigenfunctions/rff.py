@@ -60,7 +60,7 @@ class RFF(Method):
         Number of features D.
     frequencies : {"orthogonal", "paired", "plain"}
         How the frequencies are drawn.
-    learn, subset, starts, evaluations
+    learn, subset, starts, evaluations : bool or int
         How hyperparameters are learned; see `learning.py`. There is one round, because the frequencies never change.
 
     References

@@ -29,9 +29,9 @@ class SKI(GridMethod):
 
     Parameters
     ----------
-    num_eigenfunctions, grid_points
+    num_eigenfunctions, grid_points : int
         The basis: p functions, and mbar equispaced grid points per input.
-    learn, subset, starts, evaluations, max_rounds, tolerance
+    learn, subset, starts, evaluations, max_rounds, tolerance : bool or int or float
         How hyperparameters are learned; see `learning.py`.
 
     Notes

@@ -60,10 +60,11 @@ class GBCD(Solver):
 
     Parameters
     ----------
-    block, chunk, pool, shortlist, coarse, conjugate, mixed, refresh, full_steps, probes, rate
+    block, chunk, pool, shortlist, coarse, conjugate, mixed, refresh, full_steps, probes, rate : int or str or float
         Settings of this method; each has a sentence in `doc`.
-    learn, subset, evaluations, tolerance, mean_tolerance, max_iterations, cache, bands, band_tolerance,
-    variance_rows, seed
+    learn, subset, evaluations, tolerance, mean_tolerance, max_iterations : bool or int or float
+        Settings of all solvers of the family.
+    cache, bands, band_tolerance, variance_rows, seed : int or str or float
         Settings of all solvers of the family.
 
     Notes

@@ -28,12 +28,9 @@ def distinct_rows(kernel: Kernel, theta: Tensor, train: Dataset, order: Tensor, 
 
     Parameters
     ----------
-    kernel : Kernel
     theta : Tensor [p]
-    train : Dataset
     order : Tensor [n]
         Rows of the data.
-    m : int
 
     Returns
     -------

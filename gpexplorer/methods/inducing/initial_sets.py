@@ -38,9 +38,6 @@ def start_rows(name: str, problem: Problem, m: int, seed: int, objective: str = 
     ----------
     name : str
         A key of `STARTS`.
-    problem : Problem
-    m : int
-    seed : int
     objective : {"vfe", "tight-vfe", "pp"}
         What Titsias' selection decreases.
 

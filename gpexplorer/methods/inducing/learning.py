@@ -55,8 +55,6 @@ def learn_hyperparameters(
 
     Parameters
     ----------
-    kernel : Kernel
-    train : Dataset
     Z : Tensor [m, d] or sequence
         Inducing inputs.
     objective : {"vfe", "tight-vfe", "pp"}
@@ -92,7 +90,6 @@ def resolved(terms_at: Objective, kernel: Kernel, train: Dataset, begin: Tensor)
     ----------
     terms_at : callable
         The objective, as `minimise` takes it.
-    kernel : Kernel
     train : Dataset
         Its rows.
     begin : Tensor [p]
@@ -122,7 +119,7 @@ def minimise(
     ----------
     terms_at : callable
         Takes theta [p]; returns the terms of the objective, its gradient [p], and the jitter that it needed.
-    begin, objective, settings, done
+    begin, objective, settings, done : Tensor or str or LearningSettings or int
         As for `learn_hyperparameters`, with the same yields.
     """
 

@@ -38,9 +38,9 @@ class SubsetOfData(settings.LearningMethod):
 
     Parameters
     ----------
-    num_rows, start
+    num_rows, start : int, str
         m, and how the rows are chosen.
-    learn, optimiser, evaluations, max_epochs, tolerance, seed
+    learn, optimiser, evaluations, max_epochs, tolerance, seed : bool or str or int or float
         Settings of the family.
 
     Notes

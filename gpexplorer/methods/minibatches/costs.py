@@ -37,12 +37,18 @@ def step_cost(
 
     Parameters
     ----------
-    method : the settings of the method.
-    model : the feature map and the rows.
-    batch_size : rows per minibatch; 0 for a method that takes all rows, block by block.
-    algebra : flops of a minibatch apart from its features, which are computed once forward and once backward.
-    matrices : number of D x D matrices in memory, in units of the precision of the features.
-    calls : torch calls per minibatch with a network's features, from reading the rows to the optimiser's update.
+    method : StepSettings
+        The settings of the method.
+    model : Model
+        The feature map and the rows.
+    batch_size : int
+        Rows per minibatch; 0 for a method that takes all rows, block by block.
+    algebra : float
+        Flops of a minibatch apart from its features, which are computed once forward and once backward.
+    matrices : float
+        Number of D x D matrices in memory, in units of the precision of the features.
+    calls : float
+        Torch calls per minibatch with a network's features, from reading the rows to the optimiser's update.
     """
     s, D, p = model.like.element_size(), model.D, model.size
     in_memory = min(batch_size, model.n)

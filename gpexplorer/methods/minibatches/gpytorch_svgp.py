@@ -30,9 +30,10 @@ class VariationalBound:
 
     Parameters
     ----------
-    model : the feature map.
-    theta : parameters of the kernel [p]; GPyTorch's parameters become views of it.
-    parts : inducing inputs Z [m, d], whitened mean [m] and factor [m, m] of the variational normal, likewise.
+    theta : Tensor
+        Parameters of the kernel [p]; GPyTorch's parameters become views of it.
+    parts : list of Tensor
+        Inducing inputs Z [m, d], whitened mean [m] and factor [m, m] of the variational normal, likewise.
     """
 
     def __init__(self, model: Model, theta: Tensor, parts: list[Tensor]) -> None:

@@ -27,10 +27,12 @@ class Parameters:
 
     Parameters
     ----------
-    model : the feature map.
-    w : weights of the features [D].
-    theta : parameters of the kernel [p].
-    extra : further parameters, flat, that the same optimiser moves; they follow theta in the vector.
+    w : Tensor
+        Weights of the features [D].
+    theta : Tensor
+        Parameters of the kernel [p].
+    extra : Tensor, optional
+        Further parameters, flat, that the same optimiser moves; they follow theta in the vector.
     """
 
     def __init__(self, model: Model, w: Tensor, theta: Tensor, extra: Tensor | None = None) -> None:
@@ -63,11 +65,16 @@ class Parameters:
 
         Parameters
         ----------
-        tape : features of the rows of the minibatch.
-        y : their targets [b].
-        M : matrix [D, D], in float64 or in the precision of the features.
-        scale : factor of M.
-        solved : whether w is solved for; its gradient then stays zero.
+        tape : Tape
+            Features of the rows of the minibatch.
+        y : Tensor
+            Their targets [b].
+        M : Tensor
+            Matrix [D, D], in float64 or in the precision of the features.
+        scale : Number, default 1.0
+            Factor of M.
+        solved : bool, default False
+            Whether w is solved for; its gradient then stays zero.
 
         Returns
         -------

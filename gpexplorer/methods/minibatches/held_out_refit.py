@@ -79,9 +79,12 @@ def rows_set_aside(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelih
 
     Parameters
     ----------
-    model : the feature map and the rows.
-    theta : parameters of the kernel, learned without the rows set aside.
-    exact : the exact likelihood at this theta.
+    model : Model
+        The feature map and the rows.
+    theta : Tensor [p]
+        Parameters of the kernel, learned without the rows set aside.
+    exact : ExactLikelihood
+        The exact likelihood at this theta.
     """
     X, y = model.validation()
     lam, Q = torch.linalg.eigh(exact.gram)  # [D], [D, D]
@@ -97,10 +100,14 @@ def refit_magnitude_and_noise(
 
     Parameters
     ----------
-    parts : the rows set aside, each part with features that were learned without it; the first part is that of theta.
-    theta : parameters of the kernel.
-    noise_floor : smallest noise standard deviation.
-    largest : bound of all parameters.
+    parts : sequence of SetAside
+        The rows set aside, each part with features that were learned without it; the first part is that of theta.
+    theta : Tensor [p]
+        Parameters of the kernel.
+    noise_floor : float
+        Smallest noise standard deviation.
+    largest : float
+        Bound of all parameters.
 
     Returns
     -------

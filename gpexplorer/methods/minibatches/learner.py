@@ -43,11 +43,16 @@ class MinibatchRows:
 
     Parameters
     ----------
-    seed : seed of the method.
-    n : number of rows.
-    size : rows per minibatch; n if n is smaller.
-    stream : name of the random stream, so that several streams of one method are independent.
-    device : where the indices are needed; an order is sent there once per epoch.
+    seed : int
+        Seed of the method.
+    n : int
+        Number of rows.
+    size : int
+        Rows per minibatch; n if n is smaller.
+    stream : str
+        Name of the random stream, so that several streams of one method are independent.
+    device : device, optional
+        Where the indices are needed; an order is sent there once per epoch.
     """
 
     def __init__(self, seed: int, n: int, size: int, stream: str, device: torch.device = CPU) -> None:
@@ -69,10 +74,12 @@ class Learner(ABC):
 
     Parameters
     ----------
-    method : the settings.
-    model : the feature map and the rows.
-    state : the state to continue from.
-    batch_size : rows per minibatch; None for all rows.
+    model : Model
+        The feature map and the rows.
+    state : State
+        The state to continue from.
+    batch_size : int, optional
+        Rows per minibatch; None for all rows.
     """
 
     closed: ClassVar[bool] = True  # all gradients are in closed form, except those of the model's feature map
@@ -176,9 +183,12 @@ class Learner(ABC):
 
         Parameters
         ----------
-        indices : its rows, as returned by `indices`.
-        t : its number, for the constants of the schedules.
-        earlier, rate : earlier minibatches and learning rate; numbers, or tensors on the device.
+        indices : tuple of Tensor
+            Its rows, as returned by `indices`.
+        t : int
+            Its number, for the constants of the schedules.
+        earlier, rate : Number
+            Earlier minibatches and learning rate; numbers, or tensors on the device.
         """
         self.parameters.forget_noise()
         self._estimates += self.gradient(indices[0], t)
@@ -272,7 +282,8 @@ class Learner(ABC):
 
         Parameters
         ----------
-        exact : the exact likelihood at the current theta, to which the matrices are compared; None leaves them out.
+        exact : ExactLikelihood, optional
+            The exact likelihood at the current theta, to which the matrices are compared; None leaves them out.
         """
         if self.within_bounds():
             return ""

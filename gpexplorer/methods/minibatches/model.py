@@ -58,9 +58,12 @@ class Model:
 
     Parameters
     ----------
-    method : settings of the features.
-    problem : the training rows, and the initial noise and prior variance.
-    validation : fraction of the rows that is set aside for validation, in [0, 1).
+    method : FeatureSettings
+        Settings of the features.
+    problem : Problem
+        The training rows, and the initial noise and prior variance.
+    validation : float, default 0.0
+        Fraction of the rows that is set aside for validation, in [0, 1).
     fold : which part of the rows is set aside; the parts follow each other in a random order of the rows. If the rows
         have groups, each part consists of whole groups.
 
@@ -71,9 +74,11 @@ class Model:
     size : number of entries of theta.
     validation_rows : indices of the rows set aside; none if the rows are one group.
     learning_rows : indices of the other rows, in random order; None if no row is set aside.
-    num_parts : number of parts that can be set aside in turn.
+    num_parts : int
+        Number of parts that can be set aside in turn.
     rows_device : where the inputs are, and with them the indices of rows: a CPU if they are in a file.
-    covariance : the kernel as a function of theta; Gaussian where random Fourier features approximate it.
+    covariance : LearnedKernel
+        The kernel as a function of theta; Gaussian where random Fourier features approximate it.
 
     Raises
     ------
@@ -156,10 +161,14 @@ class Model:
 
         Parameters
         ----------
-        parts : the parameters at which `tape` was computed.
-        tape : result of `features`.
-        G : gradient with respect to Phi; it is overwritten.
-        into : views of the gradient vector, laid out like `parts`.
+        parts : Parts
+            The parameters at which `tape` was computed.
+        tape : Tape
+            Result of `features`.
+        G : Tensor [b, D]
+            Gradient with respect to Phi; it is overwritten.
+        into : Parts
+            Views of the gradient vector, laid out like `parts`.
         """
         if self.waves is None or tape.waves is None:
             into[-2].copy_(torch.dot(G.flatten(), tape.Phi.flatten()))

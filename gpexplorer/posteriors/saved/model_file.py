@@ -34,7 +34,6 @@ def save_posterior(posterior: Any, path: str | os.PathLike[str]) -> int:
 
     Parameters
     ----------
-    posterior : Posterior
     path : str or path
         Such as "model.safetensors". A file that exists is replaced at once or not at all.
 
@@ -68,7 +67,6 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu", by_blocks:
 
     Parameters
     ----------
-    path : str or path
     device : str, default "cpu"
         Where it computes.
     by_blocks : callable, optional

@@ -17,7 +17,6 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu") -> Any:
 
     Parameters
     ----------
-    path : str or path
     device : str, default "cpu"
         Where it computes.
 

@@ -76,7 +76,7 @@ def in_child(spec: Spec, rows: int | None = None, timeout: float = TIMEOUT) -> M
 
     Parameters
     ----------
-    spec, rows
+    spec, rows : Spec, int, optional
         As for `measure`.
     timeout : float
         Seconds after which the process is ended and the result has a sentence.

@@ -12,7 +12,7 @@ def in_words(value: Any) -> str:
 
     Parameters
     ----------
-    value
+    value : object
         What JSON can hold. The entry "name" of a mapping stands before the others. An empty text or mapping is "none".
 
     Examples

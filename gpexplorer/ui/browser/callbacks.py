@@ -38,9 +38,9 @@ def change(document: Document | None, act: Callable[[], None]) -> None:
 
     Parameters
     ----------
-    document
+    document : Document or None
         The document of the page, as `panel.state.curdoc` was before the work began; None outside a page.
-    act
+    act : callable
         Makes the change.
     """
     context = None if document is None else document.session_context
@@ -58,9 +58,9 @@ def repeat(function: Callable[[], None], period: int) -> Callable[[], None]:
 
     Parameters
     ----------
-    function
+    function : callable
         What to call. An exception of it is written to the log.
-    period
+    period : int
         Milliseconds between two calls.
 
     Returns

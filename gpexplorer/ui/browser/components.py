@@ -60,9 +60,9 @@ class AddressBar(JSComponent):
 
     Parameters
     ----------
-    go_back
+    go_back : callable
         Called with the query to which a person went by the browser's Back or Forward button.
-    **params
+    **params : object
         Parameters of `panel.custom.JSComponent`.
     """
 
@@ -79,9 +79,9 @@ class AddressBar(JSComponent):
 
         Parameters
         ----------
-        query
+        query : str
             Empty for the plain address.
-        is_new
+        is_new : bool
             Whether another run is open, to which the Back button should lead from here.
         """
         if query == self._query:
@@ -109,7 +109,7 @@ class Pulse(JSComponent):
 
     Parameters
     ----------
-    on_drawn
+    on_drawn : callable
         Called when the browser has drawn a frame, so that a frame that waits leaves at once.
     """
 
@@ -191,9 +191,9 @@ class CopyButton(JSComponent):
 
     Parameters
     ----------
-    what
+    what : str
         What is copied, such as "the link": the button is named after it.
-    **params
+    **params : object
         Parameters of `panel.custom.JSComponent`.
     """
 

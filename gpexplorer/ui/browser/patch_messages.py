@@ -25,12 +25,12 @@ class Patch:
 
     Parameters
     ----------
-    connection
+    connection : ServerConnection
         Where to send them.
 
     Attributes
     ----------
-    events
+    events : list of DocumentPatchedEvent
         The changes, in the order in which they were made.
     """
 

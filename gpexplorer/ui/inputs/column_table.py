@@ -19,17 +19,17 @@ class ColumnLine(NamedTuple):
 
     Attributes
     ----------
-    name
+    name : str
         The column.
-    kind
+    kind : str
         What it contains, in a word or two.
-    remark
+    remark : str
         What to know of it; empty if there is nothing.
-    cells
+    cells : tuple of str
         Its first cells.
-    use
+    use : bool
         Whether it is ticked at first.
-    usable
+    usable : bool
         Whether it can be ticked at all.
     """
 
@@ -48,9 +48,9 @@ class ColumnTable(JSComponent):
 
     Parameters
     ----------
-    on_change
+    on_change : callable, optional
         Called without arguments after a person ticked a column.
-    **params
+    **params : object
         Parameters of a component.
     """
 

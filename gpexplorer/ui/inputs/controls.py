@@ -44,8 +44,10 @@ class Controls(pn.viewable.Viewer):
 
     Parameters
     ----------
-    spec : the spec that the widgets show first.
-    on_change : called without arguments after a person changed a widget; `apply_to` then returns the new spec.
+    spec : Spec
+        The spec that the widgets show first.
+    on_change : callable
+        Called without arguments after a person changed a widget; `apply_to` then returns the new spec.
     """
 
     def __init__(self, spec: Spec, on_change: Callable[[], None], **params: Any) -> None:

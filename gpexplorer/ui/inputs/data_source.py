@@ -25,11 +25,14 @@ class DataSource(pn.viewable.Viewer):
 
     Parameters
     ----------
-    spec : the spec whose data are shown first.
+    spec : Spec
+        The spec whose data are shown first.
     on_choose : called with the data of a spec, and None or, for an upload, a function of the split
         that reads it and the kernel that its inputs need, or "".
-    show_message : called with a sentence when a file cannot be read.
-    show_busy : called with a sentence while a file is being read, and with "" afterwards.
+    show_message : callable
+        Called with a sentence when a file cannot be read.
+    show_busy : callable
+        Called with a sentence while a file is being read, and with "" afterwards.
     """
 
     def __init__(

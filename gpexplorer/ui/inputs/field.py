@@ -28,15 +28,15 @@ class Field(JSComponent):
 
     Parameters
     ----------
-    label
+    label : str
         Name of the value.
-    value
+    value : object
         The value shown first.
-    on_change
+    on_change : callable, optional
         Called without arguments after a person changed the value.
-    choices
+    choices : Choices, optional
         What can be chosen from, as {label: value} or {group: {label: value}}; None for a number or a switch.
-    **params
+    **params : object
         `hint`, `equation`, `unit`, `zero`, `default`, `start`, `end`, `disabled`, `heading` and those of a component. A
         field without `default` has no mark and no reset. A whole number with `start` and `end` has a slider.
 

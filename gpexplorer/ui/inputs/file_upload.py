@@ -19,11 +19,11 @@ class FileUpload(pmui.FileInput):
 
     Parameters
     ----------
-    report
+    report : callable
         Shows a sentence where a file is refused.
-    max_bytes
+    max_bytes : int
         Size of the largest file.
-    **params
+    **params : object
         Parameters of `panel_material_ui.FileInput`.
     """
 

@@ -24,8 +24,10 @@ class KernelPicker(pn.viewable.Viewer):
 
     Parameters
     ----------
-    kernel : text of the kernel that is shown first, such as "se * periodic + linear".
-    on_change : called without arguments after a person chose another kernel.
+    kernel : str
+        Text of the kernel that is shown first, such as "se * periodic + linear".
+    on_change : callable
+        Called without arguments after a person chose another kernel.
     """
 
     def __init__(self, kernel: str, on_change: Callable[[], None], **params: Any) -> None:

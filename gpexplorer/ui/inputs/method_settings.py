@@ -139,10 +139,14 @@ class Settings(pn.viewable.Viewer):
 
     Parameters
     ----------
-    method : the class whose parameters are shown.
-    given : values by the name of the setting; the others start at their defaults.
-    on_change : called without arguments after a person changed a setting.
-    rows : number of training rows, from which a method chooses its number of inducing points; 0 if it is not known.
+    method : type
+        The class whose parameters are shown.
+    given : dict
+        Values by the name of the setting; the others start at their defaults.
+    on_change : callable
+        Called without arguments after a person changed a setting.
+    rows : int, default 0
+        Number of training rows, from which a method chooses its number of inducing points; 0 if it is not known.
     """
 
     def __init__(

@@ -41,8 +41,10 @@ class OwnFile(pn.viewable.Viewer):
     ----------
     on_choose : called with (data, read, kernel): the data of a spec, a function of the split that reads it, and the key
         of the kernel that the inputs need, or "" for any kernel of numbers.
-    show_error : called with a sentence when a file cannot be used.
-    show_busy : called with a sentence while a file is being read, and with "" afterwards.
+    show_error : callable
+        Called with a sentence when a file cannot be used.
+    show_busy : callable
+        Called with a sentence while a file is being read, and with "" afterwards.
     """
 
     def __init__(

@@ -19,9 +19,12 @@ class Preset(NamedTuple):
 
     Attributes
     ----------
-    question : the question that the run answers.
-    look : what to look for while it plays.
-    link : the query of the address that opens it.
+    question : str
+        The question that the run answers.
+    look : str
+        What to look for while it plays.
+    link : str
+        The query of the address that opens it.
     """
 
     question: str
@@ -151,9 +154,10 @@ def question(spec: Spec, rows: int | None, preset: str = "") -> str:
 
     Parameters
     ----------
-    spec : the open spec.
-    rows : number of training rows, None before they are read.
-    preset : key of the preset that the spec came from, or "".
+    rows : int or None
+        Number of training rows, None before they are read.
+    preset : str, default ""
+        Key of the preset that the spec came from, or "".
     """
     if preset in PRESETS:
         return _heading(PRESETS[preset].question, text(PRESETS[preset].look))

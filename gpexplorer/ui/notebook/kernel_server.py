@@ -43,9 +43,9 @@ class File(NamedTuple):
 
     Attributes
     ----------
-    type
+    type : str
         Its media type.
-    content
+    content : bytes
         Its bytes.
     """
 
@@ -95,7 +95,7 @@ class KernelServer:
 
         Parameters
         ----------
-        page
+        page : callable
             Builds a page; called once for every view of it.
 
         Returns
@@ -135,7 +135,7 @@ def file(path: str) -> File:
 
     Parameters
     ----------
-    path
+    path : str
         Such as "static/js/bokeh.min.js?v=1".
 
     Returns

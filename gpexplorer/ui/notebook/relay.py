@@ -24,12 +24,12 @@ class Connection:
 
     Parameters
     ----------
-    send
+    send : callable
         Sends a message with buffers to this view.
 
     Attributes
     ----------
-    heard
+    heard : float
         `time.monotonic()` when the browser last sent something.
     """
 
@@ -98,11 +98,11 @@ class Relay(anywidget.AnyWidget):
 
     Parameters
     ----------
-    page
+    page : callable
         A bound method that builds the page, called once for every view of it.
-    title
+    title : str
         Name of the page for readers of the screen.
-    height
+    height : int, default 0
         Pixels; 0 for the height of what the page holds.
     """
 

@@ -39,7 +39,7 @@ class GivenRun(OpenRun):
 
     Parameters
     ----------
-    run
+    run : Run
         The run.
     """
 
@@ -76,7 +76,7 @@ class RunWidget(pn.viewable.Viewer):
         A run that was opened from a spec. The widget takes its steps in a thread of its own.
     keys : sequence of str
         Which pictures; without any, the fit and the convergence where the run has them.
-    **params
+    **params : object
         Parameters of `panel.viewable.Viewer`.
 
     Raises

@@ -15,7 +15,7 @@ class Shown(Protocol):
 
     Attributes
     ----------
-    widgets
+    widgets : list
         The widgets that show it.
     """
 
@@ -73,15 +73,15 @@ def mimebundle(shown: Shown, page: Callable[[], Any], title: str, height: int, p
 
     Parameters
     ----------
-    shown
+    shown : Shown
         The object.
-    page
+    page : callable
         A bound method of it that builds its page, called for every view.
-    title
+    title : str
         Name of the page for readers of the screen.
-    height
+    height : int
         Pixels; 0 for the height of the content.
-    picture
+    picture : str, default ""
         The same as SVG; empty for none.
 
     Returns

@@ -40,11 +40,11 @@ class PairPanel(StudyPanel):
 
     Parameters
     ----------
-    session
+    session : Session
         The session.
-    kept
+    kept : callable
         Returns the runs that a person has kept, by name.
-    **params
+    **params : object
         Parameters of `panel.viewable.Viewer`.
     """
 

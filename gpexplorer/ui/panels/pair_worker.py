@@ -28,11 +28,11 @@ class Side(NamedTuple):
 
     Attributes
     ----------
-    name
+    name : str
         The heading above it.
-    request
+    request : OpenRequest
         What to open.
-    steps
+    steps : int
         Up to which record.
     """
 
@@ -46,13 +46,13 @@ class PairFrame(NamedTuple):
 
     Attributes
     ----------
-    place
+    place : tuple of int and str
         Its number, and what it is called.
-    records
+    records : tuple of int
         Index of the record of each run.
-    facts
+    facts : tuple of dict of str to str
         Numbers of each run there, as text.
-    layers
+    layers : tuple of mapping of str to Layers
         For each run, key of the picture -> its layers.
     """
 
@@ -67,20 +67,20 @@ class PairWorker(BackgroundWorker):
 
     Parameters
     ----------
-    sides
+    sides : sequence of Side
         What to open.
-    shares
+    shares : Shares
         The memory and the cores that the sessions of a server share.
 
     Attributes
     ----------
-    message
+    message : str
         How far it is, or what went wrong.
-    summaries
+    summaries : list of RunSummary
         What the page needs to know of each run, once it is open.
-    differs
+    differs : list of str
         For each run, the settings in which it differs from the other.
-    is_ready
+    is_ready : bool
         Whether both runs have taken their steps.
     """
 

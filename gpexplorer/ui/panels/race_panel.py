@@ -59,10 +59,12 @@ class RaceWorker(BackgroundWorker):
 
     Parameters
     ----------
-    race : the race.
-    seconds : a lane is stopped after this many seconds of computation.
-    turns : the cores that the sessions of a server share.
-    memory : what the lanes have reserved; it is given back when the race is over.
+    seconds : float
+        A lane is stopped after this many seconds of computation.
+    turns : Turns
+        The cores that the sessions of a server share.
+    memory : Reservation
+        What the lanes have reserved; it is given back when the race is over.
     """
 
     def __init__(self, race: Race, seconds: float, turns: Turns, memory: Reservation) -> None:

@@ -37,11 +37,16 @@ class RecommendWorker(BackgroundWorker):
 
     Parameters
     ----------
-    read : reads the rows; their test rows are not used.
-    seconds : the time for all of it.
-    memory : the most bytes that one candidate may hold.
-    seed : seed of the held-out rows and of every method.
-    turns : the cores that the sessions of a server share.
+    read : callable
+        Reads the rows; their test rows are not used.
+    seconds : float
+        The time for all of it.
+    memory : float
+        The most bytes that one candidate may hold.
+    seed : int
+        Seed of the held-out rows and of every method.
+    turns : Turns
+        The cores that the sessions of a server share.
     """
 
     def __init__(self, read: Callable[[], Split], seconds: float, memory: float, seed: int, turns: Turns) -> None:
@@ -86,7 +91,7 @@ class RecommendPanel(StudyPanel):
 
     Attributes
     ----------
-    begin
+    begin : Button
         The button that shows the panel; it stands beside the data.
     """
 

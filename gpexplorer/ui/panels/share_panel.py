@@ -44,13 +44,13 @@ class SharePanel(StudyPanel):
 
     Parameters
     ----------
-    session
+    session : Session
         The session.
-    sheet
+    sheet : callable
         Returns the pictures on the screen as HTML, given the note.
-    pictures
+    pictures : callable, optional
         Returns the keys of the pictures on the screen, with the options of each.
-    **params
+    **params : object
         Parameters of `panel.viewable.Viewer`.
     """
 

@@ -25,9 +25,9 @@ class StoryPanel(pn.viewable.Viewer):
 
     Parameters
     ----------
-    move
+    move : callable
         Called with the link of a part after a person went to it, or with that of its answer; opens its run.
-    on_leave
+    on_leave : callable
         Called after the story was closed.
     """
 

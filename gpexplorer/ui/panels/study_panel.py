@@ -31,14 +31,14 @@ class StudyPanel(pn.viewable.Viewer):
 
     Parameters
     ----------
-    session
+    session : Session
         The session.
-    **params
+    **params : object
         Parameters of `panel.viewable.Viewer`.
 
     Attributes
     ----------
-    note
+    note : HTML
         A sentence: what is going on, what came out, or what is wrong.
     """
 
@@ -65,11 +65,11 @@ class StudyPanel(pn.viewable.Viewer):
 
         Parameters
         ----------
-        title
+        title : str
             What it is, with its article, such as "a race".
-        worker
+        worker : callable
             Checks what a person asked for, calls `Session.begin_study`, and returns the thread.
-        counted
+        counted : bool, default True
             Whether no other study of the page may begin while the thread lives.
 
         Returns
@@ -114,7 +114,8 @@ class PanelAccordion(pn.viewable.Viewer):
 
     Parameters
     ----------
-    builders : for each title, a function that builds the panel.
+    builders : mapping of str to callable
+        For each title, a function that builds the panel.
     """
 
     def __init__(self, builders: Mapping[str, Callable[[], StudyPanel]], **params: Any) -> None:

@@ -34,9 +34,12 @@ class SweepWorker(BackgroundWorker):
 
     Parameters
     ----------
-    specs : the specs by the names of their runs.
-    read : reads the rows of a split if the data of the specs have no name (an upload, a table in memory); else None.
-    admit : called before each run; the GPExplorerError that it raises is reported in place of the run.
+    specs : mapping of str to Spec
+        The specs by the names of their runs.
+    read : callable or None
+        Reads the rows of a split if the data of the specs have no name (an upload, a table in memory); else None.
+    admit : callable, optional
+        Called before each run; the GPExplorerError that it raises is reported in place of the run.
     """
 
     def __init__(
@@ -91,11 +94,11 @@ class SweepPanel(StudyPanel):
 
     Parameters
     ----------
-    session
+    session : Session
         The session whose spec is varied.
-    add
+    add : callable
         Called with the name and the result of each run that has ended.
-    **params
+    **params : object
         Parameters of `panel.viewable.Viewer`.
     """
 

@@ -23,9 +23,9 @@ class LegendLine(JSComponent):
 
     Parameters
     ----------
-    on_toggle
+    on_toggle : callable
         Called with the position of the entry that a person clicked.
-    **params
+    **params : object
         Parameters of `panel.custom.JSComponent`.
     """
 
@@ -58,9 +58,9 @@ class Chart(pn.viewable.Viewer):
 
     Parameters
     ----------
-    height
+    height : int, optional
         In pixels.
-    **params
+    **params : object
         Parameters of `panel.viewable.Viewer`.
     """
 

@@ -44,16 +44,16 @@ class Gestures(pn.viewable.Viewer):
 
     Parameters
     ----------
-    run
+    run : RunSummary
         The open run, which decides what can be done.
-    session
+    session : Session
         Carries it out.
-    **params
+    **params : object
         Parameters of `panel.viewable.Viewer`.
 
     Attributes
     ----------
-    mode
+    mode : RadioButtonGroup
         The widget to choose between looking, moving points and editing rows. The card places it.
     """
 

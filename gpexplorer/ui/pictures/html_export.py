@@ -42,13 +42,13 @@ def sheet(spec: Spec, heading: Sequence[str], pictures: Sequence[tuple[View, Lay
 
     Parameters
     ----------
-    spec
+    spec : Spec
         What was run; it is printed at the end.
-    heading
+    heading : sequence of str
         Markup to put above the pictures. It must be escaped already.
-    pictures
+    pictures : sequence of tuple of View and Layers
         Views, each with the layers it shows.
-    theme
+    theme : str
         "light" or "dark".
 
     Returns

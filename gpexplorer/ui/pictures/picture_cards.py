@@ -49,22 +49,22 @@ class Picture(pn.viewable.Viewer):
 
     Parameters
     ----------
-    view
+    view : View
         What to draw.
-    run
+    run : RunSummary
         The open run.
-    session
+    session : Session
         Carries out what a person asks for in the picture.
-    **params
+    **params : object
         Parameters of `panel.viewable.Viewer`.
 
     Attributes
     ----------
-    card
+    card : Column
         The layout; empty until the picture is looked at for the first time.
-    layers
+    layers : Layers
         What is drawn.
-    gestures
+    gestures : Gestures or None
         Dragging of points and editing of rows; None for a view that is not editable.
     """
 
@@ -182,21 +182,21 @@ class Pictures:
 
     Parameters
     ----------
-    session
+    session : Session
         Whose run is shown.
 
     Attributes
     ----------
-    top
+    top : Column
         The layout of the pictures that are always visible.
-    tabs
+    tabs : Tabs
         The layout of the others, and of the table of steps.
-    first
+    first : str or None
         Key of the picture that takes the place of the hero with the next run; empty for the hero of the family, and
         None for the same picture as before.
-    pictures
+    pictures : dict of str to Picture
         Key -> picture, in the order of the page.
-    theme
+    theme : str
         "light" or "dark".
     """
 
@@ -329,9 +329,12 @@ def options(current: Callable[[], Any], inputs: int, on_change: Callable[[], Non
 
     Parameters
     ----------
-    current : returns the view whose options are shown and set; the view may be replaced during a session.
-    inputs : number of input columns of the open data.
-    on_change : called without arguments after a person changed an option.
+    current : callable
+        Returns the view whose options are shown and set; the view may be replaced during a session.
+    inputs : int
+        Number of input columns of the open data.
+    on_change : callable
+        Called without arguments after a person changed an option.
     """
     view = current()
     shown = {

@@ -21,12 +21,12 @@ class BackgroundWorker(ABC):
 
     Parameters
     ----------
-    name
+    name : str
         Name of the thread, to recognise it in a debugger.
 
     Attributes
     ----------
-    thread
+    thread : Thread
         The thread. It is a daemon thread, so it never keeps the process alive.
     """
 

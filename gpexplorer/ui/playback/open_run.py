@@ -65,7 +65,6 @@ class RunWithRow(Run):
 
     Parameters
     ----------
-    run : Run
     at : int
         Index of the record.
     row : sequence of float
@@ -116,11 +115,11 @@ class OpenRequest(NamedTuple):
 
     Attributes
     ----------
-    spec
+    spec : Spec
         The run.
-    read
+    read : callable or None
         Reads the rows of a split, where no data set name in the spec brings them; None otherwise.
-    row, at
+    row, at : tuple of float, int
         The row that a person has added to the open run, and the record that was on the screen; see `run_with_row`.
     """
 
@@ -135,29 +134,29 @@ class RunSummary(NamedTuple):
 
     Attributes
     ----------
-    spec
+    spec : Spec
         What was opened.
-    key
+    key : str
         The name of the run in the store.
-    data
+    data : str
         The name of the data.
-    rows, test_rows, inputs
+    rows, test_rows, inputs : int
         Numbers of training rows, test rows and input columns.
-    target
+    target : str
         The name of the predicted column.
-    channels
+    channels : tuple of Channel
         The numbers that the method reports at each step; the first one is its objective.
-    views
+    views : tuple of View
         The pictures that apply, in the order of the page.
-    cost
+    cost : Cost
         Work and memory per step, by formula.
-    seconds
+    seconds : float
         What a step should take, by formula and the measured speed of this machine.
-    notes
+    notes : tuple of str
         What should be known about the data set.
-    can_drag
+    can_drag : bool
         Whether its inducing points can be dragged.
-    can_edit
+    can_edit : bool
         Whether rows can be added and removed: a link must be able to repeat it.
     """
 
@@ -182,25 +181,25 @@ class Frame(NamedTuple):
 
     Attributes
     ----------
-    opening
+    opening : int
         Counts the runs opened so far: a new number means another run.
-    run
+    run : RunSummary or None
         The open run; None before the first one.
-    playing
+    playing : bool
         Whether the run takes steps by itself.
-    busy
+    busy : str
         What is being waited for; empty where nothing is.
-    notice
+    notice : tuple of int and str
         Number and text of the newest message for the person.
-    numbers
+    numbers : StatusNumbers or None
         The numbers of the record shown.
-    layers
+    layers : mapping of str to Layers
         Key of each picture on the screen -> its layers.
-    failures
+    failures : mapping of str to str
         Key of each picture that raised -> a sentence about it.
-    table
+    table : DataFrame or None
         The newest steps, newest first.
-    failed
+    failed : str
         Why the newest opening failed; empty where it did not. The pictures are then those of the run before.
     """
 
@@ -221,18 +220,18 @@ class OpenRun:
 
     Parameters
     ----------
-    shares
+    shares : Shares, optional
         Where the run reserves its memory before it is opened.
 
     Attributes
     ----------
-    run
+    run : Run or None
         The run; None where none is open.
-    summary
+    summary : RunSummary or None
         What the page knows of it.
-    failures
+    failures : dict of str to str
         Key of each picture that raised -> a sentence about it. It is not drawn again until another run is opened.
-    wall_seconds
+    wall_seconds : float
         Seconds of playing on the clock: steps, scores and pictures together.
     """
 

@@ -29,7 +29,7 @@ class Pace:
 
     Parameters
     ----------
-    picture_seconds
+    picture_seconds : float
         The least time between the beginnings of two pictures.
     """
 
@@ -61,25 +61,25 @@ class Requests:
 
     Attributes
     ----------
-    open
+    open : OpenRequest or None
         A run to open.
-    playing
+    playing : bool
         Whether to take steps until paused.
-    steps
+    steps : int
         Single steps to take.
-    at
+    at : int or None
         Index of the record to show; None for the newest.
-    visible
+    visible : frozenset of str
         Keys of the pictures on the screen.
-    redraw
+    redraw : bool
         Whether to draw even though no step was taken.
-    seconds_per_step
+    seconds_per_step : float
         The least time between two steps while playing.
-    change
+    change : callable or None
         What to do to the run itself, such as the step that a click asks for.
-    closed
+    closed : bool
         Whether to end the thread.
-    prepared
+    prepared : OpenRequest or None
         A run to open when a person first asks for a step.
     """
 
@@ -100,16 +100,16 @@ class Player(BackgroundWorker):
 
     Parameters
     ----------
-    rate
+    rate : float, default 12.0
         The most frames per second.
-    open_run
+    open_run : OpenRun, optional
         What it works on; a new `OpenRun` by default.
-    shares
+    shares : Shares, optional
         The cores and the memory that the sessions of a server share.
 
     Attributes
     ----------
-    working_since
+    working_since : float
         `time.monotonic()` when the thread began what it does now; 0 while it waits.
     """
 
@@ -207,7 +207,7 @@ class Player(BackgroundWorker):
 
         Parameters
         ----------
-        wait
+        wait : float, default 0.0
             Seconds to wait at most for a frame with a picture.
         """
         with self._changed:

@@ -22,39 +22,39 @@ class StatusNumbers(NamedTuple):
 
     Attributes
     ----------
-    at, last
+    at, last : int
         Index of this record and of the newest one.
-    phase
+    phase : str
         What the method did in this step; empty where it does not say.
-    seconds, total_seconds
+    seconds, total_seconds : float
         Working time up to this record, and of the whole run.
-    entries
+    entries : int
         Kernel entries computed up to this record.
-    objective
+    objective : float
         The first channel of the method.
-    scores
+    scores : mapping of str to float
         The newest test scores up to this record.
-    memory
+    memory : int
         Bytes of the records kept.
-    budget
+    budget : float
         Part of the budget that is spent, 0 to 1; nan without a budget.
-    eta
+    eta : float
         Seconds of work until the budget is spent; nan where it is not known.
-    by_hand
+    by_hand : bool
         Whether a person changed the run, so that there is something to undo.
-    terms
+    terms : mapping of str to tuple of float
         Name of each term of the objective -> its value, and its change in this step.
-    outcome
+    outcome : Outcome or None
         How the run ended; None while it goes on.
-    jitter
+    jitter : str
         A sentence on the jitter that factorisations needed; empty where they needed none.
-    rise
+    rise : str
         A sentence on a channel that rose although it is declared monotone; empty where there is none.
-    rose_at
+    rose_at : int or None
         The record from which on the objective is not trustworthy, because it rose; None where it did not.
-    wall_seconds
+    wall_seconds : float
         Seconds of playing on the clock.
-    variance_note
+    variance_note : str
         What the predictive variances are if they are not exact; empty where they are.
     """
 
@@ -84,13 +84,13 @@ def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) ->
 
     Parameters
     ----------
-    run
+    run : Run
         The run.
-    at
+    at : int
         Index of the record.
-    pause_after
+    pause_after : int or None
         The step at which the run pauses; None for no pause.
-    by_hand
+    by_hand : bool
         Whether a person changed the run.
     """
     record = run.trace[at]

@@ -33,9 +33,9 @@ class Scrub(JSComponent):
 
     Parameters
     ----------
-    on_move
+    on_move : callable
         Called with the step that a person moved the slider to.
-    **params
+    **params : object
         Parameters of the component; `at` is the step shown, `last` the newest step.
     """
 
@@ -59,11 +59,11 @@ class Transport(pn.viewable.Viewer):
 
     Parameters
     ----------
-    player
+    player : Player
         Receives the requests.
-    reset
+    reset : callable
         Opens the run again at step 0.
-    **params
+    **params : object
         Parameters of `panel.viewable.Viewer`.
     """
 

@@ -43,9 +43,9 @@ def brush(figure: Any, layers: dict[str, pd.DataFrame]) -> None:
 
     Parameters
     ----------
-    figure
+    figure : object
         A Bokeh figure whose sources carry the names of their layers.
-    layers
+    layers : dict of str to DataFrame
         The frames that the figure shows; those with a column "row" take part.
     """
     for renderer in figure.renderers:
@@ -69,11 +69,11 @@ def nearest_points(X: np.ndarray, points: np.ndarray, names: np.ndarray) -> dict
 
     Parameters
     ----------
-    X
+    X : ndarray
         Rows, [n, d].
-    points
+    points : ndarray
         Points, [m, d].
-    names
+    names : ndarray
         Name of each point, [m].
 
     Returns

@@ -23,15 +23,15 @@ class Entry(NamedTuple):
 
     Attributes
     ----------
-    label
+    label : str
         What is drawn.
-    sign
+    sign : str
         A character that looks like the mark: a marker, a line, a dashed line or an area.
-    colour
+    colour : str
         Of the mark, as CSS.
-    alpha
+    alpha : float
         Opacity of the mark, 0 to 1.
-    visible
+    visible : bool
         Whether the layer is shown now.
     """
 
@@ -47,7 +47,7 @@ def entries(figure: Any) -> list[Entry]:
 
     Parameters
     ----------
-    figure
+    figure : object
         The figure.
     """
     return [_entry(item) for item in _items(figure)]
@@ -58,9 +58,9 @@ def toggle(figure: Any, index: int) -> None:
 
     Parameters
     ----------
-    figure
+    figure : object
         The figure.
-    index
+    index : int
         Position in `entries`; positions that do not exist are ignored.
     """
     items = _items(figure)

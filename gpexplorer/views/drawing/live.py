@@ -92,16 +92,16 @@ class Live:
 
     Parameters
     ----------
-    view
+    view : Plotted
         What to draw.
-    layers
+    layers : Layers
         The frames to begin with. Their names and columns decide what `update` can replace.
-    theme
+    theme : str, default "light"
         "light" or "dark".
 
     Attributes
     ----------
-    figure
+    figure : figure
         The Bokeh figure.
     """
 

@@ -60,9 +60,9 @@ def paint(figure: Any, theme: str) -> None:
 
     Parameters
     ----------
-    figure
+    figure : object
         The figure.
-    theme
+    theme : str
         "dark"; anything else means the light theme.
     """
     colours = _COLOURS["dark" if theme == "dark" else "light"]

@@ -41,9 +41,9 @@ def figure_svg(figure: Any, width: int = WIDTH, height: int = HEIGHT) -> str:
 
     Parameters
     ----------
-    figure
+    figure : object
         The Bokeh figure, with ranges that have numbers at both ends.
-    width, height
+    width, height : int, optional
         Size in pixels.
 
     Returns

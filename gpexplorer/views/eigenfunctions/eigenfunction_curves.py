@@ -40,7 +40,6 @@ def basis_at(run: Run, at: int, count: int = 0) -> tuple[Grid, Basis, Tensor]:
 
     Parameters
     ----------
-    run : Run
     at : int
         The index of the record.
     count : int, optional

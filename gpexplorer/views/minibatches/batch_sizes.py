@@ -181,10 +181,10 @@ class Study:
 
     Parameters
     ----------
-    method : the method of the run, whose features all methods use.
-    problem : the rows.
-    sizes : rows per minibatch in each panel.
-    minibatches : minibatches per line.
+    method : Minibatches
+        The method of the run, whose features all methods use.
+    sizes : list of int
+        Rows per minibatch in each panel.
     """
 
     def __init__(self, method: Minibatches, problem: Problem, sizes: list[int], minibatches: int) -> None:

@@ -55,7 +55,8 @@ def coverage(probabilities: np.ndarray) -> pd.DataFrame:
 
     Parameters
     ----------
-    probabilities : predicted probability of a value of at most the target, for each row [t].
+    probabilities : ndarray
+        Predicted probability of a value of at most the target, for each row [t].
 
     Returns
     -------

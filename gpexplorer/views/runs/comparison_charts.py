@@ -50,7 +50,8 @@ def front(frame: pd.DataFrame, cost: str = "seconds", score: str = "smse") -> hv
     ----------
     frame : one row per run with the columns `cost`, `score`, "run", "method" and "front" (whether the run is on the
         front). An optional column "colour" gives the dots the colours of their curves.
-    cost, score : the columns on the two axes.
+    cost, score : str, default "seconds", str, default "smse"
+        The columns on the two axes.
     """
     colour = "colour" if "colour" in frame else ROLES["mean"]
     hover = ["run", "method", *(["colour"] if "colour" in frame else [])]
@@ -81,8 +82,10 @@ class Lanes:
 
     Parameters
     ----------
-    names : names of the lanes; their curves are empty until the first turn.
-    metric : a key of `METRICS`, such as "smse".
+    names : list of str
+        Names of the lanes; their curves are empty until the first turn.
+    metric : str
+        A key of `METRICS`, such as "smse".
     """
 
     def __init__(self, names: list[str], metric: str) -> None:
@@ -161,9 +164,12 @@ def scaling_layers(table: pd.DataFrame, fitted: Slope, of: str = "seconds") -> L
 
     Parameters
     ----------
-    table : measurements, one row per size, as `Scaling.table` returns them; may be empty.
-    fitted : the power law fitted to the measurements.
-    of : the column to show, "seconds" or "memory".
+    table : DataFrame
+        Measurements, one row per size, as `Scaling.table` returns them; may be empty.
+    fitted : Slope
+        The power law fitted to the measurements.
+    of : str, default "seconds"
+        The column to show, "seconds" or "memory".
     """
     x = table["value"].to_numpy(float)
     measured, predicted = (_points(x, table[name].to_numpy(float)) for name in (of, f"{of} predicted"))

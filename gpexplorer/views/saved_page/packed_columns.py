@@ -25,7 +25,7 @@ class PackedColumns:
 
     Attributes
     ----------
-    blob
+    blob : bytearray
         The bytes of all entries so far.
     """
 
@@ -37,9 +37,9 @@ class PackedColumns:
 
         Parameters
         ----------
-        history
+        history : sequence
             Arrays, or lists of arrays or plain values; None in frames without this column.
-        exact
+        exact : bool, default False
             Keep long columns to the last bit of float32 or better, as a logarithmic axis needs it.
 
         Returns

@@ -39,15 +39,15 @@ class RecordedRun(NamedTuple):
 
     Attributes
     ----------
-    name
+    name : str
         Heading of the run.
-    run
+    run : Run
         The run.
-    records
+    records : list of int
         Indices of the records that have a frame.
-    figures
+    figures : list of RecordedFigure
         Its pictures, with one frame per record.
-    notes
+    notes : list of str
         Sentences for the reader, such as why a picture is missing.
     """
 
@@ -71,17 +71,17 @@ def save_page(
 
     Parameters
     ----------
-    runs
+    runs : Run or mapping of str to Run
         The run, or two runs by the names that stand above them.
-    path
+    path : str or PathLike
         The file to write.
-    keys
+    keys : sequence of str, optional
         Which pictures: the `key` of views. By default the prediction, the picture of the family, and the convergence.
-    by
+    by : str, default "step"
         What two runs have in common under the slider: "step" or "seconds" of work.
-    title
+    title : str, default ""
         Heading of the page; by default it names the method and the data.
-    report
+    report : callable, optional
         Called with the fraction of the work that is done.
 
     Returns
@@ -120,11 +120,11 @@ def page_of(
 
     Parameters
     ----------
-    runs, by, title, report
+    runs, by, title, report : Run or mapping of str to Run or str or callable
         As for `save_page`.
-    keys
+    keys : sequence of str or mapping of str to mapping, optional
         As for `save_page`; a mapping gives the options of each picture.
-    repeatable
+    repeatable : bool, default True
         Whether a program can repeat the runs: not after clicks and drags.
     """
     runs_by_name = dict(runs) if isinstance(runs, Mapping) else {runs.method.title: runs}

@@ -25,21 +25,21 @@ class RecordedFigure:
 
     Attributes
     ----------
-    view
+    view : View
         What is drawn.
-    figure
+    figure : object
         The Bokeh figure, in the light theme.
-    columns
+    columns : dict of str to dict of str to list
         Id of a source -> name of a column -> its content in each frame.
-    properties
+    properties : list of Properties
         For each frame, the ranges, colour scales and axis labels of the figure.
-    captions
+    captions : list of str
         For each frame, the sentence above the picture.
-    log
+    log : bool
         Whether one of the axes is logarithmic.
-    dark
+    dark : Properties
         The properties that differ in the dark theme, with their values there.
-    legend
+    legend : list of dict
         Sign, label, colour in both themes, opacity, and the ids of the layers of each entry of the legend.
     """
 
@@ -60,13 +60,13 @@ def record(
 
     Parameters
     ----------
-    run
+    run : Run
         The run.
-    views
+    views : sequence of View
         The pictures.
-    records
+    records : sequence of int
         Indices of records, one per frame.
-    report
+    report : callable
         Called with the fraction of the work that is done.
 
     Returns
@@ -186,9 +186,9 @@ def thinned(recorded: RecordedFigure, indices: Sequence[int]) -> RecordedFigure:
 
     Parameters
     ----------
-    recorded
+    recorded : RecordedFigure
         The picture.
-    indices
+    indices : sequence of int
         Numbers of the frames, in order.
     """
     columns = {
@@ -211,9 +211,9 @@ def facts(run: Run, records: Sequence[int]) -> list[dict[str, str]]:
 
     Parameters
     ----------
-    run
+    run : Run
         The run.
-    records
+    records : sequence of int
         Indices of records, one per frame.
     """
     table = run.table()

@@ -98,7 +98,6 @@ def advance(sampler: Sampler, target: Target, state: State, warming_up: bool) ->
     ----------
     sampler : Sampler
         The method, which holds the settings.
-    target : Target
     state : State
         A state of the phase "warm-up" or "sample".
     warming_up : bool

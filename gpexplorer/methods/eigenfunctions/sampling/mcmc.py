@@ -46,15 +46,15 @@ class GriefMCMC(GridMethod):
 
     Parameters
     ----------
-    num_eigenfunctions, grid_points, spacing
+    num_eigenfunctions, grid_points, spacing : int, int, str
         The basis: p functions, mbar grid points per input, and where the grid points lie.
-    basis, candidates
+    basis, candidates : str, int
         How the functions are chosen, by their eigenvalues or by evidence, at the theta that was learned.
-    learn, subset, starts, evaluations
+    learn, subset, starts, evaluations : bool or int
         theta is learned on `subset` random rows, by an exact GP and then with the basis functions; then it is fixed.
-    chains, per_step, warm_up, samples, thin, acceptance
+    chains, per_step, warm_up, samples, thin, acceptance : int or float
         How the chains are run.
-    weight_mode, weight_variance, noise_prior
+    weight_mode, weight_variance, noise_prior : float
         The log-normal priors; the defaults are those of the paper.
 
     Notes

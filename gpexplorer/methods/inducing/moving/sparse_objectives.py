@@ -118,9 +118,7 @@ def sparse_model(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: 
 
     Parameters
     ----------
-    kernel : kernel
     theta : Tensor [p]
-    train : Dataset
     Z : Tensor [m, d]
         Inducing inputs.
     likelihood : {"pp", "vfe", "tight-vfe", "fitc"}
@@ -302,7 +300,6 @@ def add_gradient(
     ----------
     gradient : Gradient
         Changed in place.
-    kernel : kernel
     theta : Tensor [p]
     pair : tuple of Tensor
         Z [m, d] and X [k, d].

@@ -61,13 +61,13 @@ class CSI(Method):
 
     Parameters
     ----------
-    num_inducing, num_ahead, weight
+    num_inducing, num_ahead, weight : int, int, float
         Size of the factor, and how its pivots are chosen; see csi_lookahead.py.
-    grid_size, grid_factor
+    grid_size, grid_factor : int, float
         The grid of lengthscales and noise levels.
-    calibrate
+    calibrate : bool
         Whether the evidence determines the size of the covariance.
-    seed
+    seed : int
         Seed of the held-out rows and of ties.
 
     Notes

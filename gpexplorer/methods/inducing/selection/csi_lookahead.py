@@ -27,7 +27,7 @@ class Lookahead:
 
     Parameters
     ----------
-    kernel, theta, train
+    kernel, theta, train : Kernel, Tensor, Dataset
         The model: covariance function, log-hyperparameters [p] and training rows.
     most : int
         Largest number of pivots m.

@@ -41,7 +41,7 @@ class GrowingGP:
 
     Parameters
     ----------
-    kernel, theta, train
+    kernel, theta, train : Kernel, Tensor, Dataset
         The model: covariance function, log-hyperparameters [p] and training rows.
     objective : {"vfe", "tight-vfe", "pp"}
     most : int
@@ -51,7 +51,6 @@ class GrowingGP:
     ----------
     rows : Tensor [k]
         The inducing points so far.
-    terms : Terms
     D : Tensor [n]
         Residual variances.
 

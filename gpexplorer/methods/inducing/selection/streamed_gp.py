@@ -56,14 +56,13 @@ class StreamedGP:
 
     Parameters
     ----------
-    kernel, theta, train, objective, most
+    kernel, theta, train, objective, most : Kernel or Tensor or Dataset or str or int
         As for GrowingGP.
 
     Attributes
     ----------
     rows : Tensor [k]
         The inducing points so far.
-    terms : Terms
 
     Notes
     -----

@@ -26,11 +26,11 @@ class Titsias(RowSelection):
 
     Parameters
     ----------
-    num_candidates
+    num_candidates : int
         k.
-    again
+    again : bool
         Whether points are chosen again after each learning phase.
-    num_inducing, objective, learn, optimiser, evaluations, max_epochs, tolerance, seed
+    num_inducing, objective, learn, optimiser, evaluations, max_epochs, tolerance, seed : int or str or bool or float
         Settings of all methods that choose rows one after another.
 
     Notes

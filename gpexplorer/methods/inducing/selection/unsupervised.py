@@ -145,11 +145,9 @@ class LargestEntropyReduction(RowRule):
 
     Parameters
     ----------
-    problem : Problem
     theta : Tensor [p]
     most : int
         Largest number of rows that can join.
-    seed : int
     keeps_columns : bool, default True
         Without the columns of U, zeta is computed by passes over the rows.
 
@@ -213,7 +211,6 @@ def shortlisted_rows(
 
     Parameters
     ----------
-    model : StreamedGP
     values : Tensor [n]
         Of all rows, at present.
     seed_and_epoch : tuple of two int
@@ -245,7 +242,6 @@ def argmax_of_ties(values: Tensor, seed: int, *place: int) -> int:
     Parameters
     ----------
     values : Tensor [n]
-    seed : int
     *place : int
         With the seed, they determine the random choice.
     """

@@ -97,7 +97,6 @@ def resized(problem: Problem, state: State, objective: str, gap: float) -> tuple
 
     Parameters
     ----------
-    problem : Problem
     state : State
         At the end of an epoch.
     objective : {"vfe", "tight-vfe", "pp"}
@@ -170,7 +169,6 @@ def limits_of(model: GrowingGP, yy: float) -> EvidenceLimits:
 
     Parameters
     ----------
-    model : GrowingGP
     yy : float
         y'y.
     """
@@ -205,7 +203,6 @@ def polish(problem: Problem, state: State, objective: str, learn: bool, limit: i
 
     Parameters
     ----------
-    problem : Problem
     state : State
         The state after the last swap, or one of this phase.
     objective : {"vfe", "tight-vfe", "pp"}

@@ -45,15 +45,15 @@ class CholQR(settings.SparseMethod):
 
     Parameters
     ----------
-    num_inducing, gap, objective, start, memory
+    num_inducing, gap, objective, start, memory : int or float or str
         Size of the inducing set, until when it grows, what it minimises, how it is initialised, and on how many rows.
-    num_pivots, num_proposals, pivot_refresh, pivot_policy, removal, swaps_per_epoch, rebuild
+    num_pivots, num_proposals, pivot_refresh, pivot_policy, removal, swaps_per_epoch, rebuild : int or str
         The swaps; each setting has a sentence in `doc`.
-    learn, optimiser, evaluations, max_epochs, tolerance
+    learn, optimiser, evaluations, max_epochs, tolerance : bool or str or int or float
         Learning of hyperparameters, and when a run ends.
-    polish
+    polish : int
         Evaluations for moving the points off their rows at the end.
-    seed
+    seed : int
         Seed of every random choice.
 
     Notes

@@ -198,7 +198,6 @@ def core_set(method: SwapMethod, problem: Problem, need: Cost) -> CoreSet | None
     ----------
     method : SwapMethod
         With the settings `memory`, `num_inducing` and `polish`.
-    problem : Problem
     need : Cost
         Of a swap among all rows.
 
@@ -244,7 +243,6 @@ def swap_cost(
 
     Parameters
     ----------
-    problem : Problem
     num_inducing, num_pivots, num_proposals, pivot_refresh : int
         m, z, c, and the number of swaps after which pivots are drawn again.
     objective : {"vfe", "tight-vfe", "pp"}

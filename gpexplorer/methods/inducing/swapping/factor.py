@@ -66,7 +66,6 @@ class Removal(NamedTuple):
         w, G w and q = P w, where w is the direction of L that only this point uses, of length 1.
     v : Tensor [n]
         L w, the column that is removed.
-    numbers : RemovalNumbers
     s2 : float
         Noise variance.
     terms : Terms
@@ -142,7 +141,6 @@ class Proposals(NamedTuple):
         Residual columns of the model without the removed point.
     B, NB : Tensor [m, c]
         L'R' and N L'R'.
-    addition : Addition
     """
 
     rows: Tensor
@@ -207,7 +205,7 @@ class Factor:
 
     Parameters
     ----------
-    kernel, theta, train
+    kernel, theta, train : Kernel, Tensor, Dataset
         The model: covariance function, log-hyperparameters [p] and training rows.
     inducing : Tensor [m]
         Rows of the data, no two of them equal to rounding.
@@ -548,7 +546,7 @@ def change_vectors(removal: Removal, new: Column, rows_of_L: Tensor) -> tuple[Te
 
     Parameters
     ----------
-    removal, new
+    removal, new : Removal, Column
         The removed point, and the column that takes its place.
     rows_of_L : Tensor [2, m]
         Rows of L before the swap, of the new and of the removed point.

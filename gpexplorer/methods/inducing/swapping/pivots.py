@@ -30,7 +30,6 @@ class Pivots:
 
     Parameters
     ----------
-    factor : Factor
     rows : Tensor [z]
         Rows of the data.
     E : Tensor [z, n]
@@ -159,13 +158,7 @@ class Pivots:
 
 
 class ReplacementScores:
-    """Approximate and exact scores of rows for the place that one removal leaves open.
-
-    Parameters
-    ----------
-    pivots : Pivots
-    removal : Removal
-    """
+    """Approximate and exact scores of rows for the place that one removal leaves open."""
 
     def __init__(self, pivots: Pivots, removal: Removal) -> None:
         self.pivots, self.removal, self.factor = pivots, removal, pivots.factor
@@ -217,15 +210,7 @@ class ReplacementScores:
         return scores.masked_fill_(f.is_inducing | (D.to(r.v) <= f.least), -math.inf)
 
     def _estimated_E_V(self, t: Tensor, D: Tensor, uu: Tensor) -> Tensor | float:
-        """Estimate the decrease of E_V by every row [n] as a new column u_i = t_i't_j / |t_j|.
-
-        Parameters
-        ----------
-        t : Tensor [z, n]
-            A root of the approximated residual, without the removed point.
-        D, uu : Tensor [n]
-            |t_j|^2 and the approximated u'u.
-        """
+        """Estimate the decrease of E_V by every row [n] as a new column u_i = t_i't_j / |t_j|."""
         f = self.factor
         if not f.is_tight:
             return f.trace_reduction(uu)
@@ -297,7 +282,6 @@ def exact_effects(
 
     Parameters
     ----------
-    pivots : Pivots
     removed : RemovalNumbers
         Of one removal, or of k removals as columns [k, 1].
     products : eight Tensors [z] or [k, z]

@@ -44,14 +44,12 @@ class Turn(NamedTuple):
 
     Attributes
     ----------
-    epoch : int
     position : int
         Swaps done in this epoch.
     per_epoch : int
         Swaps in each epoch.
     swaps : int
         Swaps until the pivots are chosen again; this many slots are chosen together.
-    seed : int
     """
 
     epoch: int
@@ -70,8 +68,6 @@ class RemovalOrder(ABC):
 
         Parameters
         ----------
-        factor : Factor
-        turn : Turn
         remaining : list of int
             What `to_carry` returned after the previous swap.
         """
@@ -118,7 +114,6 @@ class Candidates(NamedTuple):
 
     Attributes
     ----------
-    factor : Factor
     rows : Tensor [k]
         Rows that are neither inducing points nor explained by them; k is at least 1.
     shuffled : Tensor [k]
@@ -235,7 +230,6 @@ def best_of_pool(E: Float[Tensor, "k n"], pool: Tensor, z: int) -> Tensor:
         Residual columns of the pool.
     pool : Tensor [k]
         Rows of the data.
-    z : int
 
     Returns
     -------

@@ -50,7 +50,6 @@ class Tried(NamedTuple):
         Data row that was offered for removal.
     proposed : int
         The best candidate; -1 if there was none.
-    accepted : bool
     approx, exact : float
         Approximate and exact decrease of the objective by the swap, in nat. Without proposals `approx` is nan, since
         all candidates are tested and none is predicted.
@@ -93,7 +92,6 @@ class Removals:
 
     Parameters
     ----------
-    factor : Factor
     slots : list of int
         In the order in which they are offered.
     V : Tensor [k, n]
@@ -226,13 +224,10 @@ class Swapper:
 
     Parameters
     ----------
-    factor : Factor
     num_pivots : int
         z, the number of information pivots.
     num_proposals : int
         Candidates beside the pivots that each swap tests exactly.
-    seed : int
-    policy : PivotPolicy
     compete : bool
         Whether every swap tests all pivots exactly, and makes pivots of rejected proposals. Without it only the
         candidate with the best score is tested, as in the paper (section 3.3.1), and one proposal is needed.
@@ -241,7 +236,6 @@ class Swapper:
     ----------
     pivots : Pivots or None
         None before the first `refresh`.
-    removals : Removals or None
     tested : Tensor [<= WINDOW, 2]
         Approximate and exact reductions of the newest candidates tested.
     correlation : float

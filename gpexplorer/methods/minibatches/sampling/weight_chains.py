@@ -51,9 +51,10 @@ def sample_weights(method: Sampler, model: Model, state: State) -> Generator[Ste
 
     Parameters
     ----------
-    method : the settings.
-    model : the feature map and the rows.
-    state : a state of the phase "best" or "sample".
+    model : Model
+        The feature map and the rows.
+    state : State
+        A state of the phase "best" or "sample".
 
     Yields
     ------

@@ -46,10 +46,12 @@ def gradient_spread(
 
     Parameters
     ----------
-    method : the method; its running matrices are set to the values at which they would stay at this theta.
-    problem : the rows.
-    theta : parameters of the kernel [p].
-    draws : number of minibatches.
+    method : LikelihoodGradientMethod
+        The method; its running matrices are set to the values at which they would stay at this theta.
+    theta : Tensor [p]
+        Parameters of the kernel [p].
+    draws : int
+        Number of minibatches.
 
     Notes
     -----

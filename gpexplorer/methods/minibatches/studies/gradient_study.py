@@ -28,10 +28,10 @@ def likelihood_course(
 
     Parameters
     ----------
-    method : the method.
-    problem : the rows.
-    minibatches : number of minibatches.
-    points : number of intervals between evaluations of the exact likelihood.
+    minibatches : int
+        Number of minibatches.
+    points : int
+        Number of intervals between evaluations of the exact likelihood.
 
     Yields
     ------
