@@ -243,19 +243,13 @@ def _html(title: str, sections: Sequence[str], content: Any, frames: bytes) -> s
         (bokehjs_path() / "js" / "bokeh.min.js").read_text("utf-8"),
         (HERE / "page_player.js").read_text("utf-8"),
     ]
-    # CustomJS of Bokeh is made by new Function: 'unsafe-eval'. No other script than these two runs.
-    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
-    policy = (
-        f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
     template = (HERE / "page_template.html").read_text("utf-8")
     text = json.dumps(content, allow_nan=False, separators=(",", ":"), default=float).replace("<", "\\u003c")
     frames_text = base64.b64encode(frames).decode()
     words = title + unescape(re.sub("<[^>]*>", "", "".join(sections)))
     parts = {
         "DIGEST": hashlib.sha256((words + text + frames_text).encode()).hexdigest(),  # page_player.js compares it
-        "POLICY": policy,
+        "POLICY": content_policy(scripts),
         "TITLE": escape(title),
         "CSS": (HERE / "page_style.css").read_text("utf-8"),
         "RUNS": "".join(sections),
@@ -267,6 +261,16 @@ def _html(title: str, sections: Sequence[str], content: Any, frames: bytes) -> s
     }
     pieces = template.split("@@")  # text and names of parts alternate, so that the content of a part is not searched
     return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))
+
+
+def content_policy(scripts: Sequence[str]) -> str:
+    """Return the policy of a file in which no other script than these runs, and which loads nothing."""
+    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
+    # CustomJS of Bokeh is made by new Function: 'unsafe-eval'.
+    return (
+        f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def _hash(script: str) -> str:

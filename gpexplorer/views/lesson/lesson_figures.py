@@ -1,0 +1,137 @@
+"""The four Bokeh figures of the first screen: data and prediction, points, landscape, and distance to the exact model.
+
+They are drawn empty: `lesson_player.js` fills their sources frame by frame and gives every glyph the colour of its role
+in the light or the dark theme. The role is the first tag of a glyph, and the name of a source says what it holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from bokeh.document import Document
+from bokeh.events import DoubleTap, Pan, PanEnd, PanStart, Tap
+from bokeh.models import ColumnDataSource, CustomJS, CustomJSTickFormatter, FixedTicker, GlyphRenderer, HoverTool, PanTool, Range1d
+from bokeh.plotting import figure
+
+from .lesson_frames import SWAPS, Lesson
+
+LEFT = 66  # pixels beside the frames of the left figures, so that their x-axes are one
+MINUS = "return String(+tick.toFixed(6)).replace('-', '\\u2212')"
+TELL = """
+document.dispatchEvent(new CustomEvent("gpexplorer-lesson", {
+    detail: {figure: cb_obj.origin.id, kind: cb_obj.event_name, x: cb_obj.x, y: cb_obj.y},
+}))"""
+
+
+class LessonFigures(NamedTuple):
+    """The figures of a lesson; those of the left column share their x-range."""
+
+    data: figure
+    points: figure
+    landscape: figure
+    curve: figure
+
+
+def document_json(lesson: Lesson) -> dict[str, Any]:
+    """Return the Bokeh document of the figures, in the order of `LessonFigures`, for `lesson_player.js`."""
+    document = Document()
+    for plot in lesson_figures(lesson):
+        document.add_root(plot)
+    return dict(document.to_json(deferred=False))
+
+
+def lesson_figures(lesson: Lesson) -> LessonFigures:
+    """Build the empty figures of a lesson, with the axes of its data."""
+    x_range = Range1d(lesson["x"][0], lesson["x"][-1])
+    data = _plain(x_range, _y_range(lesson), y_axis_label=lesson["ylabel"])
+    data.xaxis.visible = False
+    data.varea("x", "lower", "upper", source=_source("band", "x", "lower", "upper"), fill_alpha=0.26, tags=["band"])
+    for name, ink, width, dash in (
+        ("exact", "exact", 1.7, "dashed"), ("before", "mean", 1.7, "dotted"), ("mean", "mean", 3.2, "solid"),
+    ):  # fmt: skip
+        data.line("x", "y", source=_source(name, "x", "y"), line_width=width, line_dash=dash, tags=[ink])
+    rows = data.scatter("x", "y", source=_source("rows", "x", "y", "row", "exact", "approx"), size=6.5, tags=["rows"])
+    data.add_tools(HoverTool(renderers=[rows], tooltips=[("row", "@row"), ("exact", "@exact"), ("predicted", "@approx")]))  # fmt: skip
+    _labels(data)
+
+    points = _plain(x_range, Range1d(-1.6, 1.0))
+    points.axis.visible = False
+    points.grid.visible = False
+    points.line("x", "y", source=_source("floor", "x", "y"), line_width=1.2, tags=["line"])
+    points.line("x", "y", source=_source("bracket", "x", "y"), line_width=1.8, tags=["removed"])
+    points.scatter("x", "y", source=_source("inducing", "x", "y"), size=13, marker="triangle", tags=["inducing"])
+    points.scatter("x", "y", source=_source("star", "x", "y"), size=15, marker="star", tags=["tested"])
+    points.scatter(
+        "x", "y", source=_source("removed", "x", "y"), size=15, marker="triangle", line_width=2.2,
+        tags=["removed", "hollow"],
+    )  # fmt: skip
+    points.add_tools(PanTool(dimensions="width"))
+
+    landscape = _plain(x_range, Range1d(0, 1), x_axis_label=lesson["xlabel"], y_axis_label="decrease for △ [nat]")
+    landscape.yaxis.ticker.desired_num_ticks = 4
+    lines = _source("landscape", "x", "exact", "approx")
+    landscape.varea("x", "zero", "y", source=_source("area", "x", "y", "zero"), fill_alpha=0.1, tags=["mean"])
+    landscape.line("x", "y", source=_source("zero", "x", "y"), line_width=1.2, tags=["line"])
+    landscape.line("x", "exact", source=lines, line_width=2.4, tags=["mean"])
+    landscape.line("x", "approx", source=lines, line_width=2.4, line_dash=[3, 3], tags=["predicted"])
+    landscape.line("x", "y", source=_source("drop", "x", "y"), line_width=1.6, line_dash=[2, 4], tags=["tested"])
+    landscape.scatter(
+        "x", "y", source=_source("pivots", "x", "y"), size=12, marker="diamond", line_width=1.7,
+        tags=["predicted", "hollow"],
+    )  # fmt: skip
+    landscape.scatter("x", "y", source=_source("tested", "x", "y"), size=16, marker="star", tags=["tested"])
+    _labels(landscape)
+
+    curve = _plain(Range1d(-0.3, SWAPS + 0.1), Range1d(0, 1), x_axis_label="swap", y_axis_label="distance [nat]")
+    curve.xaxis.ticker = FixedTicker(ticks=list(range(0, SWAPS + 1, 3)))
+    curve.yaxis.ticker.desired_num_ticks = 4
+    steps = _source("steps", "x", "y", "zero")
+    curve.varea("x", "zero", "y", source=steps, fill_alpha=0.09, tags=["inducing"])
+    curve.line("x", "y", source=_source("floor", "x", "y"), line_width=2.0, line_dash="dashed", tags=["exact"])
+    curve.line("x", "y", source=_source("later", "x", "y"), line_width=1.4, line_alpha=0.35, tags=["inducing"])
+    curve.line("x", "y", source=steps, line_width=2.8, tags=["inducing"])
+    curve.scatter("x", "y", source=steps, size=8, tags=["inducing", "ringed"])
+    curve.scatter("x", "y", source=_source("now", "x", "y"), size=14, tags=["inducing"])
+    _labels(curve)
+    return LessonFigures(data, points, landscape, curve)
+
+
+def _plain(x_range: Range1d, y_range: Range1d, **axes: str) -> figure:
+    """A figure without title, toolbar and outline."""
+    plot = figure(
+        x_range=x_range, y_range=y_range, sizing_mode="stretch_both", toolbar_location=None, tools="",
+        min_border_left=LEFT, min_border_right=6, min_border_top=8, min_border_bottom=2, outline_line_color=None,
+        **axes,
+    )  # fmt: skip
+    for axis in plot.axis:
+        axis.update(
+            minor_tick_line_color=None, axis_line_color=None, major_tick_line_color=None,
+            major_label_text_font_size="12px", axis_label_text_font_size="13px", axis_label_text_font_style="normal",
+            formatter=CustomJSTickFormatter(code=MINUS),
+        )  # fmt: skip
+    plot.toolbar.autohide = True
+    for event in (Tap, DoubleTap, PanStart, Pan, PanEnd):
+        plot.js_on_event(event, CustomJS(code=TELL))
+    return plot
+
+
+def _source(name: str, *columns: str) -> ColumnDataSource:
+    return ColumnDataSource({column: [] for column in columns}, name=name)
+
+
+def _labels(plot: figure) -> GlyphRenderer:
+    """Words beside the lines, in the colour of what they name, on a ground that keeps them readable."""
+    return plot.text(
+        "x", "y", "text", text_color="ink", text_align="align", text_baseline="middle", x_offset="dx", y_offset="dy",
+        text_font_size="13.5px", background_fill_color="ground", background_fill_alpha=0.8, padding=2, border_radius=3,
+        source=_source("labels", "x", "y", "text", "ink", "align", "dx", "dy", "ground"), tags=["labels"],
+    )  # fmt: skip
+
+
+def _y_range(lesson: Lesson) -> Range1d:
+    """The range of the targets and of the band of the first frame."""
+    first = lesson["frames"][0]
+    lower = min(lesson["rows"]["y"] + [m - 2 * s for m, s in zip(first["mean"], first["sd"], strict=True)])
+    upper = max(lesson["rows"]["y"] + [m + 2 * s for m, s in zip(first["mean"], first["sd"], strict=True)])
+    margin = 0.12 * (upper - lower)
+    return Range1d(lower - margin, upper + margin)

@@ -1,0 +1,478 @@
+/* The player of the first screen: it fills the figures of a lesson frame by frame and moves between two frames.
+
+   await gpexplorerLesson(root, {lesson, document, links, send}) draws into `root`. `document` is the JSON of the Bokeh
+   document of the figures; it belongs to this page alone, so that no change of a figure goes to a server. `send`, where
+   a server listens, asks for another lesson: {kind: "swap", at, row, slot}, {kind: "points", m}, {kind: "undo"}. It
+   returns {show(lesson), say(words), close()}. Nothing is sent while a lesson plays. */
+const gpexplorerLesson = (() => {
+  const WORDS = ["", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
+  const FEWEST = 4, MOST = 20
+  const SLIDE = 380, MOVE = 460, CHANGE = 240, REST = 170  // milliseconds of the parts of one swap
+  const THEME = "gpexplorer-theme", PLACE = "gpexplorer-place"
+  const INKS = {
+    light: { rows: "#717e8b", mean: "#0072b2", band: "#56b4e9", exact: "#22303c", inducing: "#d55e00",
+      removed: "#b0508a", tested: "#007a5a", predicted: "#8f6200", line: "#c4ccd4", grid: "#eef1f4", text: "#22303c",
+      soft: "#5a6672", ground: "#ffffff" },
+    dark: { rows: "#8b98a5", mean: "#4db3f0", band: "#56b4e9", exact: "#e4eaef", inducing: "#ff8a3d",
+      removed: "#e39cc4", tested: "#2fc79a", predicted: "#f0b429", line: "#4a5560", grid: "#232b33", text: "#e4eaef",
+      soft: "#a9b4bf", ground: "#14181d" },
+  }
+  const LAYOUT = `
+    <a class="skip" href="#play">Skip to Play</a>
+    <main>
+      <h1 class="say" aria-live="polite"></h1>
+      <div class="pictures">
+        <div class="left">
+          <div class="picture data"></div><div class="picture points"></div><div class="picture landscape"></div>
+        </div>
+        <div class="right">
+          <p class="number"><b></b><span><strong>nat</strong><br>from the exact model</span></p>
+          <div class="picture curve"></div>
+        </div>
+      </div>
+      <div class="transport" role="group" aria-label="Playback">
+        <button type="button" class="play" id="play"></button>
+        <button type="button" class="icon back" title="One swap back" aria-label="One swap back"></button>
+        <button type="button" class="icon next" title="One swap" aria-label="One swap"></button>
+        <button type="button" class="icon again" title="From the start" aria-label="From the start"></button>
+        <input type="range" min="0" step="1" aria-label="Swap">
+        <output></output>
+      </div>
+    </main>
+    <header><span class="word">gpexplorer</span><nav aria-label="Pages"></nav></header>`
+  const SHAPES = {
+    play: "M8 5v14l11-7z", pause: "M7 5h4v14H7zM13 5h4v14h-4z", back: "M6 5h2v14H6zM20 5v14L9 12z",
+    next: "M16 5h2v14h-2zM4 5v14l11-7z",
+    again: "M12 5V1L7 6l5 5V7a5.5 5.5 0 1 1-5.5 5.5h-2A7.5 7.5 0 1 0 12 5z",
+    theme: "M12.3 3a9 9 0 1 0 8.7 11.2A7.2 7.2 0 0 1 12.3 3z",
+  }
+  const icon = (name) => {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg")
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path")
+    svg.setAttribute("viewBox", "0 0 24 24")
+    svg.setAttribute("aria-hidden", "true")
+    path.setAttribute("d", SHAPES[name])
+    svg.append(path)
+    return svg
+  }
+  const kept = (name) => { try { return localStorage.getItem(name) } catch { return null } }
+  const keep = (name, value) => { try { localStorage.setItem(name, value) } catch {} }
+  const mix = (a, b, u) => a + (b - a) * u
+  const ease = (u) => (u < 0.5 ? 2 * u * u : 1 - 2 * (1 - u) * (1 - u))
+  const part = (t, from, length) => Math.min(Math.max((t - from) / length, 0), 1)
+  const shown = (value) => (Math.abs(value) < 10 ? value.toFixed(1) : value.toFixed(0)).replace("-", "\u2212")
+  const capital = (word) => word[0].toUpperCase() + word.slice(1)
+  const count = (m) => WORDS[m] ?? String(m)
+  const round_up = (value) => {  // the next round number
+    const unit = 10 ** Math.floor(Math.log10(Math.max(value, 1e-9)))
+    return unit * [1, 1.5, 2, 3, 4, 5, 6, 8, 9, 10].find((factor) => factor * unit >= value)
+  }
+
+  return async (root, { lesson, document: json, links = {}, send = null }) => {
+    root.innerHTML = LAYOUT  // constant text
+    const find = (selector) => root.querySelector(selector)
+    const drawn = Bokeh.require("document").Document.from_json(json)
+    const names = ["data", "points", "landscape", "curve"]
+    await Bokeh.embed.add_document_standalone(drawn, root, names.map((name) => find(`.picture.${name}`)))
+    const figures = Object.fromEntries(names.map((name, i) => [name, { model: drawn.roots()[i] }]))
+    const [say, number, output, range, play] = [".say", ".number b", "output", "input", ".play"].map(find)
+    const still = window.matchMedia("(prefers-reduced-motion: reduce)")
+    const system = window.matchMedia("(prefers-color-scheme: dark)")
+    let at = 0, playing = false, moving = 0, theme = "light", drag = null, rows
+
+    for (const name of ["back", "next", "again"]) find(`.${name}`).append(icon(name))
+    const nav = find("nav")
+    for (const [label, address] of Object.entries(links)) {
+      const link = document.createElement("a")
+      Object.assign(link, { href: address, textContent: label })
+      link.onclick = () => keep(PLACE, label === "Laboratory" ? "laboratory" : "")
+      nav.append(link)
+    }
+    const moon = document.createElement("button")
+    Object.assign(moon, { type: "button", className: "icon", title: "Light or dark" })
+    moon.setAttribute("aria-label", "Light or dark")
+    moon.append(icon("theme"))
+    nav.append(moon)
+
+    const source_of = (figure) => Object.fromEntries(
+      figure.renderers.map((renderer) => [renderer.data_source.name, renderer.data_source]))
+    const all = Object.fromEntries(Object.entries(figures).map(([name, { model }]) => [name, source_of(model)]))
+    const fill = (figure, name, data) => { all[figure][name].data = data }
+    const row = (id) => rows.get(id)
+    const point = (id, y) => ({ x: id === null ? [] : [row(id).x], y: id === null ? [] : [y] })
+
+    const paint = (name) => {
+      theme = name
+      root.dataset.theme = name
+      const inks = INKS[name]
+      for (const { model } of Object.values(figures)) {
+        for (const renderer of model.renderers) {
+          const [role, ...more] = renderer.glyph.tags
+          for (const glyph of [renderer.glyph, renderer.nonselection_glyph, renderer.muted_glyph]) {
+            if (role === "labels" || !glyph?.properties) continue
+            if ("line_color" in glyph.properties)
+              glyph.line_color = more.includes("ringed") ? inks.ground : role === "rows" ? null : inks[role]
+            if ("fill_color" in glyph.properties) glyph.fill_color = more.includes("hollow") ? inks.ground : inks[role]
+          }
+        }
+        for (const axis of [...model.below, ...model.left].filter((side) => "axis_label_text_color" in side.properties))
+          Object.assign(axis, { axis_label_text_color: inks.text, major_label_text_color: inks.soft })
+        for (const grid of model.center) if ("grid_line_color" in grid.properties) grid.grid_line_color = inks.grid
+        Object.assign(model, { background_fill_color: inks.ground, border_fill_color: inks.ground })
+      }
+      for (const name of ["data", "landscape", "curve"]) labels[name]?.()
+    }
+    const labels = {}
+    const write_labels = (figure, entries) => {
+      labels[figure] = () => {
+        const inks = INKS[theme]
+        const used = entries.filter((entry) => entry && Number.isFinite(entry.y))
+        fill(figure, "labels", {
+          x: used.map((e) => e.x), y: used.map((e) => e.y), text: used.map((e) => e.text),
+          ink: used.map((e) => inks[e.ink]), align: used.map((e) => e.align ?? "center"),
+          dx: used.map((e) => e.dx ?? 0), dy: used.map((e) => e.dy ?? 0), ground: used.map(() => inks.ground),
+        })
+      }
+      labels[figure]()
+    }
+
+    // -- one moment: frame `k`, or a place between the frames k and k + 1 ----------------------------------------
+    const limits_of = (next) => {  // round limits of a landscape
+      if (!next) return [-1, 1]
+      const values = [...next.exact, ...next.approx].filter((value) => value !== null)
+      const top = Math.max(...values, 0), bottom = Math.min(...values, 0)
+      const high = round_up(Math.max(top * 1.12, 0.1 * -bottom, 1)), low = bottom < -0.02 * high ? round_up(-bottom * 1.1) : 0
+      return [low ? -low : -0.08 * high, high]
+    }
+    const draw_curves = (k, u) => {  // mean and band, between frame k (u = 0) and the next one (u = 1)
+      const from = lesson.frames[k], to = lesson.frames[Math.min(k + 1, lesson.frames.length - 1)]
+      const mean = from.mean.map((value, i) => mix(value, to.mean[i], u))
+      const sd = from.sd.map((value, i) => mix(value, to.sd[i], u))
+      fill("data", "mean", { x: lesson.x, y: mean })
+      fill("data", "band", { x: lesson.x, lower: mean.map((m, i) => m - 2 * sd[i]), upper: mean.map((m, i) => m + 2 * sd[i]) })
+      const before = u > 0 ? from : lesson.frames[k - 1]
+      fill("data", "before", { x: before ? lesson.x : [], y: before ? before.mean : [] })
+      write_labels("data", data_labels(mean, sd, before, u === 0 || u === 1))
+    }
+    const data_labels = (mean, sd, before, at_rest) => {
+      if (!at_rest) return []
+      const { model } = figures.data, { start, end } = model.y_range, span = lesson.x.at(-1) - lesson.x[0]
+      const high = (18 / (model.inner_height || 370)) * (end - start)  // of a line of text
+      const taken = []  // boxes of labels
+      const curves = [mean, lesson.exact.mean, ...(before ? [before.mean] : []),
+        mean.map((m, i) => m - 2 * sd[i]), mean.map((m, i) => m + 2 * sd[i])]
+      const place = (text, ink, curve, worth, sides) => {  // the place beside a curve that covers least
+        const wide = ((8 * text.length + 8) / (model.inner_width || 874)) * span
+        let best = { cost: Infinity }
+        for (let i = 15; i < lesson.x.length - 15; i += 3)
+          for (const side of sides) {
+            const x = lesson.x[i], y = curve[i] + side * 0.9 * high
+            const inside = (u, v, more = 0) => Math.abs(u - x) < wide / 2 + more && Math.abs(v - y) < high / 2 + more
+            if (x - wide / 2 < lesson.x[0] || x + wide / 2 > lesson.x.at(-1) || y - high < start || y + high > end) continue
+            let cost = -worth(i)
+            lesson.rows.x.forEach((u, k) => { if (inside(u, lesson.rows.y[k])) cost += 1 })
+            for (const values of curves) for (let k = 0; k < values.length; k += 4) if (inside(lesson.x[k], values[k])) cost += 0.6
+            for (const box of taken)
+              if (Math.abs(box.x - x) < (box.wide + wide) / 2 && Math.abs(box.y - y) < 1.6 * high) cost += 20
+            if (cost < best.cost) best = { cost, x, y, wide, text, ink }
+          }
+        if (best.cost < 8) taken.push(best)
+      }
+      const apart = (one, other) => (i) => Math.min(6 * Math.abs(one[i] - other[i]) / (end - start), 1) * 4
+      place("exact model", "exact", lesson.exact.mean, apart(lesson.exact.mean, mean), [1, -1])
+      place(`${count(lesson.points)} points \u00b1 2 sd`, "mean", mean.map((m, i) => m - 2 * sd[i]), (i) => 4 * sd[i] / (end - start), [-1])
+      if (before && before.mean.some((value, i) => Math.abs(value - mean[i]) > 0.06 * (end - start)))
+        place("before", "mean", before.mean, (i) => apart(before.mean, mean)(i) + apart(before.mean, lesson.exact.mean)(i), [1, -1])
+      return taken
+    }
+    const draw_points = (k, u) => {  // the hollow triangle on its way along the bracket
+      const frame = lesson.frames[k], next = frame.next
+      const others = frame.points.filter((id) => id !== next?.removed)
+      fill("points", "inducing", { x: others.map((id) => row(id).x), y: others.map(() => 0) })
+      if (!next) {
+        for (const name of ["removed", "star", "bracket"]) fill("points", name, { x: [], y: [] })
+        return
+      }
+      const from = row(next.removed).x, to = row(next.tested).x
+      const way = next.accepted ? ease(u) : ease(u < 0.5 ? 2 * u : 2 - 2 * u)
+      fill("points", "removed", { x: [mix(from, to, way)], y: [u > 0 && u < 1 && way < 1 ? -1.2 * Math.sin(Math.PI * Math.min(way, 1)) ** 0.5 : 0] })
+      fill("points", "star", point(next.tested, 0))
+      const corner = Math.sign(to - from) * Math.min(Math.abs(to - from) / 2, (lesson.x.at(-1) - lesson.x[0]) / 90)
+      const bow = (x, turn) => [0, 0.25, 0.5, 0.75, 1].map((v) => [x + turn * (1 - Math.cos(v * Math.PI / 2)), -0.55 - 0.75 * Math.sin(v * Math.PI / 2)])
+      const path = [...bow(from, corner), ...bow(to, -corner).reverse()]
+      fill("points", "bracket", { x: path.map(([x]) => x), y: path.map(([, y]) => y) })
+    }
+    const draw_landscape = (k, u = 1) => {  // u < 1: the axis is still on its way from the frame before
+      const next = lesson.frames[k].next
+      const range = figures.landscape.model.y_range, [low, high] = limits_of(next)
+      const [low_before, high_before] = limits_of(lesson.frames[Math.max(k - 1, 0)].next ?? next)
+      Object.assign(range, { start: mix(low_before, low, u), end: mix(high_before, high, u) })
+      const line = { x: [], exact: [], approx: [] }, area = { x: [], y: [], zero: [] }
+      const cover = (x, y) => { area.x.push(x); area.y.push(y); area.zero.push(0) }
+      const put = (x, exact, approx) => { line.x.push(x); line.exact.push(exact); line.approx.push(approx) }
+      let last = -Infinity
+      lesson.rows.x.forEach((x, i) => {
+        if (!next || next.exact[i] === null) return
+        if (x - last > lesson.gap && line.x.length) { put(x, NaN, NaN); cover(last, 0); cover(x, 0) }
+        put(x, next.exact[i], next.approx[i])
+        cover(x, next.exact[i])
+        last = x
+      })
+      fill("landscape", "landscape", line)
+      fill("landscape", "area", area)
+      if (!next) {
+        for (const name of ["pivots", "tested", "drop"]) fill("landscape", name, { x: [], y: [] })
+        return write_labels("landscape", [])
+      }
+      const exact_of = (id) => next.exact[row(id).place]
+      const { values } = next, x = row(next.tested).x
+      fill("landscape", "pivots", { x: next.pivots.map((id) => row(id).x), y: next.pivots.map(exact_of) })
+      fill("landscape", "tested", { x: [x], y: [values.tested] })
+      fill("landscape", "drop", { x: [x, x], y: [high, values.tested] })
+      const span = lesson.x.at(-1) - lesson.x[0], x_best = row(next.best).x
+      const side = (place) => (place > lesson.x.at(-1) - 0.16 * span ? "right" : "left")
+      const entries = [{ x, y: values.tested, text: `tested: ${shown(values.tested)}`, ink: "tested", align: side(x),
+        dx: side(x) === "left" ? 13 : -13, dy: values.tested > 0.75 * high ? 14 : -12 }]
+      if (next.best !== next.tested && Math.abs(x_best - x) > 0.12 * span && values.best > 1.15 * Math.max(values.tested, 0) + 1)
+        entries.push({ x: x_best, y: values.best, text: `best: ${shown(values.best)}`, ink: "mean", dy: -13 })
+      const missed = lesson.rows.x.map((place, i) => [place, next.exact[i], next.approx[i]])
+        .filter(([place, exact]) => exact !== null && Math.abs(place - x) > 0.2 * span && Math.abs(place - x_best) > 0.1 * span)
+        .sort((a, b) => Math.abs(b[1] - b[2]) - Math.abs(a[1] - a[2]))[0]
+      if (missed && Math.abs(missed[1] - missed[2]) > 0.14 * (high - low))
+        entries.push({ x: Math.min(Math.max(missed[0], lesson.x[0] + 0.13 * span), lesson.x.at(-1) - 0.13 * span), y: missed[2],
+          text: `predicted from ${next.pivots.length ? count(next.pivots.length) : "the"} pivots \u25c7`, ink: "predicted",
+          dy: missed[2] > missed[1] || missed[2] < low + 0.14 * (high - low) ? -13 : 13 })
+      write_labels("landscape", entries)
+    }
+    const draw_curve = (k, u) => {
+      const distances = lesson.frames.map((frame) => frame.distance), to = Math.min(k + 1, distances.length - 1)
+      const now = mix(distances[k], distances[to], u), place = mix(k, to, u)
+      const x = distances.slice(0, k + 1).map((_, i) => i), y = distances.slice(0, k + 1)
+      if (u > 0) { x.push(place); y.push(now) }
+      fill("curve", "steps", { x, y, zero: y.map(() => 0) })
+      fill("curve", "now", { x: [place], y: [now] })
+      fill("curve", "later", { x: [], y: [] })
+      number.textContent = now < 9.95 ? now.toFixed(1) : now.toFixed(0)
+      const top = figures.curve.model.y_range.end, gained = k > 0 ? distances[k - 1] - distances[k] : 0
+      write_labels("curve", [
+        { x: 0, y: distances[0], text: shown(distances[0]), ink: "soft", align: "left", dx: 12 },
+        { x: lesson.swaps, y: 0, text: "exact model", ink: "exact", align: "right", dy: -12 },
+        u === 0 && k > 0 && { x: k, y: distances[k], ink: "text", dx: k > 0.6 * lesson.swaps ? -4 : 12,
+          align: k > 0.6 * lesson.swaps ? "right" : "left", dy: -0.05 * top < distances[k] - 0.12 * top ? -16 : -34,
+          text: gained > 0 ? `\u2212${shown(gained)} by this swap` : "rejected: nothing gained" },
+      ])
+    }
+    const sentence = () => {
+      const ended = at === lesson.frames.length - 1, m = lesson.points
+      const more = Math.min(m + 2, MOST)
+      const word = (text, wanted) => {
+        const token = document.createElement(send ? "button" : "strong")
+        token.className = "token"
+        token.textContent = text
+        if (send) {
+          Object.assign(token, { type: "button", title: "Another number of points (arrow keys)" })
+          token.onclick = () => send({ kind: "points", m: wanted })
+          token.onkeydown = (event) => {
+            const step = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 }[event.key]
+            if (!step) return
+            event.preventDefault()
+            event.stopPropagation()
+            ask_points(m + step)
+          }
+          token.onpointerdown = (event) => scrub_points(event, token)
+        }
+        return token
+      }
+      const rows_count = lesson.rows.x.length
+      if (ended && more > m && send) say.replaceChildren(`${capital(count(m))} points can do no more. Try `, word(count(more), more), ".")
+      else say.replaceChildren(word(capital(count(m)), m === MOST ? FEWEST : m + 1), ` points stand for ${rows_count} rows. Each swap moves one to where it helps most.`)
+    }
+    const ask_points = (m) => {
+      if (m >= FEWEST && m <= MOST) send({ kind: "points", m })
+    }
+    const scrub_points = (event, token) => {  // dragging the number sideways changes it
+      const begin = event.clientX, m = lesson.points
+      let asked = m
+      const move = (moved) => {
+        const wanted = Math.min(Math.max(m + Math.round((moved.clientX - begin) / 24), FEWEST), MOST)
+        if (wanted !== asked) { asked = wanted; token.textContent = capital(count(asked)) }
+      }
+      const end = () => {
+        window.removeEventListener("pointermove", move)
+        window.removeEventListener("pointerup", end)
+        if (asked !== m) { token.onclick = null; ask_points(asked) }
+      }
+      window.addEventListener("pointermove", move)
+      window.addEventListener("pointerup", end)
+    }
+    const show = (k) => {
+      at = Math.min(Math.max(k, 0), lesson.frames.length - 1)
+      draw_curves(at, 0)
+      draw_points(at, 0)
+      draw_landscape(at)
+      draw_curve(at, 0)
+      hover_values()
+      range.value = at
+      output.textContent = `swap ${at}`
+      range.setAttribute("aria-valuetext", `swap ${at}, ${number.textContent} nat from the exact model`)
+      sentence()
+    }
+    const hover_values = () => {
+      const next = lesson.frames[at].next
+      const words = (values) => lesson.rows.x.map((_, i) => (next && values[i] !== null ? `${shown(values[i])} nat` : "\u2014"))
+      fill("data", "rows", { ...lesson.rows, exact: words(next?.exact ?? []), approx: words(next?.approx ?? []) })
+    }
+
+    // -- playback -----------------------------------------------------------------------------------------------
+    const swap = (then = () => {}) => {  // from this frame to the next one
+      if (at >= lesson.frames.length - 1) return then()
+      const k = at, begin = performance.now()
+      cancelAnimationFrame(moving)
+      if (still.matches) {
+        show(k + 1)
+        moving = 0
+        return then()
+      }
+      const frame = (now) => {
+        const t = now - begin
+        const slide = part(t, 0, SLIDE), move = ease(part(t, SLIDE, MOVE)), change = ease(part(t, SLIDE + MOVE, CHANGE))
+        if (change < 1) {
+          if (move === 0) draw_points(k, slide)
+          if (move > 0 || t >= SLIDE) { draw_points(k, 1); draw_curves(k, Math.max(move, 1e-6)); draw_curve(k, Math.max(move, 1e-6)) }
+          if (change > 0) { draw_points(k + 1, 0); draw_landscape(k + 1, change) }
+          moving = requestAnimationFrame(frame)
+        } else {
+          moving = 0
+          show(k + 1)
+          then()
+        }
+      }
+      moving = requestAnimationFrame(frame)
+    }
+    const set_playing = (value) => {
+      playing = value
+      play.replaceChildren(icon(value ? "pause" : "play"), value ? "Pause" : "Play")
+      if (value && !moving) go_on()
+      if (!value) stop_moving()
+    }
+    let rest = 0
+    const go_on = () => {
+      if (!playing) return
+      if (at >= lesson.frames.length - 1) return set_playing(false)
+      swap(() => { rest = setTimeout(go_on, still.matches ? 1000 : REST) })
+    }
+    const stop_moving = () => {
+      clearTimeout(rest)
+      if (moving) {
+        cancelAnimationFrame(moving)
+        moving = 0
+        show(at)
+      }
+    }
+    const toggle = () => {
+      if (!playing && at >= lesson.frames.length - 1) show(0)
+      set_playing(!playing)
+    }
+    const step_to = (k) => {
+      set_playing(false)
+      show(k)
+    }
+    const actions = {
+      toggle, back: () => step_to(at - 1), again: () => step_to(0),
+      next: () => { set_playing(false); swap() },
+      undo: () => send?.({ kind: "undo" }),
+    }
+    play.onclick = toggle
+    find(".skip").onclick = (event) => { event.preventDefault(); play.focus() }
+    for (const name of ["back", "next", "again"]) find(`.${name}`).onclick = actions[name]
+    range.oninput = () => step_to(Number(range.value))
+    moon.onclick = () => {
+      const name = theme === "dark" ? "light" : "dark"
+      keep(THEME, name)
+      paint(name)
+    }
+    const KEYS = { " ": "toggle", ArrowRight: "next", ArrowLeft: "back", r: "again", R: "again", u: "undo", U: "undo" }
+    const pressed = (event) => {
+      const inside = event.composedPath()[0]
+      if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "TEXTAREA", "SELECT"].includes(inside.tagName)) return
+      if (event.key === " " && ["BUTTON", "A"].includes(inside.tagName)) return
+      const action = KEYS[event.key]
+      if (!action) return
+      event.preventDefault()
+      actions[action]()
+    }
+
+    // -- clicks and drags: another swap than the one that the method would try --------------------------------------
+    const nearest = (ids, x) => ids.reduce((best, id) => (Math.abs(row(id).x - x) < Math.abs(row(best).x - x) ? id : best))
+    const ask_swap = (request) => send({ kind: "swap", at, ...request })
+    const told = ({ detail }) => {
+      if (!send) return
+      const place = names.find((name) => figures[name].model.id === detail.figure)
+      const { frames } = lesson, next = frames[at].next
+      if (detail.kind === "tap" && ["data", "landscape"].includes(place) && next) {
+        const candidates = lesson.rows.row.filter((_, i) => next.exact[i] !== null)
+        set_playing(false)
+        ask_swap({ row: nearest(candidates, detail.x), slot: frames[at].points.indexOf(next.removed) })
+      } else if (place === "points" && detail.kind === "panstart") {
+        set_playing(false)
+        drag = frames[at].points.indexOf(nearest(frames[at].points, detail.x))
+      } else if (place === "points" && drag !== null) {
+        const free = lesson.rows.row.filter((id) => !frames[at].points.includes(id))
+        if (detail.kind === "pan")
+          fill("points", "inducing", { x: frames[at].points.map((id, slot) => (slot === drag ? detail.x : row(id).x)),
+            y: frames[at].points.map(() => 0) })
+        if (detail.kind === "panend") {
+          ask_swap({ row: nearest(free, detail.x), slot: drag })
+          drag = null
+        }
+      }
+    }
+
+    const begin = (given) => {
+      lesson = given
+      set_playing(false)
+      rows = new Map(lesson.rows.row.map((id, place) => [id, { x: lesson.rows.x[place], y: lesson.rows.y[place], place }]))
+      const span = [lesson.x[0], lesson.x.at(-1)]
+      fill("data", "exact", { x: lesson.x, y: lesson.exact.mean })
+      fill("points", "floor", { x: span, y: [-0.55, -0.55] })
+      fill("landscape", "zero", { x: span, y: [0, 0] })
+      fill("curve", "floor", { x: [0, lesson.swaps], y: [0, 0] })
+      Object.assign(figures.curve.model.y_range, { start: 0, end: round_up(Math.max(...lesson.frames.map((f) => f.distance))) })
+      range.max = lesson.frames.length - 1
+      show(lesson.first)
+    }
+    const fit = () => {  // short words and small marks on a phone
+      const small = root.clientWidth < 600
+      for (const [name, long, short] of [["landscape", "decrease for \u25b3 [nat]", "decrease [nat]"], ["curve", "distance [nat]", "nat"]])
+        figures[name].model.left[0].axis_label = small ? short : long
+      for (const { model } of Object.values(figures))
+        for (const { glyph } of model.renderers) {
+          const size = glyph.properties.size
+          if (size && !glyph.tags.includes("sized")) glyph.tags = [...glyph.tags, "sized", size.get_value().value]
+          if (size) glyph.size = { value: glyph.tags.at(-1) * (small ? 0.72 : 1) }
+        }
+    }
+    const watched = new ResizeObserver(fit)
+    watched.observe(root)
+    const follow_system = () => paint(kept(THEME) ?? (system.matches ? "dark" : "light"))
+    document.addEventListener("gpexplorer-lesson", told)
+    document.addEventListener("keydown", pressed)
+    system.addEventListener("change", follow_system)
+    follow_system()
+    begin(lesson)
+    root.dataset.ready = "yes"
+    return {
+      show: begin,
+      say: (words) => { say.textContent = words },
+      close: () => {
+        drawn.clear()
+        stop_moving()
+        watched.disconnect()
+        document.removeEventListener("gpexplorer-lesson", told)
+        document.removeEventListener("keydown", pressed)
+        system.removeEventListener("change", follow_system)
+      },
+    }
+  }
+})()
