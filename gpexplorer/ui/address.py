@@ -18,6 +18,8 @@ from .inputs.presets import PRESETS
 from .stories import STORIES
 
 HIDE = {"controls": "the controls", "panels": "the panels below"}  # what ?hide= accepts -> its name on the page
+FIRST, LABORATORY = "first", "laboratory"
+PAGES = (FIRST, LABORATORY)  # values of ?page=
 LONGEST_VALUE = 40  # characters of ?ask= and ?hide= that are read
 
 
@@ -62,6 +64,7 @@ def read_query(query: str, start: Spec) -> PageRequest:
         Each invalid part of the query is replaced, with a sentence in `link.corrected`.
     """
     values = parse_qs(query.removeprefix("?"), keep_blank_values=True)
+    _pop(values, "page")
     question = _pop(values, "ask")
     hide = [part for part in _pop(values, "hide").split(",") if part]
     corrected = []
@@ -97,7 +100,7 @@ def write_query(request: PageRequest, start: Spec) -> str:
     Returns
     -------
     str
-        With its question mark; empty for a page as it is opened without a query.
+        With its question mark. The laboratory as it is opened without a link is `?page=laboratory`.
 
     Raises
     ------
@@ -114,20 +117,33 @@ def write_query(request: PageRequest, start: Spec) -> str:
     at = link.at if (link.at or 0) != (preset.at or 0) else None
     parts = [urlencode(fields, safe=","), links.write_short(link.spec, preset.spec, view, at)]
     query = "&".join(filter(None, parts))
-    return query and f"?{query}"
+    return f"?{query or f'page={LABORATORY}'}"
+
+
+def session_page() -> str:
+    """Return which page the address of the present session asks for: `FIRST` without a query, else as `?page=` says.
+
+    Every other query belongs to the laboratory.
+    """
+    values = _session_values()
+    page = values.get("page", [""])[0][:LONGEST_VALUE]
+    return page if page in PAGES else FIRST if not values and pn.state.curdoc is not None else LABORATORY
 
 
 def session_request(start: Spec) -> PageRequest:
     """Read what the address of the present session asks for; `start` where it asks for nothing."""
+    return read_query(urlencode(_session_values(), doseq=True), start)
+
+
+def _session_values() -> dict[str, list[str]]:
     document = pn.state.curdoc
     request = document.session_context.request if document is not None and document.session_context else None
     arguments: Mapping[str, list[bytes]] = request.arguments if request is not None else {}
-    values = {
+    return {
         name: [value.decode("utf-8", "replace") for value in listed]
         for name, listed in arguments.items()
         if not name.startswith("bokeh-")
     }
-    return read_query(urlencode(values, doseq=True), start)
 
 
 def full_address(query: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, ClassVar
 
@@ -21,14 +21,12 @@ from ..runs.run import Run
 from ..views.lesson.lesson_figures import document_json
 from ..views.lesson.lesson_frames import Lesson, lesson_of, lesson_spec
 from ..views.lesson.lesson_page import PLAYER, STYLE
+from .address import LABORATORY
 from .text import record
 
 POINTS = range(4, 21)
 MOST_UNDONE = 50
-LINKS = {
-    "Stories": "?story=swapping",
-    "Laboratory": "?page=laboratory",
-}
+LINKS = {"Stories": "?story=swaps", "Laboratory": f"?page={LABORATORY}"}
 _one_at_a_time = threading.Lock()  # lessons are computed by one thread, so that a class leaves a core to the server
 
 
@@ -49,6 +47,7 @@ class FirstScreen(JSComponent):
         lesson: model.lesson, document: model.figures, links: model.links, send: (request) => model.send_msg(request),
       }})
       const tell = (what) => begun.then(what)
+      if (model.notice) begun.then((player) => player.say(model.notice))
       model.on("lesson", () => tell((player) => player.show(model.lesson)))
       model.on("notice", () => model.notice && tell((player) => player.say(model.notice)))
       model.on("remove", () => tell((player) => player.close()))
@@ -59,7 +58,7 @@ class FirstScreen(JSComponent):
     def __init__(self, **params: Any) -> None:
         run, lesson = _begun(10)
         self._runs: list[Run] = [run]  # before each forced swap, and the one that is shown
-        super().__init__(lesson=dict(lesson), figures=document_json(lesson), sizing_mode="stretch_width", **params)
+        super().__init__(lesson=dict(lesson), figures=_figures(), sizing_mode="stretch_width", **params)
 
     def _handle_msg(self, msg: Any) -> None:
         """A request of the browser, which is not to be trusted."""
@@ -107,3 +106,28 @@ def _begun(points: int) -> tuple[Run, Lesson]:
     run = lesson_spec(points).open()
     run.finish()
     return run, lesson_of(run)
+
+
+@cache
+def _figures() -> dict[str, Any]:
+    """The figures with which every page begins."""
+    return document_json(_begun(10)[1])
+
+
+def first_screen_page(notice: str = "", on_close: Callable[[], None] | None = None) -> FirstScreen:
+    """Return the first screen as the page of the present session.
+
+    Parameters
+    ----------
+    notice
+        A warning that takes the place of the headline until the lesson changes.
+    on_close
+        Called when the page was closed.
+    """
+    pn.extension(notifications=False)
+    document = pn.state.curdoc
+    if document is not None and document.session_context is not None:
+        document.title = "gpexplorer"
+        if on_close is not None:
+            pn.state.on_session_destroyed(lambda _: on_close())
+    return FirstScreen(notice=notice)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import panel as pn
 import panel_material_ui as pmui
 
+from .address import FIRST
 from .browser.bokeh_fix import BokehLayoutFix
 from .browser.callbacks import together, weakly
 from .browser.components import ButtonNames, Drawer, Keys, PageTheme, Tour
@@ -21,6 +22,7 @@ from .styles import MAIN, PAGE, THEME
 
 WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes
 SIDEBAR = 320  # pixels
+PAGES_BAR = f'<a href="?page={FIRST}" style="color: #ffffff; font: 14px system-ui, sans-serif">First screen</a>'
 
 
 class PageParts(Protocol):
@@ -119,7 +121,7 @@ def explorer_page(
     rest = pn.Column(sizing_mode="stretch_width", css_classes=["rest"])
     page = pmui.Page(
         title="gpexplorer",
-        header=[pmui.Row(pn.layout.HSpacer(), guide, keys, sizing_mode="stretch_width")],
+        header=[pmui.Row(pn.layout.HSpacer(), pn.pane.HTML(PAGES_BAR, margin=(0, 6)), guide, keys, sizing_mode="stretch_width")],
         sidebar=[drawer, side] if show_controls else [],
         main=[
             pn.Column(

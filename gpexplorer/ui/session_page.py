@@ -13,9 +13,10 @@ from typing import Any
 import panel as pn
 
 from ..runs import Spec, Store
-from .address import session_request
+from .address import FIRST, session_page, session_request
 from .connections import Arrivals
 from .explorer import START, Explorer
+from .first_screen import first_screen_page
 from .page import explorer_page, load_resources
 from .shared_limits import Shares, heavy_link
 from .text import record
@@ -42,11 +43,13 @@ def app(
 
     Returns
     -------
-    panel_material_ui.Page or panel.pane.HTML
+    panel_material_ui.Page, FirstScreen or panel.pane.HTML
         The page. Where building it raises, a sentence with a number, under which the log has the exception: Panel
         would show the traceback, with text from the address in it unescaped.
     """
     try:
+        if session_page() == FIRST:
+            return first_screen_page(notice, on_close)
         request = session_request(Spec(**START))
         load_resources()
         spec = request.link.spec

@@ -56,6 +56,13 @@ const gpexplorerLesson = (() => {
     svg.append(path)
     return svg
   }
+  const ALT = {
+    data: "Data and prediction", points: "Inducing points on the axis of x, and the next move",
+    landscape: "What every row would bring in the place of the point that is taken out",
+    curve: "Distance to the exact model after every swap",
+  }
+  const within = (root, selector) => [...root.querySelectorAll(selector),
+    ...[...root.querySelectorAll("*")].flatMap((el) => (el.shadowRoot ? within(el.shadowRoot, selector) : []))]
   const kept = (name) => { try { return localStorage.getItem(name) } catch { return null } }
   const keep = (name, value) => { try { localStorage.setItem(name, value) } catch {} }
   const mix = (a, b, u) => a + (b - a) * u
@@ -69,7 +76,15 @@ const gpexplorerLesson = (() => {
     return unit * [1, 1.5, 2, 3, 4, 5, 6, 8, 9, 10].find((factor) => factor * unit >= value)
   }
 
+  const leave_for_laboratory = () => {  // who chose the laboratory finds it at the plain address, until they come back
+    if (location.search.includes("page=first")) keep(PLACE, "")
+    if (location.search || kept(PLACE) !== "laboratory") return false
+    location.replace("?page=laboratory")
+    return true
+  }
+
   return async (root, { lesson, document: json, links = {}, send = null }) => {
+    if (links.Laboratory && leave_for_laboratory()) return { show: () => {}, say: () => {}, close: () => {} }
     root.innerHTML = LAYOUT  // constant text
     const find = (selector) => root.querySelector(selector)
     const drawn = Bokeh.require("document").Document.from_json(json)
@@ -461,6 +476,12 @@ const gpexplorerLesson = (() => {
     system.addEventListener("change", follow_system)
     follow_system()
     begin(lesson)
+    for (const name of names) {
+      const picture = find(`.picture.${name}`)
+      picture.setAttribute("role", "img")
+      picture.setAttribute("aria-label", ALT[name])
+      for (const el of within(picture, "[tabindex]")) el.tabIndex = -1  // the keys of the page work everywhere
+    }
     root.dataset.ready = "yes"
     return {
       show: begin,
