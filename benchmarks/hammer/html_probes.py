@@ -103,7 +103,7 @@ def measure(share: float, folder: Path, report: Report) -> list[Measurement]:
     with served_page(folder) as served, chromium() as browser:
         for name, visit in visits().items():
             page = browser.new_page(viewport={"width": 1400, "height": 900})
-            findings = visited(page, f"http://{served.address}/explorer", visit, probes, folder)
+            findings = visited(page, f"http://{served.address}/explorer?page=laboratory", visit, probes, folder)
             report(f"{name}: not shown {findings.hidden}, made {findings.made}")
             total = Seen(total.hidden + findings.hidden, total.made + findings.made)
             fired = control(page) or fired

@@ -54,7 +54,7 @@ class PageClient:
     async def open(self) -> None:
         """Load the page, connect, read the document, and say that it is ready."""
         AsyncHTTPClient.configure(None, max_clients=1000)
-        url = f"http://{self._address}/explorer" + (f"?{self._query}" if self._query else "")
+        url = f"http://{self._address}/explorer" + f"?{self._query or 'page=laboratory'}"
         answer = await AsyncHTTPClient().fetch(_request(url))
         token = re.search(r'"token":"([^"]+)"', answer.body.decode())
         if token is None:

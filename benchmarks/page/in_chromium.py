@@ -151,7 +151,7 @@ def opened(
     watch(page)
     page.add_init_script("localStorage.setItem('gpexplorer-tour', 'seen')")
     begin = time.perf_counter()
-    page.goto(f"http://{served.address}/explorer")
+    page.goto(f"http://{served.address}/explorer?page=laboratory")
     page.locator("canvas").first.wait_for(timeout=PATIENCE)
     seconds = time.perf_counter() - begin
     page.get_by_label(SLIDER).wait_for(timeout=PATIENCE)

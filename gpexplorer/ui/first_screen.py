@@ -22,6 +22,7 @@ from ..views.lesson.lesson_figures import document_json
 from ..views.lesson.lesson_frames import Lesson, lesson_of, lesson_spec
 from ..views.lesson.lesson_page import PLAYER, STYLE
 from .address import LABORATORY
+from .connections import Arrivals, follow_connection
 from .text import record
 
 POINTS = range(4, 21)
@@ -75,6 +76,10 @@ class FirstScreen(JSComponent):
         except Exception as error:  # an unknown request, or a fault of ours
             self.notice = f"That swap could not be computed; the log has the reason under {record(error, 'a lesson')}."
 
+    def end(self) -> None:
+        """Free the runs of forced swaps once no browser shows the page."""
+        del self._runs[:-1]
+
     def _answered(self, request: Mapping[str, Any]) -> Lesson:
         with _one_at_a_time:
             if request["kind"] == "points":
@@ -114,20 +119,26 @@ def _figures() -> dict[str, Any]:
     return document_json(_begun(10)[1])
 
 
-def first_screen_page(notice: str = "", on_close: Callable[[], None] | None = None) -> FirstScreen:
+def first_screen_page(
+    notice: str = "", on_close: Callable[[], None] | None = None, arrivals: Arrivals | None = None
+) -> FirstScreen:
     """Return the first screen as the page of the present session.
 
     Parameters
     ----------
-    notice
+    notice : str, optional
         A warning that takes the place of the headline until the lesson changes.
-    on_close
+    on_close : callable, optional
         Called when the page was closed.
+    arrivals : Arrivals, optional
+        The pages of a server that are on their way.
     """
     pn.extension(notifications=False)
-    document = pn.state.curdoc
+    screen, document = FirstScreen(notice=notice), pn.state.curdoc
     if document is not None and document.session_context is not None:
         document.title = "gpexplorer"
+        pn.state.onload(lambda: (arrivals or Arrivals()).complete(document, lambda: None))
+        follow_connection(document, screen.end)
         if on_close is not None:
             pn.state.on_session_destroyed(lambda _: on_close())
-    return FirstScreen(notice=notice)
+    return screen

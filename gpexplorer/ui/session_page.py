@@ -49,7 +49,7 @@ def app(
     """
     try:
         if session_page() == FIRST:
-            return first_screen_page(notice, on_close)
+            return first_screen_page(notice, on_close, shares.arrivals if shares is not None else None)
         request = session_request(Spec(**START))
         load_resources()
         spec = request.link.spec

@@ -93,7 +93,7 @@ class Seen:
         if not newcomer:
             page.add_init_script("localStorage.setItem('gpexplorer-tour', 'seen')")
         self.began = time.monotonic()
-        page.goto(url + query)
+        page.goto(url + (query or "?page=laboratory"))
         page.locator("canvas").first.wait_for(timeout=PATIENCE)
         self.drawn = time.monotonic() - self.began
 

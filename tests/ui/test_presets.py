@@ -55,7 +55,7 @@ def test_an_address_is_written_as_it_is_read_and_in_few_words(query: str):
 
     assert read_query(text, START) == request
     assert len(text) <= len(query) + len("?v=1&defaults=abcdef")
-    assert text == (f"?{query}" if "v=1" not in query and query else text if query else "")
+    assert text == (f"?{query}" if "v=1" not in query and query else text if query else "?page=laboratory")
 
 
 def test_the_first_step_of_a_question_that_begins_later_can_be_named():

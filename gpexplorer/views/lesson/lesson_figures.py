@@ -37,7 +37,9 @@ def document_json(lesson: Lesson) -> dict[str, Any]:
     document = Document()
     for plot in lesson_figures(lesson):
         document.add_root(plot)
-    return dict(document.to_json(deferred=False))
+    content = dict(document.to_json(deferred=False))
+    content.pop("defs", None)  # classes of other libraries, which these figures do not use
+    return content
 
 
 def lesson_figures(lesson: Lesson) -> LessonFigures:

@@ -1,0 +1,186 @@
+"""The first screen in a browser: what is seen, what can be pressed, and that it plays without the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from gpexplorer.views.lesson.lesson_frames import lesson_spec
+from gpexplorer.views.lesson.lesson_page import save_lesson
+from pages import PATIENCE, Seen, Served, until
+
+SIZES = [(390, 844), (768, 1024), (1024, 768), (1440, 900), (1920, 1080), (2560, 1440)]
+FOCUSED = """() => { let at = document.activeElement
+  while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement
+  return at?.getAttribute("aria-label") || at?.textContent || "" }"""
+
+pytestmark = pytest.mark.ui
+
+
+@pytest.fixture(scope="module")
+def screen(served: Served, browser: Browser):
+    """One page on the first screen for the tests of this file, which return it to its first frame."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.sent = []  # what goes to the server
+    page.on("websocket", lambda socket: socket.on("framesent", page.sent.append))
+    seen = Seen(page, served.url, "?page=first")
+    page.locator("[data-ready=yes]").wait_for(timeout=PATIENCE)
+    yield seen
+    assert seen.complaints == []
+    assert seen.elsewhere == []
+    page.close()
+
+
+def number(page: Page) -> float:
+    return float(page.locator(".number b").inner_text())
+
+
+def frame(page: Page) -> int:
+    return int(page.locator("output").inner_text().removeprefix("swap "))
+
+
+def go_to(page: Page, k: int) -> None:
+    page.locator("input[type=range]").fill(str(k))
+
+
+def test_play_reaches_the_last_swap_and_sends_nothing(screen: Seen):
+    page = screen.page
+    go_to(page, 0)
+    page.wait_for_timeout(1500)  # what the page itself sends when it is loaded
+    begun, sent = number(page), len(page.sent)
+
+    page.get_by_role("button", name="Play").click()
+    until(lambda: number(page) < 0.8 * begun)
+    until(lambda: frame(page) == 12)
+
+    assert number(page) < 0.1 * begun
+    assert "can do no more. Try twelve." in page.locator(".say").inner_text()
+    assert page.locator(".play").inner_text() == "Play"
+    assert len(page.sent) == sent
+
+
+def test_play_is_reached_with_five_tab_stops_and_keys_play(screen: Seen):
+    page = screen.page
+    go_to(page, 0)
+    page.evaluate("document.activeElement?.blur()")
+    page.mouse.click(700, 20)  # the bar: the next stop is the first of the page
+    stops = []
+    for _ in range(5):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate(FOCUSED))
+
+    assert "Skip to Play" in stops
+    assert "Play" in stops
+    page.mouse.click(700, 20)
+    page.keyboard.press("ArrowRight")
+    until(lambda: frame(page) == 1)
+    page.keyboard.press("r")
+    until(lambda: frame(page) == 0)
+
+
+def test_few_words_and_few_things_to_press(screen: Seen):
+    page = screen.page
+    go_to(page, 5)
+
+    things = page.locator("button:visible, a:visible, input:visible, select:visible").count()
+    words = page.locator(".lesson").inner_text().split()
+
+    assert things <= 15
+    assert len(words) <= 60
+    assert page.locator(".picture.data").bounding_box()["y"] <= 150
+
+
+def test_a_click_forces_a_swap_and_u_takes_it_back(screen: Seen):
+    page = screen.page
+    go_to(page, 4)
+    before = number(page)
+    box = page.locator(".picture.landscape").bounding_box()
+
+    page.mouse.click(box["x"] + 0.3 * box["width"], box["y"] + 40)
+
+    until(lambda: frame(page) == 5)
+    assert number(page) != before
+    page.keyboard.press("u")
+    until(lambda: frame(page) == 4)
+    assert number(page) == before
+
+
+def test_a_dragged_point_moves(screen: Seen):
+    page = screen.page
+    go_to(page, 0)
+    before = number(page)
+    box = page.locator(".picture.points").bounding_box()
+    page.mouse.move(box["x"] + 95, box["y"] + 14)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 14, steps=4)
+    page.mouse.up()
+
+    until(lambda: frame(page) == 1)
+    assert number(page) != before
+    page.keyboard.press("u")
+    until(lambda: frame(page) == 0)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_size_scrolls_sideways_or_cuts_a_control_and_axe_finds_nothing(
+    served: Served, browser: Browser, tmp_path_factory: pytest.TempPathFactory, theme: str
+):
+    run = lesson_spec(10).open()
+    run.finish()
+    file = save_lesson(run, tmp_path_factory.mktemp("lesson") / "lesson.html")
+    page = browser.new_page(color_scheme=theme)
+    seen = Seen(page, Path(file).as_uri(), "?page=first")
+    page.locator("[data-ready=yes]").wait_for(timeout=PATIENCE)
+    assert page.locator(".lesson").get_attribute("data-theme") == theme
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for control in page.locator("main button:visible, main input:visible").all():
+            box = control.bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+            assert box["y"] + box["height"] <= height
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
+    assert [line for line in seen.complaints if "favicon" not in line] == []
+    page.close()
+
+
+def test_the_served_screen_passes_axe(screen: Seen):
+    results = Axe().run(screen.page)
+
+    assert results.violations_count == 0, results.generate_report()
+
+
+def test_reduced_motion_jumps(served: Served, browser: Browser):
+    page = browser.new_page(reduced_motion="reduce")
+    seen = Seen(page, served.url, "?page=first")
+    page.locator("[data-ready=yes]").wait_for(timeout=PATIENCE)
+
+    page.get_by_role("button", name="One swap", exact=True).click()
+
+    assert frame(page) == 1
+    assert seen.complaints == []
+    page.close()
+
+
+def test_the_laboratory_is_remembered_until_one_comes_back(served: Served, browser: Browser):
+    page = browser.new_page()
+    seen = Seen(page, served.url, "?page=first")
+    page.locator("[data-ready=yes]").wait_for(timeout=PATIENCE)
+    page.get_by_role("link", name="Laboratory").click()
+    page.wait_for_url("**page=laboratory")
+
+    page.goto(served.url)
+
+    page.wait_for_url("**page=laboratory")
+    page.goto(served.url + "?page=first")
+    page.locator("[data-ready=yes]").wait_for(timeout=PATIENCE)
+    page.goto(served.url)
+    page.locator("[data-ready=yes]").wait_for(timeout=PATIENCE)
+    assert seen.complaints == []
+    page.close()

@@ -1,0 +1,81 @@
+"""What the first screen answers to its browser, which may ask for anything."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from gpexplorer.runs import Spec
+from gpexplorer.ui.address import LABORATORY, read_query, write_query
+from gpexplorer.ui.explorer import START
+from gpexplorer.ui.first_screen import FirstScreen
+
+
+@pytest.fixture
+def screen() -> FirstScreen:
+    return FirstScreen()
+
+
+def ask(screen: FirstScreen, **request: object) -> None:
+    asyncio.run(screen.answer(request))
+
+
+def test_a_forced_swap_and_its_undo(screen):
+    begun = screen.lesson
+    row = begun["frames"][2]["next"]["best"]
+
+    ask(screen, kind="swap", at=2, row=row, slot=3)
+
+    assert screen.lesson["first"] == 3
+    assert row in screen.lesson["frames"][3]["points"]
+    ask(screen, kind="undo")
+    assert screen.lesson["first"] == 2
+    assert screen.lesson["frames"] == begun["frames"]
+    ask(screen, kind="undo")
+    assert screen.lesson["frames"] == begun["frames"]
+    assert screen.notice == ""
+
+
+@pytest.mark.parametrize(("wanted", "given"), [(12, 12), (3, 4), (1000, 20)])
+def test_another_number_of_points_within_its_range(screen, wanted, given):
+    ask(screen, kind="points", m=wanted)
+
+    assert screen.lesson["points"] == given
+    assert len(screen.lesson["frames"][0]["points"]) == given
+
+
+@pytest.mark.parametrize(
+    "request_", [{}, {"kind": "swap"}, {"kind": "swap", "at": 99, "row": 0, "slot": 0}, {"kind": "<b>"}, {"kind": "swap", "at": 0, "row": "x", "slot": 0}]
+)  # fmt: skip
+def test_an_impossible_request_keeps_the_lesson_and_says_so(screen, request_, caplog):
+    before = screen.lesson
+    with caplog.at_level(logging.CRITICAL, "gpexplorer.ui"):
+        ask(screen, **request_)
+
+    assert screen.lesson is before
+    assert screen.notice
+
+
+def test_a_row_that_is_a_point_already_is_refused_with_a_sentence(screen):
+    points = screen.lesson["frames"][1]["points"]
+
+    ask(screen, kind="swap", at=1, row=points[0], slot=1)
+
+    assert str(points[0]) in screen.notice
+
+
+def test_two_pages_share_what_they_begin_with_and_nothing_else(screen):
+    other = FirstScreen()
+    ask(screen, kind="points", m=7)
+
+    assert other.lesson["points"] == 10
+
+
+def test_the_laboratory_has_an_address_of_its_own():
+    start = Spec(**START)
+    plain = read_query(f"page={LABORATORY}", start)
+
+    assert plain == read_query("", start)
+    assert write_query(plain, start) == f"?page={LABORATORY}"

@@ -1,0 +1,31 @@
+"""The first screen as a file: small, alone, and whole."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gpexplorer.errors import SettingError
+from gpexplorer.views.lesson.lesson_frames import lesson_spec
+from gpexplorer.views.lesson.lesson_page import save_lesson
+
+
+@pytest.fixture(scope="module")
+def run():
+    run = lesson_spec(6).open()
+    run.finish()
+    return run
+
+
+def test_the_file_is_small_and_loads_nothing(run, tmp_path):
+    content = save_lesson(run, tmp_path / "lesson.html").read_text("utf-8")
+
+    assert len(content.encode()) < 1_500_000
+    assert "default-src 'none'" in content
+    assert re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=", content) == []
+
+
+def test_a_folder_that_is_not_there_is_named(run, tmp_path):
+    with pytest.raises(SettingError, match=r"Cannot write .*nowhere"):
+        save_lesson(run, tmp_path / "nowhere" / "lesson.html")
