@@ -121,7 +121,11 @@ def explorer_page(
     rest = pn.Column(sizing_mode="stretch_width", css_classes=["rest"])
     page = pmui.Page(
         title="gpexplorer",
-        header=[pmui.Row(pn.layout.HSpacer(), pn.pane.HTML(PAGES_BAR, margin=(0, 6)), guide, keys, sizing_mode="stretch_width")],
+        header=[
+            pmui.Row(
+                pn.layout.HSpacer(), pn.pane.HTML(PAGES_BAR, margin=(0, 6)), guide, keys, sizing_mode="stretch_width"
+            )
+        ],
         sidebar=[drawer, side] if show_controls else [],
         main=[
             pn.Column(

@@ -16,8 +16,8 @@ from ..runs import Spec, Store
 from .address import FIRST, session_page, session_request
 from .connections import Arrivals
 from .explorer import START, Explorer
-from .first_screen import first_screen_page
 from .page import explorer_page, load_resources
+from .screens.first_screen import first_screen_page
 from .shared_limits import Shares, heavy_link
 from .text import record
 

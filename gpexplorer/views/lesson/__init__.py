@@ -1,1 +1,1 @@
-"""The first screen: inducing points that swap, the landscape of what every row would bring, and the distance to the exact model."""
+"""The first screen: points that swap, what every row would bring, and the distance to the exact model."""

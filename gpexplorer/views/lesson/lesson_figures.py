@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 
 from bokeh.document import Document
 from bokeh.events import DoubleTap, Pan, PanEnd, PanStart, Tap
-from bokeh.models import ColumnDataSource, CustomJS, CustomJSTickFormatter, FixedTicker, GlyphRenderer, HoverTool, PanTool, Range1d
+from bokeh.models import (
+    ColumnDataSource,
+    CustomJS,
+    CustomJSTickFormatter,
+    FixedTicker,
+    GlyphRenderer,
+    HoverTool,
+    PanTool,
+    Range1d,
+)
 from bokeh.plotting import figure
 
 from .lesson_frames import SWAPS, Lesson
@@ -53,7 +62,8 @@ def lesson_figures(lesson: Lesson) -> LessonFigures:
     ):  # fmt: skip
         data.line("x", "y", source=_source(name, "x", "y"), line_width=width, line_dash=dash, tags=[ink])
     rows = data.scatter("x", "y", source=_source("rows", "x", "y", "row", "exact", "approx"), size=6.5, tags=["rows"])
-    data.add_tools(HoverTool(renderers=[rows], tooltips=[("row", "@row"), ("exact", "@exact"), ("predicted", "@approx")]))  # fmt: skip
+    tooltips = [("row", "@row"), ("exact", "@exact"), ("predicted", "@approx")]
+    data.add_tools(HoverTool(renderers=[rows], tooltips=tooltips))
     _labels(data)
 
     points = _plain(x_range, Range1d(-1.6, 1.0))

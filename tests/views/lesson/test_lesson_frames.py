@@ -101,7 +101,8 @@ def test_a_forced_swap_continues_from_its_frame(run, lesson):
     assert other["first"] == 3
     assert other["frames"][:2] == lesson["frames"][:2]
     assert row in other["frames"][3]["points"]
-    assert other["frames"][3]["distance"] == pytest.approx(dense_distance(forced, other["frames"][3]["points"]), abs=2e-3)
+    distance = dense_distance(forced, other["frames"][3]["points"])
+    assert other["frames"][3]["distance"] == pytest.approx(distance, abs=2e-3)
 
 
 def test_a_lesson_is_strict_json_below_200_kilobytes(lesson):

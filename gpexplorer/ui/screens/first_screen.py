@@ -16,14 +16,14 @@ import panel as pn
 import param
 from panel.custom import JSComponent
 
-from ..errors import GPExplorerError
-from ..runs.run import Run
-from ..views.lesson.lesson_figures import document_json
-from ..views.lesson.lesson_frames import Lesson, lesson_of, lesson_spec
-from ..views.lesson.lesson_page import PLAYER, STYLE
-from .address import LABORATORY
-from .connections import Arrivals, follow_connection
-from .text import record
+from ...errors import GPExplorerError
+from ...runs.run import Run
+from ...views.lesson.lesson_figures import document_json
+from ...views.lesson.lesson_frames import Lesson, lesson_of, lesson_spec
+from ...views.lesson.lesson_page import PLAYER, STYLE
+from ..address import LABORATORY
+from ..connections import Arrivals, follow_connection
+from ..text import record
 
 POINTS = range(4, 21)
 MOST_UNDONE = 50

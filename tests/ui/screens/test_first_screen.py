@@ -10,7 +10,7 @@ import pytest
 from gpexplorer.runs import Spec
 from gpexplorer.ui.address import LABORATORY, read_query, write_query
 from gpexplorer.ui.explorer import START
-from gpexplorer.ui.first_screen import FirstScreen
+from gpexplorer.ui.screens.first_screen import FirstScreen
 
 
 @pytest.fixture
@@ -46,13 +46,20 @@ def test_another_number_of_points_within_its_range(screen, wanted, given):
     assert len(screen.lesson["frames"][0]["points"]) == given
 
 
-@pytest.mark.parametrize(
-    "request_", [{}, {"kind": "swap"}, {"kind": "swap", "at": 99, "row": 0, "slot": 0}, {"kind": "<b>"}, {"kind": "swap", "at": 0, "row": "x", "slot": 0}]
-)  # fmt: skip
-def test_an_impossible_request_keeps_the_lesson_and_says_so(screen, request_, caplog):
+IMPOSSIBLE: list[dict[str, object]] = [
+    {},
+    {"kind": "swap"},
+    {"kind": "swap", "at": 99, "row": 0, "slot": 0},
+    {"kind": "<b>"},
+    {"kind": "swap", "at": 0, "row": "x", "slot": 0},
+]
+
+
+@pytest.mark.parametrize("wrong", IMPOSSIBLE)
+def test_an_impossible_wrongkeeps_the_lesson_and_says_so(screen, wrong, caplog):
     before = screen.lesson
     with caplog.at_level(logging.CRITICAL, "gpexplorer.ui"):
-        ask(screen, **request_)
+        ask(screen, **wrong)
 
     assert screen.lesson is before
     assert screen.notice

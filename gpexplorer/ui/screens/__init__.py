@@ -1,0 +1,1 @@
+"""Pages beside the laboratory: each shows one thing."""
