@@ -19,8 +19,8 @@ const gpexplorerLesson = (() => {
       soft: "#a9b4bf", ground: "#14181d" },
   }
   const LAYOUT = `
-    <a class="skip" href="#play">Skip to Play</a>
     <main>
+      <button type="button" class="skip">Skip to Play</button>
       <h1 class="say" aria-live="polite"></h1>
       <div class="pictures">
         <div class="left">
@@ -399,7 +399,7 @@ const gpexplorerLesson = (() => {
       undo: () => send?.({ kind: "undo" }),
     }
     play.onclick = toggle
-    find(".skip").onclick = (event) => { event.preventDefault(); play.focus() }
+    find(".skip").onclick = () => play.focus()
     for (const name of ["back", "next", "again"]) find(`.${name}`).onclick = actions[name]
     range.oninput = () => step_to(Number(range.value))
     moon.onclick = () => {
