@@ -1,4 +1,7 @@
-"""The first screen as one HTML file that plays without a server and without a network."""
+"""The first screen as one HTML file that plays without a server and without a network.
+
+It is apart because files are written without a page, and the page takes only the player and its style from here.
+"""
 
 from __future__ import annotations
 

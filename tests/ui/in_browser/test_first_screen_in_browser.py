@@ -25,7 +25,7 @@ def screen(served: Served, browser: Browser):
     """One page on the first screen for the tests of this file, which return it to its first frame."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.sent = []  # what goes to the server
-    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: page.sent.append(frame)))
+    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: page.sent.append(frame)))  # noqa: PLW0108
     seen = Seen(page, served.url, "?page=first")
     page.locator("[data-ready=yes]").wait_for(timeout=PATIENCE)
     yield seen
@@ -59,7 +59,7 @@ def test_play_reaches_the_last_swap_and_sends_nothing(screen: Seen):
     page.wait_for_timeout(1500)  # what the page itself sends when it is loaded
     begun, sent = number(page), len(page.sent)
 
-    page.get_by_role("button", name="Play").click()
+    page.get_by_role("button", name="Play", exact=True).click()
     until(lambda: number(page) < 0.8 * begun)
     until(lambda: frame(page) == 12)
 

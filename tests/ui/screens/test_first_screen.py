@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,7 +20,9 @@ def screen() -> FirstScreen:
 
 
 def ask(screen: FirstScreen, **request: object) -> None:
-    asyncio.run(screen.answer(request))
+    """Ask in a thread of its own: browser tests of the same process keep a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(screen.answer(request))).result()
 
 
 def test_a_forced_swap_and_its_undo(screen):
@@ -56,7 +59,7 @@ IMPOSSIBLE: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("wrong", IMPOSSIBLE)
-def test_an_impossible_wrongkeeps_the_lesson_and_says_so(screen, wrong, caplog):
+def test_an_impossible_request_keeps_the_lesson_and_says_so(screen, wrong, caplog):
     before = screen.lesson
     with caplog.at_level(logging.CRITICAL, "gpexplorer.ui"):
         ask(screen, **wrong)
