@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -150,27 +148,6 @@ def test_a_sweep_on_a_cluster_without_dask_is_a_sentence(
 
     assert call("sweep", "grid.json", "--scheduler", "tcp://localhost:8786") == 2
     assert "Dask is not installed: pip install gpexplorer[cluster]" in capsys.readouterr().err
-
-
-def test_an_interrupt_keeps_every_step_and_says_how_to_go_on(tmp_path: Path):
-    name = write("a spec.json", method="cholqr", data="friedman1", settings={"num_inducing": 8, "tolerance": 0.0})
-    command = [sys.executable, "-m", "gpexplorer", "run", name, "--out", str(tmp_path / "store"), "--set", "seed=4"]
-    run = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    store, began = Store(tmp_path / "store"), time.monotonic()
-    while not any(store.kept(key).records[2:] for key in store.names()) and time.monotonic() - began < 60:
-        time.sleep(0.05)
-    run.send_signal(signal.SIGINT)
-    _, error = run.communicate(timeout=60)
-
-    [key] = store.names()
-    kept = len(store.kept(key).records)
-    assert run.returncode == 130
-    assert "Traceback" not in error
-    assert f"Interrupted at step {kept - 1}; every step is kept." in error
-    assert f"python -m gpexplorer run 'a spec.json' --out {tmp_path / 'store'} --set seed=4" in error
-    reopened = store.open(store.spec(key))
-    assert len(reopened.trace) == kept
-    reopened.close()
 
 
 def test_methods_prints_each_setting_with_its_bounds(capsys: pytest.CaptureFixture[str]):

@@ -26,6 +26,7 @@ def export(
     Nothing is computed again but the pictures, and the store is only read.
     """
     from ..errors import SettingError
+    from ..runs.storage.own_files import replacing
     from .files import require_writable, writable
 
     if page is None and steps is None:
@@ -34,11 +35,11 @@ def export(
     require_writable(steps, "--steps")
     run = _opened(kept)
     if steps is not None:
-        with writable(steps, "--steps"):
+        with writable(steps, "--steps"), replacing(steps, private=False) as fresh:
             if steps.suffix.lower() in (".parquet", ".pq"):
-                run.table().to_parquet(steps, index=False)
+                run.table().to_parquet(fresh, index=False)
             else:
-                run.table().to_csv(steps, index=False)
+                run.table().to_csv(fresh, index=False)
         typer.echo(f"{len(run.trace)} records in {steps}")
     if page is not None:
         from ..views.saved_page.page_file import save_page

@@ -17,6 +17,7 @@ import pandas as pd
 from ..errors import SettingError
 from ..runs.setting_checks import object_without_duplicates
 from ..runs.spec import LARGEST, Spec, parsed
+from ..runs.storage.own_files import replacing
 from ..runs.studies.comparison import Finished, table
 from ..runs.studies.sweep import Swept, grid, with_digest
 from .output import format_duration
@@ -82,16 +83,27 @@ def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Call
     """
     finished, begin, last_write = dict[str, Finished](), time.monotonic(), 0.0
     require_writable(out)
-    for number, run in enumerate(runs, 1):
-        elapsed = time.monotonic() - begin
-        to_go = f"about {format_duration(elapsed / number * (count - number))} to go"
-        report(f"{number} of {count}, {to_go} · {run.name} · {run.sentence}")
-        finished |= {run.name: run.finished} if run.finished else {}
-        if number == count or elapsed - last_write > TABLE_SECONDS or number == 1:
-            last_write = elapsed
-            with writable(out):
-                with_digest(table(finished)).to_parquet(out)
+    number = written = 0
+    try:
+        for number, run in enumerate(runs, 1):
+            elapsed = time.monotonic() - begin
+            to_go = f"about {format_duration(elapsed / number * (count - number))} to go"
+            report(f"{number} of {count}, {to_go} · {run.name} · {run.sentence}")
+            finished |= {run.name: run.finished} if run.finished else {}
+            if elapsed - last_write > TABLE_SECONDS or number == 1:
+                last_write, written = elapsed, number
+                _write_table(finished, out)
+    except KeyboardInterrupt:  # of runs on workers, which keep what they have
+        pass
+    if written < number:
+        _write_table(finished, out)
     return table(finished)
+
+
+def _write_table(finished: dict[str, Finished], out: Path) -> None:
+    """Replace the table whole: a reader, a full disk and a kill find the table before or the one after."""
+    with writable(out), replacing(out, private=False) as fresh:
+        with_digest(table(finished)).to_parquet(fresh)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ def predict(
     flag for rows that are far from all training rows.
     """
     from ..errors import SettingError
+    from ..runs.storage.own_files import replacing
     from ..runs.storage.saved_posterior import load_posterior
     from ..runs.studies.prediction_table import predictions_of_file
     from .files import require_writable, writable
@@ -43,11 +44,11 @@ def predict(
     if out is None:
         _write_csv(tables, sys.stdout)
         return
-    with writable(out):
+    with writable(out), replacing(out, private=False) as fresh:
         if out.suffix.lower() in PARQUET:
-            _write_parquet(tables, out)
+            _write_parquet(tables, fresh)
         else:
-            with out.open("w", encoding="utf-8", newline="") as file:
+            with fresh.open("w", encoding="utf-8", newline="") as file:
                 _write_csv(tables, file)
 
 

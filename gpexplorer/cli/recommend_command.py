@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shlex
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .output import AsJson, Quiet, format_duration, on_one_line, print_json, to_stderr
-from .run_commands import INTERRUPTED
+from .stopping import stopping
 
 if TYPE_CHECKING:
     from ..recommendation import Progress, Recommendation
@@ -46,6 +45,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
     """Try the methods on held-out rows for a minute, and say which one to use, with what to expect of it."""
     from ..errors import DataError
     from ..recommendation import recommend as find
+    from ..runs.storage.own_files import replacing
     from .files import require_writable, writable
 
     require_writable(out)
@@ -55,35 +55,35 @@ def recommend(  # noqa: PLR0913 - the options of the command
         "missing": missing if missing != "refuse" else "", "decimal": decimal if decimal != "." else "",
     }  # fmt: skip
     stopped = threading.Event()
-    previous = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the step in progress ends first
-    try:
-        answer = find(
-            source,
-            seconds=seconds,
-            memory=memory or None,
-            seed=seed,
-            on_progress=None if quiet else _report,
-            should_stop=stopped.is_set,
-            **{name: value for name, value in options.items() if value},
-        )
-    except DataError as error:
-        raise DataError(_as_options(str(error))) from None
-    finally:
-        signal.signal(signal.SIGINT, previous)
-        typer.echo("\r\033[K" if sys.stderr.isatty() else "", err=True, nl=False)
-    if out is not None:
-        with writable(out):
-            out.write_text(answer.spec.to_json() + "\n", "utf-8")
-    if model is not None:
-        with writable(model, "--model"):
-            answer.posterior.save(model)
-    if as_json:
-        print_json(_plain(answer))
-    else:
-        typer.echo(_text(answer))
-    if stopped.is_set():
+    with stopping() as signals:
+        signals.stop_by(stopped.set)
+        try:
+            answer = find(
+                source,
+                seconds=seconds,
+                memory=memory or None,
+                seed=seed,
+                on_progress=None if quiet else _report,
+                should_stop=stopped.is_set,
+                **{name: value for name, value in options.items() if value},
+            )
+        except DataError as error:
+            raise DataError(_as_options(str(error))) from None
+        finally:
+            typer.echo("\r\033[K" if sys.stderr.isatty() else "", err=True, nl=False)
+        if out is not None:
+            with writable(out), replacing(out, private=False) as fresh:
+                fresh.write_text(answer.spec.to_json() + "\n", "utf-8")
+        if model is not None:
+            with writable(model, "--model"):
+                answer.posterior.save(model)
+        if as_json:
+            print_json(_plain(answer))
+        else:
+            typer.echo(_text(answer))
+    if signals:
         typer.echo("Interrupted: this is the best answer so far.", err=True)
-        raise typer.Exit(INTERRUPTED)
+        signals.exit()
 
 
 def _as_options(message: str) -> str:

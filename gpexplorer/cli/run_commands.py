@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import shlex
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,11 +17,12 @@ import typer
 
 from ..errors import GPExplorerError
 from .output import AsJson, Quiet, format_duration, on_one_line, print_json, print_table, to_nowhere, to_stderr
+from .stopping import Stopping, stopping
 
 if TYPE_CHECKING:
     from ..runs import Run
 
-FAILED, DIVERGED, INTERRUPTED = 1, 3, 130  # exit codes; 0 if a run converged or used its budget, 2 for a mistake
+FAILED, DIVERGED = 1, 3  # exit codes; 0 if a run converged or used its budget, 2 for a mistake
 TERMINAL_SECONDS, LOG_SECONDS = 0.2, 10.0  # between two progress lines, on a terminal and in a log
 
 
@@ -50,9 +51,26 @@ def run(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Run a Spec to its end or its budget and keep every step. The same command continues where it was stopped.
 
-    The exit code is 0 if the run converged or used its budget, 1 if it failed, 3 if it diverged, 2 for a mistake in the
-    command and 130 after an interrupt.
+    The exit code is 0 if the run converged or used its budget, 1 if it failed, 3 if it diverged, and 2 for a mistake in
+    the command. After an interrupt (SIGINT) it is 130 and after SIGTERM 143: the step in progress ends, and every step
+    is kept. A second signal ends the command at once.
     """
+    with stopping() as signals:
+        _run(signals, spec, out, change, target_transform, scheduler, model, quiet, as_json)
+
+
+def _run(  # noqa: PLR0913 - the options of the command
+    signals: Stopping,
+    spec: str,
+    out: Path,
+    change: list[str] | None,
+    target_transform: str | None,
+    scheduler: str,
+    model: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run a spec as said there, and end with the exit code."""
     from ..runs import Store, working
     from .files import read_spec, require_writable, writable
 
@@ -65,7 +83,7 @@ def run(  # noqa: PLR0913 - the options of the command
     command += ["--scheduler", scheduler] if scheduler else []
     command += ["--model", str(model)] if model is not None else []
     with closing(opened), working(opened, scheduler, to_stderr):
-        _finish(opened, shlex.join(command), quiet)
+        _finish(opened, shlex.join(command), quiet, signals)
     (_print_json if as_json else _print_result)(opened, out / checked.key())
     codes = {"failed": FAILED, "diverged": DIVERGED}
     code = codes.get(opened.outcome.reason, 0) if opened.outcome else 0
@@ -77,6 +95,7 @@ def run(  # noqa: PLR0913 - the options of the command
             if not code:
                 raise
             typer.echo(f"Error: the model was not written. {error}", err=True)
+    signals.exit()
     if code:
         raise typer.Exit(code)
 
@@ -95,16 +114,26 @@ def sweep(
 ) -> None:
     """Run a Spec at every combination of some values, here or on a cluster, and print a table, the best run first.
 
-    The same command continues where it was stopped.
+    The same command continues where it was stopped. After SIGINT or SIGTERM the table of the runs that have ended is
+    written, and the exit code is 130 or 143.
     """
     from ..runs import Store
     from ..runs.studies.sweep import sweep as run_all
     from .files import read_sweep, write_sweep_table
 
-    specs = read_sweep(source)
-    Store(store).require_writable()
-    runs = run_all(specs, scheduler, store=store.resolve())
-    table = write_sweep_table(runs, len(specs), out, to_nowhere if quiet else to_stderr)
+    with stopping() as signals:
+        specs = read_sweep(source)
+        Store(store).require_writable()
+        if scheduler:
+            signals.stop_by(_interrupt)
+        runs = run_all(specs, scheduler, store=store.resolve(), opened=lambda run: signals.stop_by(run.stop))
+        ended = itertools.takewhile(lambda _: not signals, runs)  # the run that a signal stops is not in the table
+        table = write_sweep_table(ended, len(specs), out, to_nowhere if quiet else to_stderr)
+    if signals:
+        typer.echo(
+            f"Stopped after {len(table)} of {len(specs)} runs; every step is kept. The same command goes on.", err=True
+        )
+        signals.exit()
     if as_json:
         rows = json.loads(table.reset_index().to_json(orient="records"))  # nan is null
         print_json(rows)
@@ -113,6 +142,10 @@ def sweep(
         print_table(list(shown.columns), [[_cell(value) for value in row] for row in shown.to_numpy().tolist()])
     if len(table) < len(specs) or "failed" in set(table["outcome"]):
         raise typer.Exit(FAILED)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _cell(value: object) -> str:
@@ -160,23 +193,20 @@ def reporting_progress(run: Run, report: Callable[[str], object], every: float) 
         thread.join()
 
 
-def _finish(opened: Run, command: str, quiet: bool) -> None:
-    """Step to the end with progress on stderr. After an interrupt, print the command that continues the run."""
+def _finish(opened: Run, command: str, quiet: bool, signals: Stopping) -> None:
+    """Step to the end with progress on stderr. After a signal, print the command that continues the run."""
     if opened.done and not quiet:
         typer.echo(f"Going on from step {opened.done}.", err=True)
     elif note := "" if quiet else _long_step(opened):
         typer.echo(note, err=True)
     terminal = sys.stderr.isatty() and not quiet
     report = to_nowhere if quiet else on_one_line if terminal else to_stderr
-    previous = signal.signal(signal.SIGINT, lambda *_: opened.stop())  # the step in progress ends first and is kept
-    try:
-        with reporting_progress(opened, report, TERMINAL_SECONDS if terminal else LOG_SECONDS):
-            opened.finish()
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    signals.stop_by(opened.stop)
+    with reporting_progress(opened, report, TERMINAL_SECONDS if terminal else LOG_SECONDS):
+        opened.finish()
     if opened.outcome and opened.outcome.reason == "stopped":
         typer.echo(f"\nInterrupted at step {opened.done}; every step is kept. Go on with:\n  {command}", err=True)
-        raise typer.Exit(INTERRUPTED)
+        signals.exit()
     typer.echo("\r\033[K" if terminal else "", err=True, nl=False)
 
 

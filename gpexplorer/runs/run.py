@@ -369,17 +369,20 @@ class Run(RunDisplay):
         self._write(lambda journal: journal.end(outcome))
 
     def _write(self, entry: Callable[[Journal], object]) -> None:
-        """Write to the store if there is one. If it fails it is closed, and the run fails with a StoreError."""
-        journal, self._journal = self._journal, None
+        """Write to the store if there is one. If it fails it is closed, and the run fails with a StoreError.
+
+        After an interrupt the journal stays open: what it lacks is written together with the next record.
+        """
+        journal = self._journal
         if journal is None:
             return
         try:
             entry(journal)
         except OSError as error:
+            self._journal = None
             journal.close()
             kept = f"its {len(self.trace)} records are still in memory."
             raise StoreError(f"The run could not be stored ({error}); {kept}") from error
-        self._journal = journal
 
     def _exchange_method(self, method: Method) -> None:
         with self._busy:

@@ -1,11 +1,12 @@
 """Serving the explorer, by `python -m gpexplorer serve` or by `panel serve apps/explorer.py`.
 
-Both have signed session ids, the guard of `request_guard.py` before every request, and no tracebacks for strangers.
-There are no accounts: everyone who can open the page can do everything that it offers.
+Both have signed session ids, the guard of `gate` before every request, and no tracebacks for strangers. There are no
+accounts: everyone who can open the page can do everything that it offers.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import warnings
@@ -14,6 +15,7 @@ from typing import Any
 
 import panel as pn
 import torch
+from bokeh.server.tornado import BokehTornado
 from bokeh.util.warnings import BokehUserWarning
 
 from ..errors import SettingError
@@ -22,8 +24,10 @@ from .browser.patch_messages import send_patches_together
 from .browser.protocol_repairs import repair_protocol
 from .closed_pages import ClosedPages
 from .connections import UNUSED_LIFETIME
+from .gate.host_names import LOCAL_NAME
+from .gate.request_guard import protect, protect_application
+from .gate.visitors import MAX_SESSIONS
 from .ready_sessions import ReadySessions
-from .request_guard import LOCAL_NAMES, guard, is_loopback
 from .session_page import app, warm
 from .shared_limits import Limits, Shares
 
@@ -33,6 +37,10 @@ RELOAD = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>gpexplorer</title></head>
 <body><p>Loading …</p><script>setTimeout(() => location.reload(), 50)</script></body></html>
 """  # without Bokeh, whose websocket the guard would refuse: the session of this page is not signed
+NO_ENTRY_POINT = (
+    "This server had no guard until its first visitor came: the installed metadata of gpexplorer are older than its "
+    "program. Install gpexplorer again (pip install -e . in its folder) and restart, or use python -m gpexplorer serve."
+)
 ANY_NAME = (
     "This server answers under any name (--allow-websocket-origin=*), so any web site that you visit can read this "
     "page. Name the host instead, or use python -m gpexplorer serve."
@@ -69,7 +77,6 @@ def serve(
     """
     allowed = hosts(address, port, origins)
     shares = Shares(limits)
-    guard.install(max_sessions=shares.limits.max_sessions)
     repair_protocol()
     send_patches_together()
     torch.set_num_threads(shares.threads_per_turn)
@@ -84,7 +91,7 @@ def serve(
         show=show,
         start=False,
         title="gpexplorer",
-        websocket_origin=list(allowed),
+        websocket_origin=[name for name in allowed if "[" not in name] or [f"{LOCAL_NAME}:{port}"],
         num_procs=1,
         websocket_compression_level=COMPRESSION,
         sign_sessions=True,
@@ -93,7 +100,9 @@ def serve(
         unused_session_lifetime_milliseconds=round(1000 * UNUSED_LIFETIME),
         check_unused_sessions_milliseconds=2000,
         verbose=False,
-    )  # listens from here on: OSError was raised if the port is taken
+    )  # listens from here on, and answers nobody yet: OSError was raised if the port is taken
+    server._tornado._websocket_origins.update(allowed)  # Bokeh cannot read [::1] among its options
+    protect(server, max_sessions=shares.limits.max_sessions)
     warm()
     ready = ReadySessions(server._tornado, "/explorer", shares.limits.ready_pages, shares)
     ready.install()
@@ -125,9 +134,8 @@ def hosts(address: str, port: int, origins: tuple[str, ...] = ()) -> tuple[str, 
             f"The address {address!r} is open to every network of this machine. Name the host by which people open "
             f"the page, for example --origin lab.example.org:{port}, or listen on --address localhost."
         )
-    local = address in (*ALL_INTERFACES, "localhost") or is_loopback(address)
-    names = LOCAL_NAMES if local else (address,)
-    local_hosts = [f"{name}:{port}" for name in names]
+    name = LOCAL_NAME if address in ALL_INTERFACES else f"[{address}]" if ":" in address else address
+    local_hosts = [f"{name}:{port}"]  # for a loopback address, the guard knows the others as well
     named_hosts = [origin.lower() for origin in origins]
     # Bokeh takes a name without a port for port 80, also where the browser means https and its port 443.
     implicit = [f"{origin.removesuffix(':443')}:80" for origin in named_hosts if origin.endswith(":443")]
@@ -135,21 +143,36 @@ def hosts(address: str, port: int, origins: tuple[str, ...] = ()) -> tuple[str, 
 
 
 def panel_serve_app() -> Any:
-    """Build the page for `panel serve apps/explorer.py`, after making that server as safe as `serve` where possible.
+    """Build the page for `panel serve apps/explorer.py`.
 
-    `panel serve` runs an app only when the first visitor comes, so this visitor's request has not passed the guard:
-    it is answered with a page that loads itself again. The guard then refuses visitors from other machines, unless
-    --allow-websocket-origin names a host that is not this machine.
+    The server is guarded from its start on, by the entry point `gate.panel_serve`. Where the installed metadata of this
+    package do not name it, the guard is put in place now: the first visitor gets a page that loads itself again, and
+    the log and every page say what to do.
     """
     document = pn.state.curdoc
-    context = document.session_context if document is not None else None
-    shares = _panel_serve_shares()
-    installed = guard.install(local_only=True, max_sessions=shares.limits.max_sessions)
+    request = document.session_context.request if document is not None and document.session_context else None
     repair_protocol()
     send_patches_together()
-    if installed and context is not None and context.request is not None:
+    if request is not None and not getattr(request, "passed_guard", False):
+        pn.state.cache["gpexplorer_had_no_guard"] = True
+        logging.getLogger("gpexplorer.ui").error(NO_ENTRY_POINT)
+        _protect_next()
         return pn.Template(RELOAD)
-    return app(notice=ANY_NAME if guard.answers_any_name else "", shares=shares)
+    notices = [NO_ENTRY_POINT] if "gpexplorer_had_no_guard" in pn.state.cache else []
+    notices += [ANY_NAME] if "*" in getattr(request, "known_names", "") else []
+    return app(notice=" ".join(notices), shares=_panel_serve_shares())
+
+
+def _protect_next() -> None:
+    """Protect the server that gets the next request."""
+    find_handler = BokehTornado.find_handler
+
+    def protected(application: BokehTornado, request: Any, **kwargs: Any) -> Any:
+        BokehTornado.find_handler = find_handler
+        protect_application(application, local_only=True, max_sessions=MAX_SESSIONS)
+        return application.find_handler(request, **kwargs)
+
+    BokehTornado.find_handler = protected
 
 
 @cache

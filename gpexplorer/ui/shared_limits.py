@@ -25,6 +25,7 @@ from ..runs.studies import machine_speed
 from ..runs.studies.memory_need import Rows, cost_of_step, memory_need, refusal, rows_by_name, rows_need
 from ..runs.studies.scaling_study import size
 from .connections import Arrivals
+from .gate.visitors import MAX_SESSIONS
 
 SHARE_OF_MEMORY = 0.75  # of the machine, that all runs together may use by default
 SPARE = 0.9  # of the memory that is free at present, that a new run may use
@@ -51,7 +52,7 @@ class Limits:
         Pages that are built in advance, so that many people can open the page at once; each takes about 6 MB.
     """
 
-    max_sessions: int = 60
+    max_sessions: int = MAX_SESSIONS
     max_memory: float | None = None
     threads: int | None = None
     ready_pages: int = 20

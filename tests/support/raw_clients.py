@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import os
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 Answer = tuple[int, dict[str, str], str]  # status, headers, text
@@ -35,13 +37,23 @@ def token_of(port: int, path: str = "/explorer") -> str:
     return text[start : text.index('"', start)]
 
 
-def talk(port: int, token: str, messages: list[str], *, host: str = "", origin: str = "", until: str = "") -> list[str]:
+def half_open(port: int, text: str) -> socket.socket:
+    """A connection on which only this has been sent."""
+    connection = socket.create_connection(("localhost", port), timeout=PATIENCE)
+    connection.sendall(text.encode())
+    return connection
+
+
+def talk(
+    port: int, token: str, messages: Sequence[str | bytes], *, host: str = "", origin: str = "", until: str = "",
+    path: str = "/explorer",
+) -> list[str]:  # fmt: skip
     """Open a websocket, send these fragments, and return what comes back up to a fragment with the text `until`.
 
     The list is ["status N"] where the server refuses the websocket, and ends where the server closes it.
     """
     headers = _upgrade(token) | {"Host": host or f"localhost:{port}"} | ({"Origin": origin} if origin else {})
-    head = "GET /explorer/ws HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    head = f"GET {path}/ws HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     with socket.create_connection(("localhost", port), timeout=PATIENCE) as connection:
         connection.sendall(f"{head}\r\n".encode())
         with connection.makefile("rb") as stream:
@@ -52,7 +64,8 @@ def talk(port: int, token: str, messages: list[str], *, host: str = "", origin: 
                 pass
             answers = _fragments_until(stream, "ACK")  # what is sent before it is lost
             if messages:
-                connection.sendall(b"".join(map(_frame, messages)))
+                with contextlib.suppress(OSError):  # the server may close before it has read all
+                    connection.sendall(b"".join(map(_frame, messages)))
                 answers += _fragments_until(stream, until)
             return answers
 
@@ -81,11 +94,13 @@ def fragments(kind: str, content: Any) -> list[str]:
     return [json.dumps({"msgid": "1", "msgtype": kind}), "{}", json.dumps(content)]
 
 
-def _frame(text: str) -> bytes:
-    """A text frame of a client; the mask of zeros leaves the text as it is."""
-    data = text.encode()
-    length = bytes([0x80 | len(data)]) if len(data) < 126 else bytes([0x80 | 126]) + struct.pack("!H", len(data))
-    return b"\x81" + length + bytes(4) + data
+def _frame(part: str | bytes) -> bytes:
+    """A frame of a client, of text or of bytes; the mask of zeros leaves the content as it is."""
+    data = part if isinstance(part, bytes) else part.encode()
+    size = len(data)
+    short, long = (126, "!H") if size < 1 << 16 else (127, "!Q")
+    length = bytes([0x80 | size]) if size < 126 else bytes([0x80 | short]) + struct.pack(long, size)
+    return (b"\x82" if isinstance(part, bytes) else b"\x81") + length + bytes(4) + data
 
 
 def _fragments_until(stream: BinaryIO, until: str) -> list[str]:
@@ -100,6 +115,6 @@ def _fragments_until(stream: BinaryIO, until: str) -> list[str]:
                 size = 2 if length == 126 else 8
                 length = int.from_bytes(stream.read(size))
             answers.append(stream.read(length).decode("utf-8", "replace"))
-        except TimeoutError:
+        except OSError:
             break
     return answers

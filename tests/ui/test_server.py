@@ -76,7 +76,7 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
     from gpexplorer.ui import server as serving
 
     order: list[str] = []
-    monkeypatch.setattr(serving.guard, "install", lambda max_sessions: order.append(f"guard of {max_sessions}"))
+    monkeypatch.setattr(serving, "protect", lambda _, max_sessions: order.append(f"guard of {max_sessions}"))
     monkeypatch.setattr(serving, "repair_protocol", lambda: None)
     monkeypatch.setattr(serving, "warm", lambda: order.append("warm"))
     monkeypatch.setattr(DocHandler, "get_session", DocHandler.get_session)
@@ -84,7 +84,7 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
     loop = SimpleNamespace(
         start=lambda: order.append("answers"), add_callback=lambda call: order.append(call.__qualname__)
     )
-    server = SimpleNamespace(start=lambda: None, io_loop=loop, _tornado=None)
+    server = SimpleNamespace(start=lambda: None, io_loop=loop, _tornado=SimpleNamespace(_websocket_origins=set()))
     monkeypatch.setattr("panel.serve", lambda *_, start, **__: order.append(f"listens, started: {start}") or server)
     monkeypatch.setattr("builtins.print", lambda text, **_: order.append(text))
 
@@ -93,7 +93,7 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
     # A taken port raises where the server begins to listen, so it is reported before the slow preparation.
     address = "Explorer: http://localhost:5099/explorer"
     begun = ["ReadySessions.keep_filled", "ClosedPages.keep_freeing"]
-    assert order == ["guard of 60", "listens, started: False", "warm", *begun, address, "answers"]
+    assert order == ["listens, started: False", "guard of 60", "warm", *begun, address, "answers"]
 
 
 def test_a_store_that_cannot_be_opened_is_not_reported_as_a_port(

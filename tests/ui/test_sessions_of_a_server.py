@@ -33,8 +33,10 @@ from gpexplorer.ui.browser.callbacks import repeat
 from gpexplorer.ui.browser.patch_messages import LARGE, send_patches_together
 from gpexplorer.ui.browser.protocol_repairs import repair_protocol
 from gpexplorer.ui.connections import follow_connection
+from gpexplorer.ui.gate import guarded_socket, visitors
+from gpexplorer.ui.gate.request_guard import protect
+from gpexplorer.ui.gate.visitors import Budget
 from gpexplorer.ui.ready_sessions import ReadySessions
-from gpexplorer.ui.request_guard import RequestGuard
 from gpexplorer.ui.shared_limits import Shares
 
 PATCHED = (
@@ -55,15 +57,15 @@ class Visited:
         self.pauses: list[int] = []
         self.calls: list[Any] = []  # the documents for which what a page repeats was called
         self.ended: list[None] = []  # one entry for each page that has ended
-        RequestGuard().install(max_sessions=max_sessions)
         repair_protocol()
         send_patches_together()
         self.server = pn.serve(
             {"explorer": self.page}, port=0, start=False, show=False, sign_sessions=True, secret_key="k" * 40,
-            generate_session_ids=True, check_unused_sessions_milliseconds=200, verbose=False,
+            generate_session_ids=True, use_xheaders=True, check_unused_sessions_milliseconds=200, verbose=False,
         )  # fmt: skip
         self.application: BokehTornado = self.server._tornado
         self.application._websocket_origins = {f"localhost:{self.server.port}"}
+        protect(self.server, max_sessions=max_sessions)
         self.server.start()
 
     def page(self) -> pn.pane.HTML:
@@ -85,6 +87,13 @@ class Visited:
         await socket.read_message()  # ACK
         return socket
 
+    @staticmethod
+    async def leave(socket: WebSocketClientConnection) -> None:
+        """Close a connection, and wait until it is closed."""
+        socket.close()
+        while await socket.read_message() is not None:
+            pass
+
     @property
     def sessions(self) -> int:
         return len(self.application.get_sessions("/explorer"))
@@ -103,7 +112,6 @@ class Follower:
 @pytest.fixture
 def visit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A function that runs a visit on a loop of its own, and what the server has patched is restored afterwards."""
-    monkeypatch.setattr(BokehTornado, "find_handler", BokehTornado.find_handler)
     monkeypatch.setattr(DocHandler, "get_session", DocHandler.get_session)
     for owner, name in PATCHED:
         monkeypatch.setattr(owner, name, owner.__dict__[name])
@@ -134,14 +142,89 @@ async def soon(holds: Callable[[], bool]) -> None:
 
 def test_a_session_too_many_is_refused_and_a_known_one_may_connect(visit: Callable[..., None]):
     async def story(visited: Visited) -> None:
-        answers = [await visited.get() for _ in range(3)]
-        assert [answer.code for answer in answers] == [200, 200, 503]
-        assert "2 pages are open, which is the limit of this server" in answers[2].body.decode()
+        answers = [await visited.get() for _ in range(2)]
+        sockets = [await visited.connect(answer) for answer in answers]
+        refused = await visited.get()
+        assert refused.code == 503
+        assert "2 pages are open, which is the limit of this server" in refused.body.decode()
         assert visited.sessions == 2
-        socket = await visited.connect(answers[0])
-        socket.close()
+        sockets[0].close()
+        again = await visited.connect(answers[0])  # the network failed for a moment
+        for opened in (sockets[1], again):
+            await visited.leave(opened)
 
     visit(story, max_sessions=2)
+
+
+def test_sessions_that_never_connect_give_way(visit: Callable[..., None]):
+    """GETs without a websocket do not lock anyone out, and the pages that people look at stay."""
+
+    async def story(visited: Visited) -> None:
+        open_page = await visited.connect(await visited.get())
+        [looked_at] = visited.application.get_sessions("/explorer")
+        for _ in range(20):
+            assert (await visited.get()).code == 200
+        second = await visited.connect(await visited.get())
+        await soon(lambda: visited.sessions <= 3)
+        assert looked_at in visited.application.get_sessions("/explorer")
+        for opened in (open_page, second):
+            await visited.leave(opened)
+
+    visit(story, max_sessions=3)
+
+
+def test_the_address_with_most_unconnected_sessions_gives_way_first(visit: Callable[..., None]):
+    async def story(visited: Visited) -> None:
+        for address in ("192.0.2.1", "192.0.2.2", "192.0.2.2"):
+            await visited.get(**{"X-Real-Ip": address})
+        first, *others = visited.application.get_sessions("/explorer")
+        await visited.get(**{"X-Real-Ip": "192.0.2.3"})
+        assert [session.expiration_requested for session in (first, *others)] == [False, True, False]
+
+    visit(story, max_sessions=3)
+
+
+def test_one_address_has_a_budget_of_pages(visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(visitors, "Budget", lambda *_: Budget(2, 1e-3))
+
+    async def story(visited: Visited) -> None:
+        codes = [(await visited.get(**{"X-Real-Ip": "192.0.2.1"})).code for _ in range(3)]
+        assert codes == [200, 200, 429]
+        assert (await visited.get(**{"X-Real-Ip": "192.0.2.2"})).code == 200
+        assert (await visited.get(**{"X-Real-Ip": "2001:db8::1"})).code == 200
+        assert visitors.network("2001:db8::1") == visitors.network("2001:db8::2:3") != visitors.network("2001:db8:1::")
+
+    visit(story, max_sessions=60)
+
+
+def test_a_budget_grows_back(monkeypatch: pytest.MonkeyPatch):
+    clock = [0.0]
+    monkeypatch.setattr(visitors.time, "monotonic", lambda: clock[0])
+    budget = Budget(2, 0.5)
+    assert [budget.spend() for _ in range(3)] == [0.0, 0.0, 2.0]
+    clock[0] = 2.0
+    assert [budget.spend() for _ in range(2)] == [0.0, 2.0]
+    clock[0] = 1000.0
+    assert [budget.spend() for _ in range(3)] == [0.0, 0.0, 2.0]
+
+
+def test_a_message_whose_rest_does_not_come_ends_the_connection(
+    visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(guarded_socket, "PATIENCE", 0.3)
+
+    async def story(visited: Visited) -> None:
+        opened = await visited.connect(await visited.get())
+        header = {"msgid": "1", "msgtype": "PATCH-DOC", "num_buffers": 1}
+        for part in (header, {}, {"events": []}):
+            await opened.write_message(json.dumps(part))
+        while await opened.read_message() is not None:
+            pass
+        await soon(lambda: not visited.application._clients)
+        assert opened.close_code == guarded_socket.TOO_SLOW
+        opened.close()
+
+    visit(story)
 
 
 def test_the_parts_of_a_message_do_not_wait_for_each_other(visit: Callable[..., None]):
@@ -359,6 +442,9 @@ def test_pages_of_the_stock_are_no_visitors(visit: Callable[..., None]):
         ready.install()
         for _ in range(3):
             await ready.build()
-        assert [(await visited.get()).code for _ in range(3)] == [200, 200, 503]
+        sockets = [await visited.connect(await visited.get()) for _ in range(2)]
+        assert (await visited.get()).code == 503
+        for opened in sockets:
+            await visited.leave(opened)
 
     visit(story, max_sessions=2)

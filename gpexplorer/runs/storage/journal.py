@@ -72,12 +72,12 @@ class Journal:
         except BaseException:
             self._lock.release()
             raise
-        self._length = len(self.kept.records)
+        self._lines.mark = len(self.kept.records)
         self._closed = False
 
     def __len__(self) -> int:
         """The number of records written."""
-        return self._length
+        return self._lines.mark
 
     def write_memory(self, memory: float) -> None:
         """Write the bytes of the method's arrays by its formula, if the journal is new."""
@@ -87,8 +87,7 @@ class Journal:
     def append(self, record: Record) -> None:
         """Write one record. After the return it survives a kill, and about a second later a power cut."""
         stamp = {"index": record.index, "seconds": record.seconds, "entries": record.cost.entries}
-        self._lines.append({**stamp, **encode(record.step)})
-        self._length += 1
+        self._lines.append({**stamp, **encode(record.step)}, mark=record.index + 1)
         if record.scores is not None:
             self.score(record.index, record.scores)
 

@@ -97,6 +97,12 @@ class Lines:
     ------
     StoreError
         If a line before the last one is damaged.
+
+    Attributes
+    ----------
+    mark : int
+        A number of the caller's, such as a count of records. It changes together with the length of the file, in one
+        assignment, so that an interrupt at any place leaves the two in agreement.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,13 +110,28 @@ class Lines:
         self.content = read_whole(path)
         self._file = open_own(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         self._close_file = weakref.finalize(self, os.close, self._file)
-        self._length, self._torn = self.content.length, True
+        self._whole, self._torn = (self.content.length, 0), True
         self._cut()
         self.sync()
         sync_directory(path.parent)
 
-    def append(self, line: dict[str, Any]) -> None:
+    @property
+    def mark(self) -> int:
+        return self._whole[1]
+
+    @mark.setter
+    def mark(self, value: int) -> None:
+        self._whole = (self._whole[0], value)
+
+    def append(self, line: dict[str, Any], mark: int | None = None) -> None:
         """Write one line. A write that fails half-way (a full disk) is undone before its error is raised.
+
+        Parameters
+        ----------
+        line : dict
+            The line.
+        mark : int, optional
+            The new value of `mark`, which stays as it is if the line is not written.
 
         Raises
         ------
@@ -129,8 +150,8 @@ class Lines:
         except OSError:
             self._cut()
             raise
+        self._whole = (self._whole[0] + len(raw), self._whole[1] if mark is None else mark)
         self._torn = False
-        self._length += len(raw)
         if os.fstat(self._file).st_nlink == 0:
             raise StoreError(f"{self.path} was deleted while the run was writing to it: keep the run again.")
         if time.monotonic() - self._synced > SYNC_SECONDS:
@@ -138,7 +159,7 @@ class Lines:
 
     def _cut(self) -> None:
         """Remove what follows the last whole line. The file is open for appending, so the next write begins there."""
-        os.ftruncate(self._file, self._length)
+        os.ftruncate(self._file, self._whole[0])
         self._torn = False
 
     def sync(self) -> None:

@@ -12,7 +12,8 @@ import os
 import stat
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...errors import StoreError
@@ -68,18 +69,48 @@ def read_own(path: Path, most: int) -> bytes:
 
 def write_whole(path: Path, text: str) -> None:
     """Replace a file by this text, or leave it as it was. No reader and no crash sees a part of the text."""
-    descriptor, fresh = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".new", dir=path.parent)
+    with replacing(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing(path: Path, private: bool = True) -> Iterator[Path]:
+    """Yield an empty file beside `path` to write to. At the end of the block it takes the place of `path`.
+
+    If the block raises, the fresh file is removed and `path` stays as it was.
+
+    Parameters
+    ----------
+    path : Path
+        The file. A link is followed. A device or a pipe is written to directly.
+    private : bool, default True
+        Whether only the owner may read the file.
+    """
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    target = path.resolve()
+    descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".new", dir=target.parent)
+    os.close(descriptor)
+    fresh = Path(name)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
+        if not private:
+            fresh.chmod(_usual_mode())
+        yield fresh
+        _sync(fresh, os.O_RDWR)
+        os.replace(fresh, target)
     except BaseException:
         with suppress(OSError):
             os.unlink(fresh)
         raise
-    sync_directory(path.parent)
+    sync_directory(target.parent)
+
+
+def _usual_mode() -> int:
+    """The mode of a new file: what the umask leaves."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def remove_left_overs(directory: Path, note: str) -> None:
@@ -101,11 +132,15 @@ def remove_left_overs(directory: Path, note: str) -> None:
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable, if the system can."""
     if os.name == "posix":
-        entry = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(entry)
-        finally:
-            os.close(entry)
+        _sync(path, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    entry = os.open(path, flags)
+    try:
+        os.fsync(entry)
+    finally:
+        os.close(entry)
 
 
 def _refused(path: Path, what: str) -> StoreError:

@@ -10,6 +10,7 @@ import secrets
 import traceback
 from typing import Any
 
+from bokeh.protocol.message import Message
 from bokeh.protocol.messages.error import error as ErrorMessage
 from bokeh.server.connection import ServerConnection
 from bokeh.server.tornado import BokehTornado
@@ -17,24 +18,52 @@ from bokeh.server.views.ws import WSHandler
 
 log = logging.getLogger("gpexplorer.ui")
 ORIGINAL_OPEN = WSHandler.open
+LONGEST_TEXT = 200  # characters of one argument of a log record, or of a line of a traceback
+LONGEST_RECORD, MOST_LINES = 1000, 60  # characters of a log record, and lines of its traceback
 CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) != "\t"} | {10: "\\n"}
 
 
-class OneLineRecord(logging.LogRecord):
-    """A log record in which no text from a visitor can look like a second record.
+class ShortText(str):
+    """A text that is logged as it is, also by %r."""
 
-    Line breaks in the message are escaped. A traceback keeps its lines, each of which begins with a bar.
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class OneLineRecord(logging.LogRecord):
+    """A log record in which no text from a visitor can look like a second record, and none is kept whole.
+
+    Line breaks in the message are escaped. A traceback keeps its lines, each of which begins with a bar. Of a message
+    of a browser the log has type and size; of any other text it has `LONGEST_TEXT` characters.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if isinstance(self.args, tuple):
+            self.args = tuple(map(_shortened, self.args))
         if self.exc_info and self.exc_info[0] is not None:
-            trace = "".join(traceback.format_exception(*self.exc_info)).rstrip()
-            self.exc_text = "\n".join(f"  | {line}" for line in trace.splitlines())  # formatters take it from here
+            lines = "".join(traceback.format_exception(*self.exc_info)).rstrip().splitlines()[-MOST_LINES:]
+            self.exc_text = "\n".join(f"  | {_cut(line)}" for line in lines)  # formatters take it from here
 
     def getMessage(self) -> str:
         """Return the message with control characters escaped."""
-        return super().getMessage().translate(CONTROL_CHARACTERS)
+        return _cut(super().getMessage(), LONGEST_RECORD).translate(CONTROL_CHARACTERS)
+
+
+def _cut(text: str, longest: int = LONGEST_TEXT) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
+
+
+def _shortened(value: Any) -> Any:
+    """An argument of a log record: a number as it is, anything else as a text that is not too long."""
+    if value is None or isinstance(value, int | float):
+        return value
+    if isinstance(value, Message):
+        size = sum(map(len, (value.header_json, value.metadata_json, value.content_json)))
+        size += sum(len(buffer.to_bytes()) for buffer in value.buffers)
+        return ShortText(f"a message {_cut(str(value.msgtype))} of {size} bytes")
+    text = f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else str(value)
+    return ShortText(_cut(text)) if len(text) > LONGEST_TEXT else value
 
 
 def _is_worth_logging(entry: logging.LogRecord) -> bool:

@@ -30,9 +30,11 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from ...errors import SettingError
 from ..browser.patch_messages import send_patches_together
 from ..browser.protocol_repairs import repair_connections
+from ..gate.request_guard import protect
 
 ADDRESS = "127.0.0.1"
 UNUSED_LIFETIME = 60_000  # milliseconds that a page waits for its connection
+MOST_VIEWS = 200  # views of pages that are open at the same time
 OLD_FONTS = (".woff", ".ttf", ".eot")
 LARGEST_MESSAGE = 1 << 30  # bytes of one message of a page
 STYLE_URL = re.compile(r"""url\((["']?)(?!data:|https?:|#)([^)"']+)\1\)""")
@@ -83,6 +85,7 @@ class KernelServer:
             unused_session_lifetime_milliseconds=UNUSED_LIFETIME,
             check_unused_sessions_milliseconds=2000,
         )
+        protect(server, local_only=True, max_sessions=MOST_VIEWS)
         if main:
             signal.signal(signal.SIGINT, handler)  # get_server made an interrupt end the loop, here that of the kernel
         server.start()

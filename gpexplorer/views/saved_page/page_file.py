@@ -21,6 +21,7 @@ from ...data import is_named
 from ...errors import SettingError
 from ...runs import Spec, code
 from ...runs.run import Run
+from ...runs.storage.own_files import replacing
 from ...runs.studies.comparison import aligned, what_differs
 from .. import for_run
 from ..base import View, arranged
@@ -101,7 +102,8 @@ def save_page(
     target = Path(path)
     content = page_of(runs, keys, by=by, title=title, report=report)
     try:
-        target.write_text(content, encoding="utf-8")
+        with replacing(target, private=False) as fresh:
+            fresh.write_text(content, encoding="utf-8")
     except OSError as error:
         raise SettingError(f"Cannot write {target} ({error.strerror or error}): choose another file.") from None
     return target

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -18,8 +11,8 @@ from gpexplorer.errors import SettingError
 from gpexplorer.ui.server import hosts
 from pages import Served, until
 from raw_clients import compression, fragments, get, talk, token_of
+from served_entries import started
 
-ROOT = Path(__file__).resolve().parents[2]
 ROUTES = (
     "/",
     "/explorer",
@@ -143,69 +136,11 @@ def test_an_address_open_to_all_networks_needs_a_name():
             hosts("localhost", 5006, (origin,))
 
 
-class PanelServe(NamedTuple):
-    """A server by `panel serve apps/explorer.py`, and the page of its first visitor, who was here already."""
-
-    port: int
-    first_page: str
-
-
-@pytest.fixture(scope="module")
-def panel_serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PanelServe]:
-    """A server by `panel serve apps/explorer.py`.
-
-    It believes what a proxy says about the visitor's address, so that visitors can come from any machine.
-    """
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    log = tmp_path_factory.mktemp("panel") / "log"
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "panel", "serve", "apps/explorer.py", "--port", str(port), "--use-xheaders"]
-    with log.open("w") as output:
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=output)
-    try:
-        until(lambda: is_open(port), seconds=90)
-        yield PanelServe(port, get(port, "/explorer")[2])
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-
-def is_open(port: int) -> bool:
-    """Whether something listens at this port. No page is asked for."""
-    with socket.socket() as client:
-        return client.connect_ex(("localhost", port)) == 0
-
-
-def test_the_first_visitor_of_panel_serve_gets_a_page_that_loads_itself_again(panel_serve: PanelServe):
-    """The guard begins to sign sessions while the first page is made, so that a session of this page is refused."""
-    assert "location.reload()" in panel_serve.first_page
-    assert '"token"' not in panel_serve.first_page
-    assert "location.reload()" not in get(panel_serve.port, "/explorer")[2]
-
-
-def test_panel_serve_is_guarded_as_serve_is(panel_serve: PanelServe):
-    port = panel_serve.port
-    status, headers, _ = get(port, "/explorer")
-    assert status == 200
-    assert "Content-Security-Policy" in headers
-    for route in ROUTES:
-        assert get(port, route, host=f"{STRANGER}:{port}")[0] == 421, route
-    assert get(port, "/components/lib2to3.__main__/x/_css/y")[0] == 404
-    assert "ACK" in talk(port, token_of(port), [])[0]
-
-
-def test_panel_serve_signs_its_sessions(panel_serve: PanelServe):
-    from bokeh.util.token import generate_jwt_token, generate_session_id
-
-    unsigned = generate_jwt_token(generate_session_id(signed=False), signed=False)
-
-    assert not [answer for answer in talk(panel_serve.port, unsigned, []) if "ACK" in answer]
-
-
-def test_panel_serve_refuses_other_machines(panel_serve: PanelServe):
-    for visitor, expected in (("192.0.2.7", 403), ("2001:db8::7", 403), ("127.0.0.1", 200), ("::1", 200)):
-        status, _, text = get(panel_serve.port, "/explorer", visitor=visitor)
-        assert status == expected, visitor
-        assert ("its own machine only" in text) == (expected == 403)
+def test_panel_serve_refuses_other_machines(tmp_path: Path):
+    """It believes what a proxy says about the visitor's address, so that visitors can come from any machine."""
+    with started("panel", tmp_path, "--use-xheaders") as server:
+        for visitor, expected in (("192.0.2.7", 403), ("2001:db8::7", 403), ("127.0.0.1", 200), ("::1", 200)):
+            status, _, text = get(server.port, "/explorer", visitor=visitor)
+            assert status == expected, visitor
+            assert ("its own machine only" in text) == (expected == 403)
+        assert "answers this machine only" in server.log.read_text()

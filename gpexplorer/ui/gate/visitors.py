@@ -1,0 +1,142 @@
+"""Who may begin a session: how many there are, and how many one address may ask for.
+
+A session begins with a GET and lives on once its websocket is open. Sessions without a websocket cost a visitor
+nothing, so they give way: where a server is full, the oldest session that has never been connected is ended, of the
+address that has most of them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+import weakref
+from collections import Counter
+from dataclasses import dataclass
+
+from bokeh.server.session import ServerSession
+from bokeh.server.tornado import BokehTornado
+from tornado.httputil import HTTPServerRequest
+
+MAX_SESSIONS = 60  # pages that are open at the same time, by default
+MOST_ARGUMENTS = 100  # of an address: the longest link has fewer than 60
+LONGEST_ADDRESS = 8000  # characters of path and query: twice the longest link
+MOST_ADDRESSES = 10_000  # whose budgets are remembered
+
+connected: weakref.WeakSet[ServerSession] = weakref.WeakSet()  # sessions whose websocket was open at least once
+
+
+@dataclass
+class Budget:
+    """What one address may still ask for: a number of pages that grows back with time.
+
+    Parameters
+    ----------
+    largest : float
+        Number of pages at the beginning, and at most.
+    per_second : float
+        Pages that grow back per second.
+    """
+
+    largest: float
+    per_second: float
+
+    def __post_init__(self) -> None:
+        self._left, self._updated = self.largest, time.monotonic()
+
+    def spend(self) -> float:
+        """Take one page; returns 0, or the seconds after which there will be one."""
+        clock = time.monotonic()
+        self._left = min(self.largest, self._left + (clock - self._updated) * self.per_second)
+        self._updated = clock
+        if self._left < 1.0:
+            return (1.0 - self._left) / self.per_second
+        self._left -= 1.0
+        return 0.0
+
+
+class Visitors:
+    """The sessions of one server.
+
+    Parameters
+    ----------
+    application
+        The server.
+    max_sessions
+        Sessions at the same time; 0 for no limit.
+
+    Notes
+    -----
+    A class behind one router has one address. The budgets are twice the sessions of the server for the plain address,
+    and as many as its sessions for links, which take seconds of the only thread that answers.
+    """
+
+    def __init__(self, application: BokehTornado, max_sessions: int) -> None:
+        self._application, self._max_sessions = application, max_sessions
+        self._budgets: dict[tuple[str, bool], Budget] = {}
+
+    def refusal(self, request: HTTPServerRequest, session_id: str) -> tuple[int, str] | None:
+        """Status and sentence for a request that may not begin a session; None for one that may.
+
+        Parameters
+        ----------
+        request
+            A request for a page or for its websocket.
+        session_id
+            The session that the websocket names; empty for none.
+        """
+        sessions = self._sessions()
+        if not self._max_sessions or session_id in {session.id for session in sessions}:
+            return None
+        seconds = self._budget(request).spend()
+        if seconds:
+            return 429, f"Too many pages were asked for from this address. Load this page again in {seconds:.0f} s."
+        sessions = [session for session in sessions if session.connection_count or not session.expiration_requested]
+        if len(sessions) < self._max_sessions or self._make_room(sessions):
+            return None
+        return 503, (
+            f"{len(sessions)} pages are open, which is the limit of this server (--max-sessions). Close a tab, or load "
+            "this page again in a minute."
+        )
+
+    def _sessions(self) -> list[ServerSession]:
+        """The sessions of visitors; those without a token wait in stock for a visitor."""
+        application = self._application
+        every = [session for path in application.app_paths for session in application.get_sessions(path)]
+        return [session for session in every if session._token is not None]
+
+    def _budget(self, request: HTTPServerRequest) -> Budget:
+        key = network(request.remote_ip or ""), bool(request.query)
+        if key not in self._budgets:
+            if len(self._budgets) >= MOST_ADDRESSES:
+                self._budgets.pop(next(iter(self._budgets)))  # the oldest one, which has most likely grown back
+            is_link = key[1]
+            largest = self._max_sessions if is_link else 2 * self._max_sessions
+            self._budgets[key] = Budget(max(largest, 60), 0.5 if is_link else 2.0)
+        return self._budgets[key]
+
+    def _make_room(self, sessions: list[ServerSession]) -> bool:
+        """End a session that was never connected; False where there is none."""
+        waiting = [session for session in sessions if not session.connection_count and session not in connected]
+        if not waiting:
+            return False
+        of_address = Counter(map(_address, waiting))
+        oldest = max(
+            waiting, key=lambda session: (of_address[_address(session)], session.milliseconds_since_last_unsubscribe)
+        )
+        oldest.request_expiration()  # the server's regular look at its sessions frees it
+        return True
+
+
+def network(address: str) -> str:
+    """Return what counts as one address: an IPv4 address, or the /64 network of an IPv6 address."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network(f"{address}/64", strict=False)) if ip.version == 6 else address
+
+
+def _address(session: ServerSession) -> str:
+    context = session.document.session_context
+    request = context.request if context is not None else None
+    return network(getattr(request, "remote_ip", "") or "")

@@ -1,0 +1,170 @@
+"""Attacks on servers that nobody has visited yet, and the same attacks on servers that have visitors.
+
+The matrix is: how the server was started, the route, and the attack. Each server is started once; its first request
+is the one that once ended the process of `panel serve`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from raw_clients import fragments, get, half_open, talk, token_of
+from served_entries import ENTRIES, Entry, started
+
+STRANGER = "evil.example"
+IMPORTED = "/components/lib2to3.__main__/x/_css/y"  # importing this module ends the process
+
+
+@pytest.fixture(scope="module", params=ENTRIES)
+def entry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entry]:
+    """A server, with a request that does not end from the first second on: after all tests the server has closed it."""
+    with started(request.param, tmp_path_factory.mktemp(request.param)) as server:
+        begun = time.monotonic()
+        with half_open(server.port, "GET /explorer HTTP/1.1\r\nHost: ") as unfinished:
+            yield server
+            unfinished.settimeout(max(0.1, 30 - (time.monotonic() - begun)))
+            assert unfinished.recv(100) == b""
+
+
+def routes(entry: Entry) -> list[str]:
+    prefix = entry.path.rpartition("/")[0]
+    return [
+        IMPORTED, f"{prefix}{IMPORTED}", "/", entry.path, f"{entry.path}/metadata", f"{entry.path}/ws",
+        f"{entry.path}/autoload.js?bokeh-autoload-element=1", f"{prefix}/static/js/bokeh.min.js",
+        "/static/extensions/panel/panel.min.js", "/favicon.ico", "/nothing",
+    ]  # fmt: skip
+
+
+def attacks(entry: Entry) -> dict[tuple[str, str], object]:
+    """What the server answers to each attack on each route, where it is not what it should be."""
+    port, wrong = entry.port, dict[tuple[str, str], object]()
+    own, foreign = f"localhost:{port}", f"{STRANGER}:{port}"
+
+    def expect(attack: str, route: str, allowed: tuple[int, ...], **sent: str) -> None:
+        status, headers, _ = get(port, route, **sent)
+        if status not in allowed or "object-src 'none'" not in headers.get("Content-Security-Policy", ""):
+            wrong[attack, route] = status
+
+    for route in routes(entry):
+        expect("foreign host", route, (421,), host=STRANGER)
+        expect("foreign host with the port", route, (421,), host=foreign)
+        expect("DNS rebinding", route, (421,), host=foreign, origin=f"http://{foreign}")
+        expect("foreign site", route, (403,), host=own, origin=f"http://{foreign}")
+        expect("no site", route, (403,), host=own, origin="null")
+        expect("method", route, (405,), method="POST")
+        expect("foreign method", route, (421,), host=foreign, method="PUT")
+        expect("chosen session", f"{route.partition('?')[0]}?bokeh-session-id=abc", (400,))
+        many = "&".join(f"a{number}=1" for number in range(900))
+        expect("900 arguments", f"{route.partition('?')[0]}?{many}", (400,))
+        expect("long address", f"{route.partition('?')[0]}?{'a' * 9000}", (414,))
+    for route in (IMPORTED, f"{entry.path.rpartition('/')[0]}{IMPORTED}", f"{entry.path}/autoload.js"):
+        expect("closed route", route, (404,))
+    for host in ("127.0.0.1", "[::1]", "LOCALHOST", "127.0.0.3"):
+        expect(f"own name {host}", "/nothing", (404,), host=f"{host}:{port}", origin=f"http://{host}:{port}")
+    return wrong
+
+
+def test_no_attack_passes_before_the_first_visitor_or_after(entry: Entry):
+    assert attacks(entry) == {}
+    assert entry.lives
+    _, headers, page = get(entry.port, entry.path)
+    assert "location.reload()" not in page
+    assert "Content-Security-Policy" in headers
+    assert attacks(entry) == {}
+    assert entry.lives
+
+
+def test_a_large_body_is_refused_before_it_has_come(entry: Entry):
+    """Under a foreign name and under the server's own: 95 MB are announced, and the answer comes without them."""
+    for host, status in ((STRANGER, 421), (f"localhost:{entry.port}", 405)):
+        connection = http.client.HTTPConnection("localhost", entry.port, timeout=10)
+        connection.putrequest("POST", entry.path, skip_host=True)
+        connection.putheader("Host", host)
+        connection.putheader("Content-Length", str(95_000_000))
+        connection.endheaders()
+        assert connection.getresponse().status == status
+        connection.close()
+
+
+def test_sessions_are_signed(entry: Entry):
+    from bokeh.util.token import generate_jwt_token, generate_session_id
+
+    unsigned = generate_jwt_token(generate_session_id(signed=False), signed=False)
+
+    assert not [answer for answer in talk(entry.port, unsigned, [], path=entry.path) if "ACK" in answer]
+
+
+@pytest.mark.parametrize("entry", ["serve", "panel"], indirect=True)
+def test_what_a_browser_sends_has_limits(entry: Entry):
+    """The connection ends at once where a header is no JSON, and where the buffers of a message become too large."""
+    port, secret = entry.port, "the-secret-of-a-visitor"
+    begun = time.monotonic()
+    no_json = talk(port, token_of(port), [f"no json {'x' * 300} {secret}"], until="never")
+    header = '{"msgid": "1", "msgtype": "PATCH-DOC", "num_buffers": 100000}'
+    buffers = [part for number in range(40) for part in (f'{{"id": "b{number}"}}', bytes(1 << 20))]
+    endless = talk(port, token_of(port), [header, "{}", '{"events": []}', *buffers], until="never")
+
+    assert "ACK" in no_json[0]
+    assert "ACK" in endless[0]
+    assert time.monotonic() - begun < 20
+    failing = '{"events": [{"kind": "ModelChanged", "model": {"id": "none"}, "attr": "x", "new": "%s%s"}]}'
+    large = failing % ("y" * 9_000_000, secret)
+    talk(port, token_of(port), [header.replace("100000", "0"), "{}", large], until="in its log")
+    log = entry.log.read_text()
+    assert len(log) < 100_000
+    assert secret not in log
+    assert not re.search("y{300}", log)
+    assert "a message PATCH-DOC of 9" in log
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("entry_name", ["serve", "panel"])
+def test_the_address_that_is_printed_answers(entry_name: str, address: str, tmp_path: Path):
+    if address == "::1" and not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    with started(entry_name, tmp_path, "--address", address) as server:
+        printed = re.search(r"http://(\S+):(\d+)/explorer", server.log.read_text())
+        assert printed
+        connection = http.client.HTTPConnection(printed[1].strip("[]"), int(printed[2]), timeout=60)
+        connection.request("GET", "/nothing", headers={"Host": f"{printed[1]}:{printed[2]}"})
+        assert connection.getresponse().status == 404
+        connection.close()
+
+
+def test_without_the_entry_point_the_first_visitor_brings_the_guard_and_everyone_is_told(tmp_path: Path):
+    with started("panel", tmp_path, metadata=False) as server:
+        if "answers this machine only" in server.log.read_text():
+            pytest.skip("the entry point is installed in this environment")
+        first = get(server.port, "/explorer")[2]
+        assert "location.reload()" in first
+        assert get(server.port, IMPORTED)[0] == 404
+        page = talk(server.port, token_of(server.port), fragments("PULL-DOC-REQ", {}), until="roots")
+        assert "had no guard until its first visitor" in "".join(page)
+        assert "Install gpexplorer again" in server.log.read_text()
+
+
+def test_servers_of_other_apps_stay_as_they_are(tmp_path: Path):
+    app = tmp_path / "other.py"
+    app.write_text("import panel as pn\npn.pane.HTML('other').servable()\n")
+    with started("panel", tmp_path, str(app)) as server:  # serves both: the guard stands
+        assert get(server.port, "/nothing", host=STRANGER)[0] == 421
+    assert not _guarded([str(app)])
+
+
+def _guarded(files: list[str]) -> bool:
+    from types import SimpleNamespace
+
+    from bokeh.command.util import build_single_handler_applications
+
+    from gpexplorer.ui.gate.panel_serve import serves_this_package
+
+    applications = build_single_handler_applications(files)
+    contexts = {path: SimpleNamespace(application=app) for path, app in applications.items()}
+    return serves_this_package(SimpleNamespace(_tornado=SimpleNamespace(applications=contexts)))
