@@ -87,6 +87,6 @@ clean: ## remove the environment and everything the tools left
 	@for b in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$b >/dev/null && exit 0; done; \
 		echo 'no Chromium on PATH: fetching one'; \
 		$(BIN)/playwright install chromium && exit 0; \
-		[ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium && exit 0; \
+		[ "$$(id -u)" = 0 ] && echo 'you are root: installing Chromium for the whole system by apt-get' && apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium && exit 0; \
 		echo 'The page tests need a browser: install chromium or google-chrome, then run make test again.'; exit 1
 	@touch $@

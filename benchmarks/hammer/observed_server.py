@@ -1,8 +1,8 @@
 """The page as `serve` serves it, which answers on its standard streams how many of its runs are computing.
 
-`python -m benchmarks.hammer.observed_server PORT READY_PAGES STORE` is for measurements from another process: each line
-on stdin is answered with two numbers: the players that take steps or still compute one, and all players. Each page that
-is open or ready has a player.
+`python -m benchmarks.hammer.observed_server PORT READY_PAGES STORE MAX_SESSIONS` is for measurements from another
+process: each line on stdin is answered with two numbers: the players that take steps or still compute one, and all
+players. Each page that is open or ready has a player.
 """
 
 from __future__ import annotations
@@ -30,4 +30,4 @@ def answer() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=answer, daemon=True).start()
-    serve(int(sys.argv[1]), store=sys.argv[3], limits=Limits(ready_pages=int(sys.argv[2])))
+    serve(int(sys.argv[1]), store=sys.argv[3], limits=Limits(int(sys.argv[4]), ready_pages=int(sys.argv[2])))

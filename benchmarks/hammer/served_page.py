@@ -63,13 +63,13 @@ class ServedPage(NamedTuple):
 
 
 @contextmanager
-def served_page(folder: Path, ready_pages: int = 0) -> Iterator[ServedPage]:
+def served_page(folder: Path, ready_pages: int = 0, max_sessions: int = 60) -> Iterator[ServedPage]:
     """Serve the page for as long as the block lasts, with log and store in a directory."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
     log = folder / "server.log"
-    command = [sys.executable, "-m", SERVER, str(port), str(ready_pages), str(folder / "store")]
+    command = [sys.executable, "-m", SERVER, str(port), str(ready_pages), str(folder / "store"), str(max_sessions)]
     with log.open("w") as output:
         pipe = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True,

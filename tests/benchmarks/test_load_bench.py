@@ -1,0 +1,22 @@
+"""The benchmark `load` with few visitors and little time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from gpexplorer.bench.hammer.served_page import served_page
+from gpexplorer.bench.load import Load, Reading, row, summary, under_load
+
+
+def test_a_short_load_is_read_at_regular_times(tmp_path: Path):
+    seen: list[Reading] = []
+    with served_page(tmp_path, max_sessions=20) as served:
+        readings = asyncio.run(under_load(served, Load(users=2, players=1, idle=3, seconds=12.0), seen.append))
+
+    assert seen == readings
+    assert len(readings) == 12
+    assert any(reading.p50 <= reading.p95 < 30 for reading in readings)
+    assert all(reading.memory > 1e8 and reading.threads > 1 and reading.files > 6 for reading in readings)
+    assert row(readings[0]).count("|") == 8
+    assert "memory" in summary(readings)
