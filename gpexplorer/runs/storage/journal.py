@@ -28,6 +28,10 @@ FILE = "journal.jsonl"
 LOCK = "lock"
 
 
+class InUse(StoreError):
+    """Another writer has the lock of a run."""
+
+
 class Kept(NamedTuple):
     """The content of a journal.
 
@@ -131,7 +135,7 @@ def _locked(directory: Path) -> FileLock:
     try:
         lock.acquire()
     except Timeout:
-        raise StoreError(
+        raise InUse(
             f"Run {directory.name} is being written elsewhere: close it there, or choose another store."
         ) from None
     return lock

@@ -6,6 +6,8 @@ piece whose worker died is done again by another one. When there has been no wor
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 import warnings
 from collections import deque
@@ -25,6 +27,7 @@ AHEAD = 2  # pieces per thread of a worker: one is being worked on, one is on it
 NO_WORKER_SECONDS = 60.0  # without any worker; a cluster may need time to start the first one
 LOOK_SECONDS = 1.0  # between two looks at whether there are workers
 READY_SECONDS = 0.05  # between two looks at whether a run of a sweep has ended
+CLOSING = ("closing", "closing_gracefully", "closed")  # states of a worker
 CLOSED = ("closing", "closed", "newly-closed")  # states of a client
 SCHEDULER_ENDED = "The scheduler ended before the work was done: start it, and run the same again."
 Map = Callable[..., Iterable[Any]]
@@ -157,6 +160,46 @@ def mapped(client: Any, ahead: int = AHEAD, sent: Sent | None = None) -> Map:
             cancel(client, list(pending))
 
     return on_workers
+
+
+@contextmanager
+def stopping_with_worker(stop: Callable[[], object]) -> Iterator[bool]:
+    """Call `stop` when the Dask worker that executes the `with` block is closed, so that its step in progress is kept.
+
+    Yields
+    ------
+    bool
+        Whether a worker executes the block.
+    """
+    worker = _this_worker()
+    if worker is None:
+        yield False
+        return
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(READY_SECONDS):
+            if worker.status.name in CLOSING:
+                stop()
+                return
+
+    threading.Thread(target=watch, name="worker-watch", daemon=True).start()
+    try:
+        yield True
+    finally:
+        ended.set()
+
+
+def _this_worker() -> Any:
+    """The Dask worker that executes this thread's task; None elsewhere."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import get_worker
+
+    try:
+        return get_worker()
+    except ValueError:
+        return None
 
 
 def require_open(client: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import PurePath
@@ -19,12 +20,14 @@ from ...methods.base import registry
 from ..run import Run
 from ..setting_checks import of_kind, quoted
 from ..spec import A_SPEC, Spec, named_specs
+from ..storage.journal import InUse
 from ..store import Store
-from .cluster import cancel, connected, first_done, result
+from .cluster import cancel, connected, first_done, result, stopping_with_worker
 from .comparison import Finished
 from .value_words import in_words
 
 MOST = 200  # runs in one sweep, unless the caller allows more
+TAKE_OVER_SECONDS = 60.0  # that a worker waits for the step of one that is closed
 COUNT = 4  # values that are proposed for one name
 
 
@@ -182,16 +185,30 @@ def _run(
 ) -> Swept:
     """Run one spec and close it. An error of the method is its outcome. A spec that cannot be opened has a sentence."""
     try:
-        run = spec.open(store=None if store is None else Store(store), data=data)
+        run = _open(spec, None if store is None else Store(store), data)
     except GPExplorerError as error:
         return Swept(name, None, str(error))
     if opened is not None:
         opened(run)
     try:
-        outcome = run.finish()
+        with stopping_with_worker(run.stop):
+            outcome = run.finish()
         return Swept(name, Finished.of(run), outcome.message)
     finally:
         run.close()
+
+
+def _open(spec: Spec, store: Store | None, data: Any) -> Run:
+    """Open a run. One that another worker still writes, which was told to end, is waited for."""
+    end = time.monotonic() + TAKE_OVER_SECONDS
+    while True:
+        try:
+            return spec.open(store=store, data=data)
+        except InUse:
+            with stopping_with_worker(lambda: None) as on_worker:
+                if not on_worker or time.monotonic() > end:
+                    raise
+        time.sleep(0.2)
 
 
 def _lists(over: Any) -> dict[str, list[Any]]:
