@@ -188,9 +188,9 @@ def _run(
         run = _open(spec, None if store is None else Store(store), data)
     except GPExplorerError as error:
         return Swept(name, None, str(error))
-    if opened is not None:
-        opened(run)
     try:
+        if opened is not None:
+            opened(run)
         with stopping_with_worker(run.stop):
             outcome = run.finish()
         return Swept(name, Finished.of(run), outcome.message)
