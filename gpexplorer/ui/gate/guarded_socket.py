@@ -2,7 +2,8 @@
 
 A message of Bokeh's protocol comes in parts: a header, metadata, the content, and as many buffers as the header says.
 Each part is a message of the websocket, whose size the server limits; here their sum, their number and their time have
-limits, too, and a header that is not one ends the connection at once.
+limits, too, and a header that is not one ends the connection at once. It is apart from the guard of requests, which
+does not see what comes through an open websocket.
 """
 
 from __future__ import annotations

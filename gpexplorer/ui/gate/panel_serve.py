@@ -11,11 +11,13 @@ It is loaded in every process that imports Panel's command line, so it imports n
 from __future__ import annotations
 
 import logging
+import secrets
 import sys
 from typing import Any
 
 PACKAGE = "gpexplorer"
 COMMAND = "bokeh.command.subcommands.serve"  # of which Panel's `serve` is made
+SECRET_KEY = secrets.token_urlsafe(48)  # the same in all processes of --num-procs, which are forked later
 log = logging.getLogger("gpexplorer.ui")
 
 
@@ -59,7 +61,7 @@ def _protect(server: Any) -> None:
     from .host_names import is_local_name, known_names
     from .request_guard import protect
 
-    protect(server, local_only=True)
+    protect(server, local_only=True, secret_key=SECRET_KEY)
     repair_protocol()
     names = known_names(server._tornado)
     if all(map(is_local_name, names)):

@@ -114,9 +114,11 @@ class RequestGuard:
         Whether to refuse visitors from other machines for as long as all allowed names mean this machine.
     max_sessions
         Number of sessions that there may be; 0 for no limit.
+    secret_key
+        Signs session ids, if BOKEH_SECRET_KEY does not; by default a random key.
     """
 
-    def __init__(self, application: BokehTornado, local_only: bool, max_sessions: int) -> None:
+    def __init__(self, application: BokehTornado, local_only: bool, max_sessions: int, secret_key: str = "") -> None:
         self._application, self._local_only = application, local_only
         self._visitors = Visitors(application, max_sessions)
         self._find_handler = application.find_handler
@@ -125,7 +127,8 @@ class RequestGuard:
         if not application.sign_sessions:
             application._sign_sessions = True
             application._generate_session_ids = True
-            application._secret_key = (os.environ.get("BOKEH_SECRET_KEY") or secrets.token_urlsafe(48)).encode()
+            key = os.environ.get("BOKEH_SECRET_KEY") or secret_key or secrets.token_urlsafe(48)
+            application._secret_key = key.encode()
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
         """Return what handles a request: the handler of its address, or a refusal."""
@@ -158,7 +161,9 @@ class RequestGuard:
         return None
 
 
-def protect(server: BaseServer, *, local_only: bool = False, max_sessions: int = MAX_SESSIONS) -> None:
+def protect(
+    server: BaseServer, *, local_only: bool = False, max_sessions: int = MAX_SESSIONS, secret_key: str = ""
+) -> None:
     """Put the guard in front of a server, and limit what its connections may send.
 
     Call it before the server's loop answers the first request.
@@ -171,18 +176,20 @@ def protect(server: BaseServer, *, local_only: bool = False, max_sessions: int =
         Whether to refuse visitors from other machines for as long as all allowed names mean this machine.
     max_sessions
         Number of sessions that there may be; 0 for no limit.
+    secret_key
+        Signs session ids, if BOKEH_SECRET_KEY does not; by default a random key. Processes that share a port need one.
     """
     parameters = server._http.conn_params
     parameters.header_timeout, parameters.body_timeout = HEADER_SECONDS, BODY_SECONDS
     parameters.max_body_size = LARGEST_BODY
     server._http.max_buffer_size = LARGEST_BUFFER
-    protect_application(server._tornado, local_only, max_sessions)
+    protect_application(server._tornado, local_only, max_sessions, secret_key)
 
 
-def protect_application(application: BokehTornado, local_only: bool, max_sessions: int) -> None:
+def protect_application(application: BokehTornado, local_only: bool, max_sessions: int, secret_key: str = "") -> None:
     """Put the guard in front of the application of a server; see `protect`."""
     if SecurityHeaders not in application.transforms:
-        application.find_handler = RequestGuard(application, local_only, max_sessions).find_handler
+        application.find_handler = RequestGuard(application, local_only, max_sessions, secret_key).find_handler
 
 
 def _unusual(request: HTTPServerRequest) -> tuple[int, str] | None:
