@@ -13,11 +13,11 @@ from unittest.mock import patch
 import pandas as pd
 import torch
 
-from ...posteriors import load_posterior
-from ...runs import Run, Spec, Store
-from ...runs.storage.codec import encode
-from ...runs.storage.own_files import replacing
-from ...runs.studies.sweep import grid, sweep
+from gpexplorer.posteriors import load_posterior
+from gpexplorer.runs import Run, Spec, Store
+from gpexplorer.runs.storage.codec import encode
+from gpexplorer.runs.storage.own_files import replacing
+from gpexplorer.runs.studies.sweep import grid, sweep
 
 STEPS, LONG_STEPS = 4, 6
 SPEC = Spec("random", {"num_inducing": 3}, {"name": "friedman1", "n": 30, "seed": 1}, budget={"steps": STEPS})
@@ -137,7 +137,7 @@ def _sweep_holds(folder: Path, acknowledged: list[Any]) -> None:
 
 def _exports(folder: Path, acknowledged: list[Any]) -> None:
     """The steps of a run as CSV and Parquet, and a page of it, each in place of an older file."""
-    from ...views.saved_page import page_file
+    from gpexplorer.views.saved_page import page_file
 
     run = _finished()
     for name in ("steps.csv", "steps.parquet"):
@@ -152,7 +152,7 @@ def _exports(folder: Path, acknowledged: list[Any]) -> None:
 
 @cache
 def _page() -> str:
-    from ...views.saved_page.page_file import page_of
+    from gpexplorer.views.saved_page.page_file import page_of
 
     return page_of(_finished(), ["convergence"])
 
@@ -182,8 +182,8 @@ def _cache(folder: Path, acknowledged: list[Any]) -> None:
     """A file in the cache of data sets, which is checked against its sum whenever it is loaded."""
     import hashlib
 
-    from ...data.sets import cache as files
-    from ...data.sets.cards import CardFile
+    from gpexplorer.data.sets import cache as files
+    from gpexplorer.data.sets.cards import CardFile
 
     content = b"x,y\n" + b"1,2\n" * 1000
     (folder / "source.csv").write_bytes(content)

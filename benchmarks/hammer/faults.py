@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 import safetensors.torch
 
-from ...errors import GPExplorerError
+from gpexplorer.errors import GPExplorerError
+
 from .fault_scenarios import SCENARIOS, Scenario
 from .measurement import Measurement, Report
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.hammer import faults
+from benchmarks.hammer.fault_scenarios import SCENARIOS, Scenario
 from gpexplorer import Spec, Store
-from gpexplorer.bench.hammer import faults
-from gpexplorer.bench.hammer.fault_scenarios import SCENARIOS, Scenario
 
 FEW = 3
 

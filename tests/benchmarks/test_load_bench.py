@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from gpexplorer.bench.hammer.served_page import served_page
-from gpexplorer.bench.load import Load, Reading, row, summary, under_load
+from benchmarks.hammer.served_page import served_page
+from benchmarks.load import Load, Reading, row, summary, under_load
 
 
 def test_a_short_load_is_read_at_regular_times(tmp_path: Path):
