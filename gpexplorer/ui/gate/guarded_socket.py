@@ -9,6 +9,7 @@ does not see what comes through an open websocket.
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 from bokeh.protocol.message import Message
@@ -17,6 +18,7 @@ from panel.io.server import WSHandler
 from .host_names import is_known, known_names
 from .visitors import connected
 
+log = logging.getLogger("gpexplorer.ui")
 MORE_THAN_LARGEST_PART = 4 << 20  # bytes of a whole message beyond those that its largest part may have
 MOST_PARTS = 4000  # of one message
 LONGEST_HEADER = 4096  # characters
@@ -70,7 +72,7 @@ class GuardedSocket(WSHandler):
         super().on_close()
 
     def close(self, code: int | None = None, reason: str | None = None) -> None:
-        """Close the connection, with a reason that fits; what comes later is not read."""
+        """Close the connection, with a reason that fits; what has come is freed, and what comes later is not read."""
         self._refused, self.receiver = True, None
         super().close(code, None if reason is None else reason.encode()[:LONGEST_REASON].decode("utf-8", "ignore"))
 
@@ -78,7 +80,7 @@ class GuardedSocket(WSHandler):
         self._refuse(TOO_SLOW, f"the rest of a message did not come within {PATIENCE:.0f} s")
 
     def _refuse(self, code: int, reason: str) -> None:
-        self._refused, self.receiver = True, None  # the parts are freed
+        log.warning("A websocket is closed: %s", reason)
         self.close(code, reason)
 
     def _forget_deadline(self) -> None:
