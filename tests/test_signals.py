@@ -128,7 +128,7 @@ def test_a_signal_ends_a_recommendation_with_the_best_answer_so_far(tmp_path: Pa
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_a_signal_ends_a_sweep_with_the_table_of_what_has_ended(tmp_path: Path, number: int, code: int):
     spec = {"gpexplorer": 1, "method": "cholqr", "data": "friedman1", "settings": {"num_inducing": 8}}
-    grid = {"spec": {**spec, "budget": {"steps": 10**6}}, "over": {"tolerance": [10.0, 0.0]}}
+    grid = {"spec": {**spec, "budget": {"steps": 10**6}}, "over": {"tolerance": [1.0, 0.0]}}
     (tmp_path / "grid.json").write_text(json.dumps(grid))
     arguments = ["grid.json", "--out", "table.parquet", "--store", "store"]
     command = [sys.executable, "-m", "gpexplorer", "sweep", *arguments]
