@@ -93,16 +93,16 @@ class Lines:
     path : Path
         The file. An incomplete last line is removed.
 
-    Raises
-    ------
-    StoreError
-        If a line before the last one is damaged.
-
     Attributes
     ----------
     mark : int
         A number of the caller's, such as a count of records. It changes together with the length of the file, in one
         assignment, so that an interrupt at any place leaves the two in agreement.
+
+    Raises
+    ------
+    StoreError
+        If a line before the last one is damaged.
     """
 
     def __init__(self, path: Path) -> None:

@@ -108,13 +108,13 @@ class RequestGuard:
 
     Parameters
     ----------
-    application
+    application : BokehTornado
         The server.
-    local_only
+    local_only : bool
         Whether to refuse visitors from other machines for as long as all allowed names mean this machine.
-    max_sessions
+    max_sessions : int
         Number of sessions that there may be; 0 for no limit.
-    secret_key
+    secret_key : str
         Signs session ids, if BOKEH_SECRET_KEY does not; by default a random key.
     """
 
@@ -170,13 +170,13 @@ def protect(
 
     Parameters
     ----------
-    server
+    server : Server
         A server of Bokeh or Panel. One that is protected already is left as it is.
-    local_only
+    local_only : bool, default False
         Whether to refuse visitors from other machines for as long as all allowed names mean this machine.
-    max_sessions
+    max_sessions : int, default 60
         Number of sessions that there may be; 0 for no limit.
-    secret_key
+    secret_key : str, optional
         Signs session ids, if BOKEH_SECRET_KEY does not; by default a random key. Processes that share a port need one.
     """
     parameters = server._http.conn_params

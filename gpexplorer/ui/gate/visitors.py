@@ -59,9 +59,9 @@ class Visitors:
 
     Parameters
     ----------
-    application
+    application : BokehTornado
         The server.
-    max_sessions
+    max_sessions : int
         Sessions at the same time; 0 for no limit.
 
     Notes
@@ -79,9 +79,9 @@ class Visitors:
 
         Parameters
         ----------
-        request
+        request : HTTPServerRequest
             A request for a page or for its websocket.
-        session_id
+        session_id : str
             The session that the websocket names; empty for none.
         """
         sessions = self._sessions()
