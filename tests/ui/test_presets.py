@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from gpexplorer import Spec
 from gpexplorer.runs import Run
@@ -18,6 +19,7 @@ from gpexplorer.ui.panels.race_panel import _lane, entrants
 from gpexplorer.ui.text import MAX_LENGTH
 from gpexplorer.views import for_run
 from oracles import exact_nlml
+from split_scores import scores_of_ten_splits
 
 START = Spec("cholqr", {"num_inducing": 10})
 
@@ -174,10 +176,15 @@ class TestTheSentenceOfEveryPresetIsTrue:
         assert smooth > 0.9
 
     def test_low_objective(self):
-        fitc, swaps = self.finished(self.spec("low-objective")), self.other("low-objective", "cholqr", num_inducing=10)
+        spec = self.spec("low-objective")
+        other = replace(spec, method="cholqr", settings={"num_inducing": 10})
+        fitc, swaps = (scores_of_ten_splits(replace(each, budget={}).to_json()) for each in (spec, other))
+        difference = fitc["smse"] - swaps["smse"]
 
-        assert fitc.table()["objective"].iloc[-1] < swaps.table()["objective"].dropna().iloc[-1] - 5
-        assert fitc.scores()["coverage95"] < swaps.scores()["coverage95"]
+        assert (fitc["objective"] < swaps["objective"] - 5).all()
+        assert 0 < (difference < 0).sum() < 10  # sometimes one, sometimes the other
+        assert abs(difference.mean()) < 2 * difference.std() / 10**0.5
+        assert (fitc["coverage95"] * 20).sum() >= 180  # of 200: not told apart from 190
 
     def test_honest_bands(self):
         spec = self.spec("honest-bands")
@@ -186,6 +193,9 @@ class TestTheSentenceOfEveryPresetIsTrue:
         assert len(subset.trace[-1].step.state.inducing) == 15
         assert len(subset.problem.train) == 180
         assert subset.scores()["coverage95"] < 0.85
+        inside = (20 * scores_of_ten_splits(replace(spec, budget={}).to_json())["coverage95"]).sum()
+        assert inside == pytest.approx(174, abs=4)
+        assert binom.cdf(round(inside), 200, 0.95) < 1e-3  # over ten splits this is not chance
         assert 0.85 < swaps.scores()["coverage95"] <= 1.0
         assert swaps.scores()["nlpd"] < subset.scores()["nlpd"] - 1
 
@@ -193,7 +203,7 @@ class TestTheSentenceOfEveryPresetIsTrue:
         largest, greedy = self.finished(self.spec("steepest")), self.other("steepest", "gbcd")
 
         assert greedy.trace[-1].cost.entries < 1.2 * largest.trace[-1].cost.entries
-        assert greedy.table()["objective"].iloc[-1] < largest.table()["objective"].iloc[-1] - 50
+        assert greedy.table()["objective"].iloc[-1] < largest.table()["objective"].iloc[-1] - 20
 
     def test_stalls(self):
         plain, preconditioned = self.finished(self.spec("stalls")), self.other("stalls", "pcg")
@@ -221,30 +231,25 @@ class TestTheSentenceOfEveryPresetIsTrue:
         assert enough.table()["rolled_back"].sum() == 0
 
     def test_biased(self):
-        def distance(run: Run) -> float:
-            """Between the estimate and the exact likelihood, in nats, over the second half of the run."""
-            table = run.table()[["objective", "estimate"]].dropna()
-            return float((table["estimate"] - table["objective"]).abs().iloc[len(table) // 2 :].median())
-
         biased, running = self.finished(self.spec("biased")), self.other("biased", "scgd", batch_size=16)
 
-        assert distance(biased) > 250
-        assert distance(running) < 0.5 * distance(biased)
+        assert self.distance(biased) > 250
+        assert self.distance(running) < 0.5 * self.distance(biased)
 
     @staticmethod
-    def distance(run: Run, step: int) -> float:
-        """How far the estimate lies above the exact value, in nat."""
-        row = run.table().iloc[step]
-        return float(row["estimate"] - row["objective"])
+    def distance(run: Run) -> float:
+        """How far the estimates lie above the exact value at the same epoch, in nat: the median of the second half."""
+        [picture] = [view for view in for_run(run) if view.key == "stochastic-estimate"]
+        estimate, exact = (picture.data(run, len(run.trace) - 1)[name] for name in ("estimate", "exact"))
+        at = np.interp(estimate["x"], exact["x"], exact["y"])
+        return float((estimate["y"] - at).iloc[len(at) // 2 :].median())
 
-    def test_running_average(self):
-        spec = self.spec("running-average")
-        averaged, alone = (
-            self.finished(spec, 25),
-            self.finished(replace(spec, method="bsgd", settings={"batch_size": 16}), 25),
-        )
+    @pytest.mark.parametrize("seed", [0, 1, 2])
+    def test_running_average(self, seed: int):
+        spec = replace(self.spec("running-average"), seed=seed)
+        alone = replace(spec, method="bsgd", settings={"batch_size": 16})
 
-        assert self.distance(alone, 25) > 3 * self.distance(averaged, 25) > 0
+        assert self.distance(self.finished(alone, 30)) > 2.5 * self.distance(self.finished(spec, 30)) > 0
 
     def test_saddle_point(self):
         spec = self.spec("saddle-point")

@@ -84,3 +84,16 @@ def test_the_gains_picture_shows_the_gains_of_the_step() -> None:
     assert rows["x"].tolist() == [1, 2, 3, 4, 5, 6]
     assert rows.attrs["title"] == f"sum if each row moved alone: {gains.sum():.2g}"
     assert view.data(run, 0)["rows"].empty
+
+
+def test_the_colours_of_gradients_leave_out_the_rows_that_are_solved():
+    rows = {"name": "sin-product", "n": 120}
+    run = Spec("bcd-gradient", {"block": 20, "learn": False}, data=rows, kernel="se-ard").open()
+    run.finish(steps=3)
+    layers = next(view for view in views.for_run(run) if view.key == "gbcd-gradient").data(run, 3)
+    values = layers["rows"]["value"]
+
+    low, high = layers["rows"].attrs["colours"]
+
+    assert values.min() == -12.0  # the last block
+    assert (low, high) == (values.max() - 3.0, values.max())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -64,6 +65,33 @@ def test_exact_points_are_the_likelihood_of_their_records():
 
     assert layers["exact"]["y"].iloc[0] == pytest.approx(value)
     assert len(layers["estimate"]) >= len(layers["exact"]) > 1
+
+
+def test_an_estimate_and_an_exact_value_at_the_same_epoch_are_of_the_same_theta():
+    rows = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 3}
+    run = gpx.Spec("full-batch", {"width": 8, "epochs": 6, "refit": "none"}, data=rows).open()
+    run.finish(steps=6)
+    layers = view(run, "stochastic-estimate").data(run, 6)
+    exact = dict(zip(layers["exact"]["x"], layers["exact"]["y"], strict=True))
+    estimates = dict(zip(layers["estimate"]["x"], layers["estimate"]["y"], strict=True))
+
+    # The method is exact: at one theta both are the same number, and it moves by far more than rounding per epoch.
+    assert list(estimates) == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    for epoch in (1.0, 2.0, 3.0, 4.0, 5.0):
+        assert estimates[epoch] == pytest.approx(exact[epoch], rel=1e-9)
+        assert abs(exact[epoch] - exact[epoch + 1.0]) > 0.01
+
+
+def test_the_estimate_of_several_minibatches_stands_in_the_middle_of_its_step():
+    run = played("scgd")
+    layers = view(run, "stochastic-estimate").data(run, len(run.trace) - 1)
+    learned = [record.step for record in run.trace if record.step.info.phase == "learn"]
+    ends = np.array([0, *(step.state.batches for step in learned)])
+    per_epoch = learned[-1].state.batches / learned[-1].info.epoch
+
+    middles = [np.mean(np.arange(begin, end)) / per_epoch for begin, end in pairwise(ends)]
+
+    np.testing.assert_allclose(layers["estimate"]["x"], middles)
 
 
 def test_the_features_are_centred_and_coloured_in_the_units_of_the_file():

@@ -68,22 +68,24 @@ PRESETS = {
     ),
     "low-objective": Preset(
         "Two methods, two objectives: is the lower one the better fit?",
-        "FITC lets the noise differ from row to row, and its objective ends lower than that of CholQR. But the "
-        "calibration picture shows that fewer test rows lie inside its 95 % intervals. Choose “CholQR swaps” and "
-        "compare.",
+        "FITC lets the noise differ from row to row, and its objective ends lower than that of CholQR on each of ten "
+        "splits. Its test error does not: choose “CholQR swaps” and other splits, and compare. Sometimes one is "
+        "better, sometimes the other, and inside the band of the calibration 20 test rows cannot tell.",
         "v=1&method=fitc&data=snelson-like&kernel=se&set.num_inducing=10&view=calibration",
     ),
     "honest-bands": Preset(
         "An exact GP on a few rows is fast. Can its bands be trusted?",
-        "It uses 15 of the 180 rows. In the calibration picture the curve lies below the diagonal: too many test "
-        "rows lie outside the intervals. Choose “CholQR swaps”, which uses all rows, and compare.",
+        "It uses 15 of the 180 rows. In the calibration picture the curve leaves the band of chance at the bottom: too "
+        "many test rows lie outside the intervals. Over ten splits these are 26 of 200, and should be 10. Choose "
+        "“CholQR swaps”, which uses all rows, and compare.",
         "v=1&method=subset-of-data&data=snelson-like&kernel=se&set.num_rows=15&view=calibration",
     ),
     "steepest": Preset(
         "Which rows should a block solver take next?",
-        "The rows with the largest gradients lie close together, so solving for them gains little. Choose “Greedy "
-        "block coordinate descent”: it reaches a lower objective with about as many kernel entries.",
-        "v=1&method=bcd-gradient&data=friedman1&data.n=2000&kernel=se-ard&view=gbcd-gradient",
+        "The rings are the rows of a block. Those with the largest gradients lie close together, so solving for them "
+        "gains little. Choose “Greedy block coordinate descent”: its rings are spread, and it reaches a lower "
+        "objective with about as many kernel entries.",
+        "v=1&method=bcd-gradient&data=sin-product&data.n=1000&kernel=se-ard&view=gbcd-gradient",
     ),
     "stalls": Preset(
         "Why do conjugate gradients need so many steps on data with little noise?",
@@ -108,14 +110,14 @@ PRESETS = {
     "biased": Preset(
         "What do minibatches of sixteen rows say about the likelihood of nine hundred?",
         "The line is the estimate from the minibatches, the dots are the exact likelihood. With BSGD they stay "
-        "apart, because its estimate is biased. Choose SCGD, and the line comes close to the dots.",
+        "apart, because its estimate is biased. Choose SCGD, and the distance is less than half.",
         "v=1&method=bsgd&data=hypercube&data.d=2&data.n=1000&set.batch_size=16&view=stochastic-estimate",
     ),
     "running-average": Preset(
         "Can sixteen rows at a time estimate a log determinant?",
-        "Not one minibatch alone, but SCGD averages the matrix over many of them. The line comes near the dots, and "
-        "then follows them with a delay. Choose BSGD with a batch size of 16: after 25 epochs the distance is more "
-        "than three times as large.",
+        "Not one minibatch alone, but SCGD averages the matrix over many of them. The line comes near the dots and "
+        "stays a little above, as its average is one of earlier features. Choose BSGD with a batch size of 16: the "
+        "distance is about three times as large or more.",
         "v=1&method=scgd&data=hypercube&data.d=2&data.n=400&set.batch_size=16&view=stochastic-estimate",
     ),
     "saddle-point": Preset(

@@ -15,18 +15,18 @@ EIGENFUNCTIONS = Story(
         Part(
             "Two functions",
             "The kernel has eigenfunctions, and the first ones vary slowly. Here the model may use two of them.",
-            f"{EIGENVALUES}set.num_eigenfunctions=2&at=1&view=grief-spectrum",
+            f"{EIGENVALUES}set.num_eigenfunctions=2&at=1&view=grief-eigenfunctions",
             "Can two functions describe a surface with hills and valleys in both directions?",
             "No. The test error is 1.0: no better than the mean of the targets.",
-            f"{EIGENVALUES}set.num_eigenfunctions=2&at=20&view=grief-spectrum",
+            f"{EIGENVALUES}set.num_eigenfunctions=2&at=20&view=grief-eigenfunctions",
         ),
         Part(
             "Eight functions",
-            "Eight functions bend in both directions.",
-            f"{EIGENVALUES}set.num_eigenfunctions=8&at=20&view=grief-spectrum",
+            "Eight functions bend in both directions. Choose a higher rank to see the others.",
+            f"{EIGENVALUES}set.num_eigenfunctions=8&at=20&view=grief-eigenfunctions",
             "Will the error with thirty be half of this one, or nearly the same?",
             "Half: .47 with eight, .22 with thirty.",
-            f"{EIGENVALUES}set.num_eigenfunctions=30&at=20&view=grief-spectrum",
+            f"{EIGENVALUES}set.num_eigenfunctions=30&at=20&view=grief-eigenfunctions",
         ),
         Part(
             "Thirty functions",

@@ -13,7 +13,8 @@ MINIBATCHES = Story(
     (
         Part(
             "All rows in each step",
-            "A network of features is learned from 900 rows. The full batch uses all of them for every step.",
+            "A network of features is learned from 900 rows. The full batch uses all of them for every step, so its "
+            "line goes through the dots: nothing has to be estimated.",
             f"{ROWS}method=full-batch&at=12&view=stochastic-estimate",
         ),
         Part(

@@ -59,12 +59,12 @@ SWAPPING = Story(
         Part(
             "A trap: the lowest objective",
             "This is FITC with ten points. Its objective ends near -54 nat, below the -43 of the swaps with as many "
-            "points, and its test error is lower too. It looks like the winner.",
+            "points. It looks like the winner.",
             f"{DATA}method=fitc&set.num_inducing=10&at=57&view=calibration",
-            "Would you trust its bands more?",
-            "No. Of the test rows 80 % lie within its 95 % band, and 90 % within that of the swaps. FITC's objective "
-            "is not a bound of the exact model's, so that the two numbers cannot be compared. The page now shows the "
-            "swaps.",
+            "Does it predict better than the swaps?",
+            "Nobody can tell. On each of ten splits its objective is the lower one; its test error is lower on some "
+            "and higher on others, and the mean difference is within its error. FITC's objective is no bound of the "
+            "exact model's, so the two numbers cannot be compared. The page now shows the swaps.",
             f"{SWAPS}at=225&view=calibration",
         ),
     ),

@@ -211,13 +211,10 @@ class Live:
             self._fit_map(layers, force)
         else:
             self._fit_axes(layers, force)
+        limits = _colour_limits(layers)
         for mapper in self._mappers:
-            values = [f["value"].to_numpy(float) for f in layers.values() if "value" in f and len(f)]
-            finite = np.concatenate(values) if values else np.empty(0)
-            finite = finite[np.isfinite(finite)]
-            if len(finite):
-                low, high = float(np.quantile(finite, 0.02)), float(finite.max())
-                mapper.update(low=low, high=high if high > low else low + 1.0)
+            if limits is not None:
+                mapper.update(low=limits[0], high=limits[1])
 
     def _fit_axes(self, layers: Layers, force: bool) -> None:
         for axis, columns in (("x", X_COLUMNS), ("y", Y_COLUMNS)):
@@ -310,8 +307,28 @@ def _ends(axis: Any, log: bool, is_empty: bool) -> tuple[float, float]:
     return ends
 
 
+def _colour_limits(layers: Layers) -> tuple[float, float] | None:
+    """The ends of the colour scale: those that a picture declares, else of its values; None without values."""
+    declared = [frame.attrs["colours"] for frame in layers.values() if "colours" in frame.attrs]
+    if declared:
+        return float(declared[0][0]), float(declared[0][1])
+    values = [frame["value"].to_numpy(float) for frame in layers.values() if "value" in frame and len(frame)]
+    finite = np.concatenate(values) if values else np.empty(0)
+    finite = finite[np.isfinite(finite)]
+    if not len(finite):
+        return None
+    low, high = float(np.quantile(finite, 0.02)), float(finite.max())
+    return low, high if high > low else low + 1.0
+
+
 def _extent(layers: Layers, columns: tuple[str, ...], log: bool) -> tuple[float, float] | None:
-    """Least and greatest finite number in these columns; None where there is none."""
+    """Least and greatest finite number in these columns; None where there is none.
+
+    A picture may declare the ends of its vertical axis, as "extent" of one of its frames.
+    """
+    declared = [frame.attrs["extent"] for frame in layers.values() if "extent" in frame.attrs]
+    if declared and columns is Y_COLUMNS and all(end > 0 or not log for end in declared[0]):
+        return float(declared[0][0]), float(declared[0][1])
     parts = [
         frame[column].to_numpy(float)
         for frame in layers.values()

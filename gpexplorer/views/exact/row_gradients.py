@@ -17,6 +17,7 @@ from ..base import Layers, View, dots, labels, layer, line, overlay
 from ..drawing import run_rows
 from ..drawing.palette import ROLES, SEQUENTIAL
 
+DECADES = 3.0  # of the colour scale; smaller gradients have its first colour
 SMALLEST = 1e-12  # smaller gradient entries are drawn as this value
 BINS = np.linspace(-1.0, 1.0, 41)
 CENTRES = 20  # random rows: a fifth of the paper's number, so that the picture is quick
@@ -51,6 +52,8 @@ class Gradient(View):
         largest = step.info.largest  # nan before the first iteration on alpha
         title = f"largest of all rows: {largest:.2g}" if math.isfinite(largest) else "no block solved yet"
         layers["rows"].attrs["title"] = title
+        top = float(size.max()) if len(size) else 0.0
+        layers["rows"].attrs["colours"] = (top - DECADES, top)  # rows that are solved would take the whole scale
         return layers
 
     def _placed(self, run: Run, sample: torch.Tensor, size: np.ndarray) -> pd.DataFrame:

@@ -14,11 +14,16 @@ from ...problem import Step
 from ...runs.run import Run
 from ..base import Layers, dots, overlay
 from ..drawing.palette import ROLES
-from ..series import Line, Series
+from ..series import Line, Series, points
 
 
 class Estimate(Series):
-    """The NLML of all rows, and its estimate from the minibatches of each step."""
+    """The NLML of all rows, and its estimate from the minibatches of each step, each at the moment it speaks of.
+
+    An estimate is the mean over the minibatches of a step, each of which is evaluated before it moves the parameters:
+    it speaks of the middle of the step. The exact value is computed after the step. Both drawn at the end of the step,
+    an exact method would look biased, by the distance that it moves in a step.
+    """
 
     key: ClassVar[str] = "stochastic-estimate"
     title: ClassVar[str] = "Likelihood, exact and estimated"
@@ -37,6 +42,15 @@ class Estimate(Series):
         """Return the steps that learn: the others have no minibatches."""
         table = super().table(run, at)
         return table[table["phase"] == "learn"] if "phase" in table else table[table["epoch"].notna()]
+
+    def series(self, run: Run, at: int) -> Layers:
+        """Return both series against epochs."""
+        table = self.table(run, at)
+        taken = np.array([run.trace[k].step.state.batches for k in table["index"]], float)  # after each step
+        before = np.concatenate([[0.0], taken[:-1]])
+        per_batch = table["epoch"].to_numpy(float) / taken
+        middle = (before + taken - 1.0) / 2.0 * per_batch  # epochs, of the minibatches before, ..., taken - 1
+        return super().series(run, at) | {"estimate": points(middle, table["estimate"])}
 
     def caption(self, run: Run, at: int, layers: Layers) -> str:
         """How many exact values there are."""

@@ -7,10 +7,11 @@ from typing import ClassVar
 import holoviews as hv
 import numpy as np
 import pandas as pd
+from scipy.stats import binom
 
 from ...data.units import targets
 from ...runs.run import Run
-from ..base import Layers, View, dots, line, overlay
+from ..base import Layers, View, band, dots, line, overlay
 from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
@@ -19,11 +20,18 @@ MAX_ROWS = 2000  # above this many test rows, a random sample of this size is us
 
 
 class Calibration(View):
-    """The fraction of test targets inside each central predictive interval, against its nominal probability."""
+    """The fraction of test targets inside each central predictive interval, against its nominal probability.
+
+    The band is where the curve lies at one level with a probability of 95 % if the intervals are right: the number of
+    t test rows inside an interval of level p is then binomial, with t and p.
+    """
 
     key: ClassVar[str] = "calibration"
     title: ClassVar[str] = "Calibration"
-    help: ClassVar[str] = "Below the diagonal the predictive intervals are too narrow, above it they are too wide."
+    help: ClassVar[str] = (
+        "Below the band the predictive intervals are too narrow, above it they are too wide. Inside it, this number of "
+        "test rows cannot tell."
+    )
     order: ClassVar[int] = 60
 
     def applies(self, run: Run) -> bool:
@@ -38,16 +46,21 @@ class Calibration(View):
         marginals = run.posterior(at, of="y").marginals_at_scaled(part.X)
         frame = coverage(marginals.cdf(targets(part.y, part)).cpu().numpy())
         frame.attrs |= {"xlabel": "nominal coverage", "ylabel": "observed coverage of test rows"}
-        return {"observed": frame, "dots": frame, "ideal": pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})}
+        frame.attrs["title"] = (
+            f"{len(part)} test rows, {_outside(frame, len(part))} of {len(frame)} levels outside the band"
+        )
+        ideal = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
+        return {"chance": by_chance(len(part)), "observed": frame, "dots": frame, "ideal": ideal}
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Draw the observed coverage beside the diagonal."""
+        """Draw the observed coverage beside the diagonal, over the band of chance."""
         parts = [
+            band(layers, "chance", "95 % by chance", color=ROLES["band"], fill_alpha=0.25, line_alpha=0),
             line(layers, "ideal", "calibrated", color=ROLES["reference"], line_dash="dashed"),
             line(layers, "observed", "observed", color=ROLES["mean"], line_width=2.5),
             dots(layers, "dots", color=ROLES["mean"], size=6),
         ]
-        return overlay(parts, layers["observed"])
+        return overlay(parts, layers["observed"], 3)
 
 
 def coverage(probabilities: np.ndarray) -> pd.DataFrame:
@@ -64,3 +77,28 @@ def coverage(probabilities: np.ndarray) -> pd.DataFrame:
     """
     distance = np.abs(probabilities - 0.5)  # [t] a central interval of level p contains the target if it is <= p/2
     return pd.DataFrame({"x": LEVELS, "y": [(distance <= p / 2).mean() for p in LEVELS]})
+
+
+def by_chance(rows: int) -> pd.DataFrame:
+    """Return the band of the coverage of right intervals on this many test rows.
+
+    Parameters
+    ----------
+    rows
+        Number of test rows t.
+
+    Returns
+    -------
+    DataFrame
+        Nominal coverage p in column x; in lower and upper the quantiles .025 and .975 of Binomial(t, p) / t.
+    """
+    levels = np.concatenate([[0.0], LEVELS, [1.0]])
+    lower, upper = (binom.ppf(q, rows, levels).clip(0, rows) / rows for q in (0.025, 0.975))
+    return pd.DataFrame({"x": levels, "lower": lower, "upper": upper})
+
+
+def _outside(observed: pd.DataFrame, rows: int) -> int:
+    """How many levels have a coverage outside the band of chance."""
+    chance = by_chance(rows)
+    lower, upper = (np.interp(observed["x"], chance["x"], chance[name]) for name in ("lower", "upper"))
+    return int(((observed["y"] < lower - 1e-9) | (observed["y"] > upper + 1e-9)).sum())

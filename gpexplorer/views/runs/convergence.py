@@ -32,6 +32,8 @@ SCORES = (
     Channel("nlpd", "NLPD on test rows", "nat"),
     Channel(COVERAGE, "fraction of test rows in the 95 % interval"),
 )
+MOST_FIRST = 0.5  # share of the values, at the beginning, that the axis may leave out
+FLAT = 0.2  # of the range with a first value that the range without it must be below
 MAX_POINTS = 4000  # of a longer run every k-th point is drawn
 
 
@@ -83,12 +85,14 @@ class Convergence(View):
         unit = f" [{channel.unit}]" if channel.unit else ""
         title = f"{channel.label}: not trustworthy from step {rose_at} on (dashed)" if len(untrusted) else ""
         trusted.attrs |= {"xlabel": label, "ylabel": f"{channel.label}{unit}", "title": title}
+        focus = {} if self.log else focused(values, at)
+        trusted.attrs |= focus | {"title": "; ".join(filter(None, [title, focus.get("title")]))}
         current = current[_finite(current)].reset_index(drop=True)
         layers = {"series": trusted, "dots": trusted, "untrusted": untrusted, "now": current}
         if channel.name == "objective" and EXACT_LEAST in table:
             ranges = pd.DataFrame({"x": series["x"], "lower": table[EXACT_LEAST].to_numpy(float), "upper": series["y"]})
-            if not len(untrusted):
-                trusted.attrs["title"] = _sentence(ranges[: at + 1])
+            if not len(untrusted) and (sentence := _sentence(ranges[: at + 1])):
+                trusted.attrs["title"] = "; ".join(filter(None, [sentence, trusted.attrs["title"]]))
             if self.limits:
                 layers["range"] = self._drawn(ranges.rename(columns={"lower": "y"})).rename(columns={"y": "lower"})
         ghost = self._best_before(run, channel, column)
@@ -133,6 +137,34 @@ class Convergence(View):
         if "range" in layers:
             parts.insert(0, band(layers, "range", color=ROLES["band"], fill_alpha=0.3, line_alpha=0))
         return overlay(parts, layers["series"], 0, logy=self.log)
+
+
+def focused(values: np.ndarray, at: int) -> dict[str, Any]:
+    """Return the ends of the vertical axis without first values that would flatten all that follow.
+
+    Parameters
+    ----------
+    values
+        One per record [t]; nan where nothing was reported.
+    at
+        The record that is shown; its value stays on the axis.
+
+    Returns
+    -------
+    dict
+        "extent", the ends, and "title", a sentence on the values that are left out; empty where all fit.
+    """
+    finite = np.flatnonzero(np.isfinite(values))
+    most = int(MOST_FIRST * len(finite)) if len(finite) > 4 else 0
+    spread = [float(np.ptp(values[finite[k:]])) for k in range(1 + most)] if len(finite) else []
+    drops = [k for k in range(1, len(spread)) if 0.0 < spread[k] < FLAT * spread[k - 1]]
+    left_out = max(drops, default=0)
+    if not left_out or at < finite[left_out]:
+        return {}
+    rest, last = values[finite[left_out:]], finite[left_out - 1]
+    number = f"step {last}" if left_out == 1 else f"steps up to {last}"
+    sentence = f"{number} off the axis, at {values[last]:.4g}"
+    return {"extent": (float(rest.min()), float(rest.max())), "title": sentence}
 
 
 def _is_comparable(earlier: Spec, spec: Spec, channel: Channel) -> bool:

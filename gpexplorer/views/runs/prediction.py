@@ -23,6 +23,7 @@ from ..drawing.brushing import nearest_points
 from ..drawing.palette import ROLES
 
 CURVE_POINTS, MAP_SIDE, MAX_TEST_ROWS = 240, 48, 400  # grid points in 1-D, per side in 2-D; test rows with more inputs
+AROUND = 0.25  # of the range of the targets that stays free above and below them
 LEGEND = {"click_policy": "hide", "padding": 0, "spacing": 8, "margin": 2, "glyph_width": 16}
 SECOND_BAND = (
     "joint: a band that contains a whole function with a probability of 95 %. some rows: the band of f of an exact GP "
@@ -59,13 +60,8 @@ class Fit(View):
         Bands lie between the quantiles that are the mean ± 2 standard deviations of a normal distribution.
         """
         d = run.problem.train.d if run_rows.numeric(run) else 0
-        draw = (
-            partial(_curve, paths=self.paths, second=self.band)
-            if d == 1
-            else _map
-            if d == 2
-            else _predicted_and_observed
-        )
+        curve, surface = partial(_curve, paths=self.paths, second=self.band), partial(_map, show=self.show)
+        draw = {1: curve, 2: surface}.get(d, _predicted_and_observed)
         layers = draw(run, at)
         if d != 2 and run not in self._grid_notes:
             self._grid_notes[run] = _rows_outside_grid(run, run_rows.SHOWN if d == 1 else MAX_TEST_ROWS)
@@ -113,6 +109,9 @@ def _curve(run: Run, at: int, paths: int, second: str) -> Layers:
     if true_function is not None:
         layers["truth"] = pd.DataFrame({"x": grid, "y": true_function(torch.from_numpy(grid)[:, None]).numpy()})
     layers["mean"].attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": train.target}
+    # Rows and mean decide the axis, so that it is the same at all steps and for all methods; bands may leave it.
+    room = AROUND * float(np.ptp(y) or 1.0)
+    layers["mean"].attrs["extent"] = (min(y.min() - room, mean.min()), max(y.max() + room, mean.max()))
     return layers
 
 
@@ -173,7 +172,7 @@ def _hover_columns(run: Run, state: Any, chosen: np.ndarray, predicted: np.ndarr
     return columns | nearest_points(run_rows.inputs_of(train)[chosen], points, names)
 
 
-def _map(run: Run, at: int) -> Layers:
+def _map(run: Run, at: int, show: str) -> Layers:
     train, state = run.problem.train, run.trace[at].step.state
     X = run_rows.inputs_of(train)
     sides = [np.linspace(*_padded(X[:, q]), MAP_SIDE) for q in (0, 1)]
@@ -184,11 +183,14 @@ def _map(run: Run, at: int) -> Layers:
     grid = {"x": x, "y": y, "mean": mean[: len(x)], "sd": sd[: len(x)]}
     hover = _hover_columns(run, state, chosen, mean[len(x) :])
     layers = {
-        "map": pd.DataFrame(grid | {"value": grid["mean"]}),
+        "map": pd.DataFrame(grid | {"value": grid[show]}),
         "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]} | hover),
         "inducing": pd.DataFrame({"x": inducing[:, 0], "y": inducing[:, 1]}),
     }
     layers["map"].attrs |= {"map": True, "xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
+    y = run_rows.targets_of(train)  # one scale for all steps and methods: a flat surface has one colour
+    ends = (float(np.quantile(y, 0.01)), float(np.quantile(y, 0.99))) if show == "mean" else (0.0, float(y.std()))
+    layers["map"].attrs["colours"] = ends if ends[0] < ends[1] else (ends[0], ends[0] + 1.0)
     return layers
 
 
@@ -249,7 +251,6 @@ def _plot_curve(layers: Layers) -> hv.Overlay:
 
 
 def _plot_map(layers: Layers, show: str) -> hv.Overlay:
-    layers["map"]["value"] = layers["map"][show]
     diamonds = {"marker": "diamond", "size": 11, "color": ROLES["inducing"], "line_color": "white"}
     parts = [
         image(layers, "map", clabel=show, **labels(layers["map"])),
