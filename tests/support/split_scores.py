@@ -9,6 +9,8 @@ import pandas as pd
 
 from gpexplorer.runs import Spec
 
+STEPS = 120  # after which swaps hardly lower the objective any more
+
 
 @cache
 def scores_of_ten_splits(spec: str) -> pd.DataFrame:
@@ -16,6 +18,6 @@ def scores_of_ten_splits(spec: str) -> pd.DataFrame:
     rows = []
     for split in range(10):
         run = replace(Spec.from_json(spec), split=split).open()
-        run.finish(steps=300)
+        run.finish(steps=STEPS)
         rows.append({"objective": run.table()["objective"].dropna().iloc[-1], **run.scores()})
     return pd.DataFrame(rows)

@@ -102,6 +102,7 @@ class TestSwaps:
         assert within(smse("swaps", 5), 0.14)
         assert at_part("swaps", 4)[0].advance() is None  # converged
 
+    @pytest.mark.timeout(600)
     def test_fitc_has_the_lower_objective_on_every_split_and_no_better_test_error(self):
         assert within(objective("swaps", 6), -54)
         fitc, swaps = (scores_of_ten_splits(links.read(part, Spec(**START), views).spec.to_json()) for part in FITC)
