@@ -9,7 +9,7 @@ import pandas as pd
 
 from gpexplorer.runs import Spec
 
-STEPS = 120  # after which swaps hardly lower the objective any more
+STEPS = 60  # after which swaps hardly lower the objective any more
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import ClassVar
 import holoviews as hv
 import numpy as np
 import pandas as pd
-from scipy.stats import binom
+from scipy.special import bdtr
 
 from ...data.units import targets
 from ...runs.run import Run
@@ -93,7 +93,8 @@ def by_chance(rows: int) -> pd.DataFrame:
         Nominal coverage p in column x; in lower and upper the quantiles .025 and .975 of Binomial(t, p) / t.
     """
     levels = np.concatenate([[0.0], LEVELS, [1.0]])
-    lower, upper = (binom.ppf(q, rows, levels).clip(0, rows) / rows for q in (0.025, 0.975))
+    cumulative = bdtr(np.arange(rows + 1.0)[:, None], rows, levels)  # [t + 1, levels] of at most k rows inside
+    lower, upper = ((cumulative >= q).argmax(0) / rows for q in (0.025, 0.975))
     return pd.DataFrame({"x": levels, "lower": lower, "upper": upper})
 
 
