@@ -23,6 +23,17 @@ run = gpx.Spec("cholqr", {"num_inducing": 10}, data="snelson-like", kernel="se")
 run.finish(steps=60)
 run.save_page(sys.argv[1], title="Ten inducing points look for their places")
 """
+FIRST_SCREEN = """import sys
+from gpexplorer.views.lesson.lesson_frames import lesson_spec
+from gpexplorer.views.lesson.lesson_page import save_lesson
+run = lesson_spec(10).open()
+run.finish()
+save_lesson(run, sys.argv[1])
+"""
+PLAYING = {
+    "a-run.html": SAVED_RUN,
+    "first-screen.html": FIRST_SCREEN,
+}  # files that play -> the program that writes each
 PAGES = {  # files at the top of the repository, and the page that shows each
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "extend.md",
@@ -48,24 +59,25 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Called by mkdocs: files of other folders that pages show, and a run that plays, which is not kept."""
+    """Called by mkdocs: files of other folders that pages show, and files that play, which are not kept."""
     from mkdocs.structure.files import File
 
-    files.append(File.generated(config, "a-run.html", content=saved_run()))
+    for name, program in PLAYING.items():
+        files.append(File.generated(config, name, content=written_by(program)))
     for name, source in GENERATED.items():
         files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
     return files
 
 
-def saved_run() -> str:
-    """A run as a page that plays, made by the program in it."""
+def written_by(program: str) -> str:
+    """The file that a program writes."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "a-run.html"
+        file = Path(folder) / "written.html"
         done = subprocess.run(
-            [sys.executable, "-c", SAVED_RUN, str(file)], cwd=ROOT, capture_output=True, text=True, check=False
+            [sys.executable, "-c", program, str(file)], cwd=ROOT, capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise RuntimeError(f"The run of the documentation could not be saved: {done.stderr.strip()}")
+            raise RuntimeError(f"A page of the documentation could not be written: {done.stderr.strip()}")
         return file.read_text("utf-8")
 
 
