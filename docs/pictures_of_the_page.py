@@ -1,7 +1,7 @@
 """Makes the pictures of the README from the first screen: `python docs/pictures_of_the_page.py`.
 
-apps/explorer.png is the first screen after five swaps, and apps/explorer.gif plays it. Pillow and Playwright are needed;
-`make test` installs both.
+apps/explorer.png is the first screen after five swaps, and apps/explorer.gif plays it. Pillow and Playwright are
+needed; `make test` installs both.
 """
 
 from __future__ import annotations
