@@ -1,4 +1,7 @@
-"""The draws of a run that samples, as arrays and for ArviZ."""
+"""The draws of a run that samples, as arrays and for ArviZ.
+
+Apart because it is what people ask for by name; the picture of the chains only repeats the names of the numbers.
+"""
 
 from __future__ import annotations
 
