@@ -81,7 +81,8 @@ class UnitRowsPosterior(Posterior):
         return cls(read_posterior(parts.part("inner"), "inducing", "rows", "features", "prior"))
 
     def examples(self) -> Any:
-        return self.inner.examples()[:, :-1]
+        X = self.inner.examples()
+        return X[:, :-1] if len(X) else X
 
     def check(self) -> None:
         self.inner.check()

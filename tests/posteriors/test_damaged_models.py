@@ -1,0 +1,59 @@
+"""A saved model that was changed is a sentence, and one whose numbers contradict each other is not loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gpexplorer.errors import PosteriorError
+from gpexplorer.posteriors import load_posterior
+from model_files import parts_of, rewritten
+from steps_of import small_run
+
+
+def test_a_changed_byte_is_a_sentence_that_names_the_file_and_the_way_out(tmp_path: Path):
+    path = tmp_path / "model"
+    small_run("cholqr", d=2, steps=3).posterior().save(path)
+    whole = path.read_bytes()
+    assert b'"digest"' in whole[: whole.index(b"]}}")]
+
+    draw = np.random.default_rng(0)
+    for place in [*draw.integers(0, len(whole), 60), *draw.integers(8, whole.index(b"]}}"), 40)]:
+        changed_bytes = bytearray(whole)
+        changed_bytes[place] ^= 1 << int(draw.integers(8))
+        path.write_bytes(changed_bytes)
+        with pytest.raises(PosteriorError, match=rf"(?s){path}.*(save|saved|newer|write one|safetensors file)"):
+            load_posterior(path)
+
+
+def test_a_file_from_before_there_were_digests_is_read_and_a_digest_of_other_numbers_is_not(tmp_path: Path):
+    small_run("cholqr", d=2, steps=3).posterior().save(tmp_path / "good")
+    tensors, description = parts_of(tmp_path / "good")
+    load_posterior(rewritten(tmp_path / "older", tensors, description))
+
+    with pytest.raises(PosteriorError, match="was changed after it was written"):
+        load_posterior(rewritten(tmp_path / "bad", tensors, description, digest="0" * 32))
+
+
+def test_a_negative_variance_and_a_factor_that_is_none_are_refused(tmp_path: Path):
+    smaller = torch.tensor([1.0] * 5 + [1e-4])
+    for key, name, tensor, says in (
+        ("svgp", "L_mm", lambda L: 1.05 * L, "not the Cholesky factor"),
+        (
+            "svgp",
+            "L_mm",
+            lambda L: L.diagonal_scatter(L.diagonal() * smaller),
+            "factor|negative",
+        ),
+        ("svgp", "S_root", lambda S: 1e80 * S, "not a finite number"),
+        ("grief", "V", lambda V: 1.5 * V, "not orthonormal"),
+        ("ski", "axis 1", lambda U: U.flip(0), "do not ascend"),
+        ("ml", "alpha", lambda alpha: 1e100 * alpha, "not a finite number|above"),
+    ):
+        small_run(key, d=2, steps=3).posterior(of="y").save(tmp_path / "a")
+        tensors, description = parts_of(tmp_path / "a")
+        with pytest.raises(PosteriorError, match=says):
+            load_posterior(rewritten(tmp_path / "bad", {**tensors, name: tensor(tensors[name])}, description))
