@@ -117,6 +117,8 @@ class Dataset:
         The noise of each row, if rows differ in it; see `kernels.row_scaled`.
     groups : RowGroups, optional
         Which rows are held out together; without them, rows are held out at random.
+    reader : data.reader.table_reader.TableReader, optional
+        How the table was read that the rows come from, so that new rows are read alike.
     """
 
     X: Any
@@ -126,6 +128,7 @@ class Dataset:
     scale: Scale | None = None
     noise: RowNoise | None = None
     groups: RowGroups | None = None
+    reader: Any = None
 
     def __repr__(self) -> str:
         inputs = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpexplorer.data.files.columns import Choice, pick
+from gpexplorer.data.files.choice import Choice
+from gpexplorer.data.files.columns import pick
 from gpexplorer.data.files.reading import read_bytes
 from gpexplorer.data.files.size_limits import UPLOAD
 from gpexplorer.data.loading import as_split, is_named

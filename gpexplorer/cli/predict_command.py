@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,8 +27,9 @@ def predict(
 ) -> None:
     """Predict the rows of a file with a saved model, of any number of rows.
 
-    The table has the mean, the standard deviations of the prediction and of f, the ends of the 95 % interval, and a
-    flag for rows that are far from all training rows.
+    The table has the mean, the standard deviations of the prediction and of f, the ends of the 95 % interval, a flag
+    for rows that are far from all training rows, and a column `why` that says which cells were filled, are words that
+    training does not have, or cannot be read. The counts of these are printed at the end.
     """
     from ..errors import SettingError
     from ..runs.storage.own_files import replacing
@@ -40,9 +42,11 @@ def predict(
         levels = [float(level) for level in quantiles.split(",") if level.strip()]
     except ValueError:
         raise SettingError(f"quantiles is {quantiles!r}: give numbers such as 0.1,0.5,0.9.") from None
-    tables = predictions_of_file(load_posterior(model), rows, of, levels)
+    counts: Counter[str] = Counter()
+    tables = _counted(predictions_of_file(load_posterior(model), rows, of, levels), counts)
     if out is None:
         _write_csv(tables, sys.stdout)
+        typer.echo(sentence_of_counts(counts), err=True)
         return
     with writable(out), replacing(out, private=False) as fresh:
         if out.suffix.lower() in PARQUET:
@@ -50,6 +54,25 @@ def predict(
         else:
             with fresh.open("w", encoding="utf-8", newline="") as file:
                 _write_csv(tables, file)
+    typer.echo(sentence_of_counts(counts), err=True)
+
+
+def _counted(tables: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[pd.DataFrame]:
+    """The tables as they come, with their rows counted by what is said of them."""
+    from ..runs.studies.prediction_table import count_reasons
+
+    for table in tables:
+        counts.update(count_reasons(table))
+        yield table
+
+
+def sentence_of_counts(counts: Counter[str]) -> str:
+    """How many rows were predicted, and of how many there is something to be said."""
+    total, answered = counts.pop("rows", 0), counts.pop("answered", 0)
+    parts = [
+        f"{number:,} {reason}" for reason, number in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:12]
+    ]
+    return f"{answered:,} of {total:,} rows predicted" + (f": {'; '.join(parts)}." if parts else ".")
 
 
 def _write_csv(tables: Iterator[pd.DataFrame], file: object) -> None:

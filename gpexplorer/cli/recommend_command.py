@@ -33,7 +33,10 @@ def recommend(  # noqa: PLR0913 - the options of the command
     dates: Annotated[list[str] | None, typer.Option(help="A column of dates to use; may be repeated.")] = None,
     decimal: Annotated[str, typer.Option(help='"," if 3,5 in the file is 3.5.')] = ".",
     groups: Annotated[str, typer.Option(help="A column, such as patient: rows with one value stay together.")] = "",
-    missing: Annotated[str, typer.Option(help='Rows with gaps: "refuse", "drop", or "fill" them.')] = "refuse",
+    missing: Annotated[str, typer.Option(help='Rows with gaps: "fill" (as without it), "drop", or "refuse".')] = "",
+    kinds: Annotated[
+        list[str] | None, typer.Option("--kind", help='How a column is read, such as when="date mdy" or code=words.')
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of every method.", min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the Spec of the answer to this file.")] = None,
     model: Annotated[
@@ -52,7 +55,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
     require_writable(model, "--model")
     options: dict[str, Any] = {
         "target": target, "inputs": inputs, "drop": drop, "encode": encode, "dates": dates, "groups": groups,
-        "missing": missing if missing != "refuse" else "", "decimal": decimal if decimal != "." else "",
+        "missing": missing, "decimal": decimal if decimal != "." else "", "kinds": _kinds(kinds or []),
     }  # fmt: skip
     stopped = threading.Event()
     with stopping() as signals:
@@ -84,6 +87,16 @@ def recommend(  # noqa: PLR0913 - the options of the command
     if signals:
         typer.echo("Interrupted: this is the best answer so far.", err=True)
         signals.exit()
+
+
+def _kinds(given: list[str]) -> dict[str, str]:
+    """The values of --kind as the option `kinds` of `load`."""
+    from ..errors import SettingError
+
+    wrong = [text for text in given if "=" not in text]
+    if wrong:
+        raise SettingError(f'--kind {wrong[0]!r} names no kind: write column=kind, such as when="date mdy".')
+    return {text.rpartition("=")[0]: text.rpartition("=")[2] for text in given}
 
 
 def _as_options(message: str) -> str:

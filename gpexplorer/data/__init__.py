@@ -10,17 +10,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .files.columns import Choice
+    from .files.choice import Choice
     from .files.size_limits import UPLOAD
     from .loading import available, fetch, is_named, load
+    from .reader.table_reader import TableReader
     from .sets.generators import truth
     from .splits import Split
-    from .uploads import Preview, preview, read_inputs, read_upload
+    from .uploads import Preview, preview, read_inputs, read_rows, read_upload
 
 _MODULE_OF = {
-    "Choice": "files.columns",
+    "Choice": "files.choice",
     "Preview": "uploads",
     "Split": "splits",
+    "TableReader": "reader.table_reader",
     "UPLOAD": "files.size_limits",
     "available": "loading",
     "fetch": "loading",
@@ -28,6 +30,7 @@ _MODULE_OF = {
     "load": "loading",
     "preview": "uploads",
     "read_inputs": "uploads",
+    "read_rows": "uploads",
     "read_upload": "uploads",
     "truth": "sets.generators",
 }
@@ -36,12 +39,14 @@ __all__ = [
     "Choice",
     "Preview",
     "Split",
+    "TableReader",
     "available",
     "fetch",
     "is_named",
     "load",
     "preview",
     "read_inputs",
+    "read_rows",
     "read_upload",
     "truth",
 ]

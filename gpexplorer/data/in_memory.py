@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +31,35 @@ def from_frame(frame: DataFrame) -> Raw:
     duplicates = [name for name, occurrences in Counter(names).items() if occurrences > 1]
     if duplicates:
         raise DataError(f"{TABLE} has the column {quote(duplicates[0])} more than once: give each its own name.")
-    columns = {name: as_column(TABLE, name, frame.iloc[:, i].to_numpy()) for i, name in enumerate(names)}
+    columns = {name: _of_series(name, frame.iloc[:, i]) for i, name in enumerate(names)}
     return Raw(pa.table(columns), TABLE, ())
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a table with named columns: of pandas, polars, pyarrow, or another library that lends Arrow's."""
+    return hasattr(X, "__arrow_c_stream__") and (hasattr(X, "columns") or hasattr(X, "column_names"))
+
+
+def column_titles(frame: Any) -> list[str]:
+    """The names of the columns of a table of any library."""
+    titles = frame.column_names if hasattr(frame, "column_names") else frame.columns
+    return [str(title) for title in titles]
+
+
+def table_of(frame: Any) -> pa.Table:
+    """A table of any library as Arrow's."""
+    return from_frame(frame).table if hasattr(frame, "iloc") else pa.table(frame)
+
+
+def _of_series(name: str, series: Any) -> pa.ChunkedArray | pa.Array:
+    """A column of a DataFrame; what its library hides in objects, such as dates and decimals, is read as what it is."""
+    values = series.to_numpy() if series.dtype.kind in "biufcSU" else None
+    if values is not None and values.dtype != object:
+        return as_column(TABLE, name, values)
+    if series.dtype != object:
+        with suppress(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            return pa.Array.from_pandas(series)
+    return as_column(TABLE, name, series.to_numpy(dtype=object))
 
 
 def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
@@ -59,7 +88,10 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
     """
     target = str(getattr(y, "name", None) or "y")
     names = [str(name) for name in getattr(X, "columns", ())]
-    if _is_texts(X):
+    if is_frame(X):
+        table = table_of(X)
+        inputs = dict(zip(map(str, table.column_names), table.columns, strict=True))
+    elif _is_texts(X):
         inputs = {OBJECT: pa.array([str(text) for text in X])}
     else:
         matrix = _matrix(X)
@@ -78,7 +110,7 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
     if target in inputs:
         target = f"{target} (target)"
     table = pa.table({**inputs, target: as_column(ARRAYS, target, values)})
-    return Raw(table, ARRAYS, ()), target, OBJECT if OBJECT in inputs and _is_texts(X) else None
+    return Raw(table, ARRAYS, ()), target, OBJECT if OBJECT in inputs and not is_frame(X) and _is_texts(X) else None
 
 
 def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:
@@ -92,9 +124,34 @@ def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:
         return pa.array(values)
     if kind == "f":
         return pa.array(values.astype(np.float64, copy=False))
-    if kind in "mM":  # as text of dates: tolist would turn some of them into numbers
-        return pa.array(values.astype(str), pa.string())
-    return pa.array([None if _is_missing(value) else str(value) for value in values.tolist()], pa.string())
+    if kind == "M":
+        return pa.array(values.astype("datetime64[us]"))
+    if kind == "m":
+        return pa.array(values.astype("timedelta64[us]"))
+    return _of_objects([None if _is_missing(value) else value for value in list(values)])
+
+
+def _of_objects(cells: list[Any]) -> pa.Array:
+    """Objects of Python: numbers and dates if all of them are, else texts."""
+    present = [cell for cell in cells if cell is not None]
+    if present and all(isinstance(cell, bool | np.bool_) for cell in present):
+        return pa.array([None if cell is None else bool(cell) for cell in cells])
+    if present and all(isinstance(cell, Number) and not isinstance(cell, complex) for cell in present):
+        return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
+    if present and all(isinstance(cell, date | np.datetime64) for cell in present):
+        stamps = [None if cell is None else _utc(cell) for cell in cells]
+        with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            return pa.array(stamps, pa.timestamp("us"))
+    return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
+
+
+def _utc(cell: Any) -> Any:
+    """A date as a moment without a zone, in UTC."""
+    if isinstance(cell, np.datetime64):
+        return cell.astype("datetime64[us]").astype(object)
+    if isinstance(cell, datetime):
+        return cell if cell.tzinfo is None else cell.astimezone(UTC).replace(tzinfo=None)
+    return datetime(cell.year, cell.month, cell.day)
 
 
 def _is_missing(value: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -15,23 +16,26 @@ from ..errors import DataError
 from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from .edits import edited
-from .files.columns import Choice, Numbers, pick
-from .files.described_columns import note_on_row_names
+from .files.choice import Choice
+from .files.columns import Numbers, pick
 from .files.layouts import read_set
 from .files.reading import Raw, kind_of, read_path
 from .given_folds import groups_of_rows
-from .in_memory import from_arrays, from_frame
+from .in_memory import TABLE, from_arrays, is_frame, table_of
 from .mapped import load_mapped
-from .quoting import nearest, quote
+from .quoting import listing, nearest, quote
+from .reader.column_reader import KINDS
+from .reader.table_reader import TableReader
+from .reader.target_statistics import fit_to_targets
 from .sets.cache import Progress, fetch_card, is_cached
 from .sets.cards import card, names
 from .sets.generators import GENERATORS, complete, generate
 from .sets.poses import DIMENSION, NOTE, TEST, TRAIN
 from .sets.poses import named as poses
-from .splits import Given, How, Split, make_split
+from .splits import ALL, Given, How, Split, key_of, make_split
 
 POSES = "poses"
-CHOICES = ("target", "inputs", "drop", "objects", "missing", "encode", "dates", "decimal", "texts", "groups")
+CHOICES = ("target", "inputs", "drop", "objects", "missing", "encode", "dates", "decimal", "texts", "groups", "kinds")
 
 
 def available() -> pd.DataFrame:
@@ -92,20 +96,23 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     source : str, Path, DataFrame, tuple or dict
         A public set or a generator by name; a file; a table; a pair (X, y); or a dict {"name": ..., option: ...}, as a
         Spec contains it. The entry "edits" of a dict changes training rows; see `data.edits`.
-    split : int or mapping, default 0
-        A fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}.
+    split : int, mapping or "all", default 0
+        A fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}; "all" for training rows alone.
     **options : object
         Of a generator: n, d, noise, seed, kernel, theta. Of a table: target, inputs, drop, objects (one text column as
         input), texts (columns of text as inputs beside the numbers, for a kernel on named columns), groups (a column
-        that is no input: rows with the same value in it are held out together), missing ("refuse", "drop", or "fill"
-        with the median), encode (columns of text that become inputs of 0 and 1), dates (columns that become days),
-        decimal ("," where 3,5 is 3.5). Of a Parquet file larger than memory: memory="mapped", dtype
-        ("float64" or "float32"), and progress(done, total), which may raise to cancel.
+        that is no input: rows with the same value in it are held out together), missing ("fill" with the median, which
+        is the default of tables, "drop" or "refuse"), encode (columns that become inputs of 0 and 1), dates (columns
+        that become days), decimal ("," where 3,5 is 3.5), kinds (how columns are read, such as {"when": "date mdy",
+        "code": "words"}). Without options, every column that can explain something is used. Of a Parquet file
+        larger than memory: memory="mapped", dtype ("float64" or "float32"), and progress(done, total), which may raise
+        to cancel.
 
     Returns
     -------
     Split
-        With memory="mapped" its rows are scaled, and its tensors map files in a cache.
+        Of a table, ``train.reader`` says how each column was read, and reads new rows alike. With memory="mapped" its
+        rows are scaled, and its tensors map files in a cache.
 
     Raises
     ------
@@ -117,13 +124,14 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
         return edited(load({k: v for k, v in source.items() if k != "edits"}, split, **options), source["edits"])
     if isinstance(source, Mapping):
         source, options = _named(source, options)
-    if isinstance(source, pd.DataFrame):
-        return _split(_picked(from_frame(source), _choice("the table", options)), split, Given(), None)
+    if is_frame(source):
+        return _split(pick(Raw(table_of(source), TABLE, ()), _choice(TABLE, options)), split, Given(), None)
     if isinstance(source, tuple | list) and len(source) == 2:
         raw, target, objects = from_arrays(*source)
-        return _split(
-            pick(raw, _choice("the arrays", {"target": target, "objects": objects, **options})), split, Given(), None
-        )
+        missing = None if is_frame(source[0]) else "refuse"
+        choice = _choice("the arrays", {"missing": missing, "target": target, "objects": objects, **options})
+        numbers = pick(raw, choice, keep_all=True)
+        return _split(numbers if is_frame(source[0]) else numbers._replace(reader=None), split, Given(), None)
     if not isinstance(source, str | PurePath):
         raise DataError(
             f"Data of type {type(source).__name__} cannot be read: give a name, a path, a DataFrame or (X, y)."
@@ -170,11 +178,27 @@ def _choice(name: str, options: Mapping[str, Any]) -> Choice:
             single = isinstance(fields[key], str) or not isinstance(fields[key], Iterable)
             fields[key] = (str(fields[key]),) if single else tuple(map(str, fields[key]))
     fields |= {key: str(fields[key]) for key in ("target", "objects", "groups") if key in fields}
-    if fields.get("missing", "refuse") not in ("refuse", "drop", "fill"):
+    if "kinds" in fields:
+        fields["kinds"] = _kinds(name, fields["kinds"])
+    if fields.get("missing", "fill") not in ("refuse", "drop", "fill"):
         raise DataError(f'{name}: missing={quote(fields["missing"])} is not known: choose "refuse", "drop" or "fill".')
     if fields.get("decimal", ".") not in (".", ","):
         raise DataError(f'{name}: decimal={quote(fields["decimal"])} is not known: choose "." or ",".')
     return Choice(**fields)
+
+
+def _kinds(name: str, kinds: Any) -> tuple[tuple[str, str], ...]:
+    """The option `kinds` as pairs of a column and how it is read."""
+    if not isinstance(kinds, Mapping):
+        raise DataError(f'{name}: kinds={quote(kinds)} is no mapping: give {{"when": "date mdy"}} or similar.')
+    for column, kind in kinds.items():
+        word = str(kind).partition(" ")[0]
+        if str(kind) not in KINDS and word not in ("number", "date", "words", "raw"):
+            raise DataError(
+                f"{name}: the kind {quote(kind)} of column {quote(column)} is not known: choose one of "
+                f'{listing(KINDS)}, "date dmy", "date mdy" or "number 1.234,5".'
+            )
+    return tuple((str(column), str(kind)) for column, kind in kinds.items())
 
 
 def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
@@ -188,15 +212,8 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
         return load_mapped(path, split, _choice(path.name, options), **mapping)
     header = options.pop("header", None)
     choice = _choice(path.name, options)
-    numbers = _picked(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
+    numbers = pick(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
     return _split(numbers, split, Given(), _file_identity(choice, header), path.stem)
-
-
-def _picked(raw: Raw, choice: Choice) -> Numbers:
-    """The chosen columns; where the inputs are not listed, a note says which ones look like names of the rows."""
-    numbers = pick(raw, choice)
-    inputs = () if choice.inputs is not None or choice.objects else numbers.names
-    return numbers._replace(notes=numbers.notes + note_on_row_names(raw.table, inputs))
 
 
 def _file_identity(choice: Choice, header: Any) -> dict[str, Any]:
@@ -222,7 +239,29 @@ def _split(numbers: Numbers, how: How, given: Given, identity: object, name: str
     y = torch.from_numpy(numbers.y.astype("float64"))
     groups = groups_of_rows(np.array(numbers.groups), len(y)) if numbers.groups else None
     data = Dataset(X, y, numbers.names, numbers.target, groups=groups)
-    return make_split(data, how, given, [_content(numbers), identity], numbers.notes, name)
+    if how == ALL:
+        none = torch.arange(0)
+        key = key_of(name, [_content(numbers), identity], ALL)
+        split = Split(data, data.rows(none), name, numbers.notes, key)
+    else:
+        split = make_split(data, how, given, [_content(numbers), identity], numbers.notes, name)
+    return split if numbers.reader is None else _fitted_to_targets(split, numbers.reader)
+
+
+def _fitted_to_targets(split: Split, reader: TableReader) -> Split:
+    """The split with a reader that has learned from the targets of the training rows, and without useless inputs."""
+    train, test = split.train, split.test
+    if not isinstance(train.X, torch.Tensor | MixedRows):
+        return replace(split, train=replace(train, reader=reader), test=replace(test, reader=reader))
+    matrices = [(rows.X.numbers if isinstance(rows.X, MixedRows) else rows.X).numpy() for rows in (train, test)]
+    groups = None if train.groups is None else train.groups.number.numpy()
+    encoded = fit_to_targets(reader, matrices[0], train.y.numpy(), matrices[1], groups)
+    parts = []
+    for rows, matrix in ((train, encoded.train), (test, encoded.others)):
+        X: Any = torch.from_numpy(np.ascontiguousarray(matrix))
+        X = rows.X.with_numbers(X) if isinstance(rows.X, MixedRows) else X
+        parts.append(replace(rows, X=X, names=encoded.reader.names, reader=encoded.reader))
+    return replace(split, train=parts[0], test=parts[1])
 
 
 def _content(numbers: Numbers) -> str:

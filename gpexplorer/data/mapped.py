@@ -26,12 +26,14 @@ from numpy.typing import NDArray
 from ..errors import DataError
 from ..problem import Dataset, Scale
 from . import table_checks
-from .files.columns import Choice, Column, parse, refuse_choice, refuse_text, roles
-from .files.containers import number_columns, parquet
+from .files.choice import Choice, refuse_choice
+from .files.columns import Column, parsed, refuse_text, roles
+from .files.containers import is_readable, number_columns, parquet
 from .files.npy import Rows, created, mapped, safe_name, scratch
 from .files.reading import readable
 from .files.size_limits import LOCAL
-from .quoting import display_name, quote
+from .quoting import display_name, listing, quote
+from .reader.column_reader import ColumnReader
 from .sets.cache import Progress
 from .splits import Given, How, Mask, Parts, Split, key_of, part
 from .standardising import Moments, moments
@@ -119,7 +121,7 @@ def _refuse(path: Path, name: str, how: How, choice: Choice, dtype: str) -> None
         raise DataError(f'{name}: memory="mapped" reads Parquet; save it as .parquet, or load it without.')
     if choice.groups:
         raise DataError(f"{name}: groups of rows need the whole file in memory: leave memory out, or leave groups out.")
-    if choice.encode or choice.dates or choice.decimal != "." or choice.missing == "fill":
+    if choice.encode or choice.dates or choice.kinds or choice.decimal != "." or choice.missing == "fill":
         raise DataError(
             f'{name}: memory="mapped" reads numbers as they are: write levels, days and filled values '
             "into the file, or read it whole."
@@ -143,13 +145,21 @@ def _content(path: Path) -> str:
 def _table(path: Path, name: str, choice: Choice) -> Table:
     """The chosen columns. Whether a column contains numbers is decided by the first strip in which it has any value."""
     with parquet(name), pq.ParquetFile(path) as file:
-        kept, notes = number_columns(name, file.schema_arrow, (*choice.named, *choice.drop))
+        kept, notes = number_columns(name, file.schema_arrow, (*choice.named, *choice.drop), is_readable)
         rows = file.metadata.num_rows
     refuse_choice(name, kept, choice)
     LOCAL.check_table(name, 0, len(kept))
     table_checks.refuse_few_rows(name, rows)
     needed = [c for c in (choice.named if choice.is_full else kept) if c not in choice.drop]
-    target, inputs, omitted = roles(name, _heads(path, name, needed), choice)
+    heads = _heads(path, name, needed)
+    others = [c for c, column in heads.items() if not column.is_number and c not in choice.named]
+    numbers = {c: column for c, column in heads.items() if c not in others}
+    target, inputs, omitted = roles(name, numbers, choice, keep_all=True)
+    omitted += (f"Columns that do not contain numbers were left out: {listing(others)}.",) if others else ()
+    for c in (*inputs, target):
+        if numbers[c].reader.kind not in ("number", "yes/no", "empty"):
+            refuse_text(name, c, numbers[c], c == target, rows)
+            raise DataError(f'{name}: memory="mapped" needs columns of numbers, but {quote(c)} contains text.')
     return Table(path, name, inputs, target, rows, notes + omitted)
 
 
@@ -157,7 +167,7 @@ def _heads(path: Path, name: str, needed: list[str]) -> dict[str, Column]:
     """Each column in the first strip in which it has any value, or in the last strip."""
     heads: dict[str, Column] = {}
     for strip in _strips(path, name, needed):
-        heads |= {c: parse(strip[c]) for c in needed if c not in heads or not heads[c].has_any}
+        heads |= {c: parsed(c, strip[c]) for c in needed if c not in heads or not heads[c].has_any}
         if all(column.has_any for column in heads.values()):
             break
     return heads
@@ -177,7 +187,7 @@ def _values(table: Table) -> Iterator[tuple[slice, NDArray[np.float64]]]:
     begin = 0
     for strip in _strips(table.path, table.name, table.columns):
         rows = slice(begin, begin + strip.num_rows)
-        yield rows, np.column_stack([parse(strip[c]).values for c in table.columns])
+        yield rows, np.column_stack([ColumnReader(c, "number").cells(strip[c]).values for c in table.columns])
         begin = rows.stop
 
 
@@ -221,26 +231,24 @@ def row_strips(
 def _complete_rows(table: Table, choice: Choice, report: Report) -> tuple[Mask, tuple[str, ...]]:
     """The first pass: which rows of the file have no missing value, and notes; DataError for what is wrong."""
     survey, complete = table_checks.Survey(), np.zeros(table.rows, dtype=bool)
-    columns_so_far: dict[str, Column] = {}
+    seen: dict[str, Column] = {}
     for strip in _strips(table.path, table.name, table.columns):
-        parsed = {c: parse(strip[c]) for c in table.columns}
-        columns_so_far = {c: _joined(columns_so_far.get(c), column, survey.rows) for c, column in parsed.items()}
+        cells = {c: ColumnReader(c, "number").cells(strip[c]) for c in table.columns}
+        for c, read in cells.items():
+            if read.unreadable.any():
+                wrong = np.flatnonzero(read.unreadable).tolist()
+                examples = tuple((survey.rows + row, str(strip[c][row].as_py())) for row in wrong)
+                reader = ColumnReader(c, "number", examples=examples)
+                refuse_text(table.name, c, Column(reader, read), c == table.target, table.rows)
+            if c not in seen or not seen[c].has_any:
+                seen[c] = Column(ColumnReader(c, "number"), read)
         rows = slice(survey.rows, survey.rows + strip.num_rows)
-        complete[rows] = survey.add({c: column.values for c, column in parsed.items()})
+        complete[rows] = survey.add({c: read.values for c, read in cells.items()})
         report(survey.rows)
     for c in table.columns:
-        refuse_text(table.name, c, columns_so_far[c], c == table.target)
-    survey.refuse(table.name, table.target, choice.missing)
+        refuse_text(table.name, c, seen[c], c == table.target, table.rows)
+    survey.refuse(table.name, table.target, choice.missing or "refuse")
     return complete, table.notes + survey.dropped + survey.notes_on(table.inputs)
-
-
-def _joined(before: Column | None, strip: Column, begin: int) -> Column:
-    """Two strips of a column, for error messages: the number of text cells, the first one, and values if any exist."""
-    first = None if strip.first is None else (begin + strip.first[0], strip.first[1])
-    if before is None:
-        return Column(strip.values, strip.text, first)
-    values = before.values if before.has_any else strip.values
-    return Column(values, before.text + strip.text, before.first or first)
 
 
 def _parts(table: Table, complete: Mask, how: How) -> Parts:

@@ -25,8 +25,9 @@ from .quoting import listing, quote
 from .standardising import fit_scale, scale
 
 FOLDS = 10
+ALL: Literal["all"] = "all"  # in place of a split: every row is a training row
 Mask = NDArray[np.bool_]
-How = int | Mapping[str, Any]
+How = int | Mapping[str, Any] | Literal["all"]
 _FORMS = '0, 1, ..., {"test": 0.25, "seed": 1}, {"folds": 5, "fold": 0, "seed": 1} or {"before": 2004, "until": 2009}'
 
 

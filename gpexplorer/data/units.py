@@ -18,6 +18,7 @@ from torch import Tensor
 from ..errors import DataError
 from ..mixed_rows import MixedRows
 from ..problem import Dataset
+from .in_memory import column_titles, is_frame, table_of
 from .standardising import scaled_target
 
 
@@ -35,7 +36,8 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     Parameters
     ----------
     X : tensor, array, frame or sequence
-        Inputs [t, d] in the units of the file. A frame must have the training columns. Rows of numbers and texts may
+        Inputs [t, d] in the units of the file. A frame must have the training columns; it is read as the table of
+        training was, if the rows of training came from a table. Rows of numbers and texts may
         also be a sequence of rows. A sequence of objects, for a discrete kernel, is returned as it is.
     train : Dataset
         The scaled training rows.
@@ -45,6 +47,10 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     DataError
         If X does not hold rows of d finite numbers.
     """
+    if train.reader is not None and is_frame(X) and set(train.reader.sources) <= set(column_titles(X)):
+        read = train.reader.inputs_of(table_of(X))
+        X = MixedRows(torch.from_numpy(read.X), read.texts) if read.texts else torch.from_numpy(read.X)
+        X = list(read.texts[0]) if not isinstance(train.X, Tensor | MixedRows) else X
     if isinstance(train.X, MixedRows):
         return _mixed_rows(X, train)
     if not isinstance(train.X, Tensor):

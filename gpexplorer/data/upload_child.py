@@ -17,11 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import DataError
-from .files.columns import Choice, default_target, parse, pick
-from .files.conversions import LEVEL, as_inputs, inputs_for, text_inputs
+from .files.choice import Choice
+from .files.columns import default_target, parsed, pick
 from .files.described_columns import described_columns
+from .files.inputs_by_name import as_inputs, inputs_for, text_inputs
 from .files.reading import read_bytes
 from .files.size_limits import Limits
+from .reader.input_columns import LEVEL
+from .reader.table_reader import reader_from
 
 OUT_OF_MEMORY = 70  # exit code
 HEAD_ROWS = 8  # rows of a preview
@@ -68,7 +71,8 @@ def _preview(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict
     raw = read_bytes(request["name"], data, limits, most=HEAD_ROWS)
     whole = raw.table.num_rows == raw.rows  # of a Parquet file, only the first rows are read
     described = described_columns(raw.table, whole)
-    numbers = [name for name, about in described.items() if about.kind in ("number", "decimal comma")]
+    columns = {name: parsed(name, raw.table[name]) for name in described}
+    numbers = [name for name, column in columns.items() if column.is_number]
     head = [
         ["" if v is None else str(v)[:40] for v in row.values()] for row in raw.table.slice(0, HEAD_ROWS).to_pylist()
     ]
@@ -77,9 +81,7 @@ def _preview(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict
         "numbers": numbers,
         "about": [about._asdict() for about in described.values()],
         "rows": raw.rows,
-        "target": default_target(raw.name, {name: parse(raw.table[name]) for name in described}, Choice())
-        if not numbers
-        else numbers[-1],
+        "target": default_target(raw.name, columns, Choice()),
         "head": head,
         "notes": raw.notes,
     }, {}
@@ -87,11 +89,13 @@ def _preview(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict
 
 def _read(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in request["choice"].items()}
+    fields["kinds"] = tuple(map(tuple, fields["kinds"]))
     choice = Choice(**fields)
     numbers = pick(read_bytes(request["name"], data, limits, also=(*choice.named, *choice.drop)), choice)
     texts = numbers.X if isinstance(numbers.X, list) else None
     answer: dict[str, Any] = {"texts": texts, "beside": numbers.texts, "names": numbers.names, "notes": numbers.notes}
     answer |= {"target": numbers.target, "groups": numbers.groups}
+    answer |= {"reader": None if numbers.reader is None else numbers.reader.to_json()}
     arrays = {"y": numbers.y, "kept": numbers.kept} | ({} if texts is not None else {"X": numbers.X})
     return answer, arrays
 
@@ -99,6 +103,8 @@ def _read(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[st
 def _inputs(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
     """The input columns of a model, for predictions."""
     names, numeric, texts = request["names"], request["numeric"], request["texts"]
+    if request["reader"] is not None:
+        return _rows_read(request, data, limits)
     bases = [name.partition(LEVEL)[0] for name in names]
     raw = read_bytes(request["name"], data, limits, also=(*names, *bases))
     if texts:
@@ -106,6 +112,17 @@ def _inputs(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[
         return {"texts": None, "beside": [text_inputs(raw.name, raw.table, c) for c in names[-texts:]]}, {"X": numbers}
     X = inputs_for(raw.name, raw.table, names, len(names), numeric)
     return ({"texts": X}, {}) if isinstance(X, list) else ({"texts": None}, {"X": X})
+
+
+def _rows_read(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
+    """New rows, read by the reader of a model."""
+    reader = reader_from(request["reader"])
+    raw = read_bytes(request["name"], data, limits, also=reader.sources)
+    rows = reader.read(raw.table, raw.name)
+    unknown = list(rows.unknown)
+    arrays = {"X": rows.X, "answered": rows.answered}
+    arrays |= {f"unknown {k}": rows.unknown[source] for k, source in enumerate(unknown)}
+    return {"texts": rows.texts, "why": rows.why, "unknown": unknown}, arrays
 
 
 if __name__ == "__main__":

@@ -22,10 +22,12 @@ import numpy as np
 
 from ..errors import DataError
 from ..mixed_rows import mixed_rows
-from .files.columns import Choice, Numbers
+from .files.choice import Choice
+from .files.columns import Numbers
 from .files.described_columns import ColumnNote
 from .files.size_limits import UPLOAD, Limits
 from .quoting import display_name, size
+from .reader.table_reader import RowsRead, TableReader, reader_from
 from .splits import How, Split
 from .upload_child import OUT_OF_MEMORY
 
@@ -83,6 +85,8 @@ def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How
     names, notes = tuple(answer["names"]), tuple(answer["notes"])
     beside = tuple(map(tuple, answer["beside"]))
     numbers = Numbers(X, arrays["y"], names, answer["target"], notes, arrays["kept"], beside, tuple(answer["groups"]))
+    if answer["reader"] is not None:
+        numbers = numbers._replace(reader=reader_from(answer["reader"]))
     return as_split(numbers, split, display_name(name), choice)
 
 
@@ -112,11 +116,20 @@ def read_inputs(
     DataError
         If the file cannot be read, a column is missing, or a limit is reached.
     """
-    columns_request = {"names": list(columns), "numeric": numeric, "texts": texts}
+    columns_request = {"names": list(columns), "numeric": numeric, "texts": texts, "reader": None}
     answer, arrays = _run_child("inputs", name, data, None, limits, columns_request)
     if texts:
         return mixed_rows(arrays["X"], answer["beside"])
     return arrays["X"] if numeric else answer["texts"]
+
+
+def read_rows(name: str, data: bytes, reader: TableReader, limits: Limits = UPLOAD) -> RowsRead:
+    """Read new rows from an uploaded file by the reader of a model; errors as for `read_inputs`."""
+    request = {"names": [], "numeric": True, "texts": 0, "reader": reader.to_json()}
+    answer, arrays = _run_child("inputs", name, data, None, limits, request)
+    unknown = {source: arrays[f"unknown {k}"] for k, source in enumerate(answer["unknown"])}
+    texts = tuple(map(tuple, answer["texts"]))
+    return RowsRead(arrays["X"], texts, tuple(answer["why"]), arrays["answered"], unknown)
 
 
 def _run_child(

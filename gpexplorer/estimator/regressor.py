@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
+from ..data.in_memory import column_titles, is_frame
 from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.row_scaled import unscaled_kernel
 from ..methods.base import registry
@@ -23,7 +24,18 @@ from . import training_rows
 from .fitted_values import evidence, finish, inducing_points, last_theta, mean_and_sd
 from .given_kernels import spec_kernel
 from .parameters import mapping_of, seed_of, sized_settings
-from .training_rows import RowDetails, all_for_training, checked_groups, is_texts, kept_rows, rows_of, units_of
+from .training_rows import (
+    RowDetails,
+    all_for_training,
+    checked_groups,
+    is_texts,
+    kept_rows,
+    needs_reader,
+    new_rows,
+    read_frame,
+    rows_of,
+    units_of,
+)
 
 NESTED = "settings__"
 Floats = NDArray[np.float64]
@@ -106,6 +118,7 @@ class Estimator(RegressorMixin, BaseEstimator):
     >>> model.posterior_.save("model.safetensors")
     """
 
+    _reader: Any = None  # how a frame was read by the last fit
     posterior_: Any
     run_: Any
     kernel_: Any
@@ -316,10 +329,18 @@ class Estimator(RegressorMixin, BaseEstimator):
 
     def _training_rows(self, X: Any, y: ArrayLike, reset: bool = True) -> tuple[Any, Floats]:
         """Checked inputs, as an array or a list of texts, and targets."""
-        if (mixed := training_rows.frame_with_texts(X)) is not None:
+        reader = None if reset else self._posteriors[0].columns.reader
+        if reader is not None or (reset and needs_reader(X)):
             check_consistent_length(X, y)
-            self.n_features_in_, self.feature_names_in_ = X.shape[1], np.array(mixed.names, dtype=object)
-            return mixed.rows, np.array(check_array(y, ensure_2d=False, ensure_min_samples=1 + reset), np.float64)
+            targets = np.array(check_array(y, ensure_2d=False, ensure_min_samples=1 + reset), np.float64)
+            if reader is not None:
+                return self._inputs(X), targets
+            read = read_frame(X, targets, self.kernel)
+            titles = column_titles(X)
+            self.n_features_in_, self.feature_names_in_ = len(titles), np.array(titles, dtype=object)
+            self._reader = read.reader
+            return read.rows, targets
+        self._reader = None
         if is_texts(X):
             self.n_features_in_ = 1
             return training_rows.checked_texts(X, y, 1 + reset)
@@ -332,13 +353,20 @@ class Estimator(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if is_texts(X):
             return [str(text) for text in X]
+        reader = self._posteriors[0].columns.reader
+        if reader is not None and is_frame(X):
+            return new_rows(X, reader)
         if isinstance(self._posteriors[0].columns.X, MixedRows):
             return X
+        if reader is not None:
+            return check_array(X, dtype=np.float64)
         return validate_data(self, X, dtype=np.float64, reset=False)
 
     def _fitted(self, X: Any, y: Floats, details: RowDetails, start: Any, seed: int) -> Run:
         """The finished run of one column of targets."""
-        split = all_for_training(X, y, tuple(getattr(self, "feature_names_in_", ())), details)
+        reader = self._reader
+        names = tuple(getattr(self, "feature_names_in_", ())) if reader is None else reader.names
+        split = all_for_training(X, y, names, details, reader)
         has_own_kernel = getattr(registry.get(str(self.method)), "own_kernel", False)  # its theta is of another form
         spec = self._spec(split.train, (not has_own_kernel and start) or self.kernel, seed)
         run = spec.open(data=split)

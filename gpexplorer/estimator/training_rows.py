@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,15 +12,21 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from ..data import Split
+from ..data import Split, load
 from ..data.given_folds import row_groups
+from ..data.in_memory import is_frame, table_of
+from ..data.reader.cells import is_dictionary, is_text
+from ..data.reader.table_reader import TableReader
+from ..data.splits import ALL
 from ..data.standardising import fit_scale
 from ..data.table_checks import LARGEST
 from ..data.units import targets
 from ..errors import DataError, PosteriorError, SettingError
+from ..kernels.base import registry as kernel_classes
+from ..kernels.on_columns import NAME
 from ..kernels.row_scaled import RowScaled
 from ..methods.base import Method, registry
-from ..mixed_rows import MixedRows, mixed_rows
+from ..mixed_rows import MixedRows
 from ..problem import Dataset, RowGroups, RowNoise
 from ..runs import Run
 from ..target_transforms import checked_transform
@@ -37,7 +45,13 @@ class RowDetails(NamedTuple):
 NO_DETAILS = RowDetails()
 
 
-def all_for_training(X: Any, y: Floats, names: tuple[str, ...], row_details: RowDetails = NO_DETAILS) -> Split:
+def all_for_training(
+    X: Any,
+    y: Floats,
+    names: tuple[str, ...],
+    row_details: RowDetails = NO_DETAILS,
+    reader: TableReader | None = None,
+) -> Split:
     """A split with all rows for training and none for testing. Its key is a hash of the content."""
     texts, mixed, (noise, groups) = isinstance(X, list), isinstance(X, MixedRows), row_details
     numbers = X.numbers.numpy() if mixed else np.zeros(1) if texts else X
@@ -50,6 +64,7 @@ def all_for_training(X: Any, y: Floats, names: tuple[str, ...], row_details: Row
     content = hashlib.sha256(row_bytes + np.ascontiguousarray(y).tobytes() + noise_bytes + group_bytes).hexdigest()[:16]
     names = names or (("object",) if texts else tuple(f"x{i}" for i in range(X.shape[1])))
     train = Dataset(X if texts or mixed else torch.tensor(X), torch.tensor(y), names, noise=noise, groups=groups)
+    train = replace(train, reader=reader)
     return Split(train, train.rows(torch.arange(0)), "arrays", key=f"arrays-{content}")
 
 
@@ -130,34 +145,61 @@ def checked_texts(X: Any, y: Any, least: int) -> tuple[list[str], Floats]:
     return [str(text) for text in X], targets
 
 
-class NamedRows(NamedTuple):
-    """Rows of numbers and texts, and the names of their columns: first those of the numbers."""
+class FrameRows(NamedTuple):
+    """The rows of a frame, as its reader made inputs of them, and their targets."""
 
-    rows: MixedRows
-    names: tuple[str, ...]
+    rows: Any
+    reader: TableReader
 
 
-def frame_with_texts(X: Any) -> NamedRows | None:
-    """A frame with columns of text as rows of numbers and texts; None for anything else.
+def needs_reader(X: Any) -> bool:
+    """Whether X is a frame with columns that are not plain numbers, or with gaps."""
+    if not is_frame(X):
+        return False
+    if not isinstance(X, pd.DataFrame):
+        return True
+    return any(dtype.kind not in "biuf" or not isinstance(dtype, np.dtype) for dtype in X.dtypes) or bool(
+        X.isna().to_numpy().any()
+    )
+
+
+def read_frame(X: Any, y: Floats, kernel: Any) -> FrameRows:
+    """Read a frame as inputs: words, dates and gaps become numbers, but for texts that the kernel compares itself.
+
+    Of several targets, the first one gives the means of words.
 
     Raises
     ------
     DataError
-        If a column has a missing or an infinite value.
+        If a column cannot be read, or the frame has too few rows.
     """
-    if not isinstance(X, pd.DataFrame):
-        return None
-    is_number = [pd.api.types.is_numeric_dtype(dtype) for dtype in X.dtypes]
-    if all(is_number):
-        return None
-    numbers = X.loc[:, is_number].to_numpy(np.float64, na_value=np.nan)
-    texts = X.loc[:, [not number for number in is_number]]
-    names = (*map(str, X.columns[is_number]), *map(str, texts.columns))
-    gaps = np.concatenate([~np.isfinite(numbers).all(0), texts.isna().any().to_numpy()])
-    if gaps.any():
-        column = names[int(gaps.argmax())]
-        raise DataError(f"Column {column!r} has a missing or infinite value: leave out its rows, or fill the gaps.")
-    return NamedRows(mixed_rows(numbers, [list(map(str, texts[name])) for name in texts.columns]), names)
+    target = y if y.ndim == 1 else y[:, 0]
+    table = table_of(X)
+    texts = _texts_of_kernel(kernel, table)
+    gap = next((name for name in texts if table[name].null_count), None)
+    if gap is not None:
+        raise DataError(f"Column {gap!r} has a missing text, and the kernel reads texts: leave out its rows.")
+    train = load((X, target), split=ALL, texts=texts).train
+    return FrameRows(train.X if isinstance(train.X, MixedRows) else train.X.numpy(), train.reader)
+
+
+def new_rows(X: Any, reader: TableReader) -> Any:
+    """New rows of a frame, as its reader makes inputs of them; DataError names a row that it cannot read."""
+    read = reader.inputs_of(table_of(X))
+    return MixedRows(torch.from_numpy(read.X), read.texts) if read.texts else read.X
+
+
+def _texts_of_kernel(kernel: Any, table: Any) -> tuple[str, ...]:
+    """The columns that a kernel on texts reads: those in its brackets, or all columns of text."""
+    name = kernel.get("name", "") if isinstance(kernel, dict) else getattr(kernel, "key", kernel)
+    if not isinstance(name, str):
+        return ()
+    texts = [field.name for field in table.schema if is_text(field.type) or is_dictionary(field.type)]
+    for key, inside in re.findall(r"([a-z][a-z0-9-]*)(\[[^\]]*\])?", name):
+        if key in kernel_classes and kernel_classes[key].inputs == "strings" and not inside:
+            return tuple(texts)
+    named = {part["quoted"] or part["plain"] for part in NAME.finditer(",".join(re.findall(r"\[([^\]]*)\]", name)))}
+    return tuple(text for text in texts if text in named)
 
 
 def joined_rows(first: Any, second: Any) -> Any:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from ..data.reader.table_reader import reader_from
 from ..data.units import checked_inputs, scaled_inputs, scaled_targets, targets
 from ..errors import PosteriorError
 from ..kernels.row_scaled import plain_rows
@@ -255,6 +256,8 @@ def write_columns(parts: Parts, train: Dataset) -> None:
         parts.text |= {"y_mean": scale.y_mean, "y_sd": scale.y_sd}
         if scale.transform is not None:
             parts.text["transform"], parts.version = scale.transform.described(), 2
+    if train.reader is not None:
+        parts.text["reader"], parts.version = train.reader.to_json(), 3
 
 
 def read_columns(parts: Parts) -> Dataset:
@@ -272,7 +275,10 @@ def read_columns(parts: Parts) -> Dataset:
     empty = torch.zeros(0, dtype=dtype, device=parts.device)
     numbers = empty.reshape(0, 1).expand(0, d - texts)
     X: Any = numbers if numeric else MixedRows(numbers, ((),) * texts) if texts else []
-    return Dataset(X, empty, tuple(names), str(parts.text.get("target", "y")), scale)
+    reader = reader_from(parts.text["reader"]) if "reader" in parts else None
+    if reader is not None and reader.names != tuple(names):
+        raise PosteriorError("the reader of its table makes other inputs than the model has.")
+    return Dataset(X, empty, tuple(names), str(parts.text.get("target", "y")), scale, reader=reader)
 
 
 def in_units_of(inner: Posterior, train: Dataset, guard: Guard = nullcontext) -> InUnits:

@@ -16,9 +16,8 @@ from .. import data as data_sets
 from ..data import Split
 from ..data.loading import CHOICES
 from ..data.quoting import listing, nearest, quote
-from ..data.splits import Given, part
+from ..data.splits import ALL
 from ..errors import DataError, SettingError
-from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from ..runs.setting_checks import number, quoted
 
@@ -51,10 +50,11 @@ def rows_of(X: Any, y: Any, options: Mapping[str, Any] | None = None) -> Split:
     if isinstance(source, Split):
         split = replace(source, notes=())
     elif y is None and not isinstance(source, tuple):
-        split = data_sets.load(source, **options)
-        split = replace(split, notes=()) if data_sets.is_named(source) else split
+        named = data_sets.is_named(source)
+        split = data_sets.load(source, split=0 if named else ALL, **options)
+        split = replace(split, notes=()) if named else split
     else:
-        split = _all_rows(data_sets.load(source, **options))
+        split = data_sets.load(source, split=ALL, **options)
     if split.train.scale is not None:
         raise DataError(
             "The rows are scaled or mapped from a file; recommend takes rows in memory, in the units of the file. Load "
@@ -63,23 +63,6 @@ def rows_of(X: Any, y: Any, options: Mapping[str, Any] | None = None) -> Split:
     if len(split.train) < FEWEST_ROWS:
         raise DataError(f"There are {len(split.train)} rows; a recommendation needs at least {FEWEST_ROWS}.")
     return split
-
-
-def _all_rows(split: Split) -> Split:
-    """All rows as training rows, in the order of the arrays: what a caller hands over is all for learning.
-
-    The split must be the first one, split=0, of rows that come without a split of their own.
-    """
-    train, test = split.train, split.test
-    if isinstance(train.X, MixedRows):
-        X: Any = train.X.joined(test.X)
-    elif isinstance(train.X, list):
-        X = [*train.X, *test.X]
-    else:
-        X = torch.cat([train.X, test.X])
-    every = Dataset(X, torch.cat([train.y, test.y]), train.names, train.target)
-    positions = np.concatenate([np.flatnonzero(mask) for mask in part(every, 0, Given())])
-    return replace(split, train=every.rows(torch.from_numpy(np.argsort(positions))), test=test.rows(NO_ROWS))
 
 
 def repeated_rows(rows: Dataset) -> int:

@@ -106,7 +106,15 @@ def _with_rows(spec: SpecT, data: Any) -> tuple[SpecT, Split]:
     key = split.key.removesuffix("/scaled")
     if content not in (None, key):
         raise DataError(f"These data are {quoted(key)}; the spec was made for {quoted(content)}.")
-    return replace(spec, data={"content": key, **file_entries(spec.data)}), split
+    return replace(spec, data={"content": key, **file_entries(spec.data), **_kinds(spec.data, split)}), split
+
+
+def _kinds(data: Any, split: Split) -> dict[str, Any]:
+    """How the columns of an uploaded file were read, so that a link or a program reads the same file alike."""
+    reader = split.train.reader
+    if reader is None or not file_entries(data) or data.get("kinds") or not reader.decisions:
+        return {}
+    return {"kinds": reader.decisions}
 
 
 def file_entries(data: Any) -> dict[str, Any]:

@@ -34,11 +34,11 @@ def written(folder: Path, text: str | bytes, name: str = "my.csv") -> Path:
     ("text", "options", "says"),
     [
         (GOOD, {"target": "cost"}, 'no column "cost"|"cost"'),
-        (GOOD, {"inputs": ["a", "name"]}, 'column "name" has text in row 1: "x"'),
+        ("a,y\n1,2\n2,3\nx,4\n4,6\n", {}, 'column "a" has text in row 3: "x"'),
         (
-            GOOD,
-            {"inputs": ["a", "name"]},
-            r'leave the column out with drop=\["name"\], or use its words with encode=\["name',
+            "a,y\n1,2\n2,3\nx,4\n4,6\n",
+            {},
+            r'leave the column out with drop=\["a"\], or use its words with encode=\["a',
         ),
         (GOOD, {"target": "name"}, r'only numbers can be predicted: choose another column with target="\.\.\."'),
         (
@@ -46,7 +46,11 @@ def written(folder: Path, text: str | bytes, name: str = "my.csv") -> Path:
             {"target": "y"},
             r'"y" is empty in every row: choose another target with target="\.\.\."',
         ),
-        ("a,y\n1,2\n2,\n3,4\n5,6\n", {}, '1 missing value in 1 row of 4, the first in column "y", row 2'),
+        (
+            "a,y\n1,2\n2,\n3,4\n5,6\n",
+            {"missing": "refuse"},
+            '1 missing value in 1 row of 4, the first in column "y", row 2',
+        ),
         ("a,y\n1,2\n2,1e999\n3,4\n", {}, 'infinite value in column "y", the first in row 2'),
         ("a,y\n1,2\n", {}, "has 1 row; at least 3 are needed"),
         ("a,y\n1,2\n2,2\n3,2\n", {}, "is 2 in all 3 rows, so there is nothing to learn"),
@@ -55,7 +59,7 @@ def written(folder: Path, text: str | bytes, name: str = "my.csv") -> Path:
         ("y\n1\n2\n3\n", {}, "no input column"),
         ("", {}, "is empty"),
         (b"a,y\n\xff\xfe\x81,2\n1,2\n3,4\n", {}, "encod|UTF-8"),
-        ("a;y\n1,5;2\n2,5;3\n3,5;9\n", {}, "decimal comma"),
+        ("a;y\n1,5;2\n2.5;3\n3;9\n", {}, 'text in row 1: "1,5"'),
         (GOOD, {"colour": "red"}, 'no option "colour"'),
     ],
 )
@@ -115,16 +119,16 @@ def test_columns_are_chosen_and_incomplete_rows_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shift", [0, 10**9])
-def test_an_id_among_the_inputs_is_noted_unless_it_was_chosen_by_name(tmp_path: Path, shift: int) -> None:
+def test_an_id_is_left_out_with_a_word_unless_it_was_chosen_by_name(tmp_path: Path, shift: int) -> None:
     ids = shift + np.random.default_rng(0).permutation(40)
     frame = pd.DataFrame({"patient_id": ids, "row": ids[::-1], "age": ids % 7 + 20.0, "dose": ids % 5 + 0.5})
     file = written(tmp_path, frame.to_csv(index=False))
     copies = pd.concat([frame, frame[:9]])
 
     (note,) = gpx.load(file).notes
-    assert note.startswith('"patient_id", "row" look like names of the rows, but are inputs: ')
-    assert note.endswith('drop=["patient_id", "row"] leaves them out.')
-    assert '"patient_id" looks like a name of the row, but' in " ".join(gpx.load(copies, drop=["row"]).notes)
+    assert gpx.load(file).train.names == ("age",)
+    assert note.startswith('Columns that were left out: "patient_id" (looks like a name of the row), "row" (looks')
+    assert '"patient_id" (looks like a name of the row' in " ".join(gpx.load(copies, drop=["row"]).notes)
     for options in ({"drop": ["patient_id", "row"]}, {"inputs": ["patient_id", "age"]}):
         assert gpx.load(file, **options).notes == ()
     assert gpx.load(file, drop=["patient_id", "age"]).notes == ()  # where it is the only input, it is meant
@@ -149,7 +153,7 @@ def test_folds_divide_the_rows_and_do_not_change_the_global_random_state() -> No
 def test_scaling_is_fitted_on_the_training_rows_alone(shift: float) -> None:
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"x": rng.normal(3.0, 2.0, 60) + shift, "flat": 7.0, "y": rng.normal(size=60) * 5 + shift})
-    split = gpx.data.load(frame)
+    split = gpx.data.load(frame, inputs=["x", "flat"])
     scaled = split.scaled()
     assert float(scaled.train.X[:, 0].mean()) == pytest.approx(0.0, abs=1e-8)
     assert float(scaled.train.X[:, 0].std(correction=0)) == pytest.approx(1.0)

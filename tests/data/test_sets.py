@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import gpexplorer as gpx
-from gpexplorer.data.files.columns import Choice
+from gpexplorer.data.files.choice import Choice
 from gpexplorer.data.files.layouts import read_set
 from gpexplorer.data.quoting import size
 from gpexplorer.data.sets.cache import fetch_card, is_cached

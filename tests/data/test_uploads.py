@@ -129,7 +129,7 @@ def test_a_link_may_request_a_name_and_never_a_path(source: object, named: bool)
     ("text", "says"),
     [
         ("\n\n\n", "contains only blank lines"),
-        ('a,y\n"1,234",2\n"2,345",3\n3,5\n', r'decimal comma \(or a thousands separator\) in row 1: "1,234"'),
+        ('a,y\n"1,234",2\n"2.345,1",3\n3.5,5\n', r'column "a" has text in row 2: "2\.345,1"'),
         ('a,y,c\n1,2,"x\n2,3,z\n3,4,z\n4,5,z\n', "opens a quote that is never closed"),
         ("a,b,y\n1,2\n2,3\n", "Row 1 of m.csv has 2 cells where the first line has 3"),
         ("a,y\nm,s\n1,2\n2,3\n3,5\n", 'column "a" has text in row 1: "m"'),
@@ -148,8 +148,8 @@ def test_ambiguous_texts_that_other_readers_accept_are_refused(text: str, says: 
         ("a;y\n1;2\n4;3\n3;5\n", ("a",), ""),
         ("a|y\r\n1|2\r\n4|3\r\n3|5\r\n", ("a",), ""),
         (" 1.0  2.0\n 4.0  3.0\n 3.0  5.0\n", ("column 1",), "only numbers, so it was read as data"),
-        (",a,y\n0,3,1\n1,9,2\n2,4,5\n", ("column 1", "a"), '"column 1" only counts the rows'),
-        ("a,b,y\n1,7,1\n3,7,2\n2,7,5\n", ("a", "b"), '"b" is constant'),
+        (",a,y\n0,3,1\n1,9,2\n2,4,5\n", ("a",), 'left out: "column 1" (only counts the rows)'),
+        ("a,b,y\n1,7,1\n3,7,2\n2,7,5\n", ("a",), 'left out: "b" (always 7)'),
         ("a,b,y\ntrue,,1\nfalse,,2\ntrue,,5\n", ("a",), 'left out: "b"'),
     ],
 )

@@ -42,14 +42,13 @@ class Picker:
 
 def test_sensible_columns_are_ticked_and_the_numbers_are_those_of_the_file(tmp_path: Path, monkeypatch: Any) -> None:
     picker = Picker()
-    assert picker.file.columns.inputs == ("größe", "colour")
-    picker.tick("when")
+    assert picker.file.columns.inputs == ("größe", "colour", "when")
     data, split = picker.use()
     assert data == {
         "name": "upload", "file": "messy.csv", "target": "price", "inputs": ["größe", "colour", "when"],
-        "missing": "drop", "encode": ["colour"], "dates": ["when"], "decimal": ",",
+        "missing": "fill", "encode": ["colour"], "dates": ["when"], "decimal": ",",
     }  # fmt: skip
-    assert (split.train.d, len(split.train) + len(split.test)) == (5, 234)
+    assert (split.train.d, len(split.train) + len(split.test)) == (5, 240)
 
     # The program made from it reads the file by its name, and prints the same number.
     run = gpx.Spec("cholqr", {"num_inducing": 8}, data=data, budget={"steps": 3}).open(data=split)
@@ -94,7 +93,7 @@ def test_molecules_bring_their_kernel_alone_and_beside_numbers(tmp_path: Path, m
     exec(re.sub(r"\bprint\(", "printed.append(", program(run.spec, 2)), {"printed": printed})
     assert printed == [pytest.approx(run.scores()["smse"], rel=1e-8)]
 
-    for name in ("größe", "colour"):
+    for name in ("größe", "colour", "when"):
         picker.tick(name, use=False)
     picker.file._use_columns()
     assert picker.opened[-1][2] == "molecules"
@@ -113,9 +112,10 @@ def test_the_target_is_no_input_and_hostile_ticks_change_nothing() -> None:
 
 def test_gaps_are_filled_where_that_is_chosen_and_nothing_ticked_is_reported() -> None:
     picker = Picker()
-    picker.file.missing.enter("fill")
     assert len(picker.use()[1].train) + len(picker.use()[1].test) == 240
-    for name in ("größe", "colour"):
+    picker.file.missing.enter("drop")
+    assert len(picker.use()[1].train) + len(picker.use()[1].test) == 234
+    for name in ("größe", "colour", "when"):
         picker.tick(name, use=False)
     picker.file._use_columns()
     assert "tick at least one" in picker.errors[-1]

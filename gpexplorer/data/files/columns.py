@@ -1,97 +1,42 @@
-"""Choice of columns: which one is the target, which ones are inputs, and their numbers.
+"""Choice of columns: which one is the target, which ones are inputs, and why others are left out.
 
-A column is a number column if at least half of its nonempty cells are numbers. A cell of text in it is then an error,
-with the column, the row and the value. Otherwise it is a text column, which is left out with a note unless it was
-requested: as the only input (`objects`), beside the numbers (`texts`), or as inputs of 0 and 1 (`encode`).
+How each column is read is decided by `reader.column_reader`. A column is one of numbers if at least half of its
+nonempty cells are numbers; a cell of text in it is then an error, with the column, the row and the value.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...errors import DataError
 from .. import table_checks
-from ..quoting import count, listing, nearest, quote
+from ..quoting import count, listing, quote
+from ..reader.cells import is_missing
+from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
+from ..reader.input_columns import inputs_from
+from ..reader.table_reader import TableReader, with_policies
 from ..table_checks import Floats
-from .containers import is_number
-from .conversions import MISSING, days, encoded, is_text, with_points
-from .delimited import NUMBER
+from .choice import Choice, refuse_choice
 from .reading import Raw
+from .row_names import NAMES, is_row_name, keeps_time, names_copied_rows
 
-_BOOLEAN = {"true": 1.0, "false": 0.0}
-_DECIMAL_COMMA = r"^[+-]?[0-9.]+,[0-9]+$"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Which columns of a table to use.
-
-    Parameters
-    ----------
-    target : str, optional
-        The target; the last number column if omitted.
-    inputs : tuple of str, optional
-        The inputs; all other number columns if omitted.
-    drop : tuple of str
-        Columns that are not inputs.
-    objects : str, optional
-        One text column, such as SMILES, to use as input instead of numbers.
-    missing : {"refuse", "drop", "fill"}
-        Whether rows with a missing value are an error, are left out, or get the median of their column. Rows whose
-        target is missing are left out in the last case.
-    encode : tuple of str
-        Columns of text of which each different text becomes an input of 0 and 1.
-    dates : tuple of str
-        Columns of dates, which become days since 1970-01-01.
-    decimal : {".", ","}
-        How decimals are written in columns of text.
-    texts : tuple of str
-        Columns that are read as text and are inputs beside the numbers, for a kernel on named columns.
-    groups : str, optional
-        A column of texts or numbers that is no input: rows with the same value in it are held out together.
-    """
-
-    target: str | None = None
-    inputs: tuple[str, ...] | None = None
-    drop: tuple[str, ...] = ()
-    objects: str | None = None
-    missing: Literal["refuse", "drop", "fill"] = "refuse"
-    encode: tuple[str, ...] = ()
-    dates: tuple[str, ...] = ()
-    decimal: Literal[".", ","] = "."
-    texts: tuple[str, ...] = ()
-    groups: str | None = None
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """All columns that are requested by name."""
-        chosen = (self.target, *(self.inputs or ()), self.objects, *self.encode, *self.dates, *self.texts, self.groups)
-        return tuple(dict.fromkeys(c for c in chosen if c is not None))
-
-    @property
-    def is_full(self) -> bool:
-        """Whether target and inputs are both given."""
-        return self.target is not None and (self.inputs is not None or self.objects is not None)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What distinguishes two readings of one file. Later fields count where they are set: old keys stay valid."""
-        fields, defaults = asdict(self), asdict(Choice())
-        always_included = ("target", "inputs", "drop", "objects", "missing")
-        return {name: value for name, value in fields.items() if name in always_included or value != defaults[name]}
+_TOTAL = re.compile(
+    r"(?i)^\W*(grand |sub)?(totals?|sums?|mean|averages?|gesamt|summe|insgesamt|total g.n.ral|suma)\b.*"
+)
 
 
 class Numbers(NamedTuple):
     """Finite numbers in the units of the file: X [n, d] or n texts, y [n], column names, and notes for the user.
 
-    Columns of text beside those of X are in `texts`; their names stand behind those of X.
+    Columns of text beside those of X are in `texts`; their names stand behind those of X. `reader` has read the table;
+    it has not seen the targets yet (see `reader.target_statistics`).
     """
 
     X: Floats | list[str]
@@ -102,25 +47,40 @@ class Numbers(NamedTuple):
     kept: NDArray[np.bool_]  # [rows of the table]: False where a row was left out
     texts: tuple[tuple[str, ...], ...] = ()
     groups: tuple[str, ...] = ()  # the group of each row, if the choice names a column of them
+    reader: TableReader | None = None
 
 
 class Column(NamedTuple):
-    """A column as numbers [n], NaN where a cell is missing or text."""
+    """How a column is read, and its cells."""
 
-    values: Floats
-    text: int  # cells that are neither numbers nor missing
-    first: tuple[int, str] | None  # the first such cell: its row, from 0, and its text
+    reader: ColumnReader
+    cells: Cells
 
     @property
     def is_number(self) -> bool:
-        return bool(2 * self.text <= len(self.values) - np.isnan(self.values).sum() + self.text) and self.has_any
+        """Whether the column can be a target."""
+        return self.reader.is_number and self.has_any
 
     @property
     def has_any(self) -> bool:
-        return bool(not np.isnan(self.values).all())
+        """Whether there is a cell that is no gap."""
+        return not self.cells.gap.all()
+
+    @property
+    def first(self) -> str:
+        """A cell that is no number, for a message; "" if there is none."""
+        if self.reader.examples:
+            return self.reader.examples[0][1]
+        return self.reader.levels.names[0] if self.reader.levels.names else ""
 
 
-def pick(raw: Raw, choice: Choice) -> Numbers:
+def parsed(name: str, column: pa.ChunkedArray, asked: str = "", decimal: str = "") -> Column:
+    """Decide how a column is read, and read it."""
+    reader = column_reader(name, column, asked, decimal)
+    return Column(reader, reader.cells(column))
+
+
+def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     """Return the chosen columns as checked numbers.
 
     Parameters
@@ -129,6 +89,8 @@ def pick(raw: Raw, choice: Choice) -> Numbers:
         A table as it was read.
     choice : Choice
         Which columns to use.
+    keep_all : bool
+        Whether columns are inputs even if they are constant or number the rows, as columns of an array are.
 
     Raises
     ------
@@ -140,233 +102,314 @@ def pick(raw: Raw, choice: Choice) -> Numbers:
     table_checks.refuse_few_rows(name, table.num_rows)
     needed = choice.named if choice.is_full else table.column_names
     unread = (choice.objects, choice.groups, *choice.texts, *choice.drop)
-    parsed, choice = _parsed(name, {c: table[c] for c in needed if c not in unread}, choice)
-    target, inputs, omitted = roles(name, parsed, choice)
+    columns = _columns({c: table[c] for c in needed if c not in unread}, choice)
+    if not keep_all:
+        for title, column in columns.items():
+            if column.reader.kind == "number" and names_copied_rows(table, title, column.cells.values):
+                columns[title] = Column(
+                    replace(column.reader, left_out=f"{NAMES}; rows are there more than once"), column.cells
+                )
+    target, inputs, omitted = roles(name, columns, choice, keep_all)
+    for title in (*inputs, target):
+        refuse_text(name, title, columns[title], title == target, table.num_rows)
 
-    columns = {c: _numbers(name, c, parsed[c], c == target) for c in (*inputs, target)}
-    filled = _fill(columns, target) if choice.missing == "fill" else ()
+    reader = _reader(columns, target, inputs, choice)
+    cells = {column: columns[column].cells for column in inputs}
+    y = columns[target].cells.values
     texts = {c: _texts(table[c]) for c in ((choice.objects,) if choice.objects else choice.texts)}
-    survey = table_checks.Survey()
-    # If missing values are filled in, a missing text counts as the empty word.
     groups = _texts(table[choice.groups]) if choice.groups else []
-    missing_texts = {
-        c: _missing_texts(cells) for c, cells in texts.items() if choice.objects or choice.missing != "fill"
-    }
-    missing_texts |= {choice.groups: _missing_texts(groups)} if choice.groups else {}
-    keep = survey.add({**columns, **missing_texts})
-    survey.refuse(name, target, choice.missing)
-    columns = {c: values[keep] for c, values in columns.items()}
-    y = columns.pop(target)
+    survey = table_checks.Survey()
+    keep = survey.add(_numbers_of_cells(reader, cells) | {target: y} | _gaps_of_texts(texts, groups, choice))
+    _refuse_row_without_group(name, groups, choice)
+    survey.refuse(name, target, choice.missing or "drop")
+    X = _matrix(reader, cells, table.num_rows)[keep]
 
-    notes = raw.notes + omitted + filled + survey.dropped + survey.notes_on(inputs)
+    readable = tuple(
+        c for c in inputs if columns[c].reader.kind in ("number", "yes/no") and not columns[c].cells.gap.any()
+    )
+    notes = raw.notes + omitted + _notes_on(columns, inputs, choice) + survey.dropped + survey.notes_on(readable)
     kept = np.flatnonzero(keep)
     row_groups = tuple(groups[i] for i in kept) if groups else ()
     if choice.objects:
         chosen = [texts[choice.objects][i] for i in kept]
-        return Numbers(chosen, y, (choice.objects,), target, notes, keep, groups=row_groups)
-    X = np.column_stack(list(columns.values())) if columns else np.zeros((len(y), 0))
-    text_columns = tuple(tuple(cells[i] for i in kept) for cells in texts.values())
-    return Numbers(X, y, (*columns, *choice.texts), target, notes, keep, text_columns, row_groups)
+        return Numbers(chosen, y[keep], (choice.objects,), target, notes, keep, groups=row_groups, reader=reader)
+    text_columns = tuple(tuple(column[i] for i in kept) for column in texts.values())
+    return Numbers(X, y[keep], reader.names, target, notes, keep, text_columns, row_groups, reader)
 
 
-def _parsed(name: str, cells: dict[str, pa.ChunkedArray], choice: Choice) -> tuple[dict[str, Column], Choice]:
-    """The columns as numbers, with the conversions that were asked for; the choice names the new columns."""
-    parsed: dict[str, Column] = {}
-    levels: dict[str, tuple[str, ...]] = {}
-    for title, column in cells.items():
-        if title in choice.encode and title != choice.target:
-            level_columns = {level: Column(values, 0, None) for level, values in encoded(name, title, column).items()}
-            levels[title] = tuple(level_columns)
-            parsed |= level_columns
-        elif title in choice.dates:
-            parsed[title] = Column(days(name, title, column), 0, None)
-        else:
-            parsed[title] = parse(with_points(column) if choice.decimal == "," else column)
-    if choice.inputs is None:
-        return parsed, choice
-    inputs = [part for title in choice.inputs for part in levels.get(title, (title,))]
-    return parsed, replace(choice, inputs=tuple(inputs))
+def _refuse_row_without_group(name: str, groups: list[str], choice: Choice) -> None:
+    """Raise DataError for a row without a group, unless it was said what becomes of rows with gaps."""
+    row = next((i for i, group in enumerate(groups) if is_missing(group)), None)
+    if row is not None and choice.missing is None:
+        raise DataError(
+            f"{name} has no value of {quote(choice.groups)} in row {row + 1}, so that it is in no group: leave such "
+            'rows out with missing="drop", or give the row a group.'
+        )
 
 
-def _fill(columns: dict[str, Floats], target: str) -> tuple[str, ...]:
-    """Put the median of each input where it is missing; return a note about it."""
-    filled = []
-    for title, values in columns.items():
-        missing = np.isnan(values)
-        if title != target and missing.any() and not missing.all():
-            columns[title] = np.where(missing, np.median(values[~missing]), values)
-            filled.append(f"{quote(title)} ({int(missing.sum()):,})")
-    if not filled:
-        return ()
-    more = f" and {len(filled) - 12} more columns" if len(filled) > 12 else ""
-    return (f"Missing values were filled in with the median of their column: {', '.join(filled[:12])}{more}.",)
+def _columns(cells: dict[str, pa.ChunkedArray], choice: Choice) -> dict[str, Column]:
+    """Every column, read. A decimal mark that other columns leave no doubt about is that of unclear columns, too."""
+    decimal = "," if choice.decimal == "," else ""
+    columns = {c: parsed(c, column, choice.asked(c), decimal) for c, column in cells.items()}
+    numbers = {c: column.reader.numbers for c, column in columns.items() if column.reader.kind == "number"}
+    marks = {form.decimal for form in numbers.values() if form.evidence == "sure"}
+    if marks == {","} and not decimal:
+        unclear = [c for c, form in numbers.items() if form.evidence == "either" and form.decimal == "."]
+        columns |= {c: parsed(c, cells[c], choice.asked(c), ",") for c in unclear}
+    return columns
 
 
-def roles(name: str, parsed: dict[str, Column], choice: Choice) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Return the target, the inputs in the requested order or that of the table, and a note on what was left out."""
-    target = choice.target or default_target(name, parsed, choice)
-    inputs, omitted = _inputs(name, parsed, target, choice)
-    return target, inputs, _other_target(parsed, target, choice) + omitted
+def _reader(columns: dict[str, Column], target: str, inputs: Sequence[str], choice: Choice) -> TableReader:
+    """The reader of a table, with every input that can be made from the chosen columns."""
+    readers: list[ColumnReader] = []
+    for title, column in columns.items():
+        if title == target:
+            continue
+        reader = with_policies(column.reader, choice.missing)
+        if title in inputs:
+            reader = _encoded(reader, title in choice.encode)
+        elif not reader.left_out:
+            reader = replace(reader, left_out=left_out(columns, title, choice) or "not chosen")
+        readers.append(reader)
+    raw_texts = (choice.objects,) if choice.objects else choice.texts
+    readers += [ColumnReader(title, "raw text", on_gap="refuse") for title in raw_texts]
+    made = [column for r in readers if r.name in inputs for column in inputs_from(r, target)]
+    made.sort(key=lambda column: inputs.index(column.source))
+    return TableReader(tuple(readers), columns[target].reader, tuple(made), tuple(raw_texts))
 
 
-def _other_target(parsed: dict[str, Column], target: str, choice: Choice) -> tuple[str, ...]:
-    """A note if the target was not chosen, and is another column than the last one because that contains no numbers."""
-    last = next(reversed(parsed))
-    if choice.target is not None or last == target or parsed[last].is_number or last in (choice.inputs or ()):
-        return ()
-    first = parsed[last].first
-    contents = f" ({quote(first[1])})" if first else ""
+def _encoded(reader: ColumnReader, is_asked: bool) -> ColumnReader:
+    """The reader of a column that is an input; a column of words that was asked for has inputs of 0 and 1."""
+    k = len(reader.levels.names)
+    if reader.kind == "text":
+        reader = replace(reader, kind="words")
+    encoding = "0/1" if is_asked and k <= MOST_LEVELS else reader.encoding
+    return replace(reader, left_out="", encoding=encoding)
+
+
+def _matrix(reader: TableReader, cells: dict[str, Cells], n: int) -> Floats:
+    """The inputs [n, q] of a reader."""
+    columns = [column.of_cells(cells[column.source], reader.column(column.source)) for column in reader.inputs]
+    return np.column_stack(columns) if columns else np.zeros((n, 0))
+
+
+def _numbers_of_cells(reader: TableReader, cells: dict[str, Cells]) -> dict[str, Floats]:
+    """Numbers [n] of each column, with NaN where a gap is an error or leaves out its row."""
+    numbers = {}
+    for title, read in cells.items():
+        column = reader.column(title)
+        filled = np.where(np.isnan(read.values), column.median, read.values)
+        numbers[title] = np.where(read.gap, np.nan, filled) if column.on_gap == "refuse" else filled
+    return numbers
+
+
+def _gaps_of_texts(texts: dict[str, list[str]], groups: list[str], choice: Choice) -> dict[str, Floats]:
+    """NaN where a text is missing; if gaps are filled, a missing text beside numbers counts as the empty word."""
+    fills = choice.missing == "fill" or (choice.missing is None and not choice.objects)
+    gaps = {c: _missing_texts(cells) for c, cells in texts.items() if choice.objects or not fills}
+    return gaps | ({choice.groups: _missing_texts(groups)} if choice.groups else {})
+
+
+def _notes_on(columns: dict[str, Column], inputs: Sequence[str], choice: Choice) -> tuple[str, ...]:
+    """Notes on gaps that were filled, on formats that could be meant otherwise, and on rows of totals."""
+    notes = []
+    filled = [c for c in inputs if columns[c].cells.gap.any() and choice.missing in (None, "fill")]
+    numbers = [f"{quote(c)} ({int(columns[c].cells.gap.sum()):,})" for c in filled if columns[c].reader.kind != "words"]
+    words = [f"{quote(c)} ({int(columns[c].cells.gap.sum()):,})" for c in filled if columns[c].reader.kind == "words"]
+    if numbers:
+        more = f" and {len(numbers) - 12} more columns" if len(numbers) > 12 else ""
+        notes.append(f"Missing values were filled in with the median of their column: {', '.join(numbers[:12])}{more}.")
+    if words:
+        notes.append(f"Missing words count as a word of their own: {', '.join(words[:12])}.")
+    for c in inputs:
+        reader = columns[c].reader
+        if reader.kind == "number" and reader.numbers.evidence == "either" and "," in str(reader.numbers.decimal):
+            notes.append(f"{quote(c)}: 1.234 and 1,234 may both be meant; its commas were read as decimal marks.")
+        if reader.kind == "date" and not reader.dates.certain:
+            order, other = reader.dates.order, "mdy" if reader.dates.order == "dmy" else "dmy"
+            notes.append(
+                f"{quote(c)}: day and month can be exchanged in every row; they were read in the order {order}. "
+                f'kinds={{{quote(c)}: "date {other}"}} reads them the other way round.'
+            )
+        if reader.levels.merged:
+            notes.append(
+                f"{quote(c)} has words in more than one spelling, each read as one: {listing(reader.levels.merged, 5)}."
+            )
+        notes += _note_on_total(c, reader, columns[c].cells)
+    return tuple(notes)
+
+
+def _note_on_total(title: str, reader: ColumnReader, cells: Cells) -> list[str]:
+    """A note if the last row of a column of words says that it has a total of the others."""
+    if reader.kind != "words" or not len(cells.values) or np.isnan(cells.values[-1]):
+        return []
+    place = int(cells.values[-1])
+    word = reader.levels.names[place]
+    if reader.levels.counts[place] > 1 or not _TOTAL.match(word):
+        return []
+    return [
+        f"Row {len(cells.values):,} has {quote(word)} in {quote(title)}: if it is a total of the others, "
+        "remove that row."
+    ]
+
+
+def roles(
+    name: str, columns: dict[str, Column], choice: Choice, keep_all: bool = False
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Return the target, the inputs in the requested order or that of the table, and notes on what was left out."""
+    target = choice.target or default_target(name, columns, choice)
+    inputs, omitted = _inputs(name, columns, target, choice, keep_all)
+    return target, inputs, _other_target(columns, target, choice) + omitted
+
+
+def _other_target(columns: dict[str, Column], target: str, choice: Choice) -> tuple[str, ...]:
+    """A note if the target was not chosen, and is another column than the last one."""
+    last = next(reversed(columns))
+    if choice.target is not None or last in (choice.inputs or ()):
+        return (_note_on_row_name(columns, target)) if choice.target is not None else ()
+    if last == target:
+        return _note_on_row_name(columns, target)
+    column = columns[last]
+    contents = f" ({quote(column.first)})" if column.first else ""
+    why = left_out(columns, last, choice) if column.is_number else f"does not contain numbers{contents}"
+    why = f"{why[0].lower()}{why[1:]}" if why else "is a date"
     return (
-        f"The last column, {quote(last)}{contents}, does not contain numbers, so {quote(target)} is the target: if "
+        f"The last column, {quote(last)}, {why}, so {quote(target)} is the target: if "
         f'another column is to be predicted, give target="NAME".',
     )
 
 
-def refuse_choice(name: str, columns: Sequence[str], choice: Choice) -> None:
-    """Raise DataError for columns that do not exist, and for contradictory roles."""
-    refuse_unknown(name, columns, (*choice.named, *choice.drop))
-    taken = (choice.objects, *choice.texts, *choice.drop, *(choice.inputs or ()))
-    if choice.target is not None and choice.target in taken:
-        raise DataError(f"{name}: {quote(choice.target)} is the target, so it is neither an input nor dropped.")
-    if choice.groups in (choice.target, *taken, *choice.encode, *choice.dates) and choice.groups is not None:
-        raise DataError(f"{name}: {quote(choice.groups)} has the group of each row, so it has no other use.")
-    if choice.objects and choice.inputs is not None:
-        raise DataError(f"{name}: inputs are either columns of numbers or the one column {quote(choice.objects)}.")
-    if choice.objects and choice.texts:
-        raise DataError(
-            f"{name}: {quote(choice.objects)} is the only input, but texts={listing(choice.texts)} are inputs, too: "
-            "give all of them as texts."
-        )
-    twice = [c for c in choice.texts if c in (*(choice.inputs or ()), *choice.encode, *choice.dates, *choice.drop)]
-    if twice:
-        raise DataError(f"{name}: {quote(twice[0])} is read as text, so it is no column of numbers, and not dropped.")
+def _note_on_row_name(columns: dict[str, Column], target: str) -> tuple[str, ...]:
+    """A note if the target seems to number the rows."""
+    column = columns.get(target)
+    why = is_row_name(target, column.cells.values) if column is not None and column.is_number else ""
+    return (
+        (f'The target {quote(target)} {why}: if another column is to be predicted, give target="NAME".',) if why else ()
+    )
 
 
-def refuse_unknown(name: str, columns: Sequence[str], requested: Sequence[str]) -> None:
-    """Raise DataError for a column that the table does not have, with the most similar one that it has."""
-    for column in requested:
-        if column not in columns:
-            raise DataError(f"{name} has no column {quote(column)}. {nearest(column, columns)}")
+def left_out(columns: dict[str, Column], title: str, choice: Choice) -> str:
+    """Why a column is no input by itself: it is constant, it names the rows, or it is a copy; "" if it is one."""
+    reader, values = columns[title].reader, columns[title].cells.values
+    if reader.left_out or reader.kind == "empty" or not columns[title].has_any:
+        return reader.left_out or "no values"
+    if reader.kind == "text":
+        return "text"
+    present = values[~np.isnan(values)]
+    if reader.kind != "words" and len(present) and not columns[title].cells.gap.any() and (present == present[0]).all():
+        return f"always {present[0]:g}" if reader.kind == "number" else "always the same"
+    if reader.kind == "number" and not keeps_time(title):
+        return is_row_name(title, values)
+    return ""
 
 
-def parse(column: pa.ChunkedArray) -> Column:
-    """Read a column of any type as numbers. Text is read strictly: no thousands separator, no decimal comma."""
-    kind = column.type
-    if is_number(kind):
-        cast = column.cast(pa.int8()) if pa.types.is_boolean(kind) else column
-        values = cast.cast(pa.float64(), safe=False)
-        return Column(np.array(pc.fill_null(values, float("nan")).to_numpy()), 0, None)
-    if pa.types.is_null(kind):
-        return Column(np.full(len(column), np.nan), 0, None)
-    if not is_text(kind):
-        first = next((str(v) for v in column[:1].to_pylist()), "")
-        return Column(np.full(len(column), np.nan), len(column), (0, first))
-    return _parse_text(pc.fill_null(column, ""))
+def _copies(columns: dict[str, Column], inputs: Sequence[str]) -> dict[str, str]:
+    """Inputs whose cells are those of an earlier input, with the name of that one."""
+    seen: dict[bytes, str] = {}
+    copies = {}
+    for title in inputs:
+        column = columns[title]
+        key = column.cells.values.tobytes() + str(column.reader.levels.names).encode()
+        if key in seen:
+            copies[title] = seen[key]
+        seen.setdefault(key, title)
+    return copies
 
 
-def _parse_text(column: pa.ChunkedArray) -> Column:
-    cells = pc.utf8_trim_whitespace(column)
-    number = pc.match_substring_regex(cells, rf"(?i)^({NUMBER}|[+-]?inf(inity)?)$")
-    values = pc.cast(pc.if_else(number, cells, None), pa.float64())
-    values = np.array(pc.fill_null(values, float("nan")).to_numpy())
-    other = np.flatnonzero(~number.to_numpy())
-    if len(other) == 0:
-        return Column(values, 0, None)
-    words = np.array(pc.utf8_lower(cells.take(pa.array(other))).to_pylist(), dtype=object)
-    if set(words) <= {*_BOOLEAN, *MISSING} and len(other) == len(values):
-        return Column(np.array([_BOOLEAN.get(w, np.nan) for w in words]), 0, None)
-    text = other[~np.isin(words, MISSING)]
-    return Column(values, len(text), (int(text[0]), column[int(text[0])].as_py()) if len(text) else None)
-
-
-def default_target(name: str, parsed: dict[str, Column], choice: Choice) -> str:
-    """Return the last column of numbers that is not an input."""
+def default_target(name: str, columns: dict[str, Column], choice: Choice) -> str:
+    """Return the last column of numbers that is not an input and does not name the rows."""
     taken = choice.inputs or ()
-    numbers = [c for c, column in parsed.items() if column.is_number and c not in taken]
+    numbers = [c for c, column in columns.items() if column.is_number and c not in taken]
     if not numbers:
-        _refuse_decimal_comma(name, parsed)
-        raise DataError(f"{name} has no column of numbers that could be the target; it has {_contents(parsed)}.")
-    return numbers[-1]
+        raise DataError(f"{name} has no column of numbers that could be the target; it has {_contents(columns)}.")
+    last = numbers[-1]
+    if is_row_name(last, columns[last].cells.values):
+        others = [c for c in numbers if not is_row_name(c, columns[c].cells.values)]
+        return others[-1] if others and (len(others) > 1 or len(columns) > 2) else last
+    return last
 
 
 def _inputs(
-    name: str, parsed: dict[str, Column], target: str, choice: Choice
+    name: str, columns: dict[str, Column], target: str, choice: Choice, keep_all: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The inputs in the requested order or that of the table, and a note on what was left out."""
+    """The inputs in the requested order or that of the table, and notes on what was left out."""
     if choice.objects:
         return (), ()
     if choice.inputs is not None:
         inputs = tuple(c for c in dict.fromkeys(choice.inputs) if c not in choice.drop)
-        omitted = []
+        asked = [c for c in inputs if columns[c].reader.kind == "empty" or not columns[c].has_any]
+        for c in asked:
+            refuse_text(name, c, columns[c], False, 0)
+        omitted: dict[str, str] = {}
     else:
-        inputs = tuple(c for c, column in parsed.items() if column.is_number and c != target)
-        omitted = [c for c, column in parsed.items() if not column.is_number and c != target]
-        _refuse_decimal_comma(name, {c: parsed[c] for c in omitted})
+        titles = [c for c in columns if c != target]
+        asked_for = (*choice.encode, *choice.dates, *dict(choice.kinds))
+        omitted = {c: why for c in titles if c not in asked_for and (why := left_out(columns, c, choice))}
+        if keep_all:
+            omitted = {c: why for c, why in omitted.items() if not columns[c].is_number}
+        inputs = tuple(c for c in titles if c not in omitted)
+        rescued = [c for c in omitted if columns[c].is_number]
+        if not inputs and rescued and not choice.texts:  # where it is the only input, it is meant
+            inputs, omitted = tuple(rescued[:1]), {c: why for c, why in omitted.items() if c != rescued[0]}
+        copies = {} if keep_all else _copies(columns, inputs)
+        omitted |= {c: f"the same as {quote(other)}" for c, other in copies.items()}
+        inputs = tuple(c for c in inputs if c not in copies)
     if not inputs and not choice.texts:
-        contents = f" (it has {_contents({c: parsed[c] for c in omitted})})" if omitted else ""
+        contents = f" (it has {_contents({c: columns[c] for c in omitted})})" if omitted else ""
         raise DataError(
             f"{name} has no input column of numbers beside the target {quote(target)}{contents}: "
             "add one, or choose another target."
         )
-    return inputs, (f"Columns that do not contain numbers were left out: {listing(omitted)}.",) if omitted else ()
+    shown = [f"{quote(c)} ({why})" for c, why in list(omitted.items())[:12]]
+    more = f" and {len(omitted) - 12} more" if len(omitted) > 12 else ""
+    return inputs, (f"Columns that were left out: {', '.join(shown)}{more}.",) if omitted else ()
 
 
-def _refuse_decimal_comma(name: str, parsed: dict[str, Column]) -> None:
-    """Raise DataError for a column with decimal commas, which was meant as numbers."""
-    for column, cells in parsed.items():
-        if _has_decimal_comma(cells):
-            refuse_text(name, column, cells)
-
-
-def _contents(parsed: dict[str, Column]) -> str:
+def _contents(columns: dict[str, Column]) -> str:
     """Column names, each with the first text in the column, such as "price" ("$3.50")."""
-    shown = [f"{quote(c)} ({quote(cells.first[1])})" if cells.first else quote(c) for c, cells in parsed.items()]
+    shown = [f"{quote(c)} ({quote(column.first)})" if column.first else quote(c) for c, column in columns.items()]
     return ", ".join(shown[:6]) + (f" and {len(shown) - 6} more" if len(shown) > 6 else "")
 
 
-def _has_decimal_comma(parsed: Column) -> bool:
-    return parsed.first is not None and bool(pc.match_substring_regex(parsed.first[1], _DECIMAL_COMMA).as_py())
-
-
-def refuse_text(name: str, column: str, parsed: Column, is_target: bool = False) -> None:
-    """Raise DataError for a number column with a cell of text, and for a column that is empty in every row."""
-    if parsed.first is not None:
-        row, value = parsed.first
-        content = "a decimal comma (or a thousands separator)" if _has_decimal_comma(parsed) else "text"
-        more = f" (and {count(parsed.text - 1, 'more cell')} like it)" if parsed.text > 1 else ""
+def refuse_text(name: str, title: str, column: Column, is_target: bool, rows: int) -> None:
+    """Raise DataError for a column with an unreadable cell, and for a column that is empty in every row."""
+    reader = column.reader
+    if is_target and reader.kind in ("words", "text", "date", "molecules") and column.has_any:
         raise DataError(
-            f"{name}: column {quote(column)} has {content} in row {row + 1}: {quote(value)}{more}, "
-            f"where a number is needed: {_way_out(column, parsed, is_target)}."
+            f"{name}: column {quote(title)} has text ({quote(column.first)}), where a number is needed: only numbers "
+            'can be predicted: choose another column with target="...".'
         )
-    if not parsed.has_any:
-        way_out = (
-            'choose another target with target="..."' if is_target else f"leave it out with {_option('drop', column)}"
+    if reader.kind == "text" and reader.examples:
+        raise DataError(
+            f"{name}: column {quote(title)} does not contain dates or numbers ({quote(column.first)}): write dates as "
+            "2004-03-01, or leave the column out."
         )
-        raise DataError(f"{name}: column {quote(column)} is empty in every row: {way_out}.")
+    if reader.examples:
+        row, value = reader.examples[0]
+        more = f" (and {count(len(reader.examples) - 1, 'more cell')} like it)" if len(reader.examples) > 1 else ""
+        what = "which is no date like the others" if reader.kind == "date" else "where a number is needed"
+        raise DataError(
+            f"{name}: column {quote(title)} has text in row {row + 1}: {quote(value)}{more}, "
+            f"{what}: {_way_out(title, column, is_target, rows)}."
+        )
+    if not column.has_any:
+        way_out = 'choose another target with target="..."' if is_target else f"leave it out with drop=[{quote(title)}]"
+        raise DataError(f"{name}: column {quote(title)} is empty in every row: {way_out}.")
 
 
-def _way_out(column: str, parsed: Column, is_target: bool) -> str:
-    """What to do about a column with a cell that is no number."""
-    if _has_decimal_comma(parsed):
-        return 'write 3.5 for 3,5 and 1234 for 1,234, or give decimal="," where 3,5 is 3.5'
-    if is_target and not parsed.is_number:
-        return 'only numbers can be predicted: choose another column with target="..."'
+def _way_out(title: str, column: Column, is_target: bool, rows: int) -> str:
+    """What to do about a column with a cell that is unreadable."""
+    cells = column.reader.examples
+    if len(cells) == 1 and cells[0][0] == 0:
+        return "row 1 seems to have units or a second header: remove that row from the file"
+    if len(cells) == 1 and (_TOTAL.match(cells[0][1]) or (cells[0][0] == rows - 1 and column.reader.kind == "number")):
+        return f"row {cells[0][0] + 1} seems to have a total or a remark: remove that row from the file"
     if is_target:
         return "correct the cell, or leave its row out of the file"
+    column_name = f"[{quote(title)}]"
     return (
-        f"correct the cell, or leave the column out with {_option('drop', column)}, or use its words with "
-        f"{_option('encode', column)}"
+        f"correct the cell, or leave the column out with drop={column_name}, or use its words with encode={column_name}"
     )
-
-
-def _option(name: str, column: str) -> str:
-    """An option of `load` that names this column."""
-    return f"{name}=[{quote(column)}]"
-
-
-def _numbers(name: str, column: str, parsed: Column, is_target: bool) -> Floats:
-    refuse_text(name, column, parsed, is_target)
-    return parsed.values
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:
@@ -375,4 +418,4 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
 
 def _missing_texts(texts: list[str]) -> Floats:
     """NaN [n] where a text is missing."""
-    return np.array([np.nan if text.lower() in MISSING else 0.0 for text in texts])
+    return np.array([np.nan if is_missing(text) else 0.0 for text in texts])

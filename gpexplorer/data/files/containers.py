@@ -6,7 +6,7 @@ import io
 import math
 import zipfile
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from tokenize import TokenError
 
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from ...errors import DataError
 from ..quoting import listing, quote
-from .size_limits import Limits
+from .size_limits import LOCAL, Limits
 
 _INDEX = "__index_level_"  # the index of a DataFrame, which is not a column
 
@@ -35,8 +35,8 @@ def read_parquet(
     limits : Limits
         Upper bounds, which are checked in the header.
     also : collection of str
-        Columns to read even if they contain text. Other text columns are never decoded, because they can make a small
-        file very large in memory.
+        Columns to read even if they contain text. Other text columns of an upload are never decoded, because they can
+        make a small file very large in memory.
     most : int, optional
         If given, read only this many rows, with all columns, for a preview.
 
@@ -52,7 +52,8 @@ def read_parquet(
         if most is not None:
             _refuse_duplicates(name, schema.names)
             return _first_rows(file, most), (), rows
-        kept, notes = number_columns(name, schema, also)
+        wanted = is_readable if limits == LOCAL else is_number_or_date
+        kept, notes = number_columns(name, schema, also, wanted)
         return file.read(columns=kept, use_threads=False), notes, rows
 
 
@@ -65,18 +66,34 @@ def parquet(name: str) -> Iterator[None]:
         raise DataError(f"{name} is not a Parquet file that can be read: {quote(error, 120)}. Save it again.") from None
 
 
-def number_columns(name: str, schema: pa.Schema, also: Collection[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the columns of numbers and those named in `also`, and a note on the others. An index is not a column."""
-    _refuse_duplicates(name, schema.names)
-    kept = [f.name for f in schema if f.name in also or (is_number(f.type) and not f.name.startswith(_INDEX))]
-    others = [n for n in schema.names if n not in kept and not n.startswith(_INDEX)]
-    return kept, (f"Columns that do not contain numbers were left out: {listing(others)}.",) if others else ()
-
-
 def is_number(kind: pa.DataType) -> bool:
     """Whether the values of this type are numbers, which become float64."""
     types = pa.types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+
+
+def is_readable(kind: pa.DataType) -> bool:
+    """Whether the cells of this type are numbers, dates or words."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return is_readable(kind.value_type)
+    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    return bool(is_number(kind) or types.is_temporal(kind) or is_text)
+
+
+def is_number_or_date(kind: pa.DataType) -> bool:
+    """Whether the cells of this type are numbers or dates, which take no more memory than the file says."""
+    return is_number(kind) or bool(pa.types.is_temporal(kind))
+
+
+def number_columns(
+    name: str, schema: pa.Schema, also: Collection[str], is_wanted: Callable[[pa.DataType], bool] = is_number
+) -> tuple[list[str], tuple[str, ...]]:
+    """Return the columns of numbers and those named in `also`, and a note on the others. An index is not a column."""
+    _refuse_duplicates(name, schema.names)
+    kept = [f.name for f in schema if f.name in also or (is_wanted(f.type) and not f.name.startswith(_INDEX))]
+    others = [n for n in schema.names if n not in kept and not n.startswith(_INDEX)]
+    return kept, (f"Columns that do not contain numbers were left out: {listing(others)}.",) if others else ()
 
 
 def _refuse_duplicates(name: str, names: list[str]) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from ..quoting import count, listing
-from ..table_checks import Floats
-from .columns import parse
-from .containers import is_number
-from .conversions import recognised, with_points
+from ..quoting import count
+from ..reader.column_reader import MOST_LEVELS
+from .choice import Choice
+from .columns import Column, left_out, parsed
+from .row_names import NAMES, names_copied_rows
 
-_ID_NAME = re.compile(r"(?i)^(id|index|row|no|nr|key|uuid|unnamed: ?0|.*[ _-]id|column 1)$")
-NAMES = "looks like a name of the row"
+_KINDS = {
+    "number": "number", "yes/no": "number", "date": "date", "time of day": "number", "words": "levels", "text": "text",
+    "molecules": "SMILES", "empty": "empty",
+}  # fmt: skip
 
 
 class ColumnNote(NamedTuple):
@@ -51,100 +50,41 @@ def described_columns(table: pa.Table, whole: bool = True) -> dict[str, ColumnNo
     table : Table
         The columns.
     whole : bool, default True
-        Whether these are all rows of the file.
+        Whether these are all rows of the file. Otherwise nothing is said about constant or counting columns.
 
     Notes
     -----
     Where a file has copies of rows, an id is no longer different in every row. It still looks like one if rows with
     the same id are the same in all other columns, too, as long as at least half of the rows are different.
     """
-    notes = {name: described_column(name, table[name], whole) for name in table.column_names}
+    columns = {name: parsed(name, table[name]) for name in table.column_names}
+    notes = {name: _described(columns, name, whole) for name in columns}
     for name, note in notes.items():
-        if whole and note.use and note.kind == "number" and _ID_NAME.match(name) and _names_copied_rows(table, name):
+        if whole and note.use and note.kind == "number" and names_copied_rows(table, name, columns[name].cells.values):
             notes[name] = note._replace(remark=f"{NAMES}; rows are there more than once", use=False)
     return notes
 
 
-def note_on_row_names(table: pa.Table, inputs: Sequence[str]) -> tuple[str, ...]:
-    """A note if some of several inputs look like names of the rows, which say nothing about the target."""
-    names = [name for name in inputs if name in table.column_names and _names_rows(table, name)]
-    if not names or len(inputs) < 2:
-        return ()
-    if len(names) == 1:
-        return (f"{listing(names)} {NAMES}, but is an input: drop=[{listing(names)}] leaves it out.",)
-    return (f"{listing(names)} look like names of the rows, but are inputs: drop=[{listing(names)}] leaves them out.",)
-
-
-def _names_rows(table: pa.Table, name: str) -> bool:
-    """Whether a column has the name of an id, and numbers that could be one."""
-    if not _ID_NAME.match(name):
-        return False
-    note = described_column(name, table[name])
-    return note.remark == NAMES or (note.use and note.kind == "number" and _names_copied_rows(table, name))
-
-
-def _names_copied_rows(table: pa.Table, name: str) -> bool:
-    """Whether a column of whole numbers has repeated values only in rows that are copies of each other."""
-    values = parse(table[name]).values
-    if np.isnan(values).any() or (values != np.round(values)).any():
-        return False
-    ids, row_ids, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    if 2 * len(ids) < len(values):
-        return False
-    comparable = [c for c in table.column_names if is_number(table[c].type) or pa.types.is_string(table[c].type)]
-    rows = table.select(comparable).filter(pa.array(sizes[row_ids] > 1))
-    different = rows.group_by(comparable, use_threads=False).aggregate([])
-    return different.num_rows == int((sizes > 1).sum())
-
-
-def described_column(name: str, column: pa.ChunkedArray, whole: bool = True) -> ColumnNote:
-    """Describe a column.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    column : ChunkedArray
-        Its cells.
-    whole : bool, default True
-        Whether these are all of its cells. Otherwise nothing is said about constant or counting columns.
-    """
-    parsed = parse(column)
-    if parsed.is_number:
-        note = _of_numbers(name, parsed.values, "number", whole)
-        if parsed.text:
-            words = f"{count(parsed.text, 'cell')} of text, such as {parsed.first[1]!r}" if parsed.first else ""
-            return note._replace(remark=words, use=False)
-        return note
-    if not parsed.has_any and not parsed.text:
-        return ColumnNote("empty", "no values", False, len(column))
-    texts, missing = recognised(column), len(column) - parsed.text if not is_number(column.type) else 0
-    if texts.kind == "decimal comma":
-        values = parse(with_points(column)).values
-        return _of_numbers(name, values, texts.kind, whole)._replace(certain=texts.certain)
-    if texts.kind == "date":
-        return ColumnNote("date", "a date: as an input, days since 1970", False, missing)
-    if texts.kind == "levels":
-        levels = len(texts.levels)
-        if levels < 2:
-            return ColumnNote("levels", "always the same text", False, missing)
-        return ColumnNote("levels", f"{levels} different texts, each an input of 0 and 1", True, missing)
-    if texts.kind == "SMILES":
-        return ColumnNote("SMILES", "molecules, compared by a kernel of their own", False, missing)
-    return ColumnNote("text", "text, which is left out", False, missing)
-
-
-def _of_numbers(name: str, values: Floats, kind: str, whole: bool) -> ColumnNote:
-    missing = int(np.isnan(values).sum())
-    present = values[~np.isnan(values)]
-    gap = f"{count(missing, 'missing value')}" if missing else ""
-    if not whole or len(present) < 3:
-        return ColumnNote(kind, gap, True, missing)
-    if (present == present[0]).all():
-        return ColumnNote(kind, f"always {present[0]:g}, which explains nothing", False, missing)
-    if np.array_equal(np.diff(present), np.ones(len(present) - 1)):
-        return ColumnNote(kind, "only counts the rows", False, missing)
-    whole_numbers = bool((present == np.round(present)).all())
-    if _ID_NAME.match(name) and whole_numbers and len(np.unique(present)) == len(present):
-        return ColumnNote(kind, NAMES, False, missing)
-    return ColumnNote(kind, gap, True, missing)
+def _described(columns: dict[str, Column], name: str, whole: bool) -> ColumnNote:
+    column = columns[name]
+    reader, missing = column.reader, int(column.cells.gap.sum())
+    kind = _KINDS[reader.kind]
+    if kind == "number" and reader.numbers.decimal == ",":
+        kind = "decimal comma"
+    if kind == "empty" or not column.has_any:
+        return ColumnNote("empty", "no values", False, missing)
+    if reader.examples and kind != "text":
+        return ColumnNote(kind, f"cells of text, such as {column.first!r}", False, missing)
+    why = left_out(columns, name, Choice()) if whole else reader.left_out
+    if why:
+        return ColumnNote(
+            "text" if kind == "levels" and len(reader.levels.names) > MOST_LEVELS else kind, why, False, missing
+        )
+    gap = count(missing, "missing value") if missing else ""
+    if kind == "levels":
+        k = len(reader.levels.names)
+        how = "each an input of 0 and 1" if reader.encoding == "0/1" else "each the mean of the target"
+        return ColumnNote(kind, f"{k:,} different texts, {how}", True, missing)
+    if kind == "date":
+        return ColumnNote(kind, f"dates, {reader.shown_format()}: as an input, days since 1970", True, missing)
+    return ColumnNote(kind, " ".join(filter(None, (reader.numbers.unit, gap))), True, missing)

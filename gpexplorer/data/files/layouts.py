@@ -17,7 +17,8 @@ from ..quoting import count
 from ..sets.cards import Card
 from ..splits import Given, Mask
 from ..table_checks import Floats
-from .columns import Choice, Numbers, parse, pick
+from .choice import Choice
+from .columns import Numbers, parsed, pick
 from .delimited import read_delimited
 from .reading import Raw, read_path
 from .size_limits import LOCAL
@@ -61,7 +62,7 @@ def read_set(card: Card, paths: tuple[Path, ...], choice: Choice) -> tuple[Numbe
     columns = replace(choice, target=choice.target or card.target, objects=choice.objects or objects)
     if not chosen and columns.objects is None and columns.target == card.target:
         columns = replace(columns, inputs=card.inputs)
-    numbers = pick(Raw(table, card.name, (*card.traps, *card.notes)), columns)
+    numbers = pick(Raw(table, card.name, (*card.traps, *card.notes)), columns, keep_all=True)._replace(reader=None)
     return numbers, given if given.masks is None else replace(given, masks=given.masks[numbers.kept])
 
 
@@ -91,7 +92,7 @@ def _snelson(_: Card, paths: tuple[Path, ...]) -> Loaded:
 def _co2_wide(card: Card, paths: tuple[Path, ...]) -> Loaded:
     """One row per year, one column per month; missing months are negative."""
     table = read_path(paths[0]).table.select(range(1, 13))
-    ppm = np.column_stack([parse(column).values for column in table.columns]).ravel()
+    ppm = np.column_stack([parsed("", column).cells.values for column in table.columns]).ravel()
     return _series(card, _MONTHS_FROM + np.arange(len(ppm)) / 12, ppm)
 
 
@@ -99,7 +100,7 @@ def _co2_monthly(card: Card, paths: tuple[Path, ...]) -> Loaded:
     """The Scripps table: three lines of header, decimal year and ppm; missing months are -99.99."""
     lines = paths[0].read_bytes().split(b"\n", _CO2_HEADER)
     table = read_delimited(paths[0].name, lines[_CO2_HEADER], LOCAL, header=False).table
-    return _series(card, parse(table[_CO2_DATE]).values, parse(table[_CO2_PPM]).values)
+    return _series(card, parsed("", table[_CO2_DATE]).cells.values, parsed("", table[_CO2_PPM]).cells.values)
 
 
 def _series(card: Card, x: Floats, y: Floats) -> Loaded:

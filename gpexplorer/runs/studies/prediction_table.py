@@ -4,14 +4,20 @@
     sd_f                 standard deviation of the function without noise
     lower_95, upper_95   ends of the 95 % interval; further quantiles as q10, q90
     far                  1 if the training rows say almost nothing about the row
+    why                  "predicted", and what is to be said of the row: cells that were filled, words that training
+                         does not have, cells that cannot be read; or why there is no prediction
 
 A row is far if the variance of f is more than 90 % of its variance before any row was seen, where the posterior has a
-kernel, or if an input is more than 6 standard deviations of the training inputs from their mean. Of an average of
-models, a row is far if models with more than half of the weight say so. A row with a missing value has no prediction.
+kernel, if an input is more than 6 standard deviations of the training inputs from their mean, if it has a word that
+training does not have, or a date outside the years of training. Of an average of models, a row is far if models with
+more than half of the weight say so. The prediction of a row with a word that is not known is the average over the
+words of training, whose variance it has in addition.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,16 +28,20 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from ...data.files.conversions import as_inputs, inputs_for, text_inputs
+from ...data.files.inputs_by_name import as_inputs, inputs_for, text_inputs
 from ...data.files.reading import strips
 from ...data.quoting import display_name
+from ...data.reader.table_reader import RowsRead, Variant
 from ...data.units import scaled_inputs
 from ...errors import SettingError
-from ...mixed_rows import MixedRows, mixed_rows
+from ...mixed_rows import MixedRows
 from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, TransformedMarginals
 
 Floats = NDArray[np.float64]
 UNINFORMED = 0.9  # share of the prior variance
+QUOTED = r'"[^"]*"?$'  # the text of a cell at the end of a remark
+BETWEEN_REMARKS = r"; (?=predicted$|far$|filled: |word not seen: |unreadable: |no value: )"
+BEYOND = 0.25  # of the range of dates
 FAR = 6.0  # standard deviations of a training input
 ENDS = {"lower_95": 0.025, "upper_95": 0.975}
 
@@ -63,22 +73,46 @@ def predictions_of_file(
         If the file cannot be read, or has not the columns of the model.
     """
     for table in strips(path):
-        yield prediction_table(posterior, inputs_of(posterior, display_name(path.name), table), of, quantiles)
+        read = rows_read(posterior, display_name(path.name), table)
+        yield prediction_table(posterior, read, of, quantiles)
 
 
-def inputs_of(posterior: InUnits | AveragePosterior, name: str, table: pa.Table) -> Any:
-    """The inputs of a model in a table: numbers [t, d] with NaN for what is missing, t texts, or both."""
+def rows_read(posterior: InUnits | AveragePosterior, name: str, table: pa.Table) -> RowsRead:
+    """New rows as a model reads them: by its reader, or by the names of its inputs if it was saved without one."""
     columns = posterior.columns
+    if columns.reader is not None:
+        read: RowsRead = columns.reader.read(table, name)
+        return read
     if isinstance(columns.X, MixedRows) and columns.columns is not None:
         numbers = as_inputs(name, table, columns.columns.numbers)
-        return mixed_rows(numbers, [text_inputs(name, table, column) for column in columns.columns.texts])
-    return inputs_for(name, table, list(columns.names), columns.d, isinstance(columns.X, torch.Tensor))
+        texts = tuple(tuple(text_inputs(name, table, column)) for column in columns.columns.texts)
+        return rows_without_reader(MixedRows(torch.from_numpy(numbers), texts))
+    return rows_without_reader(
+        inputs_for(name, table, list(columns.names), columns.d, isinstance(columns.X, torch.Tensor))
+    )
+
+
+def rows_without_reader(X: Any) -> RowsRead:
+    """Inputs [t, d], t texts, or both, of which some may be missing, as rows that were read."""
+    if isinstance(X, MixedRows):
+        numbers, texts = X.numbers.numpy(), X.texts
+    elif isinstance(X, np.ndarray):
+        numbers, texts = X, ()
+    else:
+        numbers, texts = np.zeros((len(X), 0)), (tuple(X),)
+    answered = np.isfinite(numbers).all(1)
+    for column in texts:
+        answered &= np.array([bool(text) for text in column], dtype=bool)
+    why = tuple("" if ok else "a missing or unreadable cell" for ok in answered)
+    return RowsRead(numbers, texts, why, answered, {})
 
 
 def prediction_table(
     posterior: InUnits | AveragePosterior, X: Any, of: str = "y", quantiles: Sequence[float] = ()
 ) -> pd.DataFrame:
-    """Predict at inputs [t, d], or texts, some of which may be missing; the columns are those of this module.
+    """Predict rows that were read, or inputs [t, d], or texts, some of which may be missing.
+
+    The columns are those of this module.
 
     Raises
     ------
@@ -90,36 +124,100 @@ def prediction_table(
     for level in quantiles:
         if not 0.0 < level < 1.0:
             raise SettingError(f"A quantile is {level!r}; give probabilities between 0 and 1, such as 0.1.")
-    if isinstance(X, MixedRows):
-        has_texts = np.array([all(row) for row in zip(*X.texts, strict=True)], dtype=bool)
-        whole: NDArray[np.bool_] = np.isfinite(X.numbers.numpy()).all(1) & has_texts
-        rows: Any = X[np.flatnonzero(whole)]
-    elif isinstance(X, np.ndarray):
-        whole = np.asarray(np.isfinite(X).all(1))
-        rows = X[whole]
-    else:
-        whole = np.array([bool(text) for text in X], dtype=bool)
-        rows = [text for text in X if text]
+    read = X if isinstance(X, RowsRead) else rows_without_reader(X)
+    answered = read.answered
     named_levels = ENDS | {f"q{100 * level:g}": level for level in quantiles}
     names = ["mean", "sd", "sd_f", *named_levels, "far"]
-    table = pd.DataFrame(np.nan, index=range(len(whole)), columns=names)
-    if len(rows):
-        table.loc[whole] = np.column_stack(_predicted(posterior, rows, of, [*named_levels.values()]))
-    return table.assign(far=table["far"].astype("Int8"))
+    table = pd.DataFrame(np.nan, index=range(len(answered)), columns=names)
+    for unknown, rows in _by_unknown_columns(read):
+        table.loc[rows] = np.column_stack(_predicted(posterior, read, rows, unknown, of, [*named_levels.values()]))
+    if len(answered) and read.unknown:
+        for mask in _unseen(posterior, read):
+            table.loc[mask & answered, "far"] = 1.0
+    far = table["far"].to_numpy() == 1.0
+    why = [
+        "; ".join(filter(None, (says if says or not ok else "" if is_far else "predicted", "far" * bool(is_far))))
+        for ok, says, is_far in zip(answered, read.why, far, strict=True)
+    ]
+    return table.assign(far=table["far"].astype("Int8"), why=why)
 
 
-def _predicted(posterior: InUnits | AveragePosterior, rows: Any, of: str, levels: Sequence[float]) -> list[Floats]:
-    """The columns [t] of the table. Each model is asked once."""
-    of_f = posterior.marginals(rows, noise=False)
-    answer = posterior.observed(of_f) if of == "y" else of_f
+def count_reasons(table: pd.DataFrame) -> dict[str, int]:
+    """How many rows a table has, how many are answered, and how many have each remark, such as "filled: x"."""
+    remarks = Counter(
+        re.sub(QUOTED, "", part).strip()
+        for why in table["why"]
+        for part in set(re.split(BETWEEN_REMARKS, why))
+        if part != "predicted"
+    )
+    return {"rows": len(table), "answered": int(table["mean"].notna().sum()), **remarks}
+
+
+def _unseen(posterior: Any, read: RowsRead) -> list[NDArray[np.bool_]]:
+    """For each column of words, the rows whose word is not known."""
+    reader = posterior.columns.reader
+    return [mask for source, mask in read.unknown.items() if reader.column(source).kind == "words"]
+
+
+def _by_unknown_columns(read: RowsRead) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
+    """Rows that have an answer, together with the columns that are not known in them."""
+    sources = list(read.unknown)
+    pattern = np.zeros(len(read.answered), dtype=np.int64)
+    for k, source in enumerate(sources):
+        pattern += read.unknown[source].astype(np.int64) << min(k, 60)
+    for value in np.unique(pattern[read.answered]).tolist():
+        chosen = tuple(source for k, source in enumerate(sources) if value >> min(k, 60) & 1)
+        yield chosen, np.flatnonzero(read.answered & (pattern == value))
+
+
+def _predicted(
+    posterior: InUnits | AveragePosterior,
+    read: RowsRead,
+    rows: NDArray[np.int64],
+    unknown: tuple[str, ...],
+    of: str,
+    levels: Sequence[float],
+) -> list[Floats]:
+    """The columns [t] of the table for some rows, averaged over the values of columns that are not known in them."""
+    X = _model_rows(posterior, read, rows)
+    of_f = posterior.marginals(X, noise=False)
+    answer: Any = posterior.observed(of_f) if of == "y" else of_f
+    far = _far_of_parts(posterior, X, of_f)
+    if unknown:
+        weights, variants = posterior.columns.reader.variants(unknown)
+        at_variants = [posterior.marginals(_changed(X, variant), noise=False) for variant in variants]
+        observed = [posterior.observed(part) for part in at_variants] if of == "y" else at_variants
+        of_f, answer = MixtureMarginals(at_variants, weights), MixtureMarginals(observed, weights)
     (mean, var), (_, var_f) = ([_array(part) for part in own.moments] for own in (answer, of_f))
     ends = [_array(row) for row in answer.quantile(torch.tensor(levels, dtype=torch.float64))]
-    if isinstance(posterior, AveragePosterior) and isinstance(of_f, MixtureMarginals):
-        weighted = zip(posterior.weights, posterior.parts, of_f.parts, strict=True)
-        far = np.sum([weight * _far(part, rows, own) for weight, part, own in weighted], 0) > 0.5
-    else:
-        far = _far(posterior, rows, of_f)
     return [mean, np.sqrt(var), np.sqrt(var_f), *ends, far.astype(float)]
+
+
+def _model_rows(posterior: InUnits | AveragePosterior, read: RowsRead, rows: NDArray[np.int64]) -> Any:
+    """Some of the rows in the form that the posterior takes."""
+    texts = tuple(tuple(column[i] for i in rows) for column in read.texts)
+    if isinstance(posterior.columns.X, torch.Tensor):
+        return read.X[rows]
+    return (
+        MixedRows(torch.from_numpy(read.X[rows]), texts)
+        if isinstance(posterior.columns.X, MixedRows)
+        else list(texts[0])
+    )
+
+
+def _changed(X: Any, variant: Variant) -> Any:
+    """The same rows with other values of some inputs."""
+    if isinstance(X, MixedRows):
+        return X.with_numbers(torch.from_numpy(variant.of(X.numbers.numpy())))
+    return variant.of(X)
+
+
+def _far_of_parts(posterior: InUnits | AveragePosterior, X: Any, of_f: Any) -> NDArray[np.bool_]:
+    """Which rows [t] are far from the training rows, by the models that have more than half of the weight."""
+    if not (isinstance(posterior, AveragePosterior) and isinstance(of_f, MixtureMarginals)):
+        return _far(posterior, X, of_f)
+    weighted = zip(posterior.weights, posterior.parts, of_f.parts, strict=True)
+    return np.asarray(np.sum([weight * _far(part, X, own) for weight, part, own in weighted], 0) > 0.5)
 
 
 def _array(values: torch.Tensor) -> Floats:
@@ -133,6 +231,7 @@ def _far(posterior: Any, rows: Any, of_f: Any) -> NDArray[np.bool_]:
     numbers = X.numbers if isinstance(X, MixedRows) else X
     if isinstance(numbers, torch.Tensor) and posterior.columns.scale is not None:
         far |= (numbers.abs() > FAR).any(1).cpu().numpy()
+    far |= _outside_dates(posterior.columns, rows)
     inner: Any = posterior.inner
     kernel, theta = getattr(inner, "kernel", None), getattr(inner, "theta", None)
     if kernel is not None and theta is not None:
@@ -140,4 +239,17 @@ def _far(posterior: Any, rows: Any, of_f: Any) -> NDArray[np.bool_]:
         is_scaled = isinstance(of_f, TransformedMarginals)
         var_f = _array(of_f.scaled.var if is_scaled else of_f.moments[1] / posterior.y_sd**2)
         far |= var_f > UNINFORMED * prior
+    return far
+
+
+def _outside_dates(columns: Any, rows: Any) -> NDArray[np.bool_]:
+    """Which rows have a date that is further outside those of training than a quarter of their range."""
+    far = np.zeros(len(rows), dtype=bool)
+    numbers = rows.numbers.numpy() if isinstance(rows, MixedRows) else rows
+    for position, column in enumerate(columns.reader.inputs if columns.reader is not None else ()):
+        reader = columns.reader.column(column.source)
+        if reader.kind == "date" and column.role == "value":
+            margin = BEYOND * max(reader.high - reader.low, 1.0)
+            days = np.asarray(numbers)[:, position]
+            far |= (days < reader.low - margin) | (days > reader.high + margin)
     return far

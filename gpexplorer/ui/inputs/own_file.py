@@ -31,7 +31,7 @@ GROUPS_HINT = (
     "are held out to judge a model, those with the same value are held out together: otherwise a model is judged on "
     "patients that it has seen, and looks better than it is. The column is then no input."
 )
-MISSING = {"Leave these rows out": "drop", "Fill in the median of the column": "fill"}
+MISSING = {"Fill them in": "fill", "Leave these rows out": "drop"}
 
 
 class OwnFile(pn.viewable.Viewer):
@@ -67,7 +67,7 @@ class OwnFile(pn.viewable.Viewer):
         self.columns = ColumnTable()
         self.groups = Field("Rows that belong together", "", self._change_group, {ALONE: ""}, hint=GROUPS_HINT)
         hint = "A filled value is the median of all rows of its column. Rows without a target are always left out."
-        self.missing = Field("Missing values", "drop", lambda: None, MISSING, hint=hint)
+        self.missing = Field("Missing values", "fill", lambda: None, MISSING, hint=hint)
         hint = "Without it, a comma may separate thousands, and the file is refused."
         self.decimal = Field("Decimal commas: 3,5 is 3.5", True, lambda: None, hint=hint)
         look = {"color": "primary", "margin": (6, 10), "sizing_mode": "stretch_width"}
@@ -90,7 +90,7 @@ class OwnFile(pn.viewable.Viewer):
         commas = self.decimal.value and any(kinds[name] == "decimal comma" for name in (*inputs, target))
         return data_sets.Choice(
             target=target,
-            missing=self.missing.value if self._has_gaps else "refuse",
+            missing=self.missing.value if self._has_gaps else None,
             decimal="," if commas else ".",
             groups=self.groups.value or None,
             **column_roles,
@@ -108,7 +108,7 @@ class OwnFile(pn.viewable.Viewer):
         self.columns.offer(_lines(preview), preview.target)
         self._offer_groups("")
         commas = [note for note in preview.about if note.kind == "decimal comma"]
-        self.missing.value = "drop"
+        self.missing.value = "fill"
         # A column such as 3,50 that cannot have thousands says how the whole file writes its decimals.
         self.decimal.visible, self.decimal.value = bool(commas), any(note.certain for note in commas)
         self.picker.visible = True

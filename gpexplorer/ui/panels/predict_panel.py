@@ -67,7 +67,11 @@ class PredictPanel(StudyPanel):
         posterior = run.posterior(min(self._session.screen.step, len(run.trace) - 1), of="y")
         columns = posterior.columns
         texts = len(columns.columns.texts) if columns.columns else 0
-        X = data_sets.read_inputs(name, data, columns.names, numeric=not isinstance(columns.X, list), texts=texts)
+        X: Any = (
+            data_sets.read_inputs(name, data, columns.names, numeric=not isinstance(columns.X, list), texts=texts)
+            if columns.reader is None
+            else data_sets.read_rows(name, data, columns.reader)
+        )
         with self._session.shares.turns.turn():
             return prediction_table(posterior, X, self.of.value if self.of.value in OPTIONS.values() else "y")
 
@@ -122,7 +126,7 @@ class PredictPanel(StudyPanel):
         if far:
             parts.append(f"{far:,} are far from all training rows: their prediction is little more than a guess.")
         if missing:
-            parts.append(f"{missing:,} have a missing value, and no prediction.")
+            parts.append(f"{missing:,} have no prediction: the column why says the reason of each.")
         self.say(" ".join(filter(None, parts)))
         self.head.object = html_table(list(table.columns), table.head(SHOWN).map(cell).to_numpy().tolist())
         self.files.visible = True

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 import gpexplorer as gpx
-from gpexplorer.data.files.columns import Choice
-from gpexplorer.data.files.conversions import as_inputs, recognised
+from gpexplorer.data.files.choice import Choice
+from gpexplorer.data.files.inputs_by_name import as_inputs
 from gpexplorer.data.loading import _file_identity
+from gpexplorer.data.reader.column_reader import column_reader
 from gpexplorer.errors import DataError
 from messy_table import messy_csv
 
@@ -23,25 +24,27 @@ def texts(*cells: str) -> pa.ChunkedArray:
 @pytest.mark.parametrize(
     ("cells", "kind"),
     [
-        (["1,5", "2,25", "3"], "decimal comma"),
-        (["1.234,5", "2,1", "7,0"], "decimal comma"),
+        (["1,5", "2,25", "3"], "number"),
+        (["1.234,5", "2,1", "7,0"], "number"),
         (["2004-03-01", "2004-03-02", ""], "date"),
         (["01.03.2004", "2.3.2004", "na"], "date"),
         (["2004-03-01 12:30:00", "2004-03-01 12:31:00"], "date"),
-        (["red", "blue", "red"], "levels"),
-        (["CCO", "CC(=O)O", "c1ccccc1", "C[N+](C)C"], "SMILES"),
-        (["Bob", "Anna", "Chris"], "text"),
-        (["1-2", "2-3", "4-5"], "text"),
-        (["CONCORD", "BOSON", "COFFIN"], "text"),
+        (["red", "blue", "red"], "words"),
+        (["CCO", "CC(=O)O", "c1ccccc1", "C[N+](C)C"], "molecules"),
+        (["Bob", "Anna", "Chris"], "words"),
+        (["1-2", "2-3", "4-5"], "words"),
+        (["CONCORD", "BOSON", "COFFIN"], "words"),
     ],
 )
 def test_texts_are_recognised(cells: list[str], kind: str) -> None:
-    assert recognised(texts(*cells)).kind == kind
+    reader = column_reader("c", texts(*cells))
+    assert reader.kind == kind
+    assert bool(reader.left_out) == (kind == "molecules" or (kind == "words" and "red" not in cells))
 
 
 def test_a_comma_that_may_separate_thousands_is_not_certain() -> None:
-    assert not recognised(texts("1,234", "2,345")).certain
-    assert recognised(texts("1,234", "2,3456")).certain
+    assert column_reader("c", texts("1,234", "2,345")).numbers.evidence == "either"
+    assert column_reader("c", texts("1,234", "2,3456")).numbers.evidence == "sure"
 
 
 def test_the_preview_of_a_messy_file_says_what_each_column_is() -> None:
@@ -51,7 +54,7 @@ def test_the_preview_of_a_messy_file_says_what_each_column_is() -> None:
         "id": "number", "größe": "decimal comma", "colour": "levels", "when": "date", "unit": "number",
         "smiles": "SMILES", "empty": "empty", "price": "decimal comma",
     }  # fmt: skip
-    assert [name for name, note in about.items() if note.use] == ["größe", "colour", "price"]
+    assert [name for name, note in about.items() if note.use] == ["größe", "colour", "when", "price"]
     assert "only counts the rows" in about["id"].remark
     assert "always 5" in about["unit"].remark
     assert about["größe"].missing == 6
@@ -115,7 +118,7 @@ def test_a_new_file_has_the_columns_of_the_training_rows() -> None:
     })  # fmt: skip
     X = as_inputs("new.csv", table, ["größe", "colour = red", "when"])
     day = 17898.0
-    np.testing.assert_array_equal(X, [[1.5, 1, day], [np.nan, 0, np.nan], [2, 0, day + 1]])
+    np.testing.assert_array_equal(X, [[1.5, 1, day], [np.nan, 0, np.nan], [2, np.nan, day + 1]])
     with pytest.raises(DataError, match='no column "size"'):
         as_inputs("new.csv", table, ["size"])
 
@@ -123,10 +126,11 @@ def test_a_new_file_has_the_columns_of_the_training_rows() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"encode": ["t"]}, "has 40 different texts"),
+        ({"encode": ["t"], "drop": ["d"], "kinds": {"t": "wrods"}}, "is not known: choose one of"),
         ({"dates": ["t"]}, "does not contain dates"),
         ({"dates": ["d"]}, '"soon" in row 601, which is no date like'),
         ({"decimal": ";"}, "decimal"),
+        ({"dates": ["d"], "kinds": ["d"]}, "no mapping"),
         ({"missing": "guess"}, '"drop" or "fill"'),
     ],
 )

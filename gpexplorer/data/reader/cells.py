@@ -1,0 +1,103 @@
+"""Cells of text: which ones are gaps, and each different text once, so that long columns are parsed quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+MISSING = (
+    "", "na", "n/a", "n.a.", "nan", "<na>", "nat", "null", "none", "nil", "missing", "?", "-", "--", "---", ".",
+    "\u2013", "\u2014", "#n/a", "#na", "#value!", "#div/0!", "#ref!", "#num!", "#null!", "#name?",
+)  # fmt: skip
+SPACES = "\u00a0\u202f\u2007\u2009\u3000"  # blanks that spreadsheets write between digits
+_CLEAN = {ord(space): " " for space in SPACES} | {
+    ord("\u2212"): "-", ord("\u2019"): "'", ord("\u2018"): "'", ord("\u00b4"): "'", ord("\ufeff"): None,
+    ord("\u200b"): None,
+}  # fmt: skip
+
+
+def cleaned(text: str) -> str:
+    """The text without blanks around it, with one kind of blank, minus and apostrophe."""
+    return text.translate(_CLEAN).strip()
+
+
+def is_missing(text: str) -> bool:
+    """Whether a cleaned text stands for a gap, such as "", "NA" or "-"."""
+    return text.lower() in MISSING
+
+
+class Texts(NamedTuple):
+    """A column of text.
+
+    Attributes
+    ----------
+    distinct : tuple of str
+        The different texts, cleaned of odd blanks; "" stands for every spelling of a gap.
+    place : array [n]
+        Which of them each row has.
+    original : tuple of str
+        The same texts as they stand in the file, for messages.
+    """
+
+    distinct: tuple[str, ...]
+    place: NDArray[np.int64]
+    original: tuple[str, ...]
+
+    @property
+    def gap(self) -> Mask:
+        """Which rows [n] have a gap."""
+        return self.spread(np.array([text == "" for text in self.distinct], dtype=bool))
+
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The values of the different texts as values of the rows."""
+        return values[self.place]
+
+    def counts(self) -> NDArray[np.int64]:
+        """How many rows have each text."""
+        return np.bincount(self.place, minlength=len(self.distinct))
+
+    def parsed(self, parse: Callable[[str], float | None]) -> Floats:
+        """Each row as a number, NaN where `parse` returns None or the row has a gap."""
+        values = [parse(text) if text else None for text in self.distinct]
+        return np.asarray(self.spread(np.array([np.nan if v is None else v for v in values], dtype=np.float64)))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether the cells are texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_dictionary(kind: pa.DataType) -> bool:
+    """Whether the cells are numbers of texts, as in a categorical column of a frame."""
+    return bool(pa.types.is_dictionary(kind) and is_text(kind.value_type))
+
+
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column without a dictionary of its values, as a categorical column of a frame has one."""
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    return column
+
+
+def texts_of(column: pa.ChunkedArray) -> Texts:
+    """Every cell as text; whole numbers in a column of floats are written without a point."""
+    column = plain(column)
+    kind = column.type
+    if pa.types.is_floating(kind):
+        values = column.to_numpy()
+        cells = pa.array([None if v != v else f"{v:.15g}" for v in values.tolist()], pa.string())
+        column = pa.chunked_array([cells])
+    elif not is_text(kind):
+        column = column.cast(pa.string())
+    encoded = pc.dictionary_encode(pc.fill_null(column, "").combine_chunks())
+    original = tuple(str(text) for text in encoded.dictionary.to_pylist())
+    distinct = tuple("" if is_missing(text) else text for text in map(cleaned, original))
+    return Texts(distinct, np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64), original)

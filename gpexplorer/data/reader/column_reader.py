@@ -1,0 +1,398 @@
+"""How one column is read: its kind and format, decided from all of its cells, and new cells read in the same way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .cells import MISSING, Floats, Mask, Texts, is_text, plain, texts_of
+from .date_format import DAY, ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format
+from .number_format import NumberFormat, number_format, written
+from .words import Levels, are_yes_no, levels_of, yes_no
+
+KINDS = ("number", "yes/no", "date", "time of day", "words", "text", "molecules", "empty", "raw text")
+FEW = 8  # words that become inputs of 0 and 1 by themselves
+MOST_LEVELS = 30  # words that become inputs of 0 and 1 if that is asked for
+MOST_WORDS = 5000
+SAMPLE = 500  # first different cells by which molecules are recognised
+PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+# The atoms, bonds, branches and rings of SMILES; a third of the texts must contain a bond, a branch or a ring.
+_SMILES = re.compile(r"(?=.*[BCNOPSFIbcnops])(?:Cl|Br|[BCNOPSFIbcnops]|\[[^\[\]\s]{1,40}\]|[-=#$:/\\.()%0-9@+*])+")
+_STRUCTURE = re.compile(r"[=#()1-9\[]")
+
+
+PLAIN, DAY_FIRST, NO_WORDS = NumberFormat(), DateFormat(), Levels((), ())
+
+
+class Cells(NamedTuple):
+    """The cells of a column as they were read.
+
+    Attributes
+    ----------
+    values : array [n]
+        Numbers, days, hours or numbers of words; NaN where there is none.
+    gap, unseen, unreadable : array of bool [n]
+        Cells without a value, words that training does not have, and texts that are nothing of the kind of the column.
+    """
+
+    values: Floats
+    gap: Mask
+    unseen: Mask
+    unreadable: Mask
+
+
+@dataclass(frozen=True)
+class ColumnReader:
+    """How one column is read.
+
+    Parameters
+    ----------
+    name : str
+    kind : str
+        One of `KINDS`; "raw text" is for a kernel on texts.
+    numbers, dates : NumberFormat, DateFormat
+        The format of numbers and of dates.
+    levels : Levels
+        The words.
+    encoding : {"", "0/1", "mean"}
+        Whether words become inputs of 0 and 1, or the mean of the target of the rows with this word.
+    median, low, high : float
+        Of the values of training.
+    quantiles : tuple of float
+        Values of training at equal probabilities, over which a value that is not known is averaged.
+    gaps : float
+        The share of gaps.
+    rows : int
+        Rows from which all of this was found.
+    on_gap : {"fill", "level", "average", "refuse"}
+        What becomes of a gap in a new row: the median, a level of its own, the average over the values of training, or
+        no prediction.
+    left_out : str
+        Why the column is no input; "" if it is one.
+    """
+
+    name: str
+    kind: str
+    numbers: NumberFormat = PLAIN
+    dates: DateFormat = DAY_FIRST
+    levels: Levels = NO_WORDS
+    encoding: str = ""
+    median: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    quantiles: tuple[float, ...] = ()
+    gaps: float = 0.0
+    rows: int = 0
+    on_gap: str = "average"
+    left_out: str = ""
+    examples: tuple[tuple[int, str], ...] = field(default=(), compare=False)  # unreadable cells of training
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column can be a target."""
+        return self.kind in ("number", "yes/no", "time of day")
+
+    def cells(self, column: pa.ChunkedArray) -> Cells:
+        """Read cells of this column, in training or later; nothing is decided here."""
+        column = plain(column)
+        nothing = np.zeros(len(column), dtype=bool)
+        typed = _typed_values(column, self.kind)
+        if typed is not None:
+            gap = np.isnan(typed)
+            return Cells(typed, gap, nothing, nothing)
+        if self.kind == "number" and is_text(column.type) and self.numbers.decimal == ".":
+            values = _plain_numbers(column)
+            if values is not None:
+                return Cells(values, np.isnan(values), nothing, nothing)
+        return self._of_texts(texts_of(column))
+
+    def _of_texts(self, texts: Texts) -> Cells:
+        gap, nothing = texts.gap, np.zeros(len(texts.place), dtype=bool)
+        if self.kind == "words":
+            places = self.levels.places(texts)
+            unseen = places == -1.0
+            return Cells(np.where(unseen, np.nan, places), gap, unseen, nothing)
+        parse = {
+            "number": self.numbers.number, "date": self.dates.days, "time of day": clock_hours, "yes/no": yes_no,
+        }.get(self.kind)  # fmt: skip
+        values = np.full(len(gap), np.nan) if parse is None else texts.parsed(parse)
+        unreadable = nothing if parse is None else np.isnan(values) & ~gap
+        return Cells(values, gap, nothing, unreadable)
+
+    def shown_format(self) -> str:
+        """The format in words."""
+        if self.kind == "number":
+            return self.numbers.shown() if self.numbers.unit or self.numbers.decimal == "," else ""
+        if self.kind == "date":
+            return self.dates.shown()
+        if self.kind == "words":
+            names = ", ".join(f"{name} ({count:,})" for name, count in list(zip(*self.levels[:2], strict=True))[:4])
+            return names + (f" and {len(self.levels.names) - 4} more" if len(self.levels.names) > 4 else "")
+        return ""
+
+    @property
+    def decision(self) -> str:
+        """The kind and format as the option `kinds` takes them."""
+        if self.kind == "number":
+            return f"number {'1.234,5' if self.numbers.decimal == ',' else '1,234.5'}"
+        return f"date {self.dates.order}" if self.kind == "date" and not self.dates.compact else self.kind
+
+
+def _plain_numbers(column: pa.ChunkedArray) -> Floats | None:
+    """The numbers of a column of texts, NaN for gaps; None if a cell is written in another way than 1234.5."""
+    cells = pc.utf8_trim_whitespace(pc.fill_null(column, ""))
+    gap = pc.is_in(pc.utf8_lower(cells), pa.array(MISSING, cells.type))
+    if not pc.all(pc.or_(gap, pc.match_substring_regex(cells, PLAIN_NUMBER)), min_count=0).as_py():
+        return None
+    numbers = pc.cast(pc.if_else(gap, None, cells), pa.float64())
+    return np.array(pc.fill_null(numbers, float("nan")).to_numpy())
+
+
+def _typed_values(column: pa.ChunkedArray, kind: str) -> Floats | None:
+    """Numbers, days or hours of cells that are no texts; None where they are texts, or are read as words."""
+    types, of = pa.types, column.type
+    if types.is_null(of):
+        return np.full(len(column), np.nan)
+    if is_text(of) or kind in ("words", "raw text", "text", "molecules"):
+        return None
+    if types.is_boolean(of):
+        column = column.cast(pa.int8())
+    if types.is_boolean(of) or types.is_integer(of) or types.is_floating(of) or types.is_decimal(of):
+        values = np.array(pc.fill_null(column.cast(pa.float64(), safe=False), float("nan")).to_numpy())
+        return values
+    if types.is_timestamp(of) or types.is_date(of):
+        stamps = column.cast(pa.timestamp("us"), safe=False)
+        return _float64(stamps) / 1e6 / DAY
+    if types.is_time(of):
+        return _float64(column.cast(pa.time64("us"), safe=False)) / 3.6e9
+    if types.is_duration(of):
+        return _float64(column.cast(pa.duration("us"), safe=False)) / 1e6 / DAY
+    return None
+
+
+def _float64(column: pa.ChunkedArray) -> Floats:
+    values = pc.cast(column.cast(pa.int64()), pa.float64(), safe=False)
+    return np.array(pc.fill_null(values, float("nan")).to_numpy())
+
+
+def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: str = "") -> ColumnReader:
+    """Decide how a column is read.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    column : ChunkedArray
+        All of its cells.
+    asked : str
+        A kind that was asked for, such as "words", "date", "date mdy" or "number 1.234,5"; "" decides by the cells.
+    decimal : {"", ".", ","}
+        The mark before the decimals, if the rest of the file says it.
+
+    Returns
+    -------
+    ColumnReader
+        With the unreadable cells, up to ten, of a column that consists of numbers or dates for the most part.
+    """
+    column = plain(column)
+    kind, _, form = asked.partition(" ")
+    kind, form = (asked, "") if asked in KINDS else (kind, form)
+    if kind in ("number", "decimal"):
+        decimal = {"1.234,5": ",", "1,234.5": "."}.get(form, decimal)
+    if kind in ("raw", "raw text"):
+        return ColumnReader(name, "raw text", rows=len(column))
+    decided = (
+        _by_type(name, column, kind)
+        or _by_plain_numbers(name, column, kind, decimal)
+        or _by_texts(name, texts_of(column), kind, form, decimal)
+    )
+    return _with_statistics(decided, column)
+
+
+def _by_type(name: str, column: pa.ChunkedArray, kind: str) -> ColumnReader | None:
+    """How a column is read that has a type; None for texts, and for what is to be read as words."""
+    types, of = pa.types, column.type
+    if kind == "words" or is_text(of):
+        return None
+    if types.is_null(of) or not len(column):
+        return ColumnReader(name, "empty")
+    if types.is_boolean(of):
+        return ColumnReader(name, "yes/no")
+    if types.is_integer(of):
+        compact = _are_compact_dates(column)
+        if kind == "date" or (kind == "" and compact):
+            return None if compact else ColumnReader(name, "number")
+        return ColumnReader(name, "number")
+    if types.is_floating(of) or types.is_decimal(of) or types.is_duration(of):
+        return ColumnReader(name, "number")
+    if types.is_timestamp(of) or types.is_date(of):
+        return ColumnReader(name, "date")
+    if types.is_time(of):
+        return ColumnReader(name, "time of day")
+    return ColumnReader(name, "text", left_out=f"cells of type {of}")
+
+
+def _by_plain_numbers(name: str, column: pa.ChunkedArray, kind: str, decimal: str) -> ColumnReader | None:
+    """A column of texts that are numbers such as 1234.5, read quickly; None for anything else."""
+    if kind not in ("", "number") or decimal == "," or not is_text(column.type):
+        return None
+    values = _plain_numbers(column)
+    if values is None or np.isnan(values).all() or (kind == "" and _has_eight_digits(values)):
+        return None
+    points = pc.match_substring(column, ".")
+    has_points = pc.any(points).as_py()
+    may_be_thousands = (
+        has_points
+        and pc.all(
+            pc.match_substring_regex(column.filter(points), r"^\s*[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*$")
+        ).as_py()
+    )
+    evidence = "none" if not has_points else "either" if may_be_thousands else "sure"
+    return ColumnReader(name, "number", numbers=NumberFormat(evidence=evidence))
+
+
+def _has_eight_digits(values: Floats) -> bool:
+    return bool(np.nanmin(values) >= 19000101 and np.nanmax(values) <= 20991231)
+
+
+def _are_compact_dates(column: pa.ChunkedArray) -> bool:
+    low_and_high = pc.min_max(column).as_py()
+    low, high = low_and_high["min"], low_and_high["max"]
+    if low is None or not 19000101 <= low <= high <= 20991231:
+        return False
+    form = date_format([str(v) for v in pc.unique(column.drop_null()).to_pylist()])
+    return form is not None and form.compact
+
+
+def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> ColumnReader:
+    """How a column of texts is read."""
+    cells = [text for text in texts.distinct if text]
+    if not cells:
+        return ColumnReader(name, "empty")
+    if kind == "words":
+        return _of_words(name, texts)
+    if kind == "" and all(len(text) == 8 for text in cells[:3]):
+        dates = date_format(cells)
+        if dates is not None and dates.compact:
+            return ColumnReader(name, "date", dates=dates)
+    if kind in ("", "number") and (numbers := number_format(cells, decimal)):
+        return ColumnReader(name, "number", numbers=numbers)
+    if kind in ("", "date") and (dates := _dates(texts, cells, form)):
+        return ColumnReader(name, "date", dates=dates)
+    if kind in ("", "time") and all(clock_hours(text) is not None for text in cells):
+        return ColumnReader(name, "time of day")
+    if kind == "" and are_yes_no(levels_of(texts).names):
+        return ColumnReader(name, "yes/no", levels=levels_of(texts))
+    for attempt in (_mostly_numbers, _mostly_dates):
+        decided = attempt(name, texts, kind, form, decimal)
+        if decided is not None:
+            return decided
+    if kind == "" and are_smiles(cells[:SAMPLE]) and 2 * len(cells) > len(texts.place):
+        return ColumnReader(name, "molecules", left_out="molecules, which need a kernel of their own")
+    return _of_words(name, texts) if kind == "" else ColumnReader(name, "text", examples=_first(texts, cells[:1]))
+
+
+def _dates(texts: Texts, cells: Sequence[str], form: str) -> DateFormat | None:
+    order = next((o for o in ORDERS if form in (o, ORDER_NAMES[o])), "")
+    if order:
+        dates = DateFormat(order)
+        return dates if all(dates.days(cell) is not None for cell in cells) else None
+    return date_format(cells, lambda o: _present(texts.parsed(DateFormat(o).days)))
+
+
+def _present(values: Floats) -> Floats:
+    return np.asarray(values[~np.isnan(values)])
+
+
+def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str) -> ColumnReader | None:
+    """A column of which at least half of the cells are numbers, with the others as unreadable cells."""
+    if kind not in ("", "number"):
+        return None
+    parts = {text: written(text) for text in texts.distinct if text}
+    units: dict[str, int] = {}
+    for part in filter(None, parts.values()):
+        units[part.unit] = units.get(part.unit, 0) + 1
+    unit = max(units, key=lambda u: units[u]) if units else ""
+    cells = [text for text, part in parts.items() if part is not None and part.unit in ("", unit)]
+    numbers = number_format(cells, decimal) or max(
+        (NumberFormat(mark, unit) for mark in (decimal or ".", ",")),
+        key=lambda form: sum(form.number(text) is not None for text in cells),
+    )
+    others = [text for text in parts if numbers.number(text) is None]
+    counts = dict(zip(texts.distinct, texts.counts().tolist(), strict=True))
+    unreadable = sum(counts[text] for text in others)
+    present = sum(counts[text] for text in parts)
+    if 2 * unreadable > present and kind == "":
+        return None
+    return ColumnReader(name, "number", numbers=numbers, examples=_first(texts, others))
+
+
+def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) -> ColumnReader | None:
+    """A column of which nearly all cells are dates, with the others as unreadable cells."""
+    if kind not in ("", "date"):
+        return None
+    cells = [text for text in texts.distinct if text]
+    orders = [o for o in ORDERS if form in ("", o, ORDER_NAMES[o])]
+    readable = {o: [text for text in cells if DateFormat(o).days(text) is not None] for o in orders}
+    order = max(orders, key=lambda o: len(readable[o]))
+    share = len(readable[order]) / len(cells)
+    if share < 0.9 and (kind == "" or not readable[order]):
+        return None
+    dates = DateFormat(order) if form else date_format(readable[order]) or DateFormat(order)
+    others = [text for text in cells if dates.days(text) is None]
+    return ColumnReader(name, "date", dates=dates, examples=_first(texts, others))
+
+
+def _first(texts: Texts, cells: Sequence[str], most: int = 10) -> tuple[tuple[int, str], ...]:
+    """The first rows that have one of these texts, each with its original text."""
+    wanted = np.isin(np.array(texts.distinct, dtype=object).astype(str), list(cells))
+    rows = np.flatnonzero(texts.spread(wanted))
+    return tuple((int(row), texts.original[texts.place[row]]) for row in rows[:most]) + tuple(
+        (-1, "") for _ in rows[most:]
+    )
+
+
+def _of_words(name: str, texts: Texts) -> ColumnReader:
+    levels = levels_of(texts)
+    present = sum(levels.counts)
+    k, left_out = len(levels.names), ""
+    if k == 1 and present == len(texts.place):
+        left_out = "always the same word"
+    elif (k == present and k > 2) or (2 * k > present and k > FEW):
+        left_out = "a different text in nearly every row"
+    elif k > MOST_WORDS:
+        left_out = f"{k:,} different words"
+    encoding = "0/1" if k <= FEW else "mean"
+    return ColumnReader(name, "words", levels=levels, encoding=encoding, left_out=left_out)
+
+
+def are_smiles(sample: Sequence[str]) -> bool:
+    """Whether these texts are molecules in the SMILES notation."""
+    with_structure = sum(bool(_STRUCTURE.search(text)) for text in sample)
+    return 3 * with_structure >= len(sample) and all(_SMILES.fullmatch(text) for text in sample)
+
+
+def _with_statistics(reader: ColumnReader, column: pa.ChunkedArray) -> ColumnReader:
+    """The same reader with the median, the range and the share of gaps of its column."""
+    cells = reader.cells(column)
+    n = len(cells.values)
+    values = cells.values[np.isfinite(cells.values)]
+    reader = replace(reader, gaps=float(cells.gap.mean()) if n else 0.0, rows=n)
+    if not len(values) or reader.kind == "words":
+        return reader
+    small = bool(np.abs(values).max() <= 1.5)
+    quantiles = np.quantile(values, (np.arange(9) + 0.5) / 9)
+    return replace(
+        reader,
+        numbers=reader.numbers._replace(small=small),
+        median=float(np.median(values)),
+        low=float(values.min()),
+        high=float(values.max()),
+        quantiles=tuple(map(float, quantiles)),
+    )

@@ -1,0 +1,229 @@
+"""Dates and times as people write them, as seconds since 1970-01-01.
+
+    2021-03-01   2021-03-01T06:30:00+02:00   1 Mar 2021   March 1st, 2021   01/03/21 1:00 PM   2021-W09-1   2021-Q1
+
+Where numbers stand for day and month, their order is decided once, from all cells of a column: "dmy", "mdy", or "ymd"
+with years of two digits. A cell that is no date in this order is unreadable; its order is not changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import NamedTuple
+
+import numpy as np
+
+DAY = 86_400.0  # seconds
+ORDERS = ("dmy", "mdy", "ymd")
+ORDER_NAMES = {"dmy": "day/month/year", "mdy": "month/day/year", "ymd": "year/month/day"}
+EPOCH = date(1970, 1, 1).toordinal()
+PIVOT = 69  # a year 68 is 2068, and 69 is 1969, as in POSIX
+
+_MONTHS = (
+    ("jan", "janv", "januar", "january", "janvier", "enero", "ene", "j\u00e4n", "j\u00e4nner", "gennaio", "gen"),
+    ("feb", "februar", "february", "f\u00e9vrier", "f\u00e9vr", "febrero", "febbraio"),
+    ("mar", "mrz", "m\u00e4rz", "m\u00e4r", "march", "mars", "marzo", "maart", "mrt"),
+    ("apr", "april", "avril", "avr", "abril", "abr", "aprile"),
+    ("may", "mai", "mayo", "maj", "mei", "maggio", "mag"),
+    ("jun", "june", "juni", "juin", "junio", "giugno", "giu"),
+    ("jul", "july", "juli", "juillet", "juil", "julio", "luglio", "lug"),
+    ("aug", "august", "ao\u00fbt", "agosto", "ago", "augustus"),
+    ("sep", "sept", "september", "septembre", "septiembre", "settembre", "set"),
+    ("oct", "october", "okt", "oktober", "octobre", "octubre", "ottobre", "ott"),
+    ("nov", "november", "novembre", "noviembre"),
+    ("dec", "december", "dez", "dezember", "d\u00e9cembre", "d\u00e9c", "diciembre", "dic", "dicembre"),
+)
+_MONTH_OF = {word: number for number, words in enumerate(_MONTHS, 1) for word in words}
+_ZONES = {
+    "Z": 0, "UTC": 0, "GMT": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
+    "CET": 1, "MEZ": 1, "CEST": 2, "MESZ": 2, "BST": 1,
+}  # fmt: skip
+_MONTH = r"(?P<mon>[^\W\d_]{3,10})\.?"
+_WEEKDAY = re.compile(r"(?i)^(?:mon|tue|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so)[a-z]*\.?,?\s+(?=\d|[^\W\d_]{3})")
+_TIME = (
+    r"(?:(?:\s*[T,]\s*|\s+(?:at\s+|um\s+)?)(?P<h>\d{1,2})(?::(?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?)?"
+    r"\s*(?P<ap>[AaPp]\.?[Mm]\.?)?\s*(?P<z>Z|z|[A-Z]{3,4}|(?:UTC|GMT)?[+-]\d{2}(?::?\d{2})?)?(?:\s*\[[^\]]*\])?)?"
+)
+_FORMS = tuple(
+    re.compile(rf"(?:{form}){_TIME}")
+    for form in (
+        r"(?P<y>\d{4})(?P<sep>[-/. ])(?P<m>\d{1,2})(?P=sep)(?P<d>\d{1,2})",
+        r"(?P<a>\d{1,2})(?P<sep>[-/. ])\s?(?P<b>\d{1,2})(?P=sep)\s?(?P<c>\d{4}|\d{2})",
+        rf"(?P<d>\d{{1,2}})(?:st|nd|rd|th|\.)?[-/. ]*{_MONTH}[-/., ]*'?(?P<y>\d{{4}}|\d{{2}})",
+        rf"{_MONTH}[-/. ]+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[-/., ]+'?(?P<y>\d{{4}}|\d{{2}})",
+        rf"(?P<y>\d{{4}})[-/. ]*{_MONTH}[-/. ]*(?P<d>\d{{1,2}})",
+        rf"{_MONTH}[-/., ]*(?P<y>\d{{4}})",
+        rf"(?P<y>\d{{4}})[-/. ]+{_MONTH}",
+        r"(?P<y>\d{4})[-/](?P<m>\d{1,2})",
+        r"(?P<m>\d{1,2})[/](?P<y>\d{4})",
+        r"(?P<y>\d{4})-?W(?P<w>\d{2})(?:-?(?P<wd>[1-7]))?",
+        r"(?P<y>\d{4})[- ]?Q(?P<q>[1-4])",
+        r"Q(?P<q>[1-4])[-/ ]*(?P<y>\d{4})",
+        r"(?P<y>\d{4})-(?P<yd>\d{3})",
+    )
+)
+_COMPACT = re.compile(
+    r"(?P<y>(?:19|20)\d{2})(?P<m>\d{2})(?P<d>\d{2})(?:[T ]?(?P<h>\d{2})(?P<mi>\d{2})(?P<s>\d{2})?Z?)?"
+)
+_CLOCK = re.compile(
+    r"(?P<h>\d{1,2}):(?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?\s*(?P<ap>[AaPp]\.?[Mm]\.?)?"
+)
+
+
+class DateFormat(NamedTuple):
+    """How the dates of a column are written.
+
+    Attributes
+    ----------
+    order : {"dmy", "mdy", "ymd"}
+        What three numbers such as 01/03/21 stand for.
+    compact : bool
+        Whether dates are written as 20210301.
+    certain : bool
+        Whether the cells leave no doubt about the order.
+    """
+
+    order: str = "dmy"
+    compact: bool = False
+    certain: bool = True
+
+    def days(self, text: str) -> float | None:
+        """Days since 1970-01-01; None if the cleaned cell is no date in this format."""
+        seconds = _seconds(text, self.order, self.compact)
+        return None if seconds is None else seconds / DAY
+
+    def shown(self) -> str:
+        """The format in words, for a table of columns."""
+        return "20210301" if self.compact else ORDER_NAMES[self.order]
+
+
+def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None = None) -> DateFormat | None:
+    """The format in which all these cells are dates.
+
+    Parameters
+    ----------
+    cells : sequence of str
+        The different cleaned cells of a column, without gaps.
+    rows : callable, optional
+        The days of all rows in their order, for an order of day and month: of two possible orders, the one in which
+        the rows rise or fall from first to last is taken.
+
+    Returns
+    -------
+    DateFormat or None
+        None if there is no such format.
+    """
+    if not cells or not any(any(character.isdigit() for character in text) for text in cells[:20]):
+        return None
+    possible = [order for order in ORDERS if all(_seconds(text, order, False) is not None for text in cells)]
+    if not possible:
+        is_compact = len(cells) > 2 and all(_seconds(text, "ymd", True) is not None for text in cells)
+        return DateFormat("ymd", True) if is_compact else None
+    seconds = {order: [_seconds(text, order, False) for text in cells] for order in possible}
+    if all(values == seconds[possible[0]] for values in seconds.values()):
+        return DateFormat(possible[0])
+    return _likely(possible, seconds, cells, rows)
+
+
+def _likely(
+    possible: list[str],
+    seconds: dict[str, list[float | None]],
+    cells: Sequence[str],
+    rows: Callable[[str], np.ndarray] | None,
+) -> DateFormat:
+    """The order that fits best where the cells alone leave more than one."""
+    if len(possible) == 1:
+        return DateFormat(possible[0])
+    spans = {order: np.ptp(np.array(values, float)) for order, values in seconds.items()}
+    if "ymd" in possible:  # years of two digits: the wrong end of the date makes a span of decades
+        shortest = min(spans, key=lambda order: spans[order])
+        rivals = [order for order in possible if order != "ymd"]
+        possible = ["ymd"] if shortest == "ymd" and 4 * spans["ymd"] < min(spans[o] for o in rivals) else rivals
+        if len(possible) == 1:
+            return DateFormat(possible[0], certain=possible[0] == "ymd")
+    if rows is not None and all("." not in text for text in cells):
+        steps = {order: np.diff(rows(order)) for order in possible}
+        ordered = [o for o, step in steps.items() if len(step) > 1 and ((step >= 0).all() or (step <= 0).all())]
+        if len(ordered) == 1:
+            return DateFormat(ordered[0])
+    return DateFormat(possible[0], certain=all("." in text for text in cells))
+
+
+def clock_hours(text: str) -> float | None:
+    """A time of day such as 13:45 or 1:45 PM as hours; None if the cleaned cell is none."""
+    match = _CLOCK.fullmatch(text)
+    seconds = None if match is None else _time(match.groupdict())
+    return None if seconds is None else seconds / 3600.0
+
+
+def _seconds(text: str, order: str, compact: bool) -> float | None:
+    """Seconds since 1970-01-01 of a cleaned cell; None if it is no date."""
+    if compact and (match := _COMPACT.fullmatch(text)):
+        return _from_parts(match.groupdict(), order)
+    cell = _WEEKDAY.sub("", text)
+    for form in _FORMS:
+        match = form.fullmatch(cell)
+        if match and (value := _from_parts(match.groupdict(), order)) is not None:
+            return value
+    return None
+
+
+def _from_parts(parts: dict[str, str | None], order: str) -> float | None:
+    if parts.get("a"):
+        numbers = dict(zip(order, (parts["a"], parts["b"], parts["c"]), strict=True))
+        if len(str(numbers["y"])) == 1 or len(str(numbers["d"])) > 2 or len(str(numbers["m"])) > 2:
+            return None
+        parts = {**parts, **numbers}
+    day, time = _day(parts), _time(parts)
+    return None if day is None or time is None else day * DAY + time
+
+
+def _day(parts: dict[str, str | None]) -> int | None:
+    """Days since 1970-01-01 of the date alone."""
+    text = parts.get("y") or ""
+    year = int(text) + (0 if len(text) == 4 else 1900 if int(text) >= PIVOT else 2000)
+    try:
+        if parts.get("w"):
+            return date.fromisocalendar(year, int(parts["w"] or 1), int(parts.get("wd") or 1)).toordinal() - EPOCH
+        if parts.get("yd"):
+            number = int(parts["yd"] or 0)
+            within = 1 <= number <= date(year, 12, 31).timetuple().tm_yday
+            return date(year, 1, 1).toordinal() - EPOCH + number - 1 if within else None
+        if parts.get("q"):
+            return date(year, 3 * int(parts["q"] or 1) - 2, 1).toordinal() - EPOCH
+        month = _MONTH_OF[str(parts["mon"]).casefold()] if parts.get("mon") else int(parts["m"] or 0)
+        return date(year, month, int(parts.get("d") or 1)).toordinal() - EPOCH
+    except (ValueError, KeyError):
+        return None
+
+
+def _time(parts: dict[str, str | None]) -> float | None:
+    """Seconds after midnight, less the offset of the zone; None if there is no such time."""
+    if not parts.get("h"):
+        return 0.0
+    hour, minute, second = (int(parts.get(name) or 0) for name in ("h", "mi", "s"))
+    half = (parts.get("ap") or "").lower()[:1]
+    if not parts.get("mi") and not half:
+        return None
+    if half:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if half == "p" else 0)
+    if hour > 24 or minute > 59 or second > 60 or (hour == 24 and minute + second > 0):
+        return None
+    offset = _offset(parts.get("z") or "")
+    if offset is None:
+        return None
+    return 3600.0 * hour + 60.0 * minute + second + float(f"0.{parts.get('f') or 0}") - offset
+
+
+def _offset(zone: str) -> float | None:
+    """The offset of a zone from UTC in seconds; None if the zone is not known."""
+    if zone.upper() in _ZONES or not zone:
+        return 3600.0 * _ZONES[zone.upper()] if zone else 0.0
+    match = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{2}):?(\d{2})?", zone)
+    if match is None:
+        return None
+    return (-1.0 if match[1] == "-" else 1.0) * (3600.0 * int(match[2]) + 60.0 * int(match[3] or 0))

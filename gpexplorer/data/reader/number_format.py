@@ -1,0 +1,136 @@
+"""Numbers as people write them: 1,090.60 and 1.090,60, $12 and 12 kg, 35 %, (12) for -12.
+
+Which mark stands before the decimals is decided once, from all cells of a column. After that any mark of thousands but
+this one is accepted, so that 1090.60 and 1,090.60 are the same number, and 1,5 is no number where the mark is a point.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+SYMBOLS = "$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9\u20ba\u20ab\u20aa\u0e3f\u20b4\u20a6"
+CURRENCY = (
+    rf"(?:[A-Z]{{0,3}}[{SYMBOLS}]|(?i:USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|ISK|PLN|CZK|HUF|AUD|CAD|NZD|BRL|MXN|ZAR"
+    r"|SGD|HKD|TRY|RUB|kr\.?|sfr\.?|fr\.?|rs\.?|z\u0142|k\u010d|ft))"
+)
+UNIT = rf"(?:[{SYMBOLS}%\u2030\u00b0\u00b5\u03bc]|[^\W\d_])(?:[^\d,;:()<>=\"]{{0,15}}[23\u00b2\u00b3]?)"
+BODY = r"[0-9](?:[0-9.,' ]*[0-9.,])?|[.,][0-9]+"
+_CELL = re.compile(
+    rf"(?P<open>\()?\s*(?P<sign>[+-])?\s*(?P<before>{CURRENCY})?\s*(?P<inner>[+-])?\s*(?P<body>{BODY})"
+    rf"(?P<exponent>[eE][+-]?[0-9]+)?\s*(?P<trailing>-)?\s*(?P<after>{UNIT})?\s*(?P<close>\))?"
+)
+_PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_INFINITE = re.compile(r"(?i)[+-]?inf(inity)?")
+OTHER = {".": ",", ",": "."}
+_IN_UNITS_OF_ONE = 1.5  # shares between -1.5 and 1.5 are not percentages
+
+
+def _body_pattern(decimal: str) -> re.Pattern[str]:
+    d, t = re.escape(decimal), OTHER[decimal]
+    groups = "|".join(rf"[1-9][0-9]{{0,2}}(?:{re.escape(mark)}[0-9]{{3}})+" for mark in (t, " ", "'"))
+    indian = rf"[1-9][0-9]?(?:{re.escape(t)}[0-9]{{2}})+{re.escape(t)}[0-9]{{3}}"
+    return re.compile(rf"(?:[0-9]+|{groups}|{indian})(?:{d}[0-9]*)?|{d}[0-9]+")
+
+
+_BODIES = {decimal: _body_pattern(decimal) for decimal in OTHER}
+
+
+class Written(NamedTuple):
+    """The parts of a cell that may be a number: its digits with their marks, the sign, the exponent and the unit."""
+
+    body: str
+    negative: bool
+    exponent: str
+    unit: str
+
+
+def written(text: str) -> Written | None:
+    """Take a cleaned cell apart; None if it is no number in any format."""
+    match = _CELL.fullmatch(text)
+    if match is None or bool(match["open"]) != bool(match["close"]):
+        return None
+    signs = [mark for mark in (match["sign"], match["inner"], match["trailing"]) if mark]
+    before, after = match["before"] or "", (match["after"] or "").strip()
+    if len(signs) + bool(match["open"]) > 1 or (before and after):
+        return None
+    negative = bool(match["open"]) or "-" in signs
+    return Written(match["body"].strip(), negative, match["exponent"] or "", before or after)
+
+
+class NumberFormat(NamedTuple):
+    """How the numbers of a column are written.
+
+    Attributes
+    ----------
+    decimal : {".", ","}
+        The mark before the decimals.
+    unit : str
+        The unit or currency that stands beside the numbers, such as "kg", "%" or "$".
+    small : bool
+        Whether the numbers of training lie between -1.5 and 1.5, so that a new cell 12% is 0.12.
+    evidence : {"none", "sure", "either"}
+        Whether no cell has a mark, the cells leave no doubt about the marks, or both can be meant, as in 1,234.
+    """
+
+    decimal: str = "."
+    unit: str = ""
+    small: bool = False
+    evidence: str = "none"
+
+    def number(self, text: str) -> float | None:
+        """The number that a cleaned cell stands for; None if it is none in this format."""
+        if self.decimal == "." and _PLAIN.fullmatch(text):
+            return float(text)
+        if _INFINITE.fullmatch(text):
+            return float(text)
+        parts = written(text)
+        if parts is None or not _BODIES[self.decimal].fullmatch(parts.body):
+            return None
+        if parts.unit and self.unit and not _same_unit(parts.unit, self.unit):
+            return None
+        digits = re.sub(rf"[ '{re.escape(OTHER[self.decimal])}]", "", parts.body).replace(",", ".")
+        value = float(f"{digits}{parts.exponent}") * (-1.0 if parts.negative else 1.0)
+        return value / 100.0 if parts.unit == "%" and self.unit != "%" and self.small else value
+
+    def shown(self) -> str:
+        """The format in words, for a table of columns."""
+        marks = "1.234,5" if self.decimal == "," else "1,234.5"
+        return f"{marks} {self.unit}".strip()
+
+
+def _same_unit(first: str, second: str) -> bool:
+    return first.strip(" .").casefold() == second.strip(" .").casefold()
+
+
+def number_format(cells: Iterable[str], decimal: str = "") -> NumberFormat | None:
+    """The format in which all these cleaned cells are numbers.
+
+    Parameters
+    ----------
+    cells : iterable of str
+        The different cells of a column, without gaps.
+    decimal : {"", ".", ","}
+        The mark before the decimals, if it is known; of a column that can be read with both, this one is taken.
+
+    Returns
+    -------
+    NumberFormat or None
+        None if there is no such format, as for words, or numbers with different units.
+    """
+    parts = [written(cell) for cell in cells if not _INFINITE.fullmatch(cell)]
+    known = [part for part in parts if part is not None]
+    if not known or len(known) < len(parts):
+        return None
+    units = {part.unit.strip(" .").casefold(): part.unit for part in known if part.unit}
+    if len(units) > 1:
+        return None
+    possible = [mark for mark in OTHER if all(_BODIES[mark].fullmatch(part.body) for part in known)]
+    if not possible:
+        return None
+    has_marks = any(mark in part.body for part in known for mark in OTHER)
+    evidence = "none" if not has_marks else "sure" if len(possible) == 1 else "either"
+    return NumberFormat(
+        decimal if decimal in possible else possible[0], next(iter(units.values()), ""), False, evidence
+    )

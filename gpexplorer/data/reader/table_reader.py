@@ -1,0 +1,429 @@
+"""The reader of a table: how every column was read in training. It is part of the model, and reads new rows alike.
+
+Formats are decided once, from all rows of the table. What training does not show is not guessed later: a cell that
+cannot be read in the format of its column is named, a new word is averaged over the words of training, and a gap is
+filled as gaps of training were.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ...errors import DataError
+from ..quoting import count, listing, quote
+from .cells import Floats, Mask, texts_of
+from .column_reader import KINDS, Cells, ColumnReader
+from .date_format import ORDERS, DateFormat
+from .input_columns import RESIDUALS, ROLES, InputColumn, possible_weights
+from .number_format import NumberFormat
+from .words import Levels
+
+VERSION = 1
+DRAWS = 24  # combinations of values, where several columns of a row are not known
+LARGEST_TEXT = 4_000_000  # characters of a reader in a file
+
+
+class RowsRead(NamedTuple):
+    """New rows, as a model reads them.
+
+    Attributes
+    ----------
+    X : array [n, q]
+        The inputs that are numbers; what is not known has a value in the middle.
+    texts : tuple of tuples of n str
+        The columns of text, for kernels on texts.
+    why : tuple of n str
+        What is to be said of each row: "" where every cell was read, or "filled: x", for example.
+    answered : array of bool [n]
+        False where a row cannot be predicted.
+    unknown : dict from str to array of bool [n]
+        The columns with cells over whose values the prediction is to be averaged.
+    """
+
+    X: Floats
+    texts: tuple[tuple[str, ...], ...]
+    why: tuple[str, ...]
+    answered: Mask
+    unknown: dict[str, Mask]
+
+
+class Variant(NamedTuple):
+    """One of the values that the cells of a row may have.
+
+    Attributes
+    ----------
+    values : dict from int to (float, bool)
+        The inputs that change, by position: their value, and whether it is added to the value that they have.
+    """
+
+    values: dict[int, tuple[float, bool]]
+
+    def of(self, X: Floats) -> Floats:
+        """The inputs [n, q] with these values."""
+        X = X.copy()
+        for position, (value, is_added) in self.values.items():
+            X[:, position] = X[:, position] + value if is_added else value
+        return X
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """How a table is read.
+
+    Parameters
+    ----------
+    columns : tuple of ColumnReader
+        Every column of the table but the target, those that are left out as well.
+    target : ColumnReader
+        The column that is predicted.
+    inputs : tuple of InputColumn
+        The inputs of the model that are numbers, in their order.
+    texts : tuple of str
+        Columns of text that are inputs as they are.
+    """
+
+    columns: tuple[ColumnReader, ...]
+    target: ColumnReader
+    inputs: tuple[InputColumn, ...]
+    texts: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all inputs of the model."""
+        return (*(column.name for column in self.inputs), *self.texts)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that a new table must have."""
+        return tuple(dict.fromkeys((*(column.source for column in self.inputs), *self.texts)))
+
+    def column(self, name: str) -> ColumnReader:
+        """The reader of one column."""
+        return next(column for column in self.columns if column.name == name)
+
+    def read(self, table: pa.Table, name: str = "the table") -> RowsRead:
+        """Read new rows.
+
+        Parameters
+        ----------
+        table : Table
+            Any number of rows, with the columns of training in any order; others are ignored. A table that shares no
+            name with training is taken by position.
+        name : str
+            The table, for messages.
+
+        Raises
+        ------
+        DataError
+            If a column is missing.
+        """
+        table = self._named(table, name)
+        cells = {source: self.column(source).cells(table[source]) for source in self._number_sources}
+        X = [column.of_cells(cells[column.source], self.column(column.source)) for column in self.inputs]
+        matrix = np.column_stack(X) if X else np.zeros((table.num_rows, 0))
+        self._fill_means(matrix, cells)
+        texts = tuple(
+            tuple("" if v is None else str(v).strip() for v in table[source].to_pylist()) for source in self.texts
+        )
+        return self._explained(matrix, texts, cells, table)
+
+    def _fill_means(self, X: Floats, cells: dict[str, Cells]) -> None:
+        """Give words that are not known the mean that the other inputs of their row suggest, in place."""
+        others = [position for position, column in enumerate(self.inputs) if column.role != "mean"]
+        for position, column in enumerate(self.inputs):
+            if column.role == "mean":
+                read = cells[column.source]
+                unknown = read.unseen | (read.gap & (self.column(column.source).on_gap != "level"))
+                X[unknown, position] = column.from_others(X[unknown][:, others])
+
+    @property
+    def _number_sources(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column.source for column in self.inputs))
+
+    def _named(self, table: pa.Table, name: str) -> pa.Table:
+        """The table with the names of training."""
+        titles = [str(title) for title in table.column_names]
+        if not set(self.sources) & set(titles) and len(titles) == len(self.sources):
+            return table.rename_columns(list(self.sources))
+        missing = [source for source in self.sources if source not in titles]
+        if missing:
+            raise DataError(
+                f"{name} has no column {quote(missing[0])} but {listing(titles)}: give every column trained on."
+            )
+        return table.rename_columns(titles)
+
+    def _explained(
+        self, X: Floats, texts: tuple[tuple[str, ...], ...], cells: dict[str, Cells], table: pa.Table
+    ) -> RowsRead:
+        """The rows, with what is to be said of each."""
+        n = table.num_rows
+        remarks: list[list[str]] = [[] for _ in range(n)]
+        answered, unknown = np.ones(n, dtype=bool), dict[str, Mask]()
+        for source, read in cells.items():
+            policy = self.column(source).on_gap
+            infinite = np.isinf(read.values)
+            lost = read.unreadable | infinite | (read.gap & (policy == "refuse"))
+            answered &= ~lost
+            unknown[source] = (read.unseen | (read.gap & (policy == "average"))) & ~lost
+            flagged = np.flatnonzero(read.gap | read.unseen | read.unreadable | infinite)
+            originals = texts_of(table[source].take(pa.array(flagged))) if len(flagged) else None
+            for k, row in enumerate(flagged.tolist()):
+                assert originals is not None
+                text = quote(originals.original[originals.place[k]])
+                remarks[row].append(_remark(source, read, row, policy, text))
+        for source, column in zip(self.texts, texts, strict=True):
+            empty = np.array([text == "" for text in column], dtype=bool)
+            answered &= ~empty
+            for row in np.flatnonzero(empty).tolist():
+                remarks[row].append(f"no value: {source}")
+        unknown = {source: mask for source, mask in unknown.items() if mask.any()}
+        return RowsRead(X, texts, tuple("; ".join(parts) for parts in remarks), answered, unknown)
+
+    def inputs_of(self, table: pa.Table, name: str = "Inputs") -> RowsRead:
+        """Read new rows, each of which must have an answer.
+
+        Raises
+        ------
+        DataError
+            If a row has none: its number and the reason.
+        """
+        read = self.read(table, name)
+        lost = np.flatnonzero(~read.answered)
+        if len(lost):
+            row = int(lost[0])
+            raise DataError(
+                f"{name}: {count(len(lost), 'row')} of {len(read.answered):,} cannot be predicted, the first of them "
+                f"row {row + 1} ({read.why[row]}): correct these cells, or leave the rows out."
+            )
+        return read
+
+    def variants(self, sources: Sequence[str]) -> tuple[Floats, list[Variant]]:
+        """The values over which a row is averaged whose cells in these columns are not known.
+
+        Returns
+        -------
+        weights : array [k]
+        variants : list of k Variant
+        """
+        of_source = {source: possible_weights(self.column(source)) for source in sources}
+        if len(sources) == 1 and len(of_source[sources[0]]) <= 2 * DRAWS:
+            weights, picks = of_source[sources[0]], [(k,) for k in range(len(of_source[sources[0]]))]
+        else:  # strata of equal probability, in a random order per column
+            weights, rng = np.full(DRAWS, 1.0 / DRAWS), np.random.default_rng(0)
+            strata = (np.arange(DRAWS) + 0.5) / DRAWS
+            columns = [
+                np.searchsorted(np.cumsum(of_source[s]), rng.permutation(strata)).clip(0, len(of_source[s]) - 1)
+                for s in sources
+            ]
+            picks = list(zip(*(column.tolist() for column in columns), strict=True))
+        tables = {
+            position: (sources.index(column.source), column.alternatives(self.column(column.source)))
+            for position, column in enumerate(self.inputs)
+            if column.source in sources
+        }
+        return weights, [
+            Variant(
+                {
+                    position: (float(values[pick[place]]), self.inputs[position].role == "mean")
+                    for position, (place, values) in tables.items()
+                }
+            )
+            for pick in picks
+        ]
+
+    @property
+    def decisions(self) -> dict[str, str]:
+        """The kinds and formats that cells alone would not tell again, as the option `kinds` of `load` takes them."""
+        used = (*(self.column(source) for source in self._number_sources), self.target)
+        return {
+            column.name: column.decision
+            for column in used
+            if column.kind in ("date", "words", "time of day")
+            or (column.kind == "number" and column.numbers.decimal == ",")
+        }
+
+    def rows_of_table(self) -> list[dict[str, Any]]:
+        """One line per column, for a table on the screen."""
+        inputs = {source: [c.name for c in self.inputs if c.source == source] for source in self._number_sources}
+        lines = []
+        for column in (*self.columns, self.target):
+            made = inputs.get(column.name, [column.name] if column.name in self.texts else [])
+            use = (
+                "target"
+                if column is self.target
+                else (column.left_out and f"left out: {column.left_out}") or _brief(made)
+            )
+            is_number = column.kind in ("number", "time of day", "yes/no")
+            lines.append({
+                "column": column.name, "kind": column.kind, "format or words": column.shown_format(),
+                "median": f"{column.median:.4g}" if is_number and column.rows else "",
+                "range": f"{column.low:.4g} to {column.high:.4g}" if is_number and column.rows else "",
+                "gaps": f"{column.gaps:.1%}" if column.gaps else "", "a gap": _POLICIES[column.on_gap] if made else "",
+                "use": use,
+            })  # fmt: skip
+        return lines
+
+    def __repr__(self) -> str:
+        lines = self.rows_of_table()
+        widths = {name: max(len(name), *(len(str(line[name])) for line in lines)) for name in lines[0]}
+        rows = [{name: name for name in widths}, *lines]
+        return "\n".join("  ".join(str(row[name]).ljust(widths[name]) for name in widths).rstrip() for row in rows)
+
+    def _repr_html_(self) -> str:
+        lines = self.rows_of_table()
+        head = "".join(f"<th>{escape(name)}</th>" for name in lines[0])
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in line.values()) + "</tr>" for line in lines
+        )
+        return f"<table><tr>{head}</tr>{body}</table>"
+
+    def to_json(self) -> str:
+        """The reader as text, for a saved model; `reader_from` reads it."""
+        return json.dumps({
+            "version": VERSION, "target": _described(self.target), "columns": [_described(c) for c in self.columns],
+            "inputs": [column._asdict() for column in self.inputs], "texts": list(self.texts),
+        })  # fmt: skip
+
+
+_POLICIES = {
+    "fill": "the median", "level": "a word of its own", "average": "averaged over the values of training",
+    "refuse": "no prediction",
+}  # fmt: skip
+
+
+def _brief(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} inputs" if names else "not used"
+
+
+def _remark(source: str, read: Cells, row: int, policy: str, text: str) -> str:
+    if read.unseen[row]:
+        return f"word not seen: {source} {text}"
+    if read.gap[row]:
+        return {"refuse": f"no value: {source}, which no training row lacks", "level": f"no value: {source}"}.get(
+            policy, f"filled: {source}"
+        )
+    return f"unreadable: {source} {text}"
+
+
+def _described(column: ColumnReader) -> dict[str, Any]:
+    fields = {name: getattr(column, name) for name in column.__dataclass_fields__ if name != "examples"}
+    for name in ("numbers", "dates", "levels"):
+        fields[name] = fields[name]._asdict()
+    return fields
+
+
+def reader_from(text: str) -> TableReader:
+    """Read what `TableReader.to_json` wrote; nothing in it is trusted.
+
+    Raises
+    ------
+    DataError
+        If the text is no such reader, or comes from a later version.
+    """
+    if not isinstance(text, str) or len(text) > LARGEST_TEXT:
+        raise DataError("The reader of the table is no text, or too long.")
+    try:
+        fields = json.loads(text)
+        if fields["version"] != VERSION:
+            raise DataError(
+                f"The reader of the table has version {quote(fields['version'])}, which this gpexplorer cannot read; "
+                "install a newer one."
+            )
+        columns = tuple(_column_from(column) for column in fields["columns"])
+        inputs = tuple(_input_from(column) for column in fields["inputs"])
+        reader = TableReader(columns, _column_from(fields["target"]), inputs, tuple(map(_text, fields["texts"])))
+        _check(reader)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise DataError(f"The reader of the table cannot be read: {quote(error, 80)}.") from None
+    return reader
+
+
+def _check(reader: TableReader) -> None:
+    """Raise ValueError where parts of a reader contradict each other."""
+    by_name = {column.name: column for column in reader.columns}
+    for column in reader.inputs:
+        source = by_name[column.source]
+        if column.role == "level" and column.detail not in source.levels.names:
+            raise ValueError("a level is no word of its column")
+        if column.role == "mean" and len(column.values) != len(source.levels.names) + 1:
+            raise ValueError("a column of means has not one number per word")
+        if column.role == "mean" and len(column.residuals) != RESIDUALS:
+            raise ValueError("a column of means has no residuals")
+        if column.role == "part":
+            column.of_days(np.zeros(1))
+        if column.role != "missing" and (column.role in ("level", "mean")) != (source.kind == "words"):
+            raise ValueError("an input is not of the kind of its column")
+    if any(text not in by_name for text in reader.texts):
+        raise ValueError("a column of text is missing")
+
+
+def _column_from(fields: Mapping[str, Any]) -> ColumnReader:
+    numbers, dates, levels = (fields[name] for name in ("numbers", "dates", "levels"))
+    names, counts = tuple(map(_text, levels["names"])), tuple(int(c) for c in levels["counts"])
+    if len(names) != len(counts) or any(c < 0 for c in counts) or len(set(names)) != len(names):
+        raise ValueError("words and their counts do not fit")
+    return ColumnReader(
+        _text(fields["name"]),
+        _one_of(fields["kind"], KINDS),
+        numbers=NumberFormat(
+            _one_of(numbers["decimal"], (".", ",")),
+            _text(numbers["unit"]),
+            bool(numbers["small"]),
+            _one_of(numbers["evidence"], ("none", "sure", "either")),
+        ),
+        dates=DateFormat(_one_of(dates["order"], ORDERS), bool(dates["compact"]), bool(dates["certain"])),
+        levels=Levels(names, counts, tuple(map(_text, levels["merged"]))),
+        encoding=_one_of(fields["encoding"], ("", "0/1", "mean")),
+        median=_finite(fields["median"]),
+        low=_finite(fields["low"]),
+        high=_finite(fields["high"]),
+        quantiles=tuple(map(_finite, fields["quantiles"])),
+        gaps=_finite(fields["gaps"]),
+        rows=int(fields["rows"]),
+        on_gap=_one_of(fields["on_gap"], tuple(_POLICIES)),
+        left_out=_text(fields["left_out"]),
+    )
+
+
+def _input_from(fields: Mapping[str, Any]) -> InputColumn:
+    return InputColumn(
+        _text(fields["source"]), _one_of(fields["role"], ROLES), _text(fields["detail"]),
+        tuple(map(_finite, fields["values"])), _finite(fields["default"]), _text(fields["target"]),
+        tuple(map(_finite, fields["given"])), tuple(map(_finite, fields["residuals"])),
+    )  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a name is no text")
+    return value
+
+
+def _one_of(value: Any, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise ValueError(f"{quote(value)} is none of {listing(choices)}")
+    return str(value)
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        raise ValueError("a number is not finite")
+    return float(value)
+
+
+def with_policies(column: ColumnReader, missing: str | None) -> ColumnReader:
+    """The column with what becomes of a gap, by the option `missing` of `load` and by the gaps of training."""
+    if missing in ("refuse", "drop"):
+        return replace(column, on_gap="refuse")
+    if column.gaps and column.kind == "words":
+        return replace(column, on_gap="level")
+    if column.gaps:
+        return replace(column, on_gap="fill")
+    return replace(column, on_gap="refuse" if column.kind == "words" and missing is None else "average")

@@ -1,0 +1,93 @@
+"""Words of a column: which spellings are one word, and which word of training a new cell means.
+
+Blanks around a word, capitals and 1.0 for 1 make no difference. Words of one or two letters that training has in both
+spellings, such as "A" and "a", stay two words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .cells import Texts
+from .number_format import NumberFormat
+
+SHORT = 2  # letters of words whose capitals may matter
+YES_NO = (
+    ("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("non", "oui"), ("no", "si"),
+    ("no", "s\u00ed"), ("off", "on"), ("nej", "ja"), ("nee", "ja"), ("nao", "sim"), ("n\u00e3o", "sim"), ("0", "1"),
+)  # fmt: skip
+_VALUES = {word: float(value) for pair in YES_NO for value, word in enumerate(pair)}
+_PLAIN = NumberFormat()
+
+
+def word_key(text: str) -> str:
+    """What two spellings of one word have in common."""
+    number = _PLAIN.number(text) if text[:1] in "+-.0123456789" else None
+    if number is not None and number == number and abs(number) < 1e15:
+        return f"{number:.12g}"
+    return " ".join(text.split()).casefold()
+
+
+class Levels(NamedTuple):
+    """The different words of a column.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The most frequent spelling of each word, in order.
+    counts : tuple of int
+        How many rows have each word.
+    merged : tuple of str
+        The words that training has in more than one spelling.
+    """
+
+    names: tuple[str, ...]
+    counts: tuple[int, ...]
+    merged: tuple[str, ...] = ()
+
+    def places(self, texts: Texts) -> np.ndarray:
+        """The number of the word of each row [n]; NaN for gaps, and -1 for a word that training does not have."""
+        exact = {name: float(i) for i, name in enumerate(self.names)}
+        by_key: dict[str, float] = {}
+        for i, name in enumerate(self.names):
+            key = word_key(name)
+            by_key[key] = -1.0 if key in by_key else float(i)  # two words: neither is meant for certain
+        values = [
+            np.nan if text == "" else exact.get(text, by_key.get(word_key(text), -1.0)) for text in texts.distinct
+        ]
+        return np.asarray(texts.spread(np.array(values, dtype=np.float64)))
+
+
+def levels_of(texts: Texts) -> Levels:
+    """The words of a column of training rows."""
+    spellings: dict[str, dict[str, int]] = {}
+    for text, count in zip(texts.distinct, texts.counts().tolist(), strict=True):
+        if text and count:
+            of_key = spellings.setdefault(word_key(text), {})
+            name = " ".join(text.split())
+            of_key[name] = of_key.get(name, 0) + count
+    words: dict[str, int] = {}
+    merged = []
+    for of_key in spellings.values():
+        most = max(of_key, key=lambda name: (of_key[name], name))
+        if len(of_key) > 1 and len(most) <= SHORT and not most[:1].isdigit():
+            words |= of_key
+        else:
+            words[most] = sum(of_key.values())
+            merged += [most] if len(of_key) > 1 else []
+    names = sorted(words)
+    return Levels(tuple(names), tuple(words[name] for name in names), tuple(merged))
+
+
+def are_yes_no(names: Sequence[str]) -> bool:
+    """Whether these words are the two of one pair, such as yes and no."""
+    words = {name.casefold() for name in names}
+    return len(words) == 2 and any(words == set(pair) for pair in YES_NO[:-1])
+
+
+def yes_no(text: str) -> float | None:
+    """1 for yes, 0 for no, None for another text."""
+    return _VALUES.get(word_key(text))

@@ -1,0 +1,287 @@
+"""What a table meant in training, it means at every door: files, frames, saved models, the estimator, `recommend`."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import gpexplorer as gpx
+from gpexplorer.cli import app
+from gpexplorer.data.reader.table_reader import reader_from
+from gpexplorer.errors import DataError, PosteriorError
+from gpexplorer.recommendation.arguments import rows_of
+from gpexplorer.runs.studies.prediction_table import predictions_of_file
+
+N = 60
+EFFECT = {"oak": 0.0, "elm": 5.0, "fir": 10.0}
+
+
+def table(seed: int = 0) -> pd.DataFrame:
+    """y = x + the effect of a word + day / 10, with little noise."""
+    rng = np.random.default_rng(seed)
+    x, words = rng.uniform(0, 5, N).round(3), rng.choice(list(EFFECT), N)
+    days = pd.date_range("2021-01-01", periods=N, freq="5D")
+    y = x + [EFFECT[word] for word in words] + np.arange(N) / 10 + rng.normal(0, 0.05, N)
+    return pd.DataFrame({"x": x, "wood": words, "when": days.strftime("%m/%d/%Y"), "y": y})
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A linear exact GP of the table, saved and loaded, with the folder of its file."""
+    folder = tmp_path_factory.mktemp("doors")
+    table().to_csv(folder / "train.csv", index=False)
+    run = gpx.Spec("ml", kernel="linear", budget={"steps": 30}).open(data=gpx.load(folder / "train.csv", split="all"))
+    run.finish()
+    run.posterior(of="y").save(folder / "model.safetensors")
+    return gpx.load_posterior(folder / "model.safetensors")
+
+
+def predicted(model: Any, folder: Path, text: str) -> pd.DataFrame:
+    (folder / "new.csv").write_text(text, "utf-8")
+    return pd.concat(list(predictions_of_file(model, folder / "new.csv")))
+
+
+def truth(x: float, word: str, day: str) -> float:
+    return x + EFFECT[word] + (pd.Timestamp(day) - pd.Timestamp("2021-01-01")).days / 50
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "2.5,elm,03/02/2021",
+        "2.5, ELM ,3/2/2021",
+        '"2.50","elm",2021-03-02',
+        "$2.50,Elm,2 Mar 2021",
+        "2.5,elm,2021-03-02T00:00:00Z",
+    ],
+)
+def test_a_new_row_in_any_spelling_is_the_same_row(model: Any, tmp_path: Path, row: str) -> None:
+    answer = predicted(model, tmp_path, f"x,wood,when\n{row}\n")
+    assert answer["mean"][0] == pytest.approx(truth(2.5, "elm", "2021-03-02"), abs=0.1)
+    assert answer["why"].tolist() == ["predicted"]
+
+
+def test_every_row_has_an_answer_or_a_reason(model: Any, tmp_path: Path) -> None:
+    rows = [
+        "2.5,elm,06/05/2021", ",elm,06/05/2021", "2.5,yew,06/05/2021", "2.5,,06/05/2021", "two,elm,06/05/2021",
+        "2.5,elm,25/12/2021", "2.5,elm,06/05/2031",
+    ]  # fmt: skip
+    answer = predicted(model, tmp_path, "x,wood,when\n" + "\n".join(rows) + "\n")
+    assert answer["why"].tolist() == [
+        "predicted", "filled: x", 'word not seen: wood "yew"; far', "no value: wood, which no training row lacks",
+        'unreadable: x "two"', 'unreadable: when "25/12/2021"', "far",
+    ]  # fmt: skip
+    assert answer["mean"].isna().tolist() == [False, False, False, True, True, True, False]
+    assert answer["mean"][0] == pytest.approx(truth(2.5, "elm", "2021-06-05"), abs=0.1)
+    shares = table()["wood"].map(EFFECT)  # the law of total variance over the words of training
+    assert answer["mean"][2] == pytest.approx(truth(2.5, "oak", "2021-06-05") + shares.mean(), abs=0.1)
+    assert answer["sd"][2] == pytest.approx(shares.std(ddof=0), rel=0.05)
+    assert answer["sd"][1] == pytest.approx(table()["x"].std(), rel=0.15)
+    assert answer["sd"][0] < 0.1
+    inside = (answer["lower_95"] < answer["mean"]) & (answer["mean"] < answer["upper_95"])
+    assert inside[[0, 1, 2, 6]].all()
+
+
+def test_the_command_counts_what_it_says_of_rows(model: Any, tmp_path: Path) -> None:
+    model.save(tmp_path / "m.safetensors")
+    (tmp_path / "n.csv").write_text(
+        "x,wood,when\n1,elm,03/02/2021\n,oak,03/02/2021\n,oak,03/02/2021\n1,yew,03/02/2021\n"
+    )
+    done = CliRunner().invoke(
+        app, ["predict", str(tmp_path / "m.safetensors"), str(tmp_path / "n.csv"), "--out", str(tmp_path / "p.csv")]
+    )
+    assert done.exit_code == 0, done.output
+    assert "4 of 4 rows predicted: 2 filled: x; 1 far; 1 word not seen: wood." in done.stderr
+    assert pd.read_csv(tmp_path / "p.csv")["why"].tolist()[:2] == ["predicted", "filled: x"]
+
+
+def test_a_posterior_reads_frames_by_its_reader(model: Any) -> None:
+    new = pd.DataFrame({"when": pd.to_datetime(["2021-03-02"]), "wood": pd.Categorical(["elm"]), "x": ["2.5"]})
+    assert float(model(new).mean) == pytest.approx(truth(2.5, "elm", "2021-03-02"), abs=0.1)
+    assert torch.equal(model(new).mean, model(new.assign(when="3/2/2021")).mean)
+    with pytest.raises(
+        DataError, match=r'1 row of 2 cannot be predicted, the first of them row 2 \(unreadable: x "two"'
+    ):
+        model(pd.concat([new, new.assign(x="two")]))
+
+
+def test_the_reader_survives_its_text_and_is_shown(model: Any) -> None:
+    reader = model.columns.reader
+    assert reader_from(reader.to_json()) == reader
+    text = repr(reader)
+    assert "month/day/year" in text
+    assert "elm (" in text
+    assert "<table>" in reader._repr_html_()
+    for wrong in (
+        "{}",
+        "[]",
+        '{"version": 9}',
+        reader.to_json().replace('"elm"', "3"),
+        reader.to_json().replace("mdy", "myd"),
+    ):
+        with pytest.raises(DataError):
+            reader_from(wrong)
+
+
+def test_a_model_whose_reader_makes_other_inputs_is_refused(model: Any, tmp_path: Path) -> None:
+    model.save(tmp_path / "m.safetensors")
+    data = (tmp_path / "m.safetensors").read_bytes()
+    broken = data.replace(b'\\\\\\"source\\\\\\": \\\\\\"x\\\\\\"', b'\\\\\\"source\\\\\\": \\\\\\"z\\\\\\"')
+    assert broken != data
+    (tmp_path / "m.safetensors").write_bytes(broken)
+    with pytest.raises(PosteriorError):
+        gpx.load_posterior(tmp_path / "m.safetensors")
+
+
+def test_all_rows_serve_from_every_door(tmp_path: Path) -> None:
+    frame = table()
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    doors = [(str(tmp_path / "t.csv"), None), (frame, None), (frame.drop(columns="y"), frame["y"])]
+    rows = [rows_of(X, y, {}) for X, y in doors]
+    assert [len(split.train) for split in rows] == [N] * 3
+    assert len({split.train.names for split in rows}) == 1
+    assert torch.equal(rows[0].train.X, rows[1].train.X)
+    split = gpx.load(tmp_path / "t.csv")  # a test part where a split is asked for
+    assert (len(split.train), len(split.test)) == (54, 6)
+    assert len(rows_of(*(frame[["x"]].to_numpy(), frame["y"].to_numpy()), {}).train) == N
+
+
+def test_the_estimator_reads_frames_as_files_are_read(tmp_path: Path) -> None:
+    frame = table()
+    X = frame.drop(columns="y")
+    estimator = gpx.Estimator("ml", kernel="linear", budget={"steps": 30}).fit(X, frame["y"])
+    typed = X.assign(when=pd.to_datetime(X["when"], format="%m/%d/%Y"), wood=X["wood"].str.upper())
+    np.testing.assert_allclose(estimator.predict(X), estimator.predict(typed[["wood", "when", "x"]]))
+    assert np.abs(estimator.predict(X) - frame["y"]).max() < 0.3
+    estimator.posterior_.save(tmp_path / "m.safetensors")
+    answer = predicted(gpx.load_posterior(tmp_path / "m.safetensors"), tmp_path, X[:3].to_csv(index=False))
+    np.testing.assert_allclose(answer["mean"], estimator.predict(X[:3]))
+
+
+def test_gaps_of_training_are_filled_in_new_rows_as_in_training(tmp_path: Path) -> None:
+    frame = table()
+    frame.loc[::4, "x"], frame.loc[::6, "wood"] = np.nan, None
+    split = gpx.load(frame, split="all")
+    reader = split.train.reader
+    new = reader.read(pd_table({"x": ["", "2"], "wood": ["elm", ""], "when": ["03/02/2021"] * 2}))
+    assert new.answered.all()
+    assert new.X[0, split.train.names.index("x")] == frame["x"].median()
+    assert new.X[1, split.train.names.index("wood is missing")] == 1.0
+    assert new.why == ("filled: x", "no value: wood")
+
+
+def pd_table(columns: dict[str, list[str]]) -> Any:
+    from gpexplorer.data.in_memory import table_of
+
+    return table_of(pd.DataFrame(columns))
+
+
+def test_a_flag_of_gaps_is_an_input_only_where_it_explains_the_target() -> None:
+    rng = np.random.default_rng(1)
+    x, gap = rng.normal(size=200), rng.random(200) < 0.3
+    for effect, names in ((0.0, ("x", "z")), (2.0, ("x", "x is missing", "z"))):
+        frame = pd.DataFrame(
+            {"x": np.where(gap, np.nan, x), "z": rng.normal(size=200), "y": rng.normal(size=200) + effect * gap}
+        )
+        assert gpx.load(frame, split="all").train.names == names
+
+
+def test_parts_of_a_date_are_inputs_where_they_explain_the_target() -> None:
+    hours = pd.date_range("2021-01-01", periods=500, freq="h")
+    noise = np.random.default_rng(0).normal(0, 0.3, 500)
+    wave = np.sin(2 * np.pi * hours.hour / 24) + noise
+    assert gpx.load(pd.DataFrame({"t": hours, "y": wave}), split="all").train.names == (
+        "t",
+        "t: hour sin",
+        "t: hour cos",
+    )
+    assert gpx.load(pd.DataFrame({"t": hours, "y": noise}), split="all").train.names == ("t",)
+
+
+def test_many_words_have_the_mean_of_the_other_rows_and_new_rows_that_of_all() -> None:
+    rng = np.random.default_rng(0)
+    levels = rng.integers(0, 30, 900)
+    effect = rng.normal(0, 2, 30)
+    frame = pd.DataFrame(
+        {"city": [f"c{k}" for k in levels], "x": rng.normal(size=900), "y": effect[levels] + rng.normal(size=900)}
+    )
+    train = gpx.load(frame, split="all").train
+    assert train.names == ("city: mean of y", "x")
+    column = train.X[:, 0].numpy()
+    assert np.corrcoef(column, effect[levels])[0, 1] > 0.95
+    own = [abs(np.corrcoef(column[levels == k], train.y[levels == k])[0, 1]) for k in range(30)]
+    assert np.mean([column[levels == k].std() > 0 for k in range(30)]) > 0.9  # parts without the own row
+    assert np.mean(own) < 0.6
+    means = frame.groupby("city")["y"].mean()
+    new = train.reader.read(pd_table({"city": list(means.index), "x": ["0"] * 30})).X[:, 0]
+    assert np.abs(new - means).max() < 0.35  # shrunk towards the mean of all
+    # A word that training does not have: what x says of the means is used, and what it does not say widens the band.
+    told = frame.assign(x=effect[levels] + 0.5 * rng.normal(size=900))
+    reader = gpx.load(told, split="all").train.reader
+    unseen = reader.read(pd_table({"city": ["new", "new"], "x": ["2", "-2"]}))
+    assert unseen.X[0, 0] - unseen.X[1, 0] > 2.0
+    weights, variants = reader.variants(["city"])
+    shifts = np.array([variant.of(unseen.X)[0, 0] for variant in variants]) - unseen.X[0, 0]
+    assert weights.sum() == pytest.approx(1.0)
+    assert 0.3 < shifts.std() < 0.9
+    assert abs(shifts.mean()) < 0.2
+    noise = frame.assign(y=rng.normal(size=900))
+    assert gpx.load(noise, split="all").train.X[:, 0].std() < 0.2  # words that say nothing have nearly one mean
+
+
+@pytest.mark.parametrize("last", ["id", "row_number", "Unnamed: 0", "customer_id"])
+def test_what_numbers_the_rows_is_no_target_by_itself(last: str) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.uniform(size=40), "price": rng.uniform(size=40), last: rng.permutation(40) + 100})
+    split = gpx.load(frame)
+    assert split.train.target == "price"
+    assert f'"{last}", looks like a name of the row, so "price" is the target' in split.notes[0]
+    assert gpx.load(frame, target=last).train.target == last
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        (["kg", *map(str, range(9))], "row 1 seems to have units or a second header: remove that row"),
+        ([*map(str, range(9)), "Total"], "row 10 seems to have a total or a remark: remove that row"),
+    ],
+)
+def test_a_row_of_units_or_totals_is_to_be_removed(cells: list[str], says: str) -> None:
+    text = "x,y\n" + "\n".join(f"{cell},{i * i}" for i, cell in enumerate(cells))
+    with pytest.raises(DataError, match=says) as error:
+        gpx.data.read_upload("t.csv", text.encode())
+    assert "drop=" not in str(error.value)
+
+
+def test_inputs_that_explain_nothing_are_left_out_with_a_word() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "rownames": range(1, 41), "a": rng.normal(size=40), "flat": 3, "name": [f"Item {i}" for i in range(40)],
+        "y": rng.normal(size=40),
+    })  # fmt: skip
+    frame.insert(2, "b", frame["a"])
+    split = gpx.load(frame)
+    assert split.train.names == ("a",)
+    for why in ('"rownames" (only counts', '"b" (the same as "a")', '"flat" (always 3)', '"name" (a different text'):
+        assert why in split.notes[0]
+    assert gpx.load(frame, inputs=["a", "b", "flat"], target="y").train.names == ("a", "b", "flat")
+
+
+def test_an_upload_and_its_new_rows_are_read_in_a_child() -> None:
+    buffer = io.StringIO()
+    table().to_csv(buffer, index=False)
+    split = gpx.data.read_upload("t.csv", buffer.getvalue().encode(), split="all")
+    rows = gpx.data.read_rows("n.csv", b"x,wood,when\n2.5,ELM,06/05/2021\n1,yew,06/05/2021\n", split.train.reader)
+    assert (
+        rows.X[0].tolist()
+        == split.train.reader.read(pd_table({"x": ["2.5"], "wood": ["elm"], "when": ["2021-06-05"]})).X[0].tolist()
+    )
+    assert rows.why[1] == 'word not seen: wood "yew"'
+    assert list(rows.unknown) == ["wood"]

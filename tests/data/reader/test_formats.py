@@ -1,0 +1,277 @@
+"""A file written in any format says what its plain twin says: in training, in new rows, and crossed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpexplorer as gpx
+from gpexplorer.data.files.choice import Choice
+from gpexplorer.data.files.columns import pick
+from gpexplorer.data.files.reading import read_bytes
+from gpexplorer.data.files.size_limits import LOCAL
+from gpexplorer.data.in_memory import table_of
+from gpexplorer.data.loading import as_split
+from gpexplorer.data.reader.column_reader import ColumnReader, column_reader
+
+DAYS = [
+    dt.datetime(2019, 12, 28) + dt.timedelta(days=17 * i, hours=(5 * i) % 24, minutes=(13 * i) % 60) for i in range(40)
+]
+EPOCH = dt.datetime(1970, 1, 1)
+DATES = {  # each format, and what it keeps of a moment
+    "%Y-%m-%d": "day", "%Y/%m/%d": "day", "%d.%m.%Y": "day", "%d/%m/%Y": "day", "%m/%d/%Y": "day", "%d-%m-%y": "day",
+    "%m/%d/%y": "day", "%d %b %Y": "day", "%b %d, %Y": "day", "%B %d, %Y": "day", "%d-%b-%Y": "day", "%Y%m%d": "day",
+    "%d %B %Y": "day", "%a, %d %b %Y": "day", "%Y-%m-%dT%H:%M:%S": "minute", "%Y-%m-%d %H:%M": "minute",
+    "%Y-%m-%dT%H:%M:%SZ": "minute", "%Y-%m-%dT%H:%M:%S+00:00": "minute", "%Y-%m-%d %H:%M:%S.000": "minute",
+    "%d.%m.%Y %H:%M": "minute", "%m/%d/%Y %I:%M %p": "minute", "%d/%m/%Y %I:%M:%S %p": "minute", "%Y-%j": "day",
+    "%G-W%V-%u": "day",
+}  # fmt: skip
+NUMBERS = [
+    "{:.2f}", "{:,.2f}", "${:,.2f}", "{:.2f} kg", "{:.2f}%", "\u20ac {:.2f}", "{:.2f} EUR", "+{:.2f}", "{:.4e}",
+    "CHF {:.2f}", "{:.2f} kr", "\u00a3{:,.2f}", " {:.2f} ", "{:.2f} \u00b0C", "{:.2f} km/h", "comma", "points",
+    "spaces", "quotes", "kr commas",
+]  # fmt: skip
+WORDS = ["red", "Dark blue", "green"]
+
+
+def number(value: float, form: str) -> str:
+    """A number as people write it."""
+    text = f"{value:,.2f}"
+    swaps = {
+        "comma": ("", ","),
+        "points": (".", ","),
+        "spaces": ("\u00a0", ","),
+        "quotes": ("'", "."),
+        "kr commas": (".", ","),
+    }
+    if form not in swaps:
+        return form.format(value)
+    thousands, decimal = swaps[form]
+    text = text.replace(",", "\0").replace(".", decimal).replace("\0", thousands)
+    return f"kr {text}" if form == "kr commas" else text
+
+
+def column(cells: list[Any]) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(cells)])
+
+
+def truth(day: dt.datetime, form: str) -> float:
+    seconds = (day - EPOCH).total_seconds()
+    return float(seconds // 86400) if DATES[form] == "day" else seconds / 86400
+
+
+@pytest.mark.parametrize("form", DATES)
+def test_dates_of_every_format_are_read_and_kept_for_new_rows(form: str) -> None:
+    reader = column_reader("when", column([day.strftime(form) for day in DAYS]))
+    assert (reader.kind, reader.dates.certain, reader.examples) == ("date", True, ())
+    early = [dt.datetime(2021, 5, 6), dt.datetime(2021, 2, 3)]  # alone, these could be read in more than one order
+    cells = reader.cells(column([day.strftime(form) for day in early]))
+    np.testing.assert_allclose(cells.values, [truth(day, form) for day in early], atol=1e-9)
+    plain = reader.cells(column([day.strftime("%Y-%m-%d") for day in early]))  # a year of four digits first is certain
+    np.testing.assert_allclose(plain.values, [truth(day, "%Y-%m-%d") for day in early])
+    typed = reader.cells(pa.chunked_array([pa.array(early, pa.timestamp("ms"))]))
+    np.testing.assert_allclose(typed.values, plain.values)
+
+
+@pytest.mark.parametrize(
+    ("cells", "order"),
+    [
+        (["06/05/2021", "03/22/2021"], "mdy"),
+        (["06/05/2021", "22/03/2021"], "dmy"),
+        (["01/02/2021", "02/02/2021", "05/02/2021", "02/03/2021"], "dmy"),  # in order as day/month alone
+        (["01/02/2021", "01/09/2021", "02/03/2021", "03/01/2021"], "mdy"),
+        (["21-03-04", "21-05-28", "20-01-02"], "ymd"),
+        (["3.12.99", "4.1.00", "12.1.00"], "dmy"),
+    ],
+)
+def test_the_order_of_day_and_month_comes_from_all_rows(cells: list[str], order: str) -> None:
+    reader = column_reader("when", column(cells))
+    assert (reader.kind, reader.dates.order) == ("date", order)
+
+
+def test_an_order_that_was_asked_for_is_kept_or_refused() -> None:
+    either = column(["01/02/2021", "03/02/2021", "02/05/2021"])
+    assert column_reader("when", either, "date mdy").dates.order == "mdy"
+    assert column_reader("when", either, "date dmy").dates.order == "dmy"
+    assert column_reader("when", column(["01/02/2021", "25/02/2021"]), "date mdy").examples == ((1, "25/02/2021"),)
+
+
+def test_a_date_in_another_order_is_unreadable_and_never_turned_round() -> None:
+    reader = column_reader("when", column(["06/05/2021", "03/22/2021"]))
+    assert reader.cells(column(["25/12/2021", "12/25/2021", ""])).unreadable.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [["1-2", "2-3", "4-5"], ["1.2.3", "2.0.1", "3.1.4"], ["12:30", "3", "x"], ["A-1-2021", "B-2-2021", "C-1-2021"]],
+)
+def test_texts_with_marks_are_no_dates(cells: list[str]) -> None:
+    assert column_reader("c", column(cells)).kind == "words"
+
+
+def test_seconds_since_1970_stay_numbers() -> None:
+    cells = [str(1_600_000_000 + 3600 * i) for i in range(20)]
+    reader = column_reader("c", column(cells))
+    assert reader.kind == "number"
+    assert reader.cells(column(cells)).values[3] == 1_600_010_800
+
+
+@pytest.mark.parametrize("form", NUMBERS)
+def test_numbers_of_every_format_are_read_and_kept_for_new_rows(form: str) -> None:
+    values = np.random.default_rng(0).uniform(0.2, 5000.0, 30).round(2)
+    reader = column_reader("c", column([number(v, form) for v in values]))
+    assert reader.kind == "number"
+    want = [float(form.format(v)) if "e" in form and "{" in form else v for v in values]
+    np.testing.assert_allclose(reader.cells(column([number(v, form) for v in values])).values, want, rtol=1e-3)
+    new = np.array([1234.5, 2.25])
+    np.testing.assert_allclose(reader.cells(column([number(v, form) for v in new])).values, new, rtol=1e-3)
+    np.testing.assert_array_equal(reader.cells(column(new.tolist())).values, new)
+
+
+def test_marks_that_could_be_both_follow_the_other_columns() -> None:
+    table = {"a": ["1.250", "2.500", "3.750", "4.125"], "b": ["1,5", "2,75", "3,1", "4,2"], "y": ["1", "3", "2", "5"]}
+    split = gpx.load(pd.DataFrame(table), target="y", split="all")
+    np.testing.assert_array_equal(split.train.X.numpy(), [[1250, 1.5], [2500, 2.75], [3750, 3.1], [4125, 4.2]])
+    assert column_reader("a", column(table["a"])).cells(column(table["a"])).values[0] == 1.25
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["(12)", "13", "-2"], [-12, 13, -2]),
+        (["12%", "30 %", "5"], [12, 30, 5]),
+        (["\u22123,5", "2,0"], [-3.5, 2]),
+        (["5-", "3"], [-5, 3]),
+        (["1,2E3", "3,0"], [1200, 3]),
+        (["\ufeff7", " 8\u00a0"], [7, 8]),
+        (["12,34,567", "8"], [1234567, 8]),
+        (["1'234'567", "8"], [1234567, 8]),
+    ],
+)
+def test_signs_and_groups(cells: list[str], values: list[float]) -> None:
+    reader = column_reader("c", column(cells))
+    np.testing.assert_array_equal(reader.cells(column(cells)).values, values)
+
+
+def test_numbers_of_different_units_are_no_numbers_and_a_new_unit_is_unreadable() -> None:
+    assert (
+        column_reader("c", column(["12 kg", "500 g", "3 kg"])).kind != "number"
+        or column_reader("c", column(["12 kg", "500 g", "3 kg"])).examples
+    )
+    reader = column_reader("c", column(["12 kg", "3 kg"]))
+    assert reader.cells(column(["5 g", "5", "5 KG"])).unreadable.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("gap", ["", "NA", "n/a", "NaN", "null", "None", "-", "?", "#N/A", "<NA>", " ", "."])
+def test_gaps_of_every_spelling(gap: str) -> None:
+    for cells in (["1.5", gap, "2"], ["2021-01-01", gap, "2021-02-01"], ["red", gap, "red"]):
+        reader = column_reader("c", column(cells))
+        assert reader.cells(column(cells)).gap.tolist() == [False, True, False]
+        assert reader.examples == ()
+
+
+@pytest.mark.parametrize("pair", ["true false", "yes no", "Y N", "ja nein", "Oui Non", "TRUE FALSE", "T F", "on off"])
+def test_yes_and_no_are_read_in_every_spelling(pair: str) -> None:
+    yes, no = pair.split()
+    reader = column_reader("c", column([yes, no, yes]))
+    assert reader.kind == "yes/no"
+    for cells in ([yes, no, yes], ["1", "0", "yes"], [True, False, True], [1, 0, 1]):
+        np.testing.assert_array_equal(reader.cells(column(cells)).values, [1, 0, 1])
+
+
+def test_words_are_matched_in_every_spelling() -> None:
+    reader = column_reader("c", column(["red", "Dark blue", "red", "green"]))
+    new = column([" Red", "dark  BLUE ", "green", "violet", ""])
+    cells = reader.cells(new)
+    assert [reader.levels.names[int(v)] for v in cells.values[:3]] == ["red", "Dark blue", "green"]
+    assert cells.unseen.tolist() == [False, False, False, True, False]
+    codes = column_reader("c", column(["1", "2", "3", "1"]), "words")
+    assert codes.cells(column(["1.0", "3", "02"])).values.tolist() == [0, 2, 1]
+    assert codes.cells(column([1.0, 3.0, float("nan")])).values[:2].tolist() == [0, 2]
+    alleles = column_reader("c", column(["A", "a", "A", "B"]))  # two words of one letter, which differ
+    assert len(alleles.levels.names) == 3
+    assert alleles.cells(column(["a", "A", "b"])).values.tolist() == [2, 0, 1]
+
+
+FRAMES: dict[str, Any] = {
+    "Int64": lambda v: pd.array(v, "Int64"), "object": lambda v: pd.array(v, object), "category": pd.Categorical,
+    "Decimal": lambda v: [Decimal(int(x)) for x in v], "float": lambda v: v.astype(float),
+    "text": lambda v: v.astype(str),
+    "unused": lambda v: pd.Categorical(v, categories=range(9)), "string": lambda v: pd.array(v.astype(str), "string"),
+    "pyarrow": lambda v: pd.array(v, "int32[pyarrow]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_numbers_in_every_type_of_a_frame(kind: str) -> None:
+    values = np.array([3, 1, 2, 5, 8, 1])
+    table = table_of(pd.DataFrame({"c": FRAMES[kind](values)}))
+    reader = column_reader("c", table["c"])
+    assert reader.kind == "number"
+    np.testing.assert_array_equal(reader.cells(table["c"]).values, values)
+
+
+@pytest.mark.parametrize("kind", ["ns", "s", "tz", "date", "object", "arrow", "numpy"])
+def test_dates_in_every_type_of_a_frame(kind: str) -> None:
+    days = pd.date_range("2021-03-27", periods=6, freq="12h")
+    columns: dict[str, Any] = {
+        "ns": days.as_unit("ns"), "s": days.as_unit("s"), "tz": days.tz_localize("UTC").tz_convert("Europe/Berlin"),
+        "date": [day.date() for day in days], "object": pd.array(list(days), object),
+        "arrow": pd.array(list(days), "timestamp[us][pyarrow]"), "numpy": days.to_numpy(),
+    }  # fmt: skip
+    table = table_of(pd.DataFrame({"c": columns[kind]}))
+    reader = column_reader("c", table["c"])
+    want = (days - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    assert reader.kind == "date"
+    np.testing.assert_allclose(reader.cells(table["c"]).values, np.floor(want) if kind == "date" else want)
+
+
+def test_a_nullable_boolean_with_a_gap_is_yes_or_no() -> None:
+    table = table_of(pd.DataFrame({"c": pd.array([True, False, None], "boolean")}))
+    cells = column_reader("c", table["c"]).cells(table["c"])
+    np.testing.assert_array_equal(cells.values, [1, 0, np.nan])
+
+
+FORMS = st.tuples(
+    st.sampled_from(sorted(DATES)), st.sampled_from(NUMBERS), st.sampled_from(["plain", "upper", "blank"])
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(FORMS, st.integers(0, 10**6), st.sampled_from([",", ";", "\t"]))
+def test_a_file_in_any_format_is_its_plain_twin(forms: tuple[str, str, str], seed: int, mark: str) -> None:
+    when, price, spelling = forms
+    rng = np.random.default_rng(seed)
+    days = [dt.datetime(2015, 1, 1) + dt.timedelta(minutes=int(m)) for m in np.sort(rng.integers(0, 2_000_000, 30))]
+    values, words = rng.uniform(0.5, 9000.0, 30).round(2), rng.choice(WORDS, 30)
+    y = rng.normal(size=30).round(3)
+    spell = {"plain": str, "upper": str.upper, "blank": lambda w: f" {w}  "}[spelling]
+    strange = pd.DataFrame({
+        "when": [day.strftime(when) for day in days], "price": [number(v, price) for v in values],
+        "word": [spell(w) if i % 3 else w for i, w in enumerate(words)], "y": y,
+    })  # fmt: skip
+    plain = pd.DataFrame({"when": [truth(day, when) for day in days], "price": values, "word": words, "y": y})
+    raw = read_bytes("t.csv", strange.to_csv(index=False, sep=mark).encode(), LOCAL)
+    read = [as_split(pick(raw, Choice()), "all"), gpx.load(plain, split="all")]
+    first, second = (
+        split.train.reader.read(table_of(frame)) for split, frame in zip(read, (strange, plain), strict=True)
+    )
+    names = [split.train.names for split in read]
+    assert [n for n in names[0] if ":" not in n] == [n for n in names[1] if ":" not in n]
+    for name in ("when", "price", *(n for n in names[1] if n.startswith("word"))):
+        np.testing.assert_allclose(
+            first.X[:, names[0].index(name)], second.X[:, names[1].index(name)], rtol=1e-4, atol=1e-9, err_msg=name
+        )
+    assert first.answered.all()
+
+
+def test_a_reader_of_one_column_says_what_it_is() -> None:
+    assert ColumnReader("c", "date").decision == "date dmy"
