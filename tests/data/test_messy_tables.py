@@ -128,7 +128,7 @@ def test_a_new_file_has_the_columns_of_the_training_rows() -> None:
     [
         ({"encode": ["t"], "drop": ["d"], "kinds": {"t": "wrods"}}, "is not known: choose one of"),
         ({"dates": ["t"]}, "does not contain dates"),
-        ({"dates": ["d"]}, '"soon" in row 601, which is no date like'),
+        ({"dates": ["d"]}, 'in row 601: "soon", which is no date like'),
         ({"decimal": ";"}, "decimal"),
         ({"dates": ["d"], "kinds": ["d"]}, "no mapping"),
         ({"missing": "guess"}, '"drop" or "fill"'),
