@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.gpu.simulated_gpu import SimulatedGPU
-from gpexplorer.linalg.deferred_updates import DeferredUpdates
+from gpexplorer.linalg.tall_products import DeferredUpdates
 
 
 @pytest.mark.parametrize("together", [1, 2])

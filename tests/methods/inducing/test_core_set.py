@@ -57,7 +57,7 @@ def test_points_are_those_of_a_run_on_the_core_set(
     task: Problem, limited: CholQR, ran: tuple[list[Step], Outcome]
 ) -> None:
     steps, _ = ran
-    core = limited._core_set(task)
+    core = core_set.core_set(limited, task)
     assert core is not None
     assert 90 <= len(core.rows) <= 100
     alone, _ = finished(CholQR(**SETTINGS), Problem(task.train.rows(core.rows), task.kernel, task.theta))
@@ -119,7 +119,7 @@ def test_a_person_swaps_rows_of_the_core_set_only(
     task: Problem, limited: CholQR, ran: tuple[list[Step], Outcome]
 ) -> None:
     state = ran[0][-1].state
-    core = limited._core_set(task)
+    core = core_set.core_set(limited, task)
     assert core is not None
     landscape = limited.swap_landscape(task, state)
     assert landscape is not None
@@ -148,7 +148,7 @@ def test_memory_follows_the_setting() -> None:
 def test_numbers_of_rows_are_translated_both_ways_and_minus_one_stays(
     task: Problem, limited: CholQR, ran: tuple[list[Step], Outcome]
 ) -> None:
-    core = limited._core_set(task)
+    core = core_set.core_set(limited, task)
     assert core is not None
     assert core._row(-1) == -1
     assert core._row(0) == int(core.rows[0])
@@ -168,7 +168,7 @@ def test_numbers_of_rows_are_translated_both_ways_and_minus_one_stays(
 def test_terms_of_the_core_set_are_reported_for_all_rows_and_add_up(
     task: Problem, limited: CholQR, ran: tuple[list[Step], Outcome]
 ) -> None:
-    core = limited._core_set(task)
+    core = core_set.core_set(limited, task)
     assert core is not None
     scale = 300 / len(core.rows)
     step = next(step for step in ran[0] if step.info.phase == "swap")
@@ -181,13 +181,13 @@ def test_terms_of_the_core_set_are_reported_for_all_rows_and_add_up(
 
 def test_the_core_set_keeps_the_settings_but_memory_and_polish(task: Problem) -> None:
     method = CholQR(**SETTINGS, memory=MEMORY, polish=7, seed=4, objective="tight-vfe", learn=False)
-    core = method._core_set(task)
+    core = core_set.core_set(method, task)
     assert core is not None
     assert (core.method.memory, core.method.polish, core.method.num_inducing) == (0.0, 0, 8)  # type: ignore[attr-defined]
     assert (core.method.seed, core.method.objective, core.method.learn) == (4, "tight-vfe", False)
     assert torch.equal(core.rows, core.rows.sort().values)
     assert torch.equal(core.part.train.y, task.train.y[core.rows])
-    other = CholQR(**SETTINGS, memory=MEMORY, seed=5)._core_set(task)
+    other = core_set.core_set(CholQR(**SETTINGS, memory=MEMORY, seed=5), task)
     assert other is not None
     assert not torch.equal(core.rows, other.rows)
 
@@ -253,7 +253,7 @@ def test_landscape_and_moved_points_have_the_row_numbers_of_all_rows(
     assert landscape is not None
     assert landscape.removed == int(state.inducing[3])
     assert set(landscape.pivots.tolist()) <= set(landscape.rows.tolist())
-    core = limited._core_set(task)
+    core = core_set.core_set(limited, task)
     assert core is not None
     outside = next(row for row in range(300) if row not in core.rows.tolist())
     with pytest.raises(SettingError, match="raise memory"):

@@ -12,7 +12,7 @@ from torch import Tensor
 from baseline_problems import SHIFTS, problem
 from gpexplorer import kernels, methods
 from gpexplorer.linalg.randomness import generator
-from gpexplorer.methods.inducing.selection.csi_lookahead import Lookahead
+from gpexplorer.methods.inducing.selection.csi import Lookahead
 from gpexplorer.problem import Dataset, Problem
 from oracles import projected_prediction
 from oracles_baselines import conditional_variances

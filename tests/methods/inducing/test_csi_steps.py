@@ -13,7 +13,7 @@ import torch
 from gpexplorer import kernels
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.inducing.selection.csi_lookahead import Lookahead, _without
+from gpexplorer.methods.inducing.selection.csi import Lookahead, _without
 from gpexplorer.methods.inducing.selection.growing_gp import GrowingGP
 from gpexplorer.methods.inducing.selection.titsias import BestCandidate, _other_rows
 from gpexplorer.methods.inducing.selection.unsupervised import InOrder, LargestVariance, argmax_of_ties

@@ -15,9 +15,8 @@ from gpexplorer.methods.inducing.swapping.policies import (
     best_of_pool,
     by_variance,
     missed_reduction,
-    window_correlation,
 )
-from gpexplorer.methods.inducing.swapping.swap import Swapper
+from gpexplorer.methods.inducing.swapping.swap import Swapper, window_correlation
 from swap_problems import problem, swapper
 
 

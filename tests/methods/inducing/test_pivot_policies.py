@@ -11,7 +11,8 @@ import torch
 from scipy import stats
 
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
-from gpexplorer.methods.inducing.swapping.policies import FIRST, best_of_pool, window_correlation
+from gpexplorer.methods.inducing.swapping.policies import FIRST, best_of_pool
+from gpexplorer.methods.inducing.swapping.swap import window_correlation
 from swap_problems import SHIFTS, problem, swapper
 
 

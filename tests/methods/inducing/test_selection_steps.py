@@ -10,7 +10,7 @@ import torch
 
 from baseline_problems import SHIFTS, problem
 from gpexplorer import methods
-from gpexplorer.methods.inducing.selection.csi_lookahead import Lookahead
+from gpexplorer.methods.inducing.selection.csi import Lookahead
 from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Problem
 from whole_run import whole_run

@@ -17,9 +17,8 @@ from gpexplorer.methods.inducing.swapping.policies import (
     Candidates,
     Drawn,
     PivotPolicy,
-    window_correlation,
 )
-from gpexplorer.methods.inducing.swapping.swap import Swapper, Tried
+from gpexplorer.methods.inducing.swapping.swap import Swapper, Tried, window_correlation
 from swap_problems import SHIFTS, decreases, dense, problem, swapper
 
 # -- without proposals: all pivots are tested exactly ------------------------------------------------------------------

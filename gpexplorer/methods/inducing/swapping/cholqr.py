@@ -30,8 +30,8 @@ from ..initial_sets import start, start_rows
 from ..moving.sparse_objectives import sparse_model
 from ..moving.state import continuous_inputs, points_can_move
 from ..reporting import halves
-from .after_swaps import AUTO, Phase, learning_phase, most_points, polish, resize
-from .core_set import CoreSet, core_set, core_size, cost_of_rows, memory, swap_cost
+from .after_swaps import AUTO, Phase, learning_phase, polish, resize
+from .core_set import core_set, core_size, cost_of_rows, largest_cost, memory, swap_cost
 from .factor import Factor
 from .policies import ORDERS, POLICIES, Turn
 from .state import START, initial_state
@@ -159,7 +159,7 @@ class CholQR(settings.SparseMethod):
     def steps(self, problem: Problem, resume: SwapState | None = None) -> Steps:
         if self.polish:
             continuous_inputs(problem, "Setting polish")
-        core, state = self._core_set(problem), resume
+        core, state = core_set(self, problem), resume
         if state is None or state.phase != "polish":
             state, outcome = yield from (self._epochs(problem, state) if core is None else core.steps(state))
         if self.polish or state.phase == "polish":
@@ -305,7 +305,7 @@ class CholQR(settings.SparseMethod):
         """Evaluate every row in the place of one inducing point: 2 n m^2 flops, and 2 n m per exact evaluation."""
         if state.Z is not None:
             return None
-        if (core := self._core_set(problem)) is not None:
+        if (core := core_set(self, problem)) is not None:
             return core.swap_landscape(state, slot)
         swapper, offered = self.prepare(problem, state)
         return swapper.landscape(offered if slot is None else slot, state.step)
@@ -326,7 +326,7 @@ class CholQR(settings.SparseMethod):
                 "The inducing points are no longer rows of the data, so that no row can take the place of one; "
                 "go back to a swap."
             )
-        if (core := self._core_set(problem)) is not None:
+        if (core := core_set(self, problem)) is not None:
             return core.force_swap(state, row, slot)
         swapper, offered = self.prepare(problem, state)
         slot = offered if slot is None else slot
@@ -353,7 +353,7 @@ class CholQR(settings.SparseMethod):
 
     def move_point(self, problem: Problem, state: SwapState, slot: int, position: Tensor) -> Step:
         """Swap the point in `slot` for the row nearest to `position` [d] that is not an inducing point yet."""
-        if (core := self._core_set(problem)) is not None:
+        if (core := core_set(self, problem)) is not None:
             return core.move_point(state, slot, position)
         distance = (problem.train.X - position.to(problem.train.X)).square().sum(1)  # [n]
         distance[state.inducing] = torch.inf
@@ -375,18 +375,7 @@ class CholQR(settings.SparseMethod):
 
     def cost(self, problem: Problem) -> Cost:
         """Predict the cost of one swap: time for the points at the beginning, memory for the most that gap may add."""
-        n, m = len(problem.train), self.num_points(len(problem.train))
-        cost, need = self._swap_cost(problem, m), self._largest_cost(problem)
+        n = len(problem.train)
+        cost, need = swap_cost(self, problem, self.num_points(n)), largest_cost(self, problem)
         share = core_size(self, problem, need) / n
         return replace(cost_of_rows(cost, share), arrays=cost_of_rows(need, share).arrays)
-
-    def _largest_cost(self, problem: Problem) -> Cost:
-        n = len(problem.train)
-        return self._swap_cost(problem, most_points(n, self.num_points(n)) if self.gap else self.num_points(n))
-
-    def _swap_cost(self, problem: Problem, m: int) -> Cost:
-        return swap_cost(problem, m, self.num_pivots, self.num_proposals, self.pivot_refresh, self.objective)
-
-    def _core_set(self, problem: Problem) -> CoreSet | None:
-        """Return the rows among which swaps choose, with their problem; None if they are all rows."""
-        return core_set(self, problem, self._largest_cost(problem))

@@ -27,7 +27,7 @@ from ...capabilities import Landscape
 from ..distinct_rows import random_order
 from ..reductions import ENTRY_FLOPS, SAMPLE, WIDTH
 from ..reporting import halves
-from .after_swaps import Phase, learning_phase
+from .after_swaps import Phase, learning_phase, most_points
 from .factor import QUEUE
 from .state import Info, State
 
@@ -58,6 +58,10 @@ class SwapMethod(Protocol):
     param: Any
     seed: Any
     memory: Any
+    gap: Any
+    num_pivots: Any
+    num_proposals: Any
+    pivot_refresh: Any
     objective: Any
     learn: Any
     optimiser: Any
@@ -191,21 +195,19 @@ class CoreSet(NamedTuple):
         )
 
 
-def core_set(method: SwapMethod, problem: Problem, need: Cost) -> CoreSet | None:
+def core_set(method: SwapMethod, problem: Problem) -> CoreSet | None:
     """Return the core set on which a method chooses its points; None if swaps among all rows fit.
 
     Parameters
     ----------
     method : SwapMethod
         With the settings `memory`, `num_inducing` and `polish`.
-    need : Cost
-        Of a swap among all rows.
 
     Notes
     -----
     A copy of k rows, besides the permutation of n from which they are taken.
     """
-    size = core_size(method, problem, need)
+    size = core_size(method, problem, largest_cost(method, problem))
     if size == len(problem.train):
         return None
     rows = random_order(problem, method.seed)[:size].sort().values
@@ -216,7 +218,7 @@ def core_set(method: SwapMethod, problem: Problem, need: Cost) -> CoreSet | None
 
 
 def core_size(method: SwapMethod, problem: Problem, need: Cost) -> int:
-    """Return the number of rows of the core set: all of them, if swaps among all rows fit."""
+    """Return the number of rows of the core set: all of them, if swaps among all rows, of this cost, fit."""
     n, fixed = len(problem.train), need.arrays[FIXED]
     limit = GIGABYTE * method.memory / WHILE_REFRESHED
     if limit == 0.0 or need.memory <= limit:
@@ -231,36 +233,29 @@ def cost_of_rows(cost: Cost, share: float) -> Cost:
     return Cost(share * cost.flops, share * cost.bytes, arrays, cost.calls)
 
 
-def swap_cost(
-    problem: Problem,
-    num_inducing: int,
-    num_pivots: int,
-    num_proposals: int,
-    pivot_refresh: int,
-    objective: str = "vfe",
-) -> Cost:
-    """Predict the mean cost of one swap.
+def largest_cost(method: SwapMethod, problem: Problem) -> Cost:
+    """Return the cost of a swap among all rows, with the most points that the setting `gap` may add."""
+    n, m = len(problem.train), method.num_points(len(problem.train))
+    return swap_cost(method, problem, most_points(n, m) if method.gap else m)
 
-    Parameters
-    ----------
-    num_inducing, num_pivots, num_proposals, pivot_refresh : int
-        m, z, c, and the number of swaps after which pivots are drawn again.
-    objective : {"vfe", "tight-vfe", "pp"}
+
+def swap_cost(method: SwapMethod, problem: Problem, num_inducing: int) -> Cost:
+    """Predict the mean cost of one swap among all rows.
 
     Notes
     -----
     Proposals read L twice. Pivots are drawn by two products with L, one of them with the columns of the next removals.
     Waiting changes are applied once in `QUEUE` swaps.
     """
-    z, c = num_pivots, num_proposals
+    z, c = method.num_pivots, method.num_proposals
     n, s = len(problem.train), problem.train.y.element_size()
     m, z = min(num_inducing, n), min(z, n)
-    share = 1.0 / pivot_refresh
+    share = 1.0 / method.pivot_refresh
     scoring = 8.0 * n * z * z * (1.0 if c else share)
     flops = 2.0 * n * m * ((2 * c + 1 if c else 1) + 2 * z * share + 1) + scoring
     flops += 2.0 * m * m * (z * share + c + 12)
     calls = SWAP_CALLS + (PROPOSAL_CALLS if c else 0.0)
-    if objective == "tight-vfe":
+    if method.objective == "tight-vfe":
         flops += ENTRY_FLOPS * n * (z + c) + SAMPLE * (2.0 * z + ENTRY_FLOPS) * n * (1.0 if c else share)
         calls += TIGHT_CALLS * n / WIDTH
     moved = s * (n * m * ((2.0 if c else 0.0) + 2.0 * share + 2.0 / QUEUE) + (8.0 * n * (z + c) if c else 3.0 * n * z))

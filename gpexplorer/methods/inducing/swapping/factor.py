@@ -33,7 +33,7 @@ from torch import Tensor
 
 from ....evidence_limits import BOUNDS, least_from
 from ....linalg.cholesky import cholesky, logdet
-from ....linalg.deferred_updates import DeferredUpdates
+from ....linalg.tall_products import DeferredUpdates
 from ....objectives import Terms, log_variance_ratio, noise_variance
 from ....problem import Dataset, Kernel
 from ..distinct_rows import rounding

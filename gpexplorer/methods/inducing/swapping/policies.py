@@ -28,7 +28,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ....linalg import ranks
 from ....linalg.randomness import generator
 from .factor import Factor
 from .pivots import Pivots
@@ -284,10 +283,3 @@ def missed_reduction(exact: Float[Tensor, "*k c"], scores: Float[Tensor, "*k c"]
     best_score = scores.max(-1)
     missed = exact.amax(-1) - exact.gather(-1, best_score.indices[..., None])[..., 0]
     return missed.masked_fill(best_score.values == -torch.inf, torch.nan)
-
-
-def window_correlation(tested: Float[Tensor, "w 2"]) -> float:
-    """Return Spearman's correlation of approximate and exact reductions [w, 2]; nan for fewer than four."""
-    if len(tested) < WINDOW // 8:
-        return float("nan")
-    return ranks.rank_correlation(*tested.cpu().numpy().T)

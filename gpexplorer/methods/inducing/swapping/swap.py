@@ -33,7 +33,7 @@ from ....linalg.ranks import rank_correlation
 from ...capabilities import Landscape
 from .factor import Addition, Change, Column, Factor, Proposals, Removal
 from .pivots import Pivots, ReplacementScores, exact_effects
-from .policies import WINDOW, Candidates, PivotPolicy, missed_reduction, window_correlation
+from .policies import WINDOW, Candidates, PivotPolicy, missed_reduction
 
 LEAST_GAIN = 1e-12  # a smaller decrease, relative to the objective, is rounding
 INVERSE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}  # |w'P G w - 1| from which on P is computed again
@@ -524,3 +524,8 @@ class Swapper:
         inducing = f.inducing.clone()
         inducing[slot] = row
         f.build(inducing)
+
+
+def window_correlation(tested: Tensor) -> float:
+    """Return Spearman's correlation of approximate and exact reductions [w, 2]; nan for fewer than four."""
+    return rank_correlation(*tested.cpu().numpy().T) if len(tested) >= WINDOW // 8 else math.nan
