@@ -18,16 +18,16 @@ from ..reporting import UNKNOWN_TERMS, Complexity, ExactLeast, Fit, Jitter, Move
 class State(NamedTuple):
     """All that the trajectory depends on: O(m d) numbers."""
 
-    step: int
-    epoch: int
-    phase: str  # "start" | "move" | "learn": what the step was part of
-    position: int  # steps done in this phase
     Z: Tensor  # [m, d] inducing inputs
     theta: Tensor  # [p]
     Z_begin: Tensor  # [m, d] at the beginning of this phase
     theta_begin: Tensor  # [p]
-    terms: Terms
-    epoch_begin: float  # F when the epoch began
+    terms: Terms = UNKNOWN_TERMS
+    step: int = 0
+    epoch: int = 0
+    phase: str = "start"  # "start" | "move" | "learn": what the step was part of
+    position: int = 0  # steps done in this phase
+    epoch_begin: float = math.inf  # F when the epoch began
 
 
 class Info(NamedTuple):
@@ -56,18 +56,7 @@ def initial_state(problem: Problem, m: int, seed: int, title: str) -> State:
     """
     X = continuous_inputs(problem, title)
     Z, theta = X[random_order(problem, seed)[:m]].clone(), problem.theta.clone()
-    return State(
-        step=0,
-        epoch=0,
-        phase="start",
-        position=0,
-        Z=Z,
-        theta=theta,
-        Z_begin=Z.clone(),
-        theta_begin=theta.clone(),
-        terms=UNKNOWN_TERMS,
-        epoch_begin=math.inf,
-    )
+    return State(Z=Z, theta=theta, Z_begin=Z.clone(), theta_begin=theta.clone())
 
 
 def points_can_move(problem: Problem) -> bool:

@@ -44,16 +44,16 @@ TRIAL_CALLS = 60.0  # further ones per block of candidates that are evaluated be
 class State(NamedTuple):
     """All that the trajectory depends on: O(m) numbers."""
 
-    step: int
-    epoch: int
-    phase: str  # "choose" | "learn": what the step was part of
-    position: int  # evaluations done in this learning phase
     inducing: Tensor  # [k] rows of the training data: the model's inducing points
     growing: Tensor  # [k] rows chosen so far in this epoch; in the first epoch they are the model's own
     theta: Tensor  # [p]
     theta_begin: Tensor  # [p] at the beginning of this epoch's learning
-    terms: Terms  # of the model
-    epoch_begin: float  # F at the beginning of the epoch
+    terms: Terms = UNKNOWN_TERMS  # of the model
+    step: int = 0
+    epoch: int = 0
+    phase: str = "choose"  # "choose" | "learn": what the step was part of
+    position: int = 0  # evaluations done in this learning phase
+    epoch_begin: float = math.inf  # F at the beginning of the epoch
 
 
 class Info(NamedTuple):
@@ -241,18 +241,7 @@ class RowSelection(settings.SparseMethod):
 def initial_state(problem: Problem) -> State:
     """Return the state before any work: no inducing points, F unknown."""
     no_rows, theta = torch.zeros(0, dtype=torch.int64, device=problem.train.y.device), problem.theta.clone()
-    return State(
-        step=0,
-        epoch=0,
-        phase="choose",
-        position=0,
-        inducing=no_rows,
-        growing=no_rows.clone(),
-        theta=theta,
-        theta_begin=theta.clone(),
-        terms=UNKNOWN_TERMS,
-        epoch_begin=math.inf,
-    )
+    return State(inducing=no_rows, growing=no_rows.clone(), theta=theta, theta_begin=theta.clone())
 
 
 def subset_posterior(problem: Problem, state: State) -> Posterior:

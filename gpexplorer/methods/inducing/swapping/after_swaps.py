@@ -40,7 +40,7 @@ from ..learning import learn_hyperparameters
 from ..moving.loop import Descent, descent_steps
 from ..moving.sparse_objectives import sparse_gradient
 from ..moving.state import State as MovingState
-from ..reporting import UNKNOWN_TERMS, halves
+from ..reporting import halves
 from ..selection.growing_gp import GrowingGP
 from ..settings import MOST_ENTRIES
 from .state import Info, State
@@ -245,14 +245,12 @@ def _as_moving(state: State) -> MovingState:
     assert state.Z is not None
     assert state.Z_begin is not None
     return MovingState(
-        step=state.step,
-        epoch=0,
-        phase="move",
-        position=state.position,
         Z=state.Z,
         theta=state.theta,
         Z_begin=state.Z_begin,
         theta_begin=state.theta_begin,
-        terms=UNKNOWN_TERMS,
+        step=state.step,
+        phase="move",
+        position=state.position,
         epoch_begin=state.epoch_begin,
     )

@@ -14,21 +14,21 @@ from ..reporting import Complexity, ExactLeast, ExactReduction, Fit, Jitter, Mov
 class State(NamedTuple):
     """All that the trajectory depends on: O(m) numbers."""
 
-    step: int
-    epoch: int
-    phase: str  # "swap" | "learn" | "all rows" | "polish": what the step was part of
-    position: int  # steps done in this phase
     inducing: Tensor  # [m] rows of the training data, by slot
     pivots: Tensor  # [z] rows, by slot
-    oldest: int  # slot of the pivot that is replaced next
     theta: Tensor  # [p]
     theta_begin: Tensor  # [p] at the beginning of this epoch's learning
-    accepted: int  # swaps accepted in this epoch
-    objective: float  # F at this state
-    epoch_begin: float  # F at the beginning of the epoch
     tested: Tensor  # [<= 32, 2] approximate and exact reductions of the newest candidates tested
     slots: Tensor  # slots chosen for removal that are still to be offered; empty where the order is random
     ranked: Tensor  # pivots that were chosen by their score, the best first
+    step: int = 0
+    epoch: int = 0
+    phase: str = "swap"  # "swap" | "learn" | "all rows" | "polish": what the step was part of
+    position: int = 0  # steps done in this phase
+    oldest: int = 0  # slot of the pivot that is replaced next
+    accepted: int = 0  # swaps accepted in this epoch
+    objective: float = math.inf  # F at this state
+    epoch_begin: float = math.inf  # F at the beginning of the epoch
     Z: Tensor | None = None  # [m, d] points that polishing has moved; None while they are rows of the data
     Z_begin: Tensor | None = None  # [m, d] at the beginning of polishing
 
@@ -65,18 +65,10 @@ def initial_state(inducing: Tensor, theta: Tensor, tested: Tensor) -> State:
     """Return the state before any work: no pivots, F unknown."""
     no_rows = inducing[:0]
     return State(
-        step=0,
-        epoch=0,
-        phase="swap",
-        position=0,
         inducing=inducing,
         pivots=no_rows.clone(),
-        oldest=0,
         theta=theta.clone(),
         theta_begin=theta.clone(),
-        accepted=0,
-        objective=math.inf,
-        epoch_begin=math.inf,
         tested=tested,
         slots=no_rows.clone(),
         ranked=no_rows.clone(),
