@@ -143,7 +143,7 @@ def _likely(
         possible = ["ymd"] if shortest == "ymd" and 4 * spans["ymd"] < min(spans[o] for o in rivals) else rivals
         if len(possible) == 1:
             other = max(spans.values()) if possible[0] != "ymd" else min(spans[order] for order in rivals)
-            return DateFormat(possible[0], certain=4 * spans[possible[0]] < other)
+            return DateFormat(possible[0], certain=bool(4 * spans[possible[0]] < other))
     if rows is not None and all("." not in text for text in cells):
         steps = {order: np.diff(rows(order)) for order in possible}
         ordered = [o for o, step in steps.items() if len(step) > 1 and ((step >= 0).all() or (step <= 0).all())]

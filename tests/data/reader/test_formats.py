@@ -72,6 +72,7 @@ def truth(day: dt.datetime, form: str) -> float:
 def test_dates_of_every_format_are_read_and_kept_for_new_rows(form: str) -> None:
     reader = column_reader("when", column([day.strftime(form) for day in DAYS]))
     assert (reader.kind, reader.dates.certain, reader.examples) == ("date", True, ())
+    assert isinstance(reader.dates.certain, bool)  # it is written into the file of a model
     early = [dt.datetime(2021, 5, 6), dt.datetime(2021, 2, 3)]  # alone, these could be read in more than one order
     cells = reader.cells(column([day.strftime(form) for day in early]))
     np.testing.assert_allclose(cells.values, [truth(day, form) for day in early], atol=1e-9)
