@@ -145,7 +145,8 @@ def _exports(folder: Path, acknowledged: list[Any]) -> None:
             table = run.table()
             table.to_csv(fresh, index=False) if name.endswith(".csv") else table.to_parquet(fresh, index=False)
         acknowledged.append(name)
-    with patch.object(page_file, "page_of", lambda *_, **__: _page()):  # it is made once: it takes a second
+    content = _page()
+    with patch.object(page_file, "page_of", lambda *_, **__: content):  # it is made once: it takes a second
         page_file.save_page(run, folder / "page.html", ["convergence"])
     acknowledged.append("page.html")
 

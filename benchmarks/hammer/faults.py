@@ -158,34 +158,37 @@ def fail_calls(scenario: Scenario, kind: str, folder: Path, most: int | None = N
     most : int, optional
         At most this many calls fail, spread evenly.
     """
+    with _fresh(folder):
+        scenario.act(folder, [])  # what is made once is made now
     with _fresh(folder), Fault(kind, 0) as counted:
         scenario.act(folder, [])
     count = counted.calls
     stride = 1 if most is None else max(count // most, 1)
     failed, broken = 0, list[str]()
     for number in range(1, count + 1, stride):
-        sentence = _one(scenario, kind, number, folder)
-        failed += 1
+        happened, sentence = _one(scenario, kind, number, folder)
+        failed += happened
         broken += [f"{scenario.name}, {kind} {number} of {count}: {sentence}"] if sentence else []
     return Tried(failed, broken)
 
 
-def _one(scenario: Scenario, kind: str, number: int, folder: Path) -> str:
-    """Fail one call; returns what is wrong afterwards, or an empty text."""
+def _one(scenario: Scenario, kind: str, number: int, folder: Path) -> tuple[bool, str]:
+    """Fail one call; returns whether there was such a call, and what is wrong afterwards, or an empty text."""
     acknowledged: list[Any] = []
+    fault = Fault(kind, number)
     with _fresh(folder):
         try:
-            with Fault(kind, number):
+            with fault:
                 scenario.act(folder, acknowledged)
         except EXPECTED:
             pass
         except BaseException as error:
-            return f"an unexpected {type(error).__name__}: {error}"
+            return True, f"an unexpected {type(error).__name__}: {error}"
         try:
             scenario.check(folder, acknowledged)
         except Exception as error:
-            return f"{type(error).__name__}: {error}"
-    return ""
+            return True, f"{type(error).__name__}: {error}"
+    return fault.calls >= number, ""
 
 
 @contextlib.contextmanager
