@@ -14,12 +14,13 @@ from typing import Any, BinaryIO
 
 Answer = tuple[int, dict[str, str], str]  # status, headers, text
 PATIENCE = 30  # seconds to wait for an answer: a busy server may be building a page
+BUILDING = 150  # seconds to wait for a page, which the first visitor of a server on a busy machine needs
 
 
 def get(port: int, path: str, *, host: str = "", origin: str = "", visitor: str = "", method: str = "GET") -> Answer:
     """One request; `host` is the Host header, by default the server's own name, and `visitor` the address that a proxy
     names."""
-    connection = http.client.HTTPConnection("localhost", port, timeout=60)
+    connection = http.client.HTTPConnection("localhost", port, timeout=BUILDING)
     headers = {"Host": host or f"localhost:{port}", **({"Origin": origin} if origin else {})}
     headers |= {"X-Real-Ip": visitor} if visitor else {}
     try:
@@ -72,7 +73,7 @@ def talk(
 
 def compression(port: int, token: str) -> str:
     """What the server answers to a websocket that offers to be compressed."""
-    connection = http.client.HTTPConnection("localhost", port, timeout=60)
+    connection = http.client.HTTPConnection("localhost", port, timeout=BUILDING)
     try:
         offer = {"Origin": f"http://localhost:{port}", "Sec-WebSocket-Extensions": "permessage-deflate"}
         connection.request("GET", "/explorer/ws", headers=_upgrade(token) | offer)
