@@ -89,11 +89,17 @@ class Fault:
             if self.kind == SIGNAL:
                 raise KeyboardInterrupt
             if self.kind == AFTER:
-                original(*args, **kwargs)
+                _closed(original(*args, **kwargs))
                 raise KeyboardInterrupt
             raise OSError(errno.ENOSPC, "No space left on device (a fault of the experiment)")
 
         return call
+
+
+def _closed(result: Any) -> None:
+    """Close a file that was opened: an interrupt leaves nobody who could."""
+    if hasattr(result, "close"):
+        result.close()
 
 
 def _write_half(name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

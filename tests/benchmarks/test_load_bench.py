@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from benchmarks.hammer.served_page import served_page
-from benchmarks.load import Load, Reading, row, summary, under_load
+from benchmarks.page.load import Load, Reading, row, summary, under_load
 
 
 def test_a_short_load_is_read_at_regular_times(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""The page under load: N users, some of whom play, and idle pages, for a time that is given.
+"""The page under load: `python -m benchmarks.page.load --users 20 --players 3 --idle 100 --minutes 60`.
 
 It prints how long an answer takes (p50, p95), and the memory, threads and open files of the server while it lasts.
 The visitors are raw clients, so the times are those of the server and not of many browsers.
@@ -16,8 +16,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import typer
 
-from .hammer.page_client import PageClient
-from .hammer.served_page import ServedPage, served_page
+from ..hammer.page_client import PageClient
+from ..hammer.served_page import ServedPage, served_page
 
 RUN = "v=1&method=cholqr&set.num_inducing=64&data=hypercube&data.n=20000&data.d=5&kernel=se-ard&budget.steps=1000000"
 PAUSE = 2.5  # seconds between two steps of one person
@@ -180,3 +180,7 @@ def _reading(served: ServedPage, seconds: float, delays: list[float], processor:
 def _processor_seconds(served: ServedPage) -> float:
     times = served.process.cpu_times()
     return float(times.user + times.system)
+
+
+if __name__ == "__main__":
+    typer.run(command)
