@@ -148,6 +148,15 @@ def methods(_: str) -> str:
     return table(("key", "title", "family", "paper"), rows)
 
 
+def others(family: str) -> str:
+    """Rows for the methods of a family that the table above this line does not describe."""
+    pages = "".join(page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
+    described = set(re.findall(r"^\| `([a-z0-9-]+)` \|", pages, flags=re.M))
+    methods = [method for method in listing("methods") if method["family"] == family]
+    rows = [(f"`{m['key']}`", m["title"], "", "") for m in methods if m["key"] not in described]
+    return "".join(table((), rows).splitlines(keepends=True)[2:]).rstrip("\n")
+
+
 def memory(argument: str) -> str:
     """What each method holds at its defaults, by formula, for several numbers of rows: "100000, 1000000"."""
     sizes = [int(text) for text in argument.split(", ")]
@@ -240,6 +249,7 @@ MARKERS: dict[str, Callable[[str], str]] = {
     "trust": trust,
     "settings": settings,
     "memory": memory,
+    "others": others,
     "methods": methods,
     "kernels": kernels,
     "data": data,

@@ -98,6 +98,25 @@ def test_every_marker_is_replaced_and_every_method_has_its_settings(expanded: di
         assert f"`{key}` {{ #{key} }}" in expanded[page]
 
 
+def test_every_method_is_described_once_also_a_new_one(
+    hook: ModuleType, expanded: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    def described(text: str) -> list[str]:
+        tables = re.findall(r"^\| key \| what it is \|.*\n(?:\|.*\n)+", text, flags=re.M)
+        return re.findall(r"^\| `([a-z0-9-]+)` \|", "".join(tables), flags=re.M)
+
+    own = {key for key, method in gpx.methods.items() if method.__module__.startswith("gpexplorer.")}
+    by_hand = [key for page in PAGES for key in described(page.read_text("utf-8"))]
+    assert len(by_hand) > 30
+    assert set(by_hand) <= own
+    assert sorted(key for text in expanded.values() for key in described(text)) == sorted(own)
+
+    new = {"key": "a-new-one", "title": "New", "family": "inducing", "paper": "", "settings": []}
+    monkeypatch.setattr(hook, "listing", {"methods": [*LISTED["methods"], new]}.__getitem__)
+    assert hook.others("inducing").splitlines()[-1] == "| `a-new-one` | New |  |  |"
+    assert "a-new-one" not in hook.others("exact")
+
+
 def test_the_run_that_the_documentation_shows_is_saved_by_its_program(
     hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

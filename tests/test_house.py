@@ -208,16 +208,6 @@ def test_the_readme_names_subcommands_that_exist():
     assert {"run", "data", "methods", "serve"} <= named <= set(get_command(app).commands)
 
 
-def test_every_method_that_the_documentation_lists_exists_and_is_listed_once():
-    pages = "".join(page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
-    tables = re.findall(r"^\| key \| what it is \|.*\n(?:\|.*\n)+", pages, flags=re.M)
-    rows = re.findall(r"^\| `([a-z-]+)` \|", "".join(tables), flags=re.M)
-    own = {key for key, method in gpx.methods.items() if method.__module__.startswith("gpexplorer.")}
-
-    assert len(rows) == len(set(rows))
-    assert set(rows) == own
-
-
 def test_every_pinned_version_is_inside_its_range_and_installed():
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     pinned = dict(line.split("==") for line in lines if not line.startswith("#"))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,6 +196,34 @@ def test_a_method_like_the_recipe_is_shown_on_the_page_with_its_settings(key: st
         assert "went wrong" not in str(explorer.status.line.object)
     finally:
         explorer.close()
+
+
+PLACES = {  # where CONTRIBUTING says that each file goes
+    "gpexplorer/methods/inducing/grow.py": METHOD,
+    "gpexplorer/methods/exact/random_blocks.py": SOLVER,
+    "gpexplorer/kernels/cauchy.py": KERNEL,
+    "gpexplorer/views/runs/pace.py": VIEW,
+    "gpexplorer/views/inducing/swap_quality.py": SERIES,
+    "gpexplorer/data/cards/ballpark.yaml": CARD,
+}
+SLOW = "wheel or scipys or page_runs or readme_example or saved_by or shelf"  # they do not look at single files
+
+
+@pytest.mark.long
+def test_files_added_by_the_recipes_turn_no_rule_of_the_house_and_no_page_red(tmp_path: Path):
+    clone, root = tmp_path / "clone", Path(__file__).resolve().parents[1]
+    left_out = shutil.ignore_patterns(".*_cache", ".venv", "__pycache__", "build", "dist", "*.egg-info", "notebooks")
+    shutil.copytree(root, clone, ignore=left_out)
+    for place, recipe in PLACES.items():
+        assert not (clone / place).exists()
+        (clone / place).write_text(recipe, "utf-8")
+
+    command = [sys.executable, "-m", "pytest", "-q", "-k", f"not ({SLOW})", "tests/test_house.py", "tests/test_docs.py"]
+    environment = {**os.environ, "PYTHONPATH": str(clone)}
+    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "passed" in done.stdout
 
 
 def test_recipes_are_whole_files():

@@ -13,7 +13,7 @@ from gpexplorer import kernels
 from gpexplorer.kernels import molecules, strings
 from gpexplorer.kernels.base import registry
 from gpexplorer.kernels.distances import distance_factors, squared_distances
-from gpexplorer.kernels.fingerprints import MAX_COUNT, tokens
+from gpexplorer.kernels.molecules import MAX_COUNT, tokens
 from gpexplorer.kernels.periodic import dominant_period
 from gpexplorer.problem import Dataset
 

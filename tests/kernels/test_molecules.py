@@ -12,7 +12,7 @@ import torch
 
 from gpexplorer import Spec, kernels
 from gpexplorer.errors import KernelError
-from gpexplorer.kernels import fingerprints
+from gpexplorer.kernels import molecules
 from gpexplorer.kernels.strings import ALPHABET
 from gpexplorer.problem import Dataset
 
@@ -44,7 +44,7 @@ def test_mismatch_counts_every_neighbour() -> None:
 
 def minmax(a: str, b: str, v: int) -> float:
     """Minima over maxima of RDKit's own counts."""
-    read, counters = fingerprints._rdkit()
+    read, counters = molecules._rdkit()
     x, z = (Counter(counters[v](read(text)).GetNonzeroElements()) for text in (a, b))
     either = sum((x | z).values())
     return sum((x & z).values()) / either if either else 1.0
@@ -100,7 +100,7 @@ def test_texts_that_are_not_molecules_are_refused() -> None:
 
 
 def test_without_rdkit_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    fingerprints._rdkit.cache_clear()
+    molecules._rdkit.cache_clear()
     monkeypatch.setitem(sys.modules, "rdkit", None)
     with pytest.raises(KernelError, match=r'pip install "gpexplorer\[molecules\]".*spectrum and mismatch'):
         kernels.make("molecules", 1).start(Dataset(SMILES, torch.zeros(8)))
