@@ -80,10 +80,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
         if model is not None:
             with writable(model, "--model"):
                 answer.posterior.save(model)
-        if as_json:
-            print_json(_plain(answer))
-        else:
-            typer.echo(_text(answer))
+        print_json(_plain(answer)) if as_json else typer.echo(_text(answer))
     if signals:
         typer.echo("Interrupted: this is the best answer so far.", err=True)
         signals.exit()

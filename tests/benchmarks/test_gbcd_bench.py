@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import exact_answers
-from benchmarks.gbcd import SOLVERS, Conditions, crossing, report
+from benchmarks.gbcd import SOLVERS, Conditions, crossing, exact_answers, report
 from gpexplorer import data, kernels
 from gpexplorer.problem import Problem
 

@@ -31,8 +31,8 @@ from gpexplorer.problem import Problem
 from gpexplorer.runs.run import Run
 from gpexplorer.runs.studies.measured_run import high_water
 
+from ..limits import median_seconds
 from . import exact_answers
-from .limits import median_seconds
 
 BLOCK, LEARN_ROWS = 500, 2000
 SAME_POWER = 1e-2  # growth exponents that differ by less: three sizes cannot tell where the lines cross
