@@ -24,7 +24,7 @@ class Stopping:
 
     Attributes
     ----------
-    signal
+    signal : int
         The number of the signal that has come; 0 for none.
     """
 

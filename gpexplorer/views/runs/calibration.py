@@ -84,7 +84,7 @@ def by_chance(rows: int) -> pd.DataFrame:
 
     Parameters
     ----------
-    rows
+    rows : int
         Number of test rows t.
 
     Returns

@@ -144,9 +144,9 @@ def focused(values: np.ndarray, at: int) -> dict[str, Any]:
 
     Parameters
     ----------
-    values
+    values : ndarray
         One per record [t]; nan where nothing was reported.
-    at
+    at : int
         The record that is shown; its value stays on the axis.
 
     Returns
