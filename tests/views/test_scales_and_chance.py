@@ -43,15 +43,15 @@ def test_the_caption_of_calibration_counts_rows_and_levels_outside_the_band():
 
 
 def test_the_convergence_does_not_lose_its_scale_to_first_values():
-    values = np.array([np.nan, 875.0, 559.5, 12.0, 11.0, 10.5, 10.0, 9.8])
-    focus = focused(values, 7)
-    assert focus["extent"] == (9.8, 12.0)
+    values = np.array([np.nan, 875.0, 559.5, 12.0, 11.0, 10.5, 10.0, 9.8, 9.7, 9.6, 9.5, 9.4])
+    focus = focused(values, 11)
+    assert focus["extent"] == (9.4, 12.0)
     assert focus["title"] == "steps up to 2 off the axis, at 559.5"
     assert focused(values, 2) == {}  # a person looks at one of them
-    assert focused(values[:5], 4) == {}  # too few values remain
+    assert focused(values[:10], 9) == {}  # too few values
     assert focused(np.linspace(100.0, 0.0, 30), 29) == {}
     assert focused(np.array([5.0, 5.0, 5.0, 5.0]), 3) == {}
-    assert focused(-values, 7)["extent"] == (-12.0, -9.8)
+    assert focused(-values, 11)["extent"] == (-12.0, -9.4)
     plateau = np.array([*np.full(10, 510.0), 50.0, 49.0, *np.linspace(-10.0, -45.0, 12)])  # swaps, then learning
     assert focused(plateau, 23)["extent"] == (-45.0, 50.0)
 

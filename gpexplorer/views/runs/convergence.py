@@ -33,6 +33,7 @@ SCORES = (
     Channel(COVERAGE, "fraction of test rows in the 95 % interval"),
 )
 MOST_FIRST = 0.5  # share of the values, at the beginning, that the axis may leave out
+FEWEST = 10  # values from which on it may
 FLAT = 0.2  # of the range with a first value that the range without it must be below
 MAX_POINTS = 4000  # of a longer run every k-th point is drawn
 
@@ -155,7 +156,7 @@ def focused(values: np.ndarray, at: int) -> dict[str, Any]:
         "extent", the ends, and "title", a sentence on the values that are left out; empty where all fit.
     """
     finite = np.flatnonzero(np.isfinite(values))
-    most = int(MOST_FIRST * len(finite)) if len(finite) > 4 else 0
+    most = int(MOST_FIRST * len(finite)) if len(finite) >= FEWEST else 0
     spread = [float(np.ptp(values[finite[k:]])) for k in range(1 + most)] if len(finite) else []
     drops = [k for k in range(1, len(spread)) if 0.0 < spread[k] < FLAT * spread[k - 1]]
     left_out = max(drops, default=0)
