@@ -504,18 +504,38 @@ class Factor:
 
         Row i of L_Z changes by `tail`, so that T loses w beta' (Sherman-Morrison).
         """
-        w, i, removed = removal.w, removal.position, removal.numbers
+        w, i, kappa = removal.w, removal.position, removal.numbers.kappa
         products = for_T @ self.T  # [6, m] of w, half, g, q, L'v and tail
-        wT, halfT, gT, qT, LvT, beta = products  # beta is tail'T so far
-        beta.mul_(wT[i] / (1.0 + beta[i]))
+        beta = products[5]  # tail'T so far
+        beta.mul_(products[0, i] / (1.0 + products[5, i]))
         self.T.addr_(w, beta, alpha=-1.0)
         products[:3].addr_(for_T[:3] @ w, beta, alpha=-1.0)  # w, half and g times the new T
-        # diagonals: T'G T gains 2 half'T w'T - beta (2 (L'v + s2 w)'T - (v'v - s2) beta),
-        # T'P T gains (g'T)^2 / s - (q'T)^2 / kappa
-        by_beta = torch.add(LvT, wT, alpha=self.s2).mul_(-2.0).add_(beta, alpha=removed.vv - self.s2)
-        self.TGT.addcmul_(beta, by_beta).addcmul_(halfT, wT, value=2.0)
-        self.TPT.addcmul_(qT, qT, value=-1.0 / removed.kappa).addcmul_(gT, gT, value=1.0 / s)
-        return torch.stack([-beta, wT, halfT, qT, gT])
+
+        left_and_right = [  # of w'T, half'T, g'T, q'T, (L'v)'T and beta: four factors, and what each is multiplied by
+            (0.0, 0.0, 0.0, 0.0, 0.0, 1.0),
+            (0.0, 2.0, 0.0, 0.0, 0.0, 0.0),
+            (0.0, 0.0, 0.0, -1.0 / kappa, 0.0, 0.0),
+            (0.0, 0.0, 1.0 / s, 0.0, 0.0, 0.0),
+            (-2.0 * self.s2, 0.0, 0.0, 0.0, -2.0, removal.numbers.vv - self.s2),
+            (1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+            (0.0, 0.0, 0.0, 1.0, 0.0, 0.0),
+            (0.0, 0.0, 1.0, 0.0, 0.0, 0.0),
+        ]
+        coefficients = torch.from_numpy(np.array(left_and_right + CHANGE_FACTORS)).to(w)  # [13, 6]
+        rows = coefficients @ products
+        TGT, TPT = (rows[:4] * rows[4:8]).view(2, 2, -1).sum(1)
+        self.TGT.add_(TGT)
+        self.TPT.add_(TPT)
+        return rows[8:]
+
+
+CHANGE_FACTORS = [  # -beta, w'T, half'T, q'T and g'T, from the products in `Factor._update_T`
+    (0.0, 0.0, 0.0, 0.0, 0.0, -1.0),
+    (1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+    (0.0, 1.0, 0.0, 0.0, 0.0, 0.0),
+    (0.0, 0.0, 0.0, 1.0, 0.0, 0.0),
+    (0.0, 0.0, 1.0, 0.0, 0.0, 0.0),
+]
 
 
 def change_vectors(removal: Removal, new: Column, rows_of_L: Tensor) -> tuple[Tensor, ...]:
