@@ -54,12 +54,9 @@ def export(
 
 def _opened(kept: Path) -> Run:
     """The stored run with its records, for reading only."""
-    from ..runs import Run, Store
+    from ..runs import Store
+    from ..runs.opening import reopened
 
     path = kept.expanduser().resolve()
     store = Store(path.parent)
-    spec, stored = store.spec(path.name), store.kept(path.name)
-    opened = spec.open()
-    return Run(
-        opened.method, opened.problem, opened.split, spec=opened.spec, resume=stored.records, outcome=stored.outcome
-    )
+    return reopened(store.spec(path.name), store.kept(path.name))

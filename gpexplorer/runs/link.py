@@ -182,6 +182,8 @@ def _pairs(spec: Spec) -> Iterable[tuple[str, str]]:
     yield "kernel", kernel["name"]
     if "theta" in kernel:
         yield "kernel.theta", _text(kernel["theta"])
+    if "start" in kernel:
+        yield "kernel.start", kernel["start"]
     yield "seed", str(spec.seed)
     yield from _nest("set", spec.settings)
     yield from _nest("budget", spec.budget or "none")
@@ -266,8 +268,8 @@ def _spec(parts: Mapping[str, Any], start: Spec, corrected: list[str]) -> Spec:
     for name, value in limits.items():
         spec = _changed(spec, {"budget": {**spec.budget, name: value}}, corrected)
     if "kernel" in parts:
-        theta = _entries(parts, "kernel").get("theta")
-        kernel = {"name": parts["kernel"]} | ({} if theta is None else {"theta": theta})
+        entries = _entries(parts, "kernel")
+        kernel = {"name": parts["kernel"]} | {name: entries[name] for name in ("theta", "start") if name in entries}
         spec = _changed(spec, {"kernel": kernel}, corrected)
     spec = replace(spec, target_transform="") if parts else spec
     for name in ("seed", "dtype", "device", "target_transform"):

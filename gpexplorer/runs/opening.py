@@ -18,12 +18,14 @@ from ..errors import DataError, SettingError
 from ..kernels.row_scaled import with_row_noise
 from ..methods.base import registry
 from ..problem import Problem
+from ..starts import Race, race
 from .description import Description
 from .run import Run
 from .setting_checks import arguments, quoted
 from .storage.journal import Journal, Kept
 
 FILE_ENTRIES = ("file", *CHOICES)  # the entries of `Spec.data` from which an uploaded file is read again
+SEVERAL_STARTS, ONE_START = "several", "one"  # of learning, where no theta is given: the best of some, or the kernel's
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 SpecT = TypeVar("SpecT", bound=Description)
@@ -67,10 +69,49 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
     problem = _with_row_noise(spec, problem)
     method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
     if store is None:
-        return Run(method, problem, split, spec=spec)
+        problem, start = _raced(spec, problem)
+        return Run(method, problem, split, spec=spec, start_note=str(start), seconds_before=start.seconds)
     journal, kept = store.take_up(spec)
-    journal.write_memory(method.cost(problem).memory)
-    return Run(method, problem, split, spec=spec, store=journal, resume=kept.records, outcome=kept.outcome)
+    try:
+        journal.write_memory(method.cost(problem).memory)
+        if kept.records:
+            return Run(
+                method, _at_kept_start(problem, kept), split, spec=spec, store=journal, resume=kept.records,
+                outcome=kept.outcome, start_note=kept.start_note,
+            )  # fmt: skip
+        problem, start = _raced(spec, problem)
+        journal.write_start(problem.theta.tolist(), str(start))
+    except BaseException:
+        journal.close()
+        raise
+    return Run(
+        method, problem, split, spec=spec, store=journal, outcome=kept.outcome, start_note=str(start),
+        seconds_before=start.seconds,
+    )  # fmt: skip
+
+
+def reopened(spec: Description, kept: Kept) -> Run:
+    """A stored run with its records, for reading only: from the theta that it began with."""
+    spec, split = _with_rows(spec, None)
+    problem, split = _scaled_problem(spec, split)
+    problem = _at_kept_start(_with_row_noise(spec, problem), kept)
+    method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
+    return Run(method, problem, split, spec=spec, resume=kept.records, outcome=kept.outcome, start_note=kept.start_note)
+
+
+def _raced(spec: Description, problem: Problem) -> tuple[Problem, Race]:
+    """The problem that begins at the best of several starts; the kernel's own where theta is given or not learned."""
+    entries = spec.kernel if isinstance(spec.kernel, dict) else {}
+    learns = not registry[spec.method].own_kernel and spec.settings.get("learn", True)
+    if "theta" in entries or entries.get("start") == ONE_START or not learns:
+        return problem, Race((), 0, 0.0)
+    result = race(problem, int(spec.settings.get("num_inducing", 0)))
+    return replace(problem, theta=result.starts[0].theta), result
+
+
+def _at_kept_start(problem: Problem, kept: Kept) -> Problem:
+    """The problem at the theta that a stored run began with; one from before there were several has the kernel's."""
+    return problem if kept.start is None else replace(problem, theta=problem.theta.new_tensor(kept.start))
 
 
 def _with_row_noise(spec: Description, problem: Problem) -> Problem:

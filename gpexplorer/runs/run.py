@@ -55,6 +55,10 @@ class Run(RunDisplay):
         Records of an earlier run. The method continues from the state of the last one.
     outcome : Outcome, optional
         Why the earlier run ended.
+    start_note : str
+        What the starts reached between which the initial theta was chosen. The outcome repeats it.
+    seconds_before : float
+        Seconds that the choice of the initial theta took, which count as the run's own.
     clock : callable
         Gives seconds. Tests pass a clock of their own.
 
@@ -93,6 +97,8 @@ class Run(RunDisplay):
         store: Journal | None = None,
         resume: Iterable[Record] = (),
         outcome: Outcome | None = None,
+        start_note: str = "",
+        seconds_before: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         for value, kind in ((method, Method), (problem, Problem)):
@@ -105,7 +111,8 @@ class Run(RunDisplay):
         self._watch = MonotoneWatch(method.channels, problem.train.y.dtype)
         self.rises: list[Rise] = [rise for record in self.trace for rise in self._watch.check(record)]
         last = self.trace[-1] if len(self.trace) else None
-        self._seconds = last.seconds if last else 0.0
+        self._seconds = last.seconds if last else seconds_before
+        self.start_note = start_note
         self.counter = Counter(last.cost.entries if last else 0)  # of kernel entries, also of workers
         self._clock, self._journal = clock, store
         self._stop_requested, self._busy = threading.Event(), threading.RLock()
@@ -220,7 +227,10 @@ class Run(RunDisplay):
         """
         records = self.trace[: self.trace[at].index + 1]
         records += [records[-1]._replace(index=len(records), step=step, scores=None)] if step else []
-        return Run(self.method, self.problem, self.split, spec=self.spec, resume=records, clock=self._clock)
+        return Run(
+            self.method, self.problem, self.split, spec=self.spec, resume=records, start_note=self.start_note,
+            clock=self._clock,
+        )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has the trace and the answers, and continues by itself. It has no store and no running generator."""
@@ -362,8 +372,8 @@ class Run(RunDisplay):
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended, with sentences on rounding. Only a used-up budget leaves the generator open."""
         self._stop_requested.clear()
-        message = f"{outcome.message} {rounding_notes(self.rises, self.problem, self.trace[-1:])}".rstrip()
-        self.outcome = outcome = Outcome(outcome.reason, message)
+        notes = (outcome.message, self.start_note, rounding_notes(self.rises, self.problem, self.trace[-1:]))
+        self.outcome = outcome = Outcome(outcome.reason, " ".join(filter(None, notes)))
         if outcome.reason != "budget":
             self._close_method()
         self._write(lambda journal: journal.end(outcome))

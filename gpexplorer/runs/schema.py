@@ -13,7 +13,7 @@ import param
 from .. import kernels
 from ..methods.base import Method, registry
 from ..target_transforms import FORMS
-from .opening import DTYPES
+from .opening import DTYPES, ONE_START, SEVERAL_STARTS
 from .spec import DEVICE, LARGEST_INTEGER, VERSION
 
 TRANSFORM = r"log|yeo-johnson( ([01](\.\d*)?|\.\d+|2(\.0*)?|\d(\.\d*)?e-\d+))?"
@@ -75,7 +75,7 @@ def _named_kernel() -> dict[str, Any]:
         "type": "object",
         "required": ["name"],
         "additionalProperties": False,
-        "properties": {"name": {"type": "string"}, "theta": theta},
+        "properties": {"name": {"type": "string"}, "theta": theta, "start": {"enum": [SEVERAL_STARTS, ONE_START]}},
     }
 
 

@@ -19,7 +19,7 @@ from ..errors import SettingError, closest
 from ..methods.base import registry
 from ..target_transforms import checked_transform
 from .budget import named_limits
-from .opening import DTYPES, JournalSource, open_run
+from .opening import DTYPES, ONE_START, SEVERAL_STARTS, JournalSource, open_run
 from .run import Run
 from .setting_checks import added_before, number, object_without_duplicates, of_kind, quoted, resolve
 
@@ -47,7 +47,9 @@ class Spec(SpecDisplay):
         The number of a split of the data, or a dict such as ``{"test": 0.1, "seed": 2}``.
     kernel : str or dict
         The key of a kernel, or ``{"name": key, "theta": [...]}`` to start from another theta: log-hyperparameters in
-        the scaled space, the last being the log noise standard deviation.
+        the scaled space, the last being the log noise standard deviation. Without theta, a method that learns it
+        begins at the best of several starts (see `gpexplorer.starts`), and with ``{"name": key, "start": "one"}`` at
+        the kernel's own, as all did before there were several.
     seed : int
         The seed of every random choice that the method makes.
     device : str
@@ -214,14 +216,20 @@ def _checked_split(split: Any) -> int | dict[str, Any]:
 
 def _checked_kernel(kernel: Any) -> str | dict[str, Any]:
     entries = dict(kernel) if isinstance(kernel, Mapping) else {"name": kernel}
-    if not set(entries) <= {"name", "theta"} or not isinstance(entries.get("name"), str):
+    if not set(entries) <= {"name", "theta", "start"} or not isinstance(entries.get("name"), str):
         raise SettingError(f'kernel is {quoted(kernel)}; give a key, or {{"name": key, "theta": [...]}}.')
+    if (start := entries.get("start", SEVERAL_STARTS)) not in (SEVERAL_STARTS, ONE_START) or len(entries) > 2:
+        raise SettingError(
+            f'kernel is {quoted(kernel)}; give "start": "several" or "start": "one", or theta in place of it.'
+        )
+    if start == SEVERAL_STARTS:
+        entries.pop("start", None)
     named = _plain("kernel", entries)
     named["name"] = kernels.make(named["name"], 1).key  # "se * linear" and "se*linear" are one kernel
     if "theta" in named:
         theta = named["theta"] if isinstance(named["theta"], list) else [named["theta"]]
         named["theta"] = [float(number("An entry of theta", x, whole=False, low=-100, high=100)) for x in theta]
-    return named if "theta" in named else named["name"]
+    return named if len(named) > 1 else named["name"]
 
 
 def _checked_device(device: Any) -> str:

@@ -3,6 +3,7 @@
 The lines are written in the order of events:
 
     {"memory": bytes}                                          first line, once
+    {"start": theta, "note": sentence}                         where the run begins, and why; not in older journals
     {"index": ..., "seconds": ..., "entries": ..., "state": ..., "info": ..., "tensors": ...}   one per record
     {"at": index, "scores": {...}}                             after the record
     {"outcome": reason, "message": sentence}                   when the run ends; a later record revokes it
@@ -43,11 +44,17 @@ class Kept(NamedTuple):
         Why the run ended, or None if it has not.
     memory : float
         Bytes of the method's arrays by its formula; nan if the journal does not say.
+    start : list of float or None
+        The initial theta; None in journals from before there were several starts.
+    start_note : str
+        What the starts of the run reached.
     """
 
     records: list[Record]
     outcome: Outcome | None
     memory: float = math.nan
+    start: list[float] | None = None
+    start_note: str = ""
 
 
 class Journal:
@@ -87,6 +94,10 @@ class Journal:
         """Write the bytes of the method's arrays by its formula, if the journal is new."""
         if not self._lines.content.lines:
             self._lines.append({"memory": float(memory)})
+
+    def write_start(self, theta: list[float], note: str) -> None:
+        """Write where the run begins, before its first record."""
+        self._lines.append({"start": [repr(value) for value in theta], "note": note})
 
     def append(self, record: Record) -> None:
         """Write one record. After the return it survives a kill, and about a second later a power cut."""
@@ -144,7 +155,7 @@ def _locked(directory: Path) -> FileLock:
 def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
     """Records and outcome from the lines of a journal; StoreError if the lines are not in order."""
     records: list[Record] = []
-    outcome, memory = None, math.nan
+    outcome, memory, start, note = None, math.nan, None, ""
     for line in lines:
         try:
             if "index" in line:
@@ -155,13 +166,15 @@ def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
                 records[line["at"]] = records[line["at"]]._replace(scores=scores)
             elif "memory" in line:
                 memory = float(line["memory"])
+            elif "start" in line:
+                start, note = [float(value) for value in line["start"]], str(line["note"])
             else:
                 outcome = Outcome(OUTCOMES[OUTCOMES.index(line["outcome"])], str(line["message"]))
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise StoreError(
                 f"A line after record {len(records) - 1} is not a journal's ({type(error).__name__})."
             ) from error
-    return Kept(records, outcome, memory)
+    return Kept(records, outcome, memory, start, note)
 
 
 def _record(line: dict[str, Any], expected_index: int, classes: Classes) -> Record:

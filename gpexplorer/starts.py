@@ -1,0 +1,354 @@
+"""Several initial values of theta from the data, and a race between them by the exact likelihood of some rows.
+
+A likelihood has several valleys where the data oscillate: from a long lengthscale, every wave is noise, and the descent
+ends there. Beside the initial theta of the kernel, these are tried:
+
+    waves       lengthscale 1 / (2 pi f) of each input with a wave of frequency f in its periodogram, or the period 1 / f
+    variogram   lengthscale and noise from the mean half squared difference of y between near rows
+    short       all lengthscales a quarter of what the kernel proposes
+
+They are compared on a few hundred rows, half of them in clusters of neighbours, because rows far apart know nothing of
+short lengthscales. Starts from waves descend, and the best of the others if it is better than the kernel's own before any
+descent. Then the kernel's own descends until it has come near the best of them or has converged. It is kept unless the
+other one is better by several nats, so that data with one valley are learned from where they always were. If the best
+is a wave's, it is taken unless the kernel's own is better by several nats: that it found the valley on these rows does
+not say that it finds it on all rows. The variational bound of a method with m inducing points must not be clearly
+higher there, because m points may be too few for short lengthscales.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from .errors import GPExplorerError
+from .kernels.row_scaled import input_count, unscaled_kernel, unscaled_rows
+from .linalg.cholesky import cholesky, logdet
+from .linalg.periodogram import Peak, peaks
+from .linalg.preconditioners import pivoted_root
+from .linalg.randomness import generator
+from .linalg.scipy_descent import Evaluated, descend
+from .mixed_rows import MixedRows
+from .objectives import evidence
+from .problem import Problem, take
+
+RACE_ROWS = 200  # of the exact likelihoods that are compared
+CLUSTERS = 4  # of neighbours, which are half of these rows
+FEWEST_ROWS = 20  # with fewer rows the kernel's own start is taken
+EVALUATIONS, OWN_EVALUATIONS = 15, 60  # of the likelihood, from another start and from the kernel's own
+CLEAR_MARGIN = 5.0  # nats by which another start has to be better than the kernel's own
+MARGIN_PER_ROW = 0.01  # and nats per row
+PERIODOGRAM_INPUTS = 20  # the first inputs whose periodograms are computed
+VARIOGRAM_ROWS, TREE_ROWS, NEIGHBOURS = 500, 20_000, 4  # rows whose nearest neighbours among so many rows are found
+SHORTER = 4.0
+BOUND_ROWS = 1000  # on which the bound of a method with inducing points is computed
+SLACK_PER_ROW = 0.1  # nats per row by which that bound may be higher before its descent
+NOISE_STEPS = (0.0, 0.35, 0.7, 1.05, 1.4)  # added to the log noise, for what inducing points leave unexplained
+KERNEL_START = "the kernel's own"
+
+
+@dataclass(frozen=True)
+class Start:
+    """One initial theta, and the NLML of the rows of the race that it begins with and that its descent reached.
+
+    `reached` is None if the start was not followed.
+    """
+
+    name: str
+    theta: Tensor
+    begin: float = math.inf
+    reached: float | None = None
+    is_wave: bool = False
+
+
+@dataclass(frozen=True)
+class Race:
+    """The starts that were tried, the chosen one first.
+
+    Attributes
+    ----------
+    starts : tuple of Start
+        The theta of the first one is where the method begins; that of another start than the kernel's own has descended.
+    rows : int
+        The number of rows of the likelihoods.
+    seconds : float
+        Wall-clock seconds.
+    """
+
+    starts: tuple[Start, ...]
+    rows: int
+    seconds: float
+
+    def __str__(self) -> str:
+        """What each start reached; empty if there was only one, or no other was followed."""
+        followed = [start for start in self.starts if start.reached is not None]
+        if len(followed) < 2:
+            return ""
+        best, *others = followed
+        reached = ", ".join(f"{start.reached:.4g} from {start.name}" for start in others)
+        return (
+            f"Of {len(self.starts)} starts, {best.name} was taken: on {self.rows} rows it reaches an NLML of "
+            f"{best.reached:.4g}, against {reached}."
+        )
+
+
+def race(problem: Problem, points: int = 0) -> Race:
+    """Find where to begin, by the exact likelihood of some rows.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its theta is the kernel's own start.
+    points : int, default 0
+        The number of inducing points of the method; 0 for a method that has no such limit.
+
+    Returns
+    -------
+    Race
+        Its first start is the chosen one.
+
+    Notes
+    -----
+    The starts take O(n log n). With r rows, at most 200: one Cholesky factor per start, and the descents, if there are
+    any. Nothing is drawn from a global generator, so the same rows give the same start.
+    """
+    begin = time.perf_counter()
+    own = Start(KERNEL_START, problem.theta)
+    others = proposals(problem) if len(problem.train) >= FEWEST_ROWS else []
+    if not others:
+        return Race((own,), 0, time.perf_counter() - begin)
+    part = replace(problem, train=problem.train.rows(_race_rows(problem)))
+    own, *others = (replace(start, begin=_value(part, start.theta)) for start in (own, *others))
+    rows = len(part.train)
+    margin = 0.0
+    promising = min(others, key=lambda start: start.begin)
+    followed = [start.is_wave or (start is promising and start.begin < own.begin) for start in others]
+    others = [
+        _descended(part, start, EVALUATIONS, -math.inf) if is_followed else start
+        for start, is_followed in zip(others, followed, strict=True)
+    ]
+    others.sort(key=lambda start: _reached(start) - CLEAR_MARGIN * start.is_wave)
+    if any(followed):
+        margin = -CLEAR_MARGIN if others[0].is_wave else CLEAR_MARGIN + MARGIN_PER_ROW * rows
+        own = _descended(part, own, OWN_EVALUATIONS, _reached(others[0]) + margin)
+    is_better = _reached(others[0]) < _reached(own) - margin
+    if is_better and 0 < points < len(problem.train):
+        others[0], bound = _for_points(problem, others[0], points)
+        slack = SLACK_PER_ROW * min(len(problem.train), BOUND_ROWS)  # which a descent of the bound gains
+        is_better = bound < _for_points(problem, own, points)[1] + slack
+    chosen = (others[0], own, *others[1:]) if is_better else (replace(own, theta=problem.theta), *others)
+    return Race(chosen, rows, time.perf_counter() - begin)
+
+
+def proposals(problem: Problem) -> list[Start]:
+    """The starts beside the kernel's own; none for a kernel without lengthscales or periods of numbers."""
+    kernel, lengthscales, periods = unscaled_kernel(problem.kernel), *_entries(problem.kernel)
+    rows = problem.train if kernel is problem.kernel else unscaled_rows(problem.train)
+    X = rows.X.numbers if isinstance(rows.X, MixedRows) else rows.X
+    if not isinstance(X, Tensor) or not (lengthscales or periods) or not X.shape[1]:
+        return []
+    X, y = X.double().cpu().numpy(), rows.y.double().cpu().numpy()
+    if not np.isfinite(X).all() or not np.isfinite(y).all() or y.std() == 0.0:
+        return []
+    by_input = isinstance(rows.X, Tensor) and getattr(kernel, "columns", None) is None
+    waves = [peaks(X[:, j], y) for j in range(min(X.shape[1], PERIODOGRAM_INPUTS))]
+    result = [*_from_waves(problem.theta, waves, lengthscales, periods, by_input)]
+    sds = np.maximum(X.std(0), np.finfo(float).tiny)
+    if lengthscales and (estimate := variogram(X / sds, y)) is not None:
+        scale, noise = estimate
+        theta = problem.theta.clone()
+        for entry, column in lengthscales.items():
+            theta[entry] = math.log(scale * (sds[column] if by_input and column is not None else sds.mean()))
+        theta[-1] = 0.5 * math.log(noise)
+        result.append(Start("the variogram", theta))
+    if lengthscales:
+        theta = problem.theta.clone()
+        theta[list(lengthscales)] -= math.log(SHORTER)
+        result.append(Start("short lengthscales", theta))
+    return result if _noise_is_free(problem) else [_with_noise_of(start, problem) for start in result]
+
+
+def variogram(Z: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float] | None:
+    """The lengthscale of an SE kernel and the noise variance that explain differences between near rows.
+
+    Parameters
+    ----------
+    Z : array [n, d]
+        Inputs with standard deviation 1.
+    y : array [n]
+        Targets.
+
+    Returns
+    -------
+    tuple of float or None
+        None if near rows differ as much as any two rows.
+
+    Notes
+    -----
+    g_k is the mean half squared difference of y between a row and its k-th nearest neighbour at the mean squared
+    distance h_k^2. The noise is g extrapolated to h = 0, and 1 - exp(-h^2 / (2 l^2)) = (g - noise) / (var - noise).
+    """
+    random = np.random.default_rng(0)
+    kept = random.permutation(len(Z))[:TREE_ROWS]
+    asked = kept[:VARIOGRAM_ROWS]
+    tree = cKDTree(Z[kept])
+    count = min(NEIGHBOURS, len(kept) - 1)
+    distance, neighbour = tree.query(Z[asked], k=count + 1)
+    g = 0.5 * np.square(y[asked][:, None] - y[kept][neighbour[:, 1:]]).mean(0)  # [k]
+    h2 = np.square(distance[:, 1:]).mean(0)  # [k]
+    variance = float(y.var())
+    slope = (g[-1] - g[0]) / max(h2[-1] - h2[0], np.finfo(float).tiny)
+    noise = float(np.clip(g[0] - max(slope, 0.0) * h2[0], 1e-4 * variance, 0.9 * variance))
+    correlated = 1.0 - (g - noise) / (variance - noise)  # [k]
+    usable = (correlated > 0.2) & (h2 > 0.0)
+    if not usable.any():
+        return None
+    scales = np.sqrt(h2[usable] / (-2.0 * np.log(np.minimum(correlated[usable], 0.98))))
+    return float(np.median(scales)), noise
+
+
+def _entries(kernel: Any) -> tuple[dict[int, int | None], dict[int, int]]:
+    """Entries of theta that are lengthscales of inputs, with the input if there is one per input; and periods.
+
+    The lengthscale of a periodic kernel is that of a sine and has no unit.
+    """
+    names = unscaled_kernel(kernel).names
+    lengthscales, periods = dict[int, int | None](), dict[int, int]()
+    for entry, name in enumerate(names):
+        part, _, own = name.rpartition(": ")
+        prefix = f"{part}: " if part else ""
+        if own == "period":
+            periods[entry] = len(periods)
+        match = re.fullmatch(r"lengthscale(?: (\d+))?", own)
+        if match and f"{prefix}period" not in names:
+            lengthscales[entry] = int(match[1]) - 1 if match[1] else None
+    return lengthscales, periods
+
+
+def _from_waves(
+    theta: Tensor, waves: list[list[Peak]], lengthscales: dict[int, int | None], periods: dict[int, int], by_input: bool
+) -> Iterator[Start]:
+    """Starts with the periods of the strongest waves, or with lengthscales that are short enough for them."""
+    every = sorted((peak for own in waves for peak in own), key=lambda peak: -peak.share)
+    if not every:
+        return
+    noise = math.log(math.sqrt(max(1.0 - sum(max((p.share for p in own), default=0.0) for own in waves), 0.01)))
+    if periods:
+        for first in range(min(len(every), 3)):
+            start = theta.clone()
+            for entry, position in periods.items():
+                start[entry] = -math.log(every[(first + position) % len(every)].frequency)
+            yield Start(f"the period {1.0 / every[first].frequency:.3g}", start, is_wave=True)
+    if lengthscales:
+        start = theta.clone()
+        shortest = -math.log(2.0 * math.pi * max(peak.frequency for peak in every))
+        for entry, column in lengthscales.items():
+            own = waves[column] if by_input and column is not None and column < len(waves) else []
+            if column is None or not by_input:
+                start[entry] = shortest
+            elif own:
+                start[entry] = -math.log(2.0 * math.pi * max(peak.frequency for peak in own))
+        start[-1] = min(float(theta[-1]), noise + float(theta[-1]) - math.log(0.3))
+        yield Start("the waves of the periodogram", start, is_wave=True)
+
+
+def _noise_is_free(problem: Problem) -> bool:
+    return not getattr(problem.kernel, "noise_is_known", False)
+
+
+def _with_noise_of(start: Start, problem: Problem) -> Start:
+    theta = start.theta.clone()
+    theta[-1] = problem.theta[-1]
+    return replace(start, theta=theta)
+
+
+def _race_rows(problem: Problem) -> Tensor:
+    """At most RACE_ROWS rows: half of them at random, half of them the nearest neighbours of a few."""
+    n = len(problem.train)
+    if n <= RACE_ROWS:
+        return torch.arange(n)
+    order = torch.randperm(n, generator=generator(0, "race"))
+    X = problem.train.X.numbers if isinstance(problem.train.X, MixedRows) else problem.train.X
+    X = X[:, : input_count(problem)].double().cpu()
+    X = X / X.std(0).clamp_min(1e-300)
+    rows = set[int]()
+    for centre in order[:CLUSTERS]:
+        distance = (X - X[centre]).square().sum(1)
+        rows |= set(distance.topk(RACE_ROWS // (2 * CLUSTERS), largest=False).indices.tolist())
+    for row in order.tolist():
+        if len(rows) == RACE_ROWS:
+            break
+        rows.add(row)
+    return torch.tensor(sorted(rows))
+
+
+def _value(problem: Problem, theta: Tensor) -> float:
+    """The NLML at theta without its constant; infinite where it does not exist."""
+    evaluated = _evaluated(problem, theta)
+    return math.inf if evaluated is None else evaluated.value
+
+
+def _evaluated(problem: Problem, theta: Tensor) -> Evaluated | None:
+    try:
+        value, gradient = evidence(problem.kernel, theta, problem.train)
+    except (GPExplorerError, ValueError, torch.linalg.LinAlgError):
+        return None
+    usable = math.isfinite(value) and bool(gradient.isfinite().all())
+    return Evaluated(value, gradient.double().cpu().numpy(), None) if usable else None
+
+
+def _descended(part: Problem, start: Start, limit: int, enough: float) -> Start:
+    def evaluate(point: NDArray[np.float64]) -> Evaluated | None:
+        return _evaluated(part, torch.as_tensor(point).to(start.theta))
+
+    best = None
+    for best in descend(evaluate, start.theta.double().cpu().numpy(), "L-BFGS-B", limit):
+        if best.value <= enough:
+            break
+    if best is None:
+        return replace(start, reached=start.begin)
+    return replace(start, theta=torch.as_tensor(best.point).to(start.theta), reached=best.value)
+
+
+def _reached(start: Start) -> float:
+    return math.inf if start.reached is None else start.reached
+
+
+def _for_points(problem: Problem, start: Start, points: int) -> tuple[Start, float]:
+    """The start with the noise at which the variational bound of this many pivots is best, and that bound.
+
+    What the points do not explain is noise to a sparse method. With the pivoted root K ~ L L' and A = L'L + s2 I,
+
+        2 VFE = (y'y - y'L A^-1 L'y) / s2 + (n - m) log s2 + log det A + tr(K - L L') / s2
+    """
+    n = min(len(problem.train), BOUND_ROWS)
+    rows = problem.train.rows(torch.randperm(len(problem.train), generator=generator(0, "bound"))[:n])
+    kernel, theta, y = problem.kernel, start.theta, rows.y
+    prior = kernel.diag(theta, rows.X)
+    try:
+        L = pivoted_root(lambda index: kernel(theta, rows.X, take(rows.X, index)), prior, points)  # [n, m]
+        best, least = start, math.inf
+        for step in NOISE_STEPS if _noise_is_free(problem) else NOISE_STEPS[:1]:
+            s2 = math.exp(2.0 * (float(theta[-1]) + step))
+            A = L.T @ L
+            unexplained = float(prior.sum() - A.diagonal().sum())
+            A.diagonal().add_(s2)
+            factor = cholesky(A, "L'L + s2 I").L
+            c = torch.linalg.solve_triangular(factor, (L.T @ y)[:, None], upper=False)
+            fit = (float(y @ y) - float(c.square().sum()) + unexplained) / s2
+            value = 0.5 * (fit + (n - L.shape[1]) * math.log(s2) + logdet(factor))
+            if value < least:
+                best, least = replace(start, theta=torch.cat([theta[:-1], theta[-1:] + step])), value
+    except GPExplorerError:
+        return start, math.inf
+    return best, least

@@ -1,0 +1,163 @@
+"""Several starts from the data: learning finds the waves, and data with one valley are learned as before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import gpexplorer as gpx
+from gpexplorer.data import load
+from gpexplorer.errors import SettingError
+from gpexplorer.linalg.periodogram import peaks
+from gpexplorer.runs import Spec, Store
+from gpexplorer.starts import KERNEL_START, race, variogram
+
+ONE = {"name": "se-ard", "start": "one"}
+
+
+def waves(count: int, n: int, noise: float, shift: float = 0.0, seed: int = 0):
+    """Rows of a wave with this many periods, away from the origin if shifted, and what it is at other inputs."""
+    random = np.random.default_rng(seed)
+    x, new = random.uniform(shift, shift + 4.0, (2, n))
+    f = 3.0 * np.cos(2.0 * np.pi * count * (x - shift) / 4.0) + shift
+    truth = 3.0 * np.cos(2.0 * np.pi * count * (new - shift) / 4.0) + shift
+    return x[:, None], f + random.normal(0.0, noise, n), new[:, None], truth
+
+
+@pytest.mark.parametrize("method", ["ml", "cholqr", "sgpr", "gbcd", "grief"])
+def test_every_method_finds_waves_that_a_long_lengthscale_takes_for_noise(method: str):
+    X, y, X_new, truth = waves(14, 220, 0.3, shift=100.0)
+    model = gpx.Estimator(method, kernel="se-ard", budget={"steps": 60}).fit(X, y)
+    assert np.sqrt(np.mean((model.predict(X_new) - truth) ** 2)) < 0.2
+    assert "the waves of the periodogram was taken" in model.run_.start_note
+
+
+@pytest.mark.parametrize("kernel", ["se", "matern52-ard", "rq", "se + linear", "se-ard * se-ard"])
+def test_every_kernel_with_lengthscales_does(kernel: str):
+    X, y, X_new, truth = waves(11, 160, 0.3, seed=3)
+    model = gpx.Estimator("ml", kernel=kernel, budget={"steps": 40}).fit(X, y)
+    assert np.sqrt(np.mean((model.predict(X_new) - truth) ** 2)) < 0.45
+
+
+def test_a_wave_in_the_second_of_two_inputs_is_found():
+    random = np.random.default_rng(1)
+    X, X_new = random.uniform(-1.0, 1.0, (2, 300, 2))
+    f = lambda X: np.sin(2.0 * np.pi * 5.0 * X[:, 1]) - X[:, 0]  # noqa: E731
+    model = gpx.Estimator("ml", kernel="se-ard", budget={"steps": 40}).fit(X, f(X) + random.normal(0.0, 0.1, 300))
+    assert np.sqrt(np.mean((model.predict(X_new) - f(X_new)) ** 2)) < 0.1
+
+
+def test_without_the_race_nothing_is_learned_so_that_the_test_above_can_fail():
+    X, y, X_new, truth = waves(14, 220, 0.3, shift=100.0)
+    model = gpx.Estimator("ml", kernel=ONE, budget={"steps": 60}).fit(X, y)
+    assert np.sqrt(np.mean((model.predict(X_new) - truth) ** 2)) > 1.5
+
+
+def test_smooth_data_begin_bit_for_bit_where_the_kernel_begins():
+    for name in ("snelson-like", {"name": "friedman1", "n": 300}):
+        several, one = Spec("ml", data=name).open(), Spec("ml", data=name, kernel=ONE).open()
+        assert torch.equal(several.problem.theta, one.problem.theta)
+
+
+def test_a_given_theta_and_a_method_that_does_not_learn_are_left_alone():
+    X, y, *_ = waves(14, 220, 0.3)
+    rows = load((X, y))
+    theta = [0.1, 0.2, -1.0]
+    assert Spec("ml", kernel={"name": "se-ard", "theta": theta}).open(data=rows).problem.theta.tolist() == theta
+    fixed = Spec("cholqr", {"learn": False}).open(data=rows).problem
+    assert torch.equal(fixed.theta, fixed.kernel.start(fixed.train))
+
+
+def test_the_start_is_part_of_a_spec_without_changing_names_of_specs_without_it():
+    assert Spec("ml", kernel={"name": "se-ard", "start": "several"}) == Spec("ml", kernel="se-ard")
+    assert Spec("ml", kernel=ONE).key() != Spec("ml").key()
+    assert Spec.from_json(Spec("ml", kernel=ONE).to_json()).kernel == ONE
+    with pytest.raises(SettingError, match='"start": "one"'):
+        Spec("ml", kernel={"name": "se", "start": "three"})
+
+
+def test_a_stored_run_goes_on_from_its_own_start(tmp_path):
+    X, y, *_ = waves(14, 220, 0.3)
+    store, spec = Store(tmp_path), Spec("ml")
+    run = spec.open(store, data=(X, y))
+    run.finish(steps=3)
+    theta, note = run.problem.theta.clone(), run.start_note
+    run.close()
+    again = run.spec.open(store, data=(X, y))
+    assert torch.equal(again.problem.theta, theta)
+    assert again.start_note == note != ""
+    again.close()
+
+
+def test_a_stored_run_from_before_there_were_several_starts_keeps_the_kernels(tmp_path):
+    X, y, *_ = waves(14, 220, 0.3)
+    store = Store(tmp_path)
+    run = Spec("ml").open(store, data=(X, y))
+    run.finish(steps=2)
+    run.close()
+    journal = tmp_path / run.spec.key() / "journal.jsonl"
+    lines = [line for line in journal.read_text().splitlines(keepends=True) if '"start"' not in line[:12]]
+    journal.write_text("".join(lines))
+    again = run.spec.open(store, data=(X, y))
+    assert torch.equal(again.problem.theta, again.problem.kernel.start(again.problem.train))
+    again.close()
+
+
+def test_the_outcome_names_the_starts_and_what_they_reached():
+    X, y, *_ = waves(14, 220, 0.3)
+    run = Spec("ml").open(data=(X, y))
+    outcome = run.finish(steps=60)
+    assert outcome.reason == "converged"
+    assert "Of 4 starts, the waves of the periodogram was taken: on 198 rows" in outcome.message
+    assert "from the kernel's own" in outcome.message
+
+
+def test_the_race_draws_nothing_from_global_generators_and_repeats():
+    problem = Spec("ml", kernel=ONE).open(data=waves(9, 400, 0.3)[:2]).problem
+    state = torch.get_rng_state()
+    first, second = race(problem), race(problem)
+    assert torch.equal(state, torch.get_rng_state())
+    assert torch.equal(first.starts[0].theta, second.starts[0].theta)
+    assert first.rows == 200
+
+
+def test_few_inducing_points_keep_the_long_lengthscale():
+    """Eight points cannot follow 40 waves: the trend is what they can learn."""
+    random = np.random.default_rng(0)
+    x = random.uniform(0.0, 1.0, 500)
+    y = 4.0 * x + np.sin(2.0 * np.pi * 40.0 * x) + random.normal(0.0, 0.1, 500)
+    problem = Spec("ml", kernel=ONE).open(data=(x[:, None], y)).problem
+    assert race(problem, points=8).starts[0].name == KERNEL_START
+    assert race(problem).starts[0].name != KERNEL_START
+
+
+def test_periodogram_finds_waves_and_no_peaks_in_noise_and_random_walks():
+    random = np.random.default_rng(0)
+    t = np.arange(500.0)
+    series = 0.05 * t + np.sin(2.0 * np.pi * t / 12.0) + 0.6 * np.sin(2.0 * np.pi * t / 30.0 + 1.0)
+    found = [1.0 / peak.frequency for peak in peaks(t + 1e4, series + random.normal(0.0, 0.3, 500))]
+    np.testing.assert_allclose(found, [12.0, 30.0], rtol=0.02)
+    walks = [peaks(t, np.cumsum(np.random.default_rng(seed).normal(size=500))) for seed in range(50)]
+    noises = [peaks(random.uniform(size=300), random.normal(size=300)) for _ in range(50)]
+    assert sum(map(bool, walks)) <= 1
+    assert sum(map(bool, noises)) <= 1
+
+
+def test_the_share_of_a_peak_is_that_of_the_variance():
+    random = np.random.default_rng(2)
+    x = random.uniform(5.0, 6.0, 2000)
+    y = np.sin(2.0 * np.pi * 7.0 * x) + random.normal(0.0, 1.0, 2000)
+    (peak,) = peaks(x, y)
+    assert peak.share == pytest.approx(0.5 / 1.5, abs=0.04)
+
+
+def test_the_variogram_has_the_lengthscale_and_the_noise_of_a_draw():
+    random = np.random.default_rng(0)
+    Z = random.uniform(0.0, 3.0, (900, 2))
+    K = np.exp(-0.5 * ((Z[:, None] - Z[None]) ** 2).sum(2) / 0.3**2)
+    y = np.linalg.cholesky(K + 1e-6 * np.eye(900)) @ random.normal(size=900) + random.normal(0.0, 0.2, 900)
+    scale, noise = variogram(Z, y)
+    assert scale == pytest.approx(0.3, rel=0.35)
+    assert np.sqrt(noise) == pytest.approx(0.2, rel=0.35)
+    assert variogram(Z, random.normal(size=900)) is None or variogram(Z, random.normal(size=900))[1] > 0.5
