@@ -3,13 +3,13 @@
 A likelihood has several valleys where the data oscillate: from a long lengthscale, every wave is noise, and the descent
 ends there. Beside the initial theta of the kernel, these are tried:
 
-    waves       lengthscale 1 / (2 pi f) of each input with a wave of frequency f in its periodogram, or the period 1 / f
+    waves       lengthscale 1 / (2 pi f) of each input with a wave of frequency f in its periodogram, or its period
     variogram   lengthscale and noise from the mean half squared difference of y between near rows
     short       all lengthscales a quarter of what the kernel proposes
 
 They are compared on a few hundred rows, half of them in clusters of neighbours, because rows far apart know nothing of
-short lengthscales. Starts from waves descend, and the best of the others if it is better than the kernel's own before any
-descent. Then the kernel's own descends until it has come near the best of them or has converged. It is kept unless the
+short lengthscales. Starts from waves descend, and the best of the others if it is better than the kernel's own before
+any descent. Then the kernel's own descends until it has come near the best of them or has converged. It is kept unless the
 other one is better by several nats, so that data with one valley are learned from where they always were. If the best
 is a wave's, it is taken unless the kernel's own is better by several nats: that it found the valley on these rows does
 not say that it finds it on all rows. The variational bound of a method with m inducing points must not be clearly
@@ -78,7 +78,7 @@ class Race:
     Attributes
     ----------
     starts : tuple of Start
-        The theta of the first one is where the method begins; that of another start than the kernel's own has descended.
+        The theta of the first one is where the method begins. If it is not the kernel's own, it has descended.
     rows : int
         The number of rows of the likelihoods.
     seconds : float

@@ -33,6 +33,10 @@ def recommend(  # noqa: PLR0913 - the options of the command
     dates: Annotated[list[str] | None, typer.Option(help="A column of dates to use; may be repeated.")] = None,
     decimal: Annotated[str, typer.Option(help='"," if 3,5 in the file is 3.5.')] = ".",
     groups: Annotated[str, typer.Option(help="A column, such as patient: rows with one value stay together.")] = "",
+    folds: Annotated[
+        str, typer.Option(help='Hold out "time" (later rows), "groups" (whole) or "random" rows; else the rows decide.')
+    ] = "",
+    before: Annotated[str, typer.Option(help="Hold out the rows from this date or number on.")] = "",
     missing: Annotated[str, typer.Option(help='Rows with gaps: "fill" (as without it), "drop", or "refuse".')] = "",
     kinds: Annotated[
         list[str] | None, typer.Option("--kind", help='How a column is read, such as when="date mdy" or code=words.')
@@ -66,6 +70,8 @@ def recommend(  # noqa: PLR0913 - the options of the command
                 seconds=seconds,
                 memory=memory or None,
                 seed=seed,
+                folds=folds or None,
+                before=before or None,
                 on_progress=None if quiet else _report,
                 should_stop=stopped.is_set,
                 **{name: value for name, value in options.items() if value},
@@ -99,7 +105,9 @@ def _kinds(given: list[str]) -> dict[str, str]:
 def _as_options(message: str) -> str:
     """The way out of a message on a file, as options of this command: missing="drop" becomes --missing drop."""
     value = r'"[^"]+"(?:, "[^"]+")*|\.\.\.'
-    return re.sub(rf"\b(missing|decimal|target|inputs|drop|encode|dates)=\[?({value})\]?", _as_option, message)
+    names = "missing|decimal|target|inputs|drop|encode|dates|folds|groups"
+    message = re.sub(rf"\b({names})=\[?({value})\]?", _as_option, message)
+    return re.sub(r"\b(before|dates|groups|target)=(?=[ ,.])", r"--\1", message)
 
 
 def _as_option(match: re.Match[str]) -> str:
@@ -130,6 +138,8 @@ def _plain(answer: Recommendation) -> dict[str, Any]:
         "target_transform": answer.spec.target_transform,
         "spec": json.loads(answer.spec.to_json()),
         "expected": {name: interval._asdict() for name, interval in answer.expected.items()},
+        "held_out_by": answer.held_out_by,
+        "expected_between_rows": answer.between and {name: own._asdict() for name, own in answer.between.items()},
         "runner_up": answer.runner_up,
         "average": answer.average
         and {

@@ -155,6 +155,9 @@ def _scores_by_tenths(scores: Sequence[RowScores], weigh: Callable[[list[RowScor
     """The scores of an average, where each tenth of the rows has the weights [k] that `weigh` finds for the others."""
     targets, t = scores[0].targets, len(scores[0].targets)
     tenth = np.random.default_rng(0).permutation(t) % TENTHS  # [t]
+    if scores[0].is_clustered:
+        _, number = np.unique(scores[0].cluster, return_inverse=True)
+        tenth = np.random.default_rng(0).permutation(number.max() + 1)[number] % TENTHS
     weights = np.empty((t, len(scores)))
     for number in range(TENTHS):
         weights[tenth == number] = weigh([_rows(own, tenth != number) for own in scores])
@@ -170,6 +173,7 @@ def _scores_by_tenths(scores: Sequence[RowScores], weigh: Callable[[list[RowScor
         mean=mean,
         var=(weights * (variances + np.square(means - mean[:, None]))).sum(1),
         probability=(weights * probabilities).sum(1),
+        cluster=scores[0].cluster,
     )
 
 

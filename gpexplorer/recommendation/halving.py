@@ -34,18 +34,20 @@ from typing import Any
 import numpy as np
 
 from ..data import Split
-from ..data.given_folds import fold_pairs, groups_of_rows
+from ..data.given_folds import fold_pairs
 from ..errors import SettingError
 from ..methods.base import registry
 from ..runs.setting_checks import number, of_kind
 from ..runs.spec import Spec
-from .arguments import bytes_of, rows_of
+from .arguments import bytes_of
 from .averaging import average_of_lanes
 from .candidates import EXACT, Candidate, candidates
 from .final_fit import ANEW_TIMES, REFIT_TIMES, REFIT_UP_TO, final_model
 from .held_out import RowScores, parts
 from .lanes import Lane, by_density, chosen
 from .result import REFITTED, Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
+from .promises import planned, scores_between_rows
+from .row_order import Plan, in_blocks
 from .simple_models import scored_on_held_out_rows
 from .skewness import suitable_transform, with_transform
 from .stages import FEWEST_LANES, Progress, TimedSearch, lanes_for, parts_of_stages, shares_for
@@ -64,6 +66,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     memory: str | float | None = None,
     seed: int = 0,
     folds: Any = None,
+    before: Any = None,
     groups: Any = None,
     among: Sequence[Candidate] | None = None,
     on_progress: Callable[[Progress], object] | None = None,
@@ -87,9 +90,12 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         the memory that is free.
     seed : int, default 0
         Seed of the held-out rows and of every method.
-    folds : splitter or iterable, optional
-        A splitter of scikit-learn, such as GroupKFold(5), or pairs (training rows, held-out rows), in place of a random
-        draw. Candidates are compared on all rows that the folds hold out.
+    folds : {"time", "groups", "random"}, splitter or iterable, optional
+        How rows are held out. "time" holds out later rows than those that are fitted, "groups" whole groups, and
+        "random" a random draw of rows. Without it, the rows decide: see `row_order`. A splitter of scikit-learn, such
+        as GroupKFold(5), or pairs (training rows, held-out rows) are taken as they are.
+    before : float or str, optional
+        Rows with a time, or a date such as "2020-01-31", before this one are fitted, and the others are held out.
     groups : array [n], optional
         The group of each row, such as a patient: rows of one group are held out together. Of a file or a table also
         the name of a column.
@@ -132,14 +138,15 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     seconds = float(number("seconds", seconds, whole=False, low=0, above=True))
     limit = bytes_of(memory)
     seed = int(number("seed", seed, whole=True, low=0, high=2**31 - 1))
-    if isinstance(groups, str):
-        options, groups = {**options, "groups": groups}, None
-    split = rows_of(X, y, options)
+    split, plan = planned(X, y, options, folds, before, groups)
     train = split.train
-    if folds is None and groups is not None:
-        split = replace(split, train=replace(train, groups=groups_of_rows(groups, len(train))))
-    pairs = () if folds is None else fold_pairs(folds, train.X, train.y.numpy(), groups)
-    search = Halving(split, begin, seconds, parts(split, seed, pairs), on_progress, should_stop, clock)
+    pairs = (
+        plan.pairs if folds is None or isinstance(folds, str) else fold_pairs(folds, train.X, train.y.numpy(), groups)
+    )
+    held_out = parts(split, seed, pairs)
+    if plan.kind == "time":
+        held_out = [in_blocks(part, plan.column, 2 * k) for k, part in enumerate(held_out)]
+    search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock)
     if among is None:
         suitable = suitable_transform(search, seed)
         tried = with_transform(candidates(split, seconds * SIZE_SHARE), suitable)[: lanes_for(len(train), seconds)]
@@ -150,17 +157,19 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     lanes = [Lane(candidate, seed, limit) for candidate in tried]
     finalists = search.complete(lanes, search.halve(lanes))
     simple = scored_on_held_out_rows(search)  # after the search, so that a slow one takes no time from it
-    return _answer(search, lanes, finalists, simple)
+    return _answer(search, lanes, finalists, simple, plan)
 
 
 def _answer(
-    search: Halving, lanes: list[Lane], finalists: list[Lane], simple: Mapping[str, RowScores]
+    search: Halving, lanes: list[Lane], finalists: list[Lane], simple: Mapping[str, RowScores], plan: Plan
 ) -> Recommendation:
     """Choose among the finalists, use the time that is left, and describe the result."""
     if not finalists:
         reasons = " ".join(f"{lane.name}: {lane.sentence}" for lane in lanes)
         raise SettingError(f"No candidate gave an answer within {search.seconds:g} s. {reasons}")
-    final = final_model(search, search.choose(finalists, lanes), finalists, lanes)
+    chosen_lane = search.choose(finalists, lanes)
+    between = scores_between_rows(search, chosen_lane) if plan.kind != "random" else None
+    final = final_model(search, chosen_lane, finalists, lanes)
     average = None if search.should_stop() else average_of_lanes(search, final, lanes)
     winner, run = final.lane, final.run
     assert winner.scores is not None
@@ -182,7 +191,9 @@ def _answer(
         better_simple_model=better_simple_model(winner.scores if average is None else average.scores, simple),
         refitted=final.refitted,
         average=average,
-        sentences=sentences(search.split, winner, others, simple, average, seconds, note),
+        sentences=sentences(search.split, winner, others, simple, average, seconds, note, plan, between),
+        held_out_by=plan.kind,
+        between=None if between is None else {metric: between.interval(metric) for metric in ("smse", "nlpd")},
     )
 
 

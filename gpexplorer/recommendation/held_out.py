@@ -20,13 +20,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import t as student_t
 from torch import Tensor
 
 from ..data import Split
 from ..data.given_folds import Pair, drawn_folds, drawn_share
 from ..data.splits import shuffled
 from ..posteriors import Marginals, NormalMarginals
-from ..problem import Dataset
+from ..problem import Dataset, RowGroups
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -34,6 +35,8 @@ Mask = NDArray[np.bool_]
 FOLDS, FOLDS_BELOW = 3, 1000  # the number of parts of a data set with fewer than FOLDS_BELOW rows
 SHARE, MOST, LEAST = 0.1, 2000, 200  # the share of the rows in a single held-out part, and its limits in rows
 RESAMPLES, LEVEL = 1000, 0.95  # bootstrap samples, and the level of the interval
+NEW_SHARE = 1 / 3  # of the groups or blocks of time: as many new ones the interval of a score is for
+MOST_SPREAD = 5.0  # logarithm of the ends of an interval over its middle
 
 
 class Interval(NamedTuple):
@@ -56,6 +59,8 @@ class RowScores:
         y, mu and v.
     probability : array [t]
         The predicted probability of a value of at most y.
+    cluster : array [t]
+        The group or the block of time of each row, whose errors are alike; NaN where rows are drawn one by one.
     """
 
     squared: Array
@@ -64,20 +69,22 @@ class RowScores:
     mean: Array
     var: Array
     probability: Array
+    cluster: Array
 
     @classmethod
-    def of(cls, y: Array, mean: Array, var: Array) -> RowScores:
+    def of(cls, y: Array, mean: Array, var: Array, groups: RowGroups | None = None) -> RowScores:
         """Score normal predictions."""
-        return cls.of_marginals(y, NormalMarginals(torch.from_numpy(mean), torch.from_numpy(var)))
+        return cls.of_marginals(y, NormalMarginals(torch.from_numpy(mean), torch.from_numpy(var)), groups)
 
     @classmethod
-    def of_marginals(cls, y: Array, marginals: Marginals) -> RowScores:
+    def of_marginals(cls, y: Array, marginals: Marginals, groups: RowGroups | None = None) -> RowScores:
         """Score predictions of any kind."""
         moments = marginals.moments
         targets = torch.from_numpy(y).to(moments[0])
         values = (*moments, -marginals.log_density(targets), marginals.cdf(targets))
         mean, var, density, probability = (part.double().cpu().numpy() for part in values)
-        return cls(np.square(y - mean), density, y, mean, var, probability)
+        cluster = np.full(len(y), np.nan) if groups is None else groups.number.double().cpu().numpy()
+        return cls(np.square(y - mean), density, y, mean, var, probability, cluster)
 
     def inside(self, level: float) -> float:
         """The share of rows in their central interval of this level."""
@@ -113,9 +120,16 @@ class RowScores:
 
         Notes
         -----
+        Rows of one group, or of one block of time, have errors that are alike. Their interval is that of the score of
+        new groups, a third as many as there are here: for smse, by the logarithm of the mean square of each,
+
+            log smse +- t_{G-1} s / mean * sqrt(1 / G + 3 / G),   s the sd of the mean squares of G clusters.
+
         The interval describes the sampling of held-out rows. It does not include that the best of several candidates
         was chosen by the same rows, which makes its centre slightly too good.
         """
+        if self.is_clustered:
+            return self._interval_of_clusters(metric)
         t = len(self.targets)
         rows = np.random.default_rng(0).integers(0, t, (RESAMPLES, t))  # [RESAMPLES, t]
         if metric == "nlpd":
@@ -126,9 +140,36 @@ class RowScores:
         low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return Interval(getattr(self, metric), float(low), float(high))
 
+    def described(self, metric: str) -> str:
+        """A score with its interval, such as "0.011 (95 % interval 0.0098 to 0.012)"."""
+        value, low, high = self.interval(metric)
+        return f"{value:.3g} (95 % interval {low:.3g} to {high:.3g})"
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether errors within groups or blocks of time are alike, and there are enough of these to compare."""
+        return bool(np.isfinite(self.cluster).all()) and len(np.unique(self.cluster)) > 2
+
+    def _interval_of_clusters(self, metric: str) -> Interval:
+        """The interval of the score of new clusters."""
+        _, number = np.unique(self.cluster, return_inverse=True)
+        values = self.density if metric == "nlpd" else self.squared
+        means = np.bincount(number, values) / np.bincount(number)
+        clusters, value = len(means), getattr(self, metric)
+        spread = float(means.std(ddof=1)) * np.sqrt((1.0 + 1.0 / NEW_SHARE) / clusters)
+        spread *= float(student_t.ppf(0.5 + LEVEL / 2.0, clusters - 1))
+        if metric == "nlpd":
+            return Interval(value, value - spread, value + spread)
+        factor = float(np.exp(min(spread / max(float(means.mean()), np.finfo(float).tiny), MOST_SPREAD)))
+        return Interval(value, value / factor, value * factor)
+
     def better_by(self, other: RowScores) -> tuple[float, float]:
         """How much lower the nlpd of these rows is than that of another model, and the standard error of that."""
         difference = other.density - self.density  # the same rows in the same order
+        if self.is_clustered:
+            _, number, sizes = np.unique(self.cluster, return_inverse=True, return_counts=True)
+            sums = np.bincount(number, difference - difference.mean())
+            return float(difference.mean()), float(np.sqrt(np.square(sums).sum()) / len(difference))
         return float(difference.mean()), float(difference.std() / np.sqrt(max(len(difference), 1)))
 
 

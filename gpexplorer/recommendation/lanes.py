@@ -193,7 +193,8 @@ def step_until(run: Run, deadline: float, stopped: Callable[[], bool], clock: Cl
 
 def held_out_scores(run: Run, part: Split) -> RowScores:
     """The scores of a run's latest answer on the held-out rows of its part, in the units of the file."""
-    return RowScores.of_marginals(part.test.y.numpy(), run.posterior(of="y").marginals(part.test.X))
+    marginals = run.posterior(of="y").marginals(part.test.X)
+    return RowScores.of_marginals(part.test.y.numpy(), marginals, part.test.groups)
 
 
 def by_density(lane: Lane) -> float:

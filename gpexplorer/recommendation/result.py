@@ -25,6 +25,9 @@ from .band_checks import band_sentences, share_inside
 from .candidates import Candidate
 from .held_out import Interval, RowScores
 from .lanes import Lane, comparable
+from .promises import promise
+from .row_order import Plan
+from .row_questions import findings
 
 ENDS = ("nlpd_low", "nlpd_high")
 REPEATED = 0.01  # share of copies from which they are mentioned
@@ -64,6 +67,10 @@ class Recommendation:
         An average of several models, if it is better on the held-out rows than the chosen model, and if there was time.
     sentences : tuple of str
         The answer in words.
+    held_out_by : {"random", "time", "groups"}
+        Whether single rows, the last rows or whole groups were held out for `expected`.
+    between : dict of str to Interval, optional
+        "smse" and "nlpd" on a random draw of rows, where later rows or whole groups were held out for `expected`.
     """
 
     method: str
@@ -78,6 +85,8 @@ class Recommendation:
     refitted: bool = False
     average: Average | None = None
     sentences: tuple[str, ...] = field(default=())
+    held_out_by: str = "random"
+    between: dict[str, Interval] | None = None
 
     @property
     def posterior(self) -> InUnits | AveragePosterior:
@@ -101,11 +110,6 @@ class Recommendation:
         return text + self.table.to_html(index=False, escape=True, float_format=lambda value: f"{value:.4g}")
 
 
-def described(interval: Interval) -> str:
-    """A score with its interval, such as "0.011 (95 % interval 0.0098 to 0.012)"."""
-    return f"{interval.value:.3g} (95 % interval {interval.low:.3g} to {interval.high:.3g})"
-
-
 def sentences(
     split: Split,
     winner: Lane,
@@ -113,7 +117,9 @@ def sentences(
     simple: Mapping[str, RowScores],
     average: Average | None,
     seconds: tuple[float, float],
-    note: str = "",
+    note: str,
+    plan: Plan,
+    between: RowScores | None,
 ) -> tuple[str, ...]:
     """The answer in words.
 
@@ -131,6 +137,10 @@ def sentences(
         The seconds used and the seconds allowed.
     note : str
         What happened after the choice, such as `REFITTED`.
+    plan : Plan
+        Which rows were held out.
+    between : RowScores, optional
+        The scores on a random draw of rows, where others were held out.
     """
     assert winner.scores is not None
     scores, train = winner.scores, split.train
@@ -139,9 +149,8 @@ def sentences(
         f"It predicts {quote(train.target)} from {listing(train.names, MOST_NAMES)}, and learned from "
         f"{count(len(train), 'row')}{_unused(split)}.",
         *split.notes,
-        f"Expected on new rows: an error (RMSE) of {scores.rmse:.3g} in the units of {quote(train.target)}, SMSE "
-        f"{described(scores.interval('smse'))} and NLPD {described(scores.interval('nlpd'))}, from "
-        f"{count(len(scores.targets), 'held-out row')}.",
+        *filter(None, promise(scores, train.target, plan, between)),
+        *findings(train),
         *band_sentences(scores, train.target),
         *_repeated(train),
     ]
@@ -172,8 +181,8 @@ def _average_in_words(average: Average) -> tuple[str, str, str]:
     return (
         f"Predictions of this answer and its saved model are those of an average of {len(average.weights)} models: "
         f"{shares(average)}.",
-        f"Expected of the average: SMSE {described(average.expected['smse'])} and NLPD "
-        f"{described(average.expected['nlpd'])}, with {inside} in their 95 % interval.",
+        f"Expected of the average: SMSE {average.scores.described('smse')} and NLPD "
+        f"{average.scores.described('nlpd')}, with {inside} in their 95 % interval.",
         f"On rows that decided neither its weights nor the best model, its NLPD is {gain} than that of the best model, "
         f"with a standard error of {error:.1g}.",
     )

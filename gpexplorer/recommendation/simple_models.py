@@ -109,7 +109,7 @@ def scored_on_held_out_rows(search: TimedSearch) -> dict[str, RowScores]:
             for part in (first_rows(part, most) for part in search.parts):
                 X, X_new = (plain_inputs(rows.X) for rows in (part.train, part.test))  # [n, d], or texts [n]
                 mean, var = model(X, part.train.y.numpy(), X_new)
-                of_part = RowScores.of(part.test.y.numpy(), mean, var)
+                of_part = RowScores.of(part.test.y.numpy(), mean, var, part.test.groups)
                 scores = of_part if scores is None else scores.joined(of_part)
         if scores is not None and scores.usable:
             result[name] = scores

@@ -1,0 +1,126 @@
+"""Two promises: the error between the given rows, and the error after the last row or for new groups.
+
+`planned` reads the rows and decides which of them are held out, `scores_between_rows` adds what a random draw of rows
+would say, and `promise` says both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..data import Split
+from ..data.given_folds import groups_of_rows
+from ..data.quoting import count, quote
+from ..errors import GPExplorerError, SettingError
+from .arguments import rows_of
+from .held_out import RowScores, parts
+from .lanes import Lane, held_out_scores, step_until
+from .row_order import Plan, group_columns, plan_in_time, plan_of_groups
+from .stages import TimedSearch
+
+WAYS = ("time", "groups", "random")
+SHARE = 0.08  # of the time, for the scores between rows
+
+
+def planned(X: Any, y: Any, options: Mapping[str, Any], folds: Any, before: Any, groups: Any) -> tuple[Split, Plan]:
+    """The training rows, and which of them are held out: as asked for, or else as the rows themselves suggest.
+
+    Raises
+    ------
+    SettingError
+        If what was asked for contradicts itself or the rows.
+    """
+    way = folds if isinstance(folds, str) else None
+    if way is not None and way not in WAYS:
+        raise SettingError(
+            f'folds is {quote(way)}; give "time", "groups", "random", a splitter, or pairs of row numbers.'
+        )
+    if before is not None and (folds not in (None, "time") or groups is not None):
+        raise SettingError('before holds out the last rows: give it alone or with folds="time".')
+    if way == "random" and groups is not None:
+        raise SettingError('groups holds out whole groups, and folds="random" single rows: give one of them.')
+    column = groups if isinstance(groups, str) else ""
+    split = rows_of(X, y, {**options, "groups": column} if column else options)
+    if groups is not None and not column:
+        split = replace(split, train=replace(split.train, groups=groups_of_rows(groups, len(split.train))))
+    if folds is not None and way is None:
+        return split, Plan()
+    if split.train.groups is not None:
+        return split, plan_of_groups(split.train, column, asked=True) or Plan()
+    if before is not None or way == "time":
+        return split, plan_in_time(split.train, True, before) or Plan()
+    if way == "random":
+        return split, Plan()
+    found = _with_groups(split, X, y, options)
+    if found is not None:
+        return found
+    if way == "groups":
+        raise SettingError(
+            'folds="groups" found no column of groups: name it with groups=, or give the group of each row.'
+        )
+    return split, plan_in_time(split.train, False) or Plan()
+
+
+def _with_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> tuple[Split, Plan] | None:
+    """The rows with the groups of a column that looks like one, and the plan; None if none does."""
+    if y is not None or isinstance(X, Split):
+        return None
+    for column in group_columns(split.train):
+        if column in (options.get("inputs") or ()):
+            continue
+        try:
+            grouped = rows_of(X, None, {**options, "groups": column})
+            plan = plan_of_groups(grouped.train, column, asked=False)
+        except GPExplorerError:
+            continue
+        if plan is not None:
+            return grouped, plan
+    return None
+
+
+def scores_between_rows(search: TimedSearch, lane: Lane) -> RowScores | None:
+    """The scores of a lane on a random draw of rows, with the hyperparameters that it has learned; None if it fails."""
+    end = search.clock() + SHARE * search.seconds
+    single = replace(search.split, train=replace(search.split.train, groups=None))
+    try:
+        part = parts(single, lane.seed)[0]
+        search.report(f"Scoring {lane.name} between rows.")
+        run = lane.candidate.spec(len(part.train), lane.seed, lane.learned_theta()).open(data=part)
+        step_until(run, end, search.should_stop, search.clock)
+        run.close()
+        scores = held_out_scores(run, part) if len(run.trace) else None
+    except GPExplorerError:
+        return None
+    return scores if scores is not None and scores.usable else None
+
+
+def promise(scores: RowScores, target: str, plan: Plan, between: RowScores | None) -> list[str]:
+    """What error to expect of new rows."""
+    held_out = count(len(scores.targets), "held-out row")
+    if plan.kind == "random":
+        return [
+            f"Expected on new rows: an error (RMSE) of {scores.rmse:.3g} in the units of {quote(target)}, SMSE "
+            f"{scores.described('smse')} and NLPD {scores.described('nlpd')}, from {held_out}."
+        ]
+    sd = float(scores.targets.std())
+    _, low, high = np.sqrt(scores.interval("smse")) * sd
+    beyond = f"{scores.rmse:.3g} {plan.beyond} (95 % interval {low:.3g} to {high:.3g}, from {held_out})"
+    words = f"Expected error (RMSE) in the units of {quote(target)}: {beyond}."
+    if between is not None:
+        words = f"Expected error (RMSE) in the units of {quote(target)}: {between.rmse:.3g} {plan.between}; {beyond}."
+    need = (
+        "To forecast you need the second, to fill gaps the first."
+        if plan.kind == "time"
+        else "For rows of groups that are not in the table you need the second."
+    )
+    return [
+        plan.sentence,
+        f"{words} {need}" if between is not None else words,
+        f"The second is SMSE {scores.described('smse')} and NLPD {scores.described('nlpd')}."
+        if between is not None
+        else f"That is SMSE {scores.described('smse')} and NLPD {scores.described('nlpd')}.",
+    ]

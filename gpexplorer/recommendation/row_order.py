@@ -1,0 +1,245 @@
+"""Whether rows follow each other in time or belong to groups, so that other rows have to be held out than a random draw.
+
+A random draw holds out rows between other rows. It says what to expect in gaps, not after the last row, and not for a
+new patient. An order matters where the targets depend on their neighbours in it, and groups where rows of one group are
+more alike than rows of two: both are measured on what a linear regression leaves of the targets.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.linear_model import Ridge
+from torch import Tensor
+
+from ..data import Split
+from ..data.given_folds import Pair
+from ..data.quoting import count, quote
+from ..errors import SettingError
+from ..mixed_rows import MixedRows
+from ..problem import Dataset, RowGroups
+
+Array = NDArray[np.float64]
+
+DATE_NAME = re.compile(r"(?:^|[^a-z])(date|datetime|timestamp)(?:$|[^a-z])")
+TIME_NAME = re.compile(r"(?:^|[^a-z])(time|day|days|week|month|year|hour|minute|second|quarter|t)(?:$|[^a-z])")
+ID_NAME = re.compile(
+    r"(?:^|[^a-z])(id|patient|subject|participant|person|customer|client|user|animal|household|case|plot|batch)"
+    r"(?:$|[^a-z])|[a-z]_?id$"
+)
+PLAIN_NAME = re.compile(r"x\d*")  # a column of an array, whose name says nothing
+RISING = 0.98  # share of the steps of the file in which a column of time does not fall
+EVEN = 0.8  # standard deviation over mean of the steps of a column that rises steadily
+FEWEST_TIMES, FEWEST_GROUPS = 30, 6
+DEPENDENT, DEPENDENT_ERRORS = 0.15, 4.0  # least correlation of neighbours, and in standard errors
+ALIKE = 0.1  # least share of the variance that lies between groups
+LARGEST_GROUP = 0.4  # of the rows
+BLOCK = 0.1  # share of the rows that a fold forward in time holds out
+FOLDS = ((1000, 4), (3000, 2))  # rows up to which there are so many of these folds; with more rows there is one
+MOST_HELD_OUT = 2000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which rows are held out.
+
+    Attributes
+    ----------
+    kind : {"random", "time", "groups"}
+    column : str
+        The column of the order or of the groups; "" if there is none.
+    pairs : tuple of Pair
+        Folds forward in time.
+    sentence : str
+        What was found, with its numbers, and the option that acts.
+    """
+
+    kind: str = "random"
+    column: str = ""
+    pairs: tuple[Pair, ...] = ()
+    sentence: str = ""
+
+    @property
+    def between(self) -> str:
+        """What the error on a random draw of rows is about."""
+        return "between your rows" if self.kind == "time" else "for further rows of your groups"
+
+    @property
+    def beyond(self) -> str:
+        """What the error on these held-out rows is about."""
+        return "after the last row" if self.kind == "time" else "for new groups"
+
+
+def numbers_of(rows: Dataset) -> Array | None:
+    """The inputs that are numbers [n, q]; None if there are none."""
+    X = rows.X.numbers if isinstance(rows.X, MixedRows) else rows.X
+    return X.double().cpu().numpy() if isinstance(X, Tensor) and X.shape[1] else None
+
+
+def time_column(rows: Dataset) -> int | None:
+    """The position of the input that is the time of the rows: a date, or a column that rises steadily in the file."""
+    X = numbers_of(rows)
+    if X is None:
+        return None
+    reader = rows.reader if hasattr(rows, "reader") else None
+    dates = {c.source for c in reader.inputs if reader.column(c.source).kind == "date"} if reader else set[str]()
+    choices = list[tuple[int, int]]()
+    for j, name in enumerate(rows.names[: X.shape[1]]):
+        steps, lower = np.diff(X[:, j]), name.lower()
+        if len(np.unique(X[:, j])) < FEWEST_TIMES:
+            continue
+        rises = bool((steps >= 0.0).mean() >= RISING)
+        evenly = rises and bool((steps > 0.0).all()) and steps.std() < EVEN * steps.mean()
+        if name in dates or DATE_NAME.search(lower):
+            choices.append((0, j))
+        elif rises and TIME_NAME.search(lower):
+            choices.append((1, j))
+        elif evenly and not PLAIN_NAME.fullmatch(lower):
+            choices.append((2, j))
+    return min(choices)[1] if choices else None
+
+
+def linear_residuals(X: Array, y: Array) -> Array:
+    """What a linear regression on standardised inputs leaves of the targets."""
+    Z = (X - X.mean(0)) / np.maximum(X.std(0), np.finfo(float).tiny)
+    return np.asarray(y - Ridge(1.0).fit(Z, y).predict(Z))
+
+
+def correlation_of_neighbours(time: Array, residuals: Array) -> tuple[float, int]:
+    """The correlation of mean residuals at one time and the next, and the number of times."""
+    times, place = np.unique(time, return_inverse=True)
+    means = np.bincount(place, residuals) / np.bincount(place)
+    centred = means - means.mean()
+    total = float(centred @ centred)
+    return (float(centred[1:] @ centred[:-1]) / total if total > 0.0 else 0.0), len(times)
+
+
+def share_between_groups(number: NDArray[np.int64], residuals: Array) -> tuple[float, float]:
+    """The share of the variance that lies between groups, and in how many standard errors that exceeds chance."""
+    sizes = np.bincount(number)
+    n, k = len(residuals), len(sizes)
+    means = np.bincount(number, residuals) / sizes
+    within = float(np.square(residuals - means[number]).sum()) / max(n - k, 1)
+    between = float((sizes * np.square(means - residuals.mean())).sum()) / max(k - 1, 1)
+    size = (n - float(np.square(sizes).sum()) / n) / max(k - 1, 1)
+    variance = max((between - within) / size, 0.0)
+    errors = (between / max(within, np.finfo(float).tiny) - 1.0) / np.sqrt(2.0 / max(k - 1, 1) + 2.0 / max(n - k, 1))
+    return variance / max(variance + within, np.finfo(float).tiny), errors
+
+
+def group_columns(rows: Dataset) -> list[str]:
+    """Columns whose names say that they tell whose a row is, those included that are no inputs."""
+    X, result = numbers_of(rows), list[str]()
+    for j, name in enumerate(rows.names):
+        values = X[:, j] if X is not None and j < X.shape[1] else None
+        is_whole = values is None or bool((values == np.round(values)).all())
+        if ID_NAME.search(name.lower()) and is_whole:
+            result.append(name)
+    reader = rows.reader if hasattr(rows, "reader") else None
+    left_out = [column.name for column in reader.columns if column.left_out] if reader else []
+    return [*result, *(name for name in left_out if ID_NAME.search(name.lower()))]
+
+
+def plan_of_groups(rows: Dataset, column: str, asked: bool) -> Plan | None:
+    """Whole groups, if rows of one group are alike; None if it does not matter which rows are held out."""
+    assert rows.groups is not None
+    _, number = np.unique(rows.groups.number.cpu().numpy(), return_inverse=True)
+    sizes, X = np.bincount(number), numbers_of(rows)
+    named = quote(column) if column else "The groups"
+    if asked:
+        return Plan("groups", column, (), f"Whole groups of {quote(column)} were held out." if column else "")
+    several = (
+        len(sizes) >= FEWEST_GROUPS and len(number) >= 2 * len(sizes) and sizes.max() < LARGEST_GROUP * len(number)
+    )
+    if X is None or not several:
+        return None
+    share, errors = share_between_groups(number, linear_residuals(X, rows.y.double().cpu().numpy()))
+    if share < ALIKE or errors < DEPENDENT_ERRORS:
+        return None
+    return Plan("groups", column, (), (
+        f"{named} has {count(len(sizes), 'value')} with {np.median(sizes):.3g} rows each and looks like groups: "
+        f"{100 * share:.0f} % of the variance that a linear regression leaves lies between them. Whole groups were "
+        f'held out, and it is no input; folds="random" holds out single rows.'
+    ))  # fmt: skip
+
+
+def plan_in_time(rows: Dataset, asked: bool, before: Any = None) -> Plan | None:
+    """Folds forward in time, if neighbours in time depend on each other; None if there is no such order."""
+    X, column = numbers_of(rows), time_column(rows)
+    if before is not None and column is None and X is not None and X.shape[1] == 1:
+        column = 0
+    if X is None or column is None:
+        if asked:
+            raise SettingError(
+                'folds="time" needs a column of dates, or one that rises steadily from row to row: name it with dates=, '
+                "or sort the rows."
+            )
+        return None
+    name, time = rows.names[column], X[:, column]
+    y = rows.y.double().cpu().numpy()
+    correlation, times = correlation_of_neighbours(time, linear_residuals(X, y))
+    if not asked and (correlation < DEPENDENT or correlation * np.sqrt(times) < DEPENDENT_ERRORS):
+        return None
+    pairs = forward_pairs(time) if before is None else [pair_before(time, before, name)]
+    return Plan("time", name, tuple(pairs), (
+        f"The rows are in order of time ({quote(name)}): what a linear regression leaves of {quote(rows.target)} is "
+        f"correlated by {correlation:.2f} from one time to the next, so an error between rows says nothing about the "
+        f"future. The last {_held_out(pairs)} were held out in turn, each after the rows that were fitted; "
+        f'folds="random" holds out rows between others, and before= sets where the future begins.'
+    ))  # fmt: skip
+
+
+def _held_out(pairs: list[Pair]) -> str:
+    sizes = sum(len(pair.test) for pair in pairs)
+    return count(sizes, "row") if len(pairs) == 1 else f"{sizes:,} rows in {len(pairs)} blocks"
+
+
+def forward_pairs(time: Array) -> list[Pair]:
+    """Blocks of the last rows, each with all rows before it; rows of one time are not divided."""
+    order, n = np.argsort(time, kind="stable"), len(time)
+    folds = next((folds for most, folds in FOLDS if n < most), 1)
+    size = (
+        min(max(round(BLOCK * n), 3), MOST_HELD_OUT)
+        if folds > 1
+        else min(max(round(1.5 * BLOCK * n), 3), MOST_HELD_OUT)
+    )
+    ends = [n - k * size for k in range(folds, -1, -1)]
+    moments = [time[order[min(end, n - 1)]] for end in ends[:-1]] + [np.inf]
+    pairs = []
+    for first, last in zip(moments[:-1], moments[1:], strict=True):
+        train, test = np.flatnonzero(time < first), np.flatnonzero((time >= first) & (time < last))
+        if len(train) and len(test):
+            pairs.append(Pair(train, test))
+    return pairs
+
+
+def pair_before(time: Array, before: Any, name: str) -> Pair:
+    """The rows before a moment, to fit, and those from it on, to hold out."""
+    try:
+        moment = float(before)
+    except (TypeError, ValueError):
+        try:
+            moment = float((np.datetime64(str(before), "s") - np.datetime64(0, "s")).astype(float)) / 86400.0
+        except ValueError:
+            raise SettingError(f"before is {quote(before)}; give a number, or a date such as 2020-01-31.") from None
+    train, test = np.flatnonzero(time < moment), np.flatnonzero(time >= moment)
+    if len(train) < 2 or not len(test):
+        raise SettingError(
+            f"before is {quote(before)}, but {quote(name)} goes from {time.min():g} to {time.max():g}: two rows at least "
+            "have to be before it, and one after it."
+        )
+    return Pair(train, test)
+
+
+def in_blocks(part: Split, column: str, first: int) -> Split:
+    """The part with its held-out rows in two blocks of time with these numbers; errors within one are alike."""
+    time = numbers_of(part.test)
+    assert time is not None
+    values = time[:, part.test.names.index(column)]
+    number = torch.from_numpy(first + (values > np.median(values)).astype(np.int64))
+    return replace(part, test=replace(part.test, groups=RowGroups(number, are_folds=False)))

@@ -1,0 +1,185 @@
+"""Questions about the rows that are asked before an answer is given: each finding is a sentence with its numbers.
+
+leak        one column alone explains the targets, as a copy of the target in other units would
+outliers    a few targets lie far from those of the nearest rows, and far from all others
+sentinels   a number such as -999 stands for a missing value
+counters    a column counts the rows
+copies      a column is another one, up to a factor and a shift
+two values  the target is yes or no
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from scipy.stats import rankdata
+
+from ..data.quoting import count, listing, quote
+from ..problem import Dataset
+from .row_order import numbers_of
+
+Array = NDArray[np.float64]
+
+MOST_ROWS = 20_000  # that are looked at
+LEAK = 0.998  # squared rank correlation of a column with the target, above which it is suspected
+LEAK_ERROR = 1e-3  # and the share of the variance that the neighbours in this column leave
+SENTINELS = tuple(
+    sign * float(digit * k) for k in (1, 11, 111, 1111, 11111, 111111) for digit in (9, 8) for sign in (-1, 1)
+)
+LEAST_SENTINELS, SENTINEL_GAP = 3, 2.0  # rows with the number, and its distance from the others in their ranges
+MOST_OUTLIERS = 0.05  # share of the rows
+FAR = 12.0  # robust standard deviations from the targets of the nearest rows, and from all targets
+ALONE = 0.5  # distance of the nearest outlier from the other targets, in ranges of these
+NEIGHBOURS, SAMPLE = 6, 1000  # nearest rows, of so many rows and of all that stand apart
+NAMED_ROWS = 8  # outliers that are named
+
+
+def findings(rows: Dataset) -> list[str]:
+    """The sentences on what was found, the most serious ones first.
+
+    Parameters
+    ----------
+    rows : Dataset
+        The training rows in the order and units of the file.
+    """
+    X, y = numbers_of(rows), rows.y.double().cpu().numpy()
+    if X is None:
+        X = np.empty((len(y), 0))
+    X, y = X[:MOST_ROWS], y[:MOST_ROWS]
+    names = rows.names[: X.shape[1]]
+    checks: tuple[Callable[[Array, Array, tuple[str, ...], str], Iterator[str]], ...] = (
+        _two_values, _leaks, _sentinels, _outliers_in_words, _counters, _copies,
+    )  # fmt: skip
+    return [sentence for check in checks for sentence in check(X, y, names, rows.target)]
+
+
+def outliers(X: Array, y: Array) -> NDArray[np.int64]:
+    """The rows whose targets are far from those of the nearest rows and stand apart from all others.
+
+    Parameters
+    ----------
+    X : array [n, d]
+    y : array [n]
+
+    Notes
+    -----
+    Far is more than 12 robust standard deviations, of the difference from the median of the six nearest rows and of
+    the target itself. A skewed target has no outliers: for targets above 0, their logarithms have to stand apart too.
+    """
+    n = len(y)
+    if n < 4 * NEIGHBOURS or not X.shape[1] or not np.isfinite(X).all():
+        return np.empty(0, dtype=np.int64)
+    far = _stand_apart(y)
+    if (y > 0.0).all():
+        far &= _stand_apart(np.log(y))
+    found = np.flatnonzero(far)
+    if not len(found) or len(found) > MOST_OUTLIERS * n:
+        return found[:0]
+    Z = X / np.maximum(X.std(0), np.finfo(float).tiny)
+    sample = np.union1d(found, np.random.default_rng(0).permutation(n)[:SAMPLE])
+    neighbours = cKDTree(Z).query(Z[sample], k=NEIGHBOURS + 1)[1][:, 1:]
+    return np.asarray(sample[_far(y[sample] - np.median(y[neighbours], axis=1)) & far[sample]])
+
+
+def _far(values: Array) -> NDArray[np.bool_]:
+    centred = np.abs(values - np.median(values))
+    middle = np.quantile(centred, 0.5)
+    scale = 1.4826 * middle if middle > 0.0 else float(np.quantile(centred, 0.9))
+    return centred > FAR * max(scale, np.finfo(float).tiny)
+
+
+def _stand_apart(values: Array) -> NDArray[np.bool_]:
+    """The far values with a gap between them and the others of half the range of these."""
+    far = _far(values)
+    others = values[~far]
+    if not far.any() or not len(others):
+        return far
+    low, high = others.min(), others.max()
+    distance = np.maximum(values - high, low - values)
+    return far & (distance > ALONE * max(high - low, np.finfo(float).tiny))
+
+
+def _outliers_in_words(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
+    found = outliers(X, y)
+    if len(found):
+        distance = np.abs(y[found] - np.median(y))
+        others = np.delete(y, found)
+        named = ", ".join(f"{row + 1:,}" for row in found[:NAMED_ROWS]) + (", ..." if len(found) > NAMED_ROWS else "")
+        verb = "lies" if len(found) == 1 else "lie"
+        yield (
+            f"{count(len(found), 'row')} ({named}) {verb} {distance.min():.3g} or more from the middle of {quote(target)}; "
+            f"the standard deviation of the others is {others.std():.3g}. Correct or remove them if they are mistakes; "
+            "among the candidates are models that give such rows a noise of their own."
+        )
+
+
+def _two_values(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
+    values, counts = np.unique(y, return_counts=True)
+    if len(values) == 2:
+        yield (
+            f"{quote(target)} has two values, {values[0]:g} ({100 * counts[0] / len(y):.0f} % of the rows) and {values[1]:g}: "
+            "this is a question of classification. The mean of a prediction can be read as a share, but its band cannot."
+        )
+
+
+def _leaks(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
+    if X.shape[1] < 2 or len(np.unique(y)) < 10:
+        return
+    ranked = rankdata(y)
+    for j, name in enumerate(names):
+        column = X[:, j]
+        if len(np.unique(column)) < 10 or np.corrcoef(rankdata(column), ranked)[0, 1] ** 2 < LEAK:
+            continue
+        order = np.argsort(column, kind="stable")
+        sorted_y = y[order]
+        between = 0.5 * (sorted_y[:-2] + sorted_y[2:])
+        left = float(np.square(sorted_y[1:-1] - between).mean() / y.var())
+        if left < LEAK_ERROR:
+            yield (
+                f"{quote(name)} alone explains {100 * (1 - left):.2f} % of the variance of {quote(target)}: if it is not "
+                f'known before {quote(target)} is, leave it out with drop=["{name}"].'
+            )
+
+
+def _sentinels(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
+    for name, values in [*zip(names, X.T, strict=True), (target, y)]:
+        for sentinel in SENTINELS:
+            here = values == sentinel
+            others = values[~here]
+            if here.sum() < LEAST_SENTINELS or len(np.unique(others)) < 3:
+                continue
+            low, high = others.min(), others.max()
+            if max(low - sentinel, sentinel - high) > SENTINEL_GAP * (high - low):
+                yield (
+                    f"{quote(name)} is {sentinel:g} in {count(int(here.sum()), 'row')} and {low:.4g} to {high:.4g} in all "
+                    "others, so that it seems to stand for a missing value: write these cells as empty and give "
+                    + ('missing="fill".' if name != target else 'missing="drop".')
+                )
+
+
+def _counters(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
+    for j, name in enumerate(names):
+        if len(X) > 20 and X.shape[1] > 1 and bool((np.diff(X[:, j]) == 1.0).all()):
+            yield f'{quote(name)} counts the rows from {X[0, j]:g} to {X[-1, j]:g}: leave it out with drop=["{name}"], unless it is a time.'
+
+
+def _copies(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
+    if not 2 <= X.shape[1] <= 200 or len(X) < 10:
+        return
+    spread = X.std(0)
+    varies = np.flatnonzero(spread > 0.0)
+    Z = (X[:, varies] - X[:, varies].mean(0)) / spread[varies]
+    correlation = np.abs(Z.T @ Z / len(Z))
+    pairs = [(i, j) for i in range(len(varies)) for j in range(i) if correlation[i, j] > 1.0 - 1e-9]
+    copies = sorted({i for i, _ in pairs})
+    if copies:
+        of = {i: j for i, j in reversed(pairs)}
+        named = [names[varies[i]] for i in copies]
+        verb = "is a copy" if len(copies) == 1 else "are copies"
+        yield (
+            f"{listing(named)} {verb} of {listing([names[varies[of[i]]] for i in copies])}, up to a factor and a shift, "
+            f"and can be left out with drop."
+        )
