@@ -8,7 +8,7 @@ ends there. Beside the initial theta of the kernel, these are tried:
     short       all lengthscales a quarter of what the kernel proposes
 
 They are compared on a few hundred rows, half of them in clusters of neighbours, because rows far apart know nothing of
-short lengthscales. Starts from waves descend, and the best of the others if it is better than the kernel's own before
+short lengthscales. The best start from waves descends, and the best of all if it is better than the kernel's own before
 any descent. Then the kernel's own descends until it has come near the best of them or has converged. It is kept unless the
 other one is better by several nats, so that data with one valley are learned from where they always were. If the best
 is a wave's, it is taken unless the kernel's own is better by several nats: that it found the valley on these rows does
@@ -45,7 +45,7 @@ from .problem import Problem, take
 RACE_ROWS = 200  # of the exact likelihoods that are compared
 CLUSTERS = 4  # of neighbours, which are half of these rows
 FEWEST_ROWS = 20  # with fewer rows the kernel's own start is taken
-EVALUATIONS, OWN_EVALUATIONS = 15, 60  # of the likelihood, from another start and from the kernel's own
+EVALUATIONS, OWN_EVALUATIONS = 12, 40  # of the likelihood, from another start and from the kernel's own
 CLEAR_MARGIN = 5.0  # nats by which another start has to be better than the kernel's own
 MARGIN_PER_ROW = 0.01  # and nats per row
 PERIODOGRAM_INPUTS = 20  # the first inputs whose periodograms are computed
@@ -131,8 +131,9 @@ def race(problem: Problem, points: int = 0) -> Race:
     own, *others = (replace(start, begin=_value(part, start.theta)) for start in (own, *others))
     rows = len(part.train)
     margin = 0.0
-    promising = min(others, key=lambda start: start.begin)
-    followed = [start.is_wave or (start is promising and start.begin < own.begin) for start in others]
+    wave = min((start for start in others if start.is_wave), key=lambda start: start.begin, default=None)
+    near = min((start for start in others if start.begin < own.begin), key=lambda start: start.begin, default=None)
+    followed = [start is wave or start is near for start in others]
     others = [
         _descended(part, start, EVALUATIONS, -math.inf) if is_followed else start
         for start, is_followed in zip(others, followed, strict=True)

@@ -14,7 +14,9 @@ from typing import Any
 
 from ..data import Split
 from ..kernels.on_columns import quoted_name
+from ..linalg.periodogram import peaks
 from ..mixed_rows import MixedRows
+from ..problem import Dataset
 from ..runs.spec import Spec
 from ..runs.studies.model_sizes import points_for, rows_for
 
@@ -26,6 +28,7 @@ LEAST_SUBSET = 500  # of these rows, at least: the default of its methods
 NETWORK_FROM = 400  # training rows: with fewer, a network is fitted to too few rows to set some aside
 GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
 ANOVA_INPUTS = 2, 40  # fewest and most inputs of a kernel that sums over them and their interactions
+SEASON_INPUTS = 3  # inputs in which a period is looked for, if none of them is a time
 MOST_WORDS = 30  # different texts of a column that is compared word by word
 EXACT = "exact"  # the group whose learned theta is the initial theta of other candidates with the same kernel
 
@@ -78,7 +81,7 @@ class Candidate:
         return replace(self, name=f"{self.name}, {target_transform}", target_transform=target_transform)
 
 
-def candidates(split: Split, seconds: float) -> list[Candidate]:
+def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candidate]:
     """The candidates for these rows, the most promising ones first.
 
     Parameters
@@ -87,6 +90,8 @@ def candidates(split: Split, seconds: float) -> list[Candidate]:
         The rows. Their inputs may be numbers, texts such as SMILES, or both.
     seconds : float
         The share of the time that one candidate may have.
+    time_name : str
+        The input that is the time of the rows; "" if they are in no such order.
 
     Returns
     -------
@@ -98,7 +103,28 @@ def candidates(split: Split, seconds: float) -> list[Candidate]:
         return list(_of_objects(split, seconds))
     if isinstance(split.train.X, MixedRows):
         return list(_of_mixed_rows(split, seconds))
-    return list(_of_numbers(n, split.train.d, seconds))
+    others = list(_of_numbers(n, split.train.d, seconds))
+    series = [full_gp(kernel, n, seconds) for kernel in series_kernels(split.train, time_name)]
+    return [*series, *others]
+
+
+def series_kernels(rows: Dataset, time_name: str) -> list[str]:
+    """Kernels for a trend, a season and what is left, if the rows are a series or their periodogram has peaks.
+
+    A trend alone, or a season alone, says nothing about the future. Each of these has a part that goes on.
+    """
+    X, y = rows.X.double().cpu().numpy(), rows.y.double().cpu().numpy()
+    names = [time_name] if time_name else list(rows.names) if rows.d <= SEASON_INPUTS else []
+    waves = {name: peaks(X[:, rows.names.index(name)], y) for name in names}
+    name = max(waves, key=lambda own: waves[own][0].share if waves[own] else 0.0, default="")
+    if not name or not (waves[name] or time_name):
+        return []
+    on = "" if rows.d == 1 else f"[{quoted_name(name)}]"
+    level = "se-ard" if rows.d > 1 else "se"
+    season = [f"{level} + periodic{on}", f"linear + lp{on} + matern12{on}", f"{level} + periodic{on} + matern12{on}"]
+    several = [f"{level} + periodic{on} + periodic{on}"] if len(waves[name]) > 1 else []
+    walk = [f"linear + matern12{on}", f"{level} + matern12{on}"]
+    return [*season, *several] if waves[name] else walk
 
 
 def exact_gp(kernel: str, n: int, seconds: float) -> Candidate:
@@ -109,25 +135,26 @@ def exact_gp(kernel: str, n: int, seconds: float) -> Candidate:
     return Candidate(f"subset-of-data, {kernel}, {rows} rows", EXACT, "subset-of-data", kernel, {"num_rows": rows})
 
 
+def full_gp(kernel: str, n: int, seconds: float) -> Candidate:
+    """A GP on as many rows as possible; its learned theta is the initial theta of others with this kernel."""
+    exact = exact_gp(kernel, n, seconds)
+    if exact.method == "ml" or n > DESCENT_UP_TO:
+        return exact
+    size = {"subset": max(LEAST_SUBSET, rows_for(n, SUBSET_SHARE * seconds))}
+    return Candidate(f"gbcd, {kernel}", EXACT, "gbcd", kernel, size, all_rows=True)
+
+
 def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
     points = points_for(n, seconds)
     is_exact_possible = exact_gp("matern32-ard", n, seconds).method == "ml"
-
-    def full_gp(kernel: str) -> Candidate:
-        """A GP on as many rows as possible; its learned theta is the initial theta of others with this kernel."""
-        if is_exact_possible or n > DESCENT_UP_TO:
-            return exact_gp(kernel, n, seconds)
-        size = {"subset": max(LEAST_SUBSET, rows_for(n, SUBSET_SHARE * seconds))}
-        return Candidate(f"gbcd, {kernel}", EXACT, "gbcd", kernel, size, all_rows=True)
-
     network = Candidate("scgd, network", "learned features", "scgd", "se-ard", all_rows=True)
     if not is_exact_possible:
         yield network  # it learns most in the first seconds, and its steps are short
-    yield full_gp("matern32-ard")
+    yield full_gp("matern32-ard", n, seconds)
     if is_exact_possible and ANOVA_INPUTS[0] <= d <= ANOVA_INPUTS[1]:
         yield exact_gp("anova-matern52", n, seconds)  # inputs may act one by one, which other kernels do not know
     if is_exact_possible:
-        yield full_gp("se-ard")
+        yield full_gp("se-ard", n, seconds)
     if is_exact_possible and n >= NETWORK_FROM:
         yield network
     if is_exact_possible:  # few hyperparameters and other errors, which an average of models profits from
@@ -135,11 +162,11 @@ def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
         yield exact_gp("matern32", n, seconds)
     yield _inducing("sgpr", "matern32-ard", min(points, n // 2))
     if not is_exact_possible:
-        yield full_gp("se-ard")
+        yield full_gp("se-ard", n, seconds)
     yield Candidate("cholqr, se-ard", "inducing points", "cholqr", "se-ard")
     if d <= GRID_INPUTS:
         yield Candidate("grief, se-ard", "eigenfunctions", "grief", "se-ard")
-    yield full_gp("matern52-ard")
+    yield full_gp("matern52-ard", n, seconds)
     if points < n:  # with as many points as rows they are exact GPs at a higher cost
         yield _inducing("cholqr", "matern52-ard", points)
         yield _inducing("sgpr", "se-ard", points)

@@ -149,7 +149,10 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock)
     if among is None:
         suitable = suitable_transform(search, seed)
-        tried = with_transform(candidates(split, seconds * SIZE_SHARE), suitable)[: lanes_for(len(train), seconds)]
+        time_name = plan.column if plan.kind == "time" else ""
+        tried = with_transform(candidates(split, seconds * SIZE_SHARE, time_name), suitable)[
+            : lanes_for(len(train), seconds)
+        ]
     else:
         tried = list(of_kind("among", among, Sequence, "candidates"))
     if not tried:

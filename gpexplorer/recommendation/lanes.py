@@ -146,6 +146,8 @@ class Lane:
             if k not in self.runs:
                 spec = self.candidate.spec(len(part.train), self.seed, theta)
                 run = spec.open(data=part)
+                if theta is None and not registry[self.candidate.method].own_kernel:
+                    theta = run.problem.theta.tolist()  # other parts begin where the race of the first one ended
                 self._refuse_too_large(run, seconds / len(parts))
                 self.runs[k] = run
 
