@@ -9,9 +9,9 @@ ends there. Beside the initial theta of the kernel, these are tried:
 
 They are compared on a few hundred rows, half of them in clusters of neighbours, because rows far apart know nothing of
 short lengthscales. The best start from waves descends, and the best of all if it is better than the kernel's own before
-any descent. Then the kernel's own descends until it has come near the best of them or has converged. It is kept unless the
-other one is better by several nats, so that data with one valley are learned from where they always were. If the best
-is a wave's, it is taken unless the kernel's own is better by several nats: that it found the valley on these rows does
+any descent. Then the kernel's own descends until it has come near the best of them or has converged. It is kept unless
+the other one is better by several nats, so that data with one valley are learned from where they always were. If the
+best is a wave's, it is taken unless the kernel's own is better by several nats: that it found the valley on these rows does
 not say that it finds it on all rows. The variational bound of a method with m inducing points must not be clearly
 higher there, because m points may be too few for short lengthscales.
 """
@@ -302,7 +302,7 @@ def _value(problem: Problem, theta: Tensor) -> float:
 def _evaluated(problem: Problem, theta: Tensor) -> Evaluated | None:
     try:
         value, gradient = evidence(problem.kernel, theta, problem.train)
-    except (GPExplorerError, ValueError, torch.linalg.LinAlgError):
+    except (GPExplorerError, ValueError, RuntimeError):
         return None
     usable = math.isfinite(value) and bool(gradient.isfinite().all())
     return Evaluated(value, gradient.double().cpu().numpy(), None) if usable else None

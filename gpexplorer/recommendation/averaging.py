@@ -156,8 +156,8 @@ def _scores_by_tenths(scores: Sequence[RowScores], weigh: Callable[[list[RowScor
     targets, t = scores[0].targets, len(scores[0].targets)
     tenth = np.random.default_rng(0).permutation(t) % TENTHS  # [t]
     if scores[0].is_clustered:
-        _, number = np.unique(scores[0].cluster, return_inverse=True)
-        tenth = np.random.default_rng(0).permutation(number.max() + 1)[number] % TENTHS
+        _, place = np.unique(scores[0].cluster, return_inverse=True)
+        tenth = np.random.default_rng(0).permutation(place.max() + 1)[place] % TENTHS
     weights = np.empty((t, len(scores)))
     for number in range(TENTHS):
         weights[tenth == number] = weigh([_rows(own, tenth != number) for own in scores])

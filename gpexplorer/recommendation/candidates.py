@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torch import Tensor
+
 from ..data import Split
 from ..kernels.on_columns import quoted_name
 from ..linalg.periodogram import peaks
@@ -19,6 +21,9 @@ from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from ..runs.spec import Spec
 from ..runs.studies.model_sizes import points_for, rows_for
+from .relevance_pursuit import with_pursued_noise
+from .row_order import numbers_of
+from .row_questions import far_rows
 
 EXACT_UP_TO = 3000  # training rows: beyond them the exact model is fitted to some of the rows
 DESCENT_UP_TO = 30_000  # training rows of the full GP that is solved by blocks: a step needs O(n) entries per row
@@ -30,6 +35,7 @@ GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
 ANOVA_INPUTS = 2, 40  # fewest and most inputs of a kernel that sums over them and their interactions
 SEASON_INPUTS = 3  # inputs in which a period is looked for, if none of them is a time
 MOST_WORDS = 30  # different texts of a column that is compared word by word
+PURSUIT = ", relevance pursuit"  # the end of the name of a candidate that gives rows a noise of their own
 EXACT = "exact"  # the group whose learned theta is the initial theta of other candidates with the same kernel
 
 
@@ -52,6 +58,8 @@ class Candidate:
         number. It then continues from stage to stage and is not begun again.
     target_transform : str
         A transform of the target, as `Spec` takes it.
+    pursues : bool, default False
+        Whether rows that look far off get a noise of their own; see `relevance_pursuit`.
     """
 
     name: str
@@ -61,6 +69,11 @@ class Candidate:
     settings: dict[str, Any] = field(default_factory=dict)
     all_rows: bool = False
     target_transform: str = ""
+    pursues: bool = False
+
+    def prepared(self, split: Split) -> Split:
+        """The rows as the run of this candidate takes them."""
+        return with_pursued_noise(split, self.kernel) if self.pursues else split
 
     def spec(self, n: int, seed: int, theta: list[float] | None = None) -> Spec:
         """The spec for n training rows, from a theta that was learned on fewer rows if there is one."""
@@ -74,11 +87,20 @@ class Candidate:
     @property
     def model(self) -> tuple[str, str]:
         """The kernel and the transform of the target: candidates that share both can share hyperparameters."""
-        return self.kernel, self.target_transform
+        return self.kernel, self.target_transform + PURSUIT * self.pursues
 
     def transformed(self, target_transform: str) -> Candidate:
         """The same for a transformed target."""
         return replace(self, name=f"{self.name}, {target_transform}", target_transform=target_transform)
+
+
+def pursuits(rows: Dataset) -> list[Candidate]:
+    """Candidates that give rows a noise of their own, if some look far off."""
+    X = numbers_of(rows) if isinstance(rows.X, Tensor) else None
+    if X is None or not 0 < len(far_rows(X, rows.y.double().cpu().numpy())) or len(rows) > EXACT_UP_TO:
+        return []
+    kernels = ("matern32-ard", "se-ard")
+    return [Candidate(f"ml, {kernel}{PURSUIT}", EXACT, "ml", kernel, pursues=True) for kernel in kernels]
 
 
 def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candidate]:
@@ -105,7 +127,7 @@ def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candid
         return list(_of_mixed_rows(split, seconds))
     others = list(_of_numbers(n, split.train.d, seconds))
     series = [full_gp(kernel, n, seconds) for kernel in series_kernels(split.train, time_name)]
-    return [*series, *others]
+    return [*pursuits(split.train), *series, *others]
 
 
 def series_kernels(rows: Dataset, time_name: str) -> list[str]:
@@ -121,8 +143,8 @@ def series_kernels(rows: Dataset, time_name: str) -> list[str]:
         return []
     on = "" if rows.d == 1 else f"[{quoted_name(name)}]"
     level = "se-ard" if rows.d > 1 else "se"
-    season = [f"{level} + periodic{on}", f"linear + lp{on} + matern12{on}", f"{level} + periodic{on} + matern12{on}"]
-    several = [f"{level} + periodic{on} + periodic{on}"] if len(waves[name]) > 1 else []
+    season = [f"linear + periodic{on} + {level}", f"linear + lp{on} + matern12{on}", f"{level} + periodic{on}"]
+    several = [f"linear + periodic{on} + periodic{on} + {level}"] if len(waves[name]) > 1 else []
     walk = [f"linear + matern12{on}", f"{level} + matern12{on}"]
     return [*season, *several] if waves[name] else walk
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..runs.run import Run
 from .arguments import NO_ROWS
 from .candidates import EXACT
-from .lanes import Lane, by_density, chosen, held_out_scores, step_until
+from .lanes import Lane, by_density, chosen, step_until
 from .stages import TimedSearch
 
 TOO_SHORT = (
@@ -54,7 +54,7 @@ def _continued(search: TimedSearch, winner: Lane, finalists: list[Lane], lanes: 
     scored, note = run.done, ""
     search.report(f"Going on with {winner.name}.")
     step_until(run, search.end - winner.scoring, search.should_stop, search.clock)
-    scores = held_out_scores(run, search.parts[0])
+    scores = winner.scored(run, search.parts[0])
     if run.error is None and scores.usable:
         winner.scores = scores
     else:
@@ -82,7 +82,7 @@ def refit_to_all_rows(search: TimedSearch, lane: Lane) -> tuple[Run, str]:
     spec = lane.candidate.spec(len(all_rows.train), lane.seed, theta)
     lane.give_up(lane.sentence)
     search.report(f"Fitting {lane.name} to all {len(all_rows.train):,} rows.")
-    run = spec.open(data=all_rows)
+    run = spec.open(data=lane.candidate.prepared(all_rows))
     step_until(run, search.end, search.should_stop, search.clock)
     run.close()
     if run.error is None and len(run.trace):

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,8 @@ from .candidates import EXACT, Candidate, candidates
 from .final_fit import ANEW_TIMES, REFIT_TIMES, REFIT_UP_TO, final_model
 from .held_out import RowScores, parts
 from .lanes import Lane, by_density, chosen
-from .result import REFITTED, Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
 from .promises import planned, scores_between_rows
+from .result import REFITTED, Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
 from .row_order import Plan, in_blocks
 from .simple_models import scored_on_held_out_rows
 from .skewness import suitable_transform, with_transform

@@ -167,7 +167,7 @@ class RowScores:
         """How much lower the nlpd of these rows is than that of another model, and the standard error of that."""
         difference = other.density - self.density  # the same rows in the same order
         if self.is_clustered:
-            _, number, sizes = np.unique(self.cluster, return_inverse=True, return_counts=True)
+            _, number = np.unique(self.cluster, return_inverse=True)
             sums = np.bincount(number, difference - difference.mean())
             return float(difference.mean()), float(np.sqrt(np.square(sums).sum()) / len(difference))
         return float(difference.mean()), float(difference.std() / np.sqrt(max(len(difference), 1)))

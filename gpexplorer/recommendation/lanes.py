@@ -12,10 +12,12 @@ import numpy as np
 from ..data import Split
 from ..errors import GPExplorerError
 from ..methods.base import registry
+from ..posteriors import Marginals, MixtureMarginals, NormalMarginals
 from ..runs.run import Run
 from ..runs.studies import machine_speed
 from .candidates import EXACT, Candidate
 from .held_out import RowScores
+from .relevance_pursuit import Pursued, pursuit
 
 LONGEST_FIRST_STEP = 3.0  # shares: a lane whose step needs longer, by its formula, is not begun
 
@@ -132,6 +134,11 @@ class Lane:
         run = next(iter(self.runs.values()), None)
         return run.trace[-1].seconds if run is not None and len(run.trace) else 0.0
 
+    def scored(self, run: Run, part: Split) -> RowScores:
+        """The scores of a run; where rows got a noise of their own, new rows may be like them."""
+        pursued = pursuit(part, self.candidate.kernel) if self.candidate.pursues else None
+        return held_out_scores(run, part, pursued)
+
     def _open(self, parts: list[Split], seconds: float) -> None:
         rows = len(parts[0].train)
         if rows != self.rows:
@@ -145,7 +152,7 @@ class Lane:
         for k, part in enumerate(parts):
             if k not in self.runs:
                 spec = self.candidate.spec(len(part.train), self.seed, theta)
-                run = spec.open(data=part)
+                run = spec.open(data=self.candidate.prepared(part))
                 if theta is None and not registry[self.candidate.method].own_kernel:
                     theta = run.problem.theta.tolist()  # other parts begin where the race of the first one ended
                 self._refuse_too_large(run, seconds / len(parts))
@@ -170,7 +177,7 @@ class Lane:
                 raise GPExplorerError(str(run.outcome.message if run.outcome else run.error))
             if not len(run.trace):
                 raise GPExplorerError("It had no time for its first step.")
-            latest = held_out_scores(run, parts[k])
+            latest = self.scored(run, parts[k])
             scores = latest if scores is None else scores.joined(latest)
         if scores is None or not scores.usable:
             raise GPExplorerError("Its predictions are not finite.")
@@ -193,9 +200,17 @@ def step_until(run: Run, deadline: float, stopped: Callable[[], bool], clock: Cl
         last_seconds = clock() - begin
 
 
-def held_out_scores(run: Run, part: Split) -> RowScores:
-    """The scores of a run's latest answer on the held-out rows of its part, in the units of the file."""
-    marginals = run.posterior(of="y").marginals(part.test.X)
+def held_out_scores(run: Run, part: Split, pursued: Pursued | None = None) -> RowScores:
+    """The scores of a run's latest answer on the held-out rows of its part, in the units of the file.
+
+    With pursued rows, the density of y is a mixture: a share of new rows has their noise.
+    """
+    posterior = run.posterior(of="y")
+    marginals: Marginals = posterior.marginals(part.test.X)
+    if pursued is not None and len(pursued.rows):
+        mean, var = marginals.moments
+        wide = NormalMarginals(mean, var + pursued.sd**2)
+        marginals = MixtureMarginals([marginals, wide], [1.0 - pursued.share, pursued.share])
     return RowScores.of_marginals(part.test.y.numpy(), marginals, part.test.groups)
 
 

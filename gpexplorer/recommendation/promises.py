@@ -18,7 +18,7 @@ from ..data.quoting import count, quote
 from ..errors import GPExplorerError, SettingError
 from .arguments import rows_of
 from .held_out import RowScores, parts
-from .lanes import Lane, held_out_scores, step_until
+from .lanes import Lane, step_until
 from .row_order import Plan, group_columns, plan_in_time, plan_of_groups
 from .stages import TimedSearch
 
@@ -89,10 +89,12 @@ def scores_between_rows(search: TimedSearch, lane: Lane) -> RowScores | None:
     try:
         part = parts(single, lane.seed)[0]
         search.report(f"Scoring {lane.name} between rows.")
-        run = lane.candidate.spec(len(part.train), lane.seed, lane.learned_theta()).open(data=part)
+        run = lane.candidate.spec(len(part.train), lane.seed, lane.learned_theta()).open(
+            data=lane.candidate.prepared(part)
+        )
         step_until(run, end, search.should_stop, search.clock)
         run.close()
-        scores = held_out_scores(run, part) if len(run.trace) else None
+        scores = lane.scored(run, part) if len(run.trace) else None
     except GPExplorerError:
         return None
     return scores if scores is not None and scores.usable else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from .candidates import Candidate
 from .held_out import Interval, RowScores
 from .lanes import Lane, comparable
 from .promises import promise
+from .relevance_pursuit import pursuit
 from .row_order import Plan
 from .row_questions import findings
 
@@ -110,7 +111,7 @@ class Recommendation:
         return text + self.table.to_html(index=False, escape=True, float_format=lambda value: f"{value:.4g}")
 
 
-def sentences(
+def sentences(  # noqa: PLR0913 - the parts of an answer
     split: Split,
     winner: Lane,
     others: list[Lane],
@@ -151,6 +152,7 @@ def sentences(
         *split.notes,
         *filter(None, promise(scores, train.target, plan, between)),
         *findings(train),
+        *_pursued_in_words(split, winner),
         *band_sentences(scores, train.target),
         *_repeated(train),
     ]
@@ -196,6 +198,24 @@ def shares(average: Average) -> str:
     if others:
         parts.append(f"{100 * sum(weight for _, weight in others):.0f} % of {len(others)} others")
     return " and ".join(["; ".join(parts[:-1]), parts[-1]])
+
+
+def _pursued_in_words(split: Split, winner: Lane) -> tuple[str, ...]:
+    """Which rows have a noise of their own, and the error on the held-out rows that are not like them."""
+    if not winner.candidate.pursues or winner.scores is None:
+        return ()
+    pursued = pursuit(replace(split, key=f"{split.key}/all"), winner.candidate.kernel)
+    if not len(pursued.rows):
+        return ()
+    plain = winner.scores.squared < (0.5 * pursued.sd) ** 2
+    rmse = float(np.sqrt(winner.scores.squared[plain].mean())) if plain.any() else np.nan
+    names = ", ".join(f"{row + 1:,}" for row in pursued.rows[:MOST_NAMES]) + ", ..." * (len(pursued.rows) > MOST_NAMES)
+    verb = "has" if len(pursued.rows) == 1 else "have"
+    return (
+        f"{count(len(pursued.rows), 'row')} ({names}) {verb} a noise of their own, with a standard deviation of "
+        f"{pursued.sd:.3g}, so that they do not bend the others. On the {int(plain.sum()):,} held-out rows that are "
+        f"not like them the error (RMSE) is {rmse:.3g}.",
+    )
 
 
 def _repeated(train: Dataset) -> tuple[str, ...]:

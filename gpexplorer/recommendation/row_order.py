@@ -1,4 +1,4 @@
-"""Whether rows follow each other in time or belong to groups, so that other rows have to be held out than a random draw.
+"""Whether rows follow each other in time or belong to groups, so that a random draw would hold out the wrong rows.
 
 A random draw holds out rows between other rows. It says what to expect in gaps, not after the last row, and not for a
 new patient. An order matters where the targets depend on their neighbours in it, and groups where rows of one group are
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -176,8 +177,8 @@ def plan_in_time(rows: Dataset, asked: bool, before: Any = None) -> Plan | None:
     if X is None or column is None:
         if asked:
             raise SettingError(
-                'folds="time" needs a column of dates, or one that rises steadily from row to row: name it with dates=, '
-                "or sort the rows."
+                'folds="time" needs a column of dates, or one that rises steadily from row to row: name it with '
+                "dates=, or sort the rows."
             )
         return None
     name, time = rows.names[column], X[:, column]
@@ -211,7 +212,7 @@ def forward_pairs(time: Array) -> list[Pair]:
     ends = [n - k * size for k in range(folds, -1, -1)]
     moments = [time[order[min(end, n - 1)]] for end in ends[:-1]] + [np.inf]
     pairs = []
-    for first, last in zip(moments[:-1], moments[1:], strict=True):
+    for first, last in pairwise(moments):
         train, test = np.flatnonzero(time < first), np.flatnonzero((time >= first) & (time < last))
         if len(train) and len(test):
             pairs.append(Pair(train, test))
@@ -230,8 +231,8 @@ def pair_before(time: Array, before: Any, name: str) -> Pair:
     train, test = np.flatnonzero(time < moment), np.flatnonzero(time >= moment)
     if len(train) < 2 or not len(test):
         raise SettingError(
-            f"before is {quote(before)}, but {quote(name)} goes from {time.min():g} to {time.max():g}: two rows at least "
-            "have to be before it, and one after it."
+            f"before is {quote(before)}, but {quote(name)} goes from {time.min():g} to {time.max():g}: two rows at "
+            "least have to be before it, and one after it."
         )
     return Pair(train, test)
 

@@ -23,7 +23,7 @@ from .row_order import numbers_of
 
 Array = NDArray[np.float64]
 
-MOST_ROWS = 20_000  # that are looked at
+MOST_ROWS = 5000  # that are looked at
 LEAK = 0.998  # squared rank correlation of a column with the target, above which it is suspected
 LEAK_ERROR = 1e-3  # and the share of the variance that the neighbours in this column leave
 SENTINELS = tuple(
@@ -33,7 +33,7 @@ LEAST_SENTINELS, SENTINEL_GAP = 3, 2.0  # rows with the number, and its distance
 MOST_OUTLIERS = 0.05  # share of the rows
 FAR = 12.0  # robust standard deviations from the targets of the nearest rows, and from all targets
 ALONE = 0.5  # distance of the nearest outlier from the other targets, in ranges of these
-NEIGHBOURS, SAMPLE = 6, 1000  # nearest rows, of so many rows and of all that stand apart
+NEIGHBOURS, MOST_INPUTS = 6, 40  # nearest rows, which are sought in so many inputs
 NAMED_ROWS = 8  # outliers that are named
 
 
@@ -69,19 +69,21 @@ def outliers(X: Array, y: Array) -> NDArray[np.int64]:
     Far is more than 12 robust standard deviations, of the difference from the median of the six nearest rows and of
     the target itself. A skewed target has no outliers: for targets above 0, their logarithms have to stand apart too.
     """
-    n = len(y)
-    if n < 4 * NEIGHBOURS or not X.shape[1] or not np.isfinite(X).all():
-        return np.empty(0, dtype=np.int64)
-    far = _stand_apart(y)
+    apart = _stand_apart(y)
     if (y > 0.0).all():
-        far &= _stand_apart(np.log(y))
-    found = np.flatnonzero(far)
-    if not len(found) or len(found) > MOST_OUTLIERS * n:
-        return found[:0]
+        apart &= _stand_apart(np.log(y))
+    return np.intersect1d(np.flatnonzero(apart), far_rows(X, y)) if apart.any() else np.flatnonzero(apart)
+
+
+def far_rows(X: Array, y: Array) -> NDArray[np.int64]:
+    """The rows whose targets are far from those of the nearest rows; none if they are many."""
+    n = len(y)
+    if n < 4 * NEIGHBOURS or not 0 < X.shape[1] <= MOST_INPUTS or not np.isfinite(X).all():
+        return np.empty(0, dtype=np.int64)
     Z = X / np.maximum(X.std(0), np.finfo(float).tiny)
-    sample = np.union1d(found, np.random.default_rng(0).permutation(n)[:SAMPLE])
-    neighbours = cKDTree(Z).query(Z[sample], k=NEIGHBOURS + 1)[1][:, 1:]
-    return np.asarray(sample[_far(y[sample] - np.median(y[neighbours], axis=1)) & far[sample]])
+    neighbours = cKDTree(Z).query(Z, k=NEIGHBOURS + 1)[1][:, 1:]
+    found = np.flatnonzero(_far(y - np.median(y[neighbours], axis=1)))
+    return found if len(found) <= MOST_OUTLIERS * n else found[:0]
 
 
 def _far(values: Array) -> NDArray[np.bool_]:
@@ -110,8 +112,8 @@ def _outliers_in_words(X: Array, y: Array, names: tuple[str, ...], target: str) 
         named = ", ".join(f"{row + 1:,}" for row in found[:NAMED_ROWS]) + (", ..." if len(found) > NAMED_ROWS else "")
         verb = "lies" if len(found) == 1 else "lie"
         yield (
-            f"{count(len(found), 'row')} ({named}) {verb} {distance.min():.3g} or more from the middle of {quote(target)}; "
-            f"the standard deviation of the others is {others.std():.3g}. Correct or remove them if they are mistakes; "
+            f"{count(len(found), 'row')} ({named}) {verb} {distance.min():.3g} or more from the middle of "
+            f"{quote(target)}; the standard deviation of the others is {others.std():.3g}. Correct or remove them if they are mistakes; "
             "among the candidates are models that give such rows a noise of their own."
         )
 
@@ -120,8 +122,9 @@ def _two_values(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iter
     values, counts = np.unique(y, return_counts=True)
     if len(values) == 2:
         yield (
-            f"{quote(target)} has two values, {values[0]:g} ({100 * counts[0] / len(y):.0f} % of the rows) and {values[1]:g}: "
-            "this is a question of classification. The mean of a prediction can be read as a share, but its band cannot."
+            f"{quote(target)} has two values, {values[0]:g} ({100 * counts[0] / len(y):.0f} % of the rows) and "
+            f"{values[1]:g}: this is a question of classification. The mean of a prediction can be read as a "
+            "share, but its band cannot."
         )
 
 
@@ -139,8 +142,8 @@ def _leaks(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[
         left = float(np.square(sorted_y[1:-1] - between).mean() / y.var())
         if left < LEAK_ERROR:
             yield (
-                f"{quote(name)} alone explains {100 * (1 - left):.2f} % of the variance of {quote(target)}: if it is not "
-                f'known before {quote(target)} is, leave it out with drop=["{name}"].'
+                f"{quote(name)} alone explains {100 * (1 - left):.2f} % of the variance of {quote(target)}: if it is "
+                f'not known before {quote(target)} is, leave it out with drop=["{name}"].'
             )
 
 
@@ -154,8 +157,8 @@ def _sentinels(X: Array, y: Array, names: tuple[str, ...], target: str) -> Itera
             low, high = others.min(), others.max()
             if max(low - sentinel, sentinel - high) > SENTINEL_GAP * (high - low):
                 yield (
-                    f"{quote(name)} is {sentinel:g} in {count(int(here.sum()), 'row')} and {low:.4g} to {high:.4g} in all "
-                    "others, so that it seems to stand for a missing value: write these cells as empty and give "
+                    f"{quote(name)} is {sentinel:g} in {count(int(here.sum()), 'row')} and {low:.4g} to {high:.4g} in "
+                    "all others, so that it seems to stand for a missing value: write these cells as empty and give "
                     + ('missing="fill".' if name != target else 'missing="drop".')
                 )
 
@@ -163,7 +166,10 @@ def _sentinels(X: Array, y: Array, names: tuple[str, ...], target: str) -> Itera
 def _counters(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
     for j, name in enumerate(names):
         if len(X) > 20 and X.shape[1] > 1 and bool((np.diff(X[:, j]) == 1.0).all()):
-            yield f'{quote(name)} counts the rows from {X[0, j]:g} to {X[-1, j]:g}: leave it out with drop=["{name}"], unless it is a time.'
+            yield (
+                f"{quote(name)} counts the rows from {X[0, j]:g} to {X[-1, j]:g}: leave it out with "
+                f'drop=["{name}"], unless it is a time.'
+            )
 
 
 def _copies(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
@@ -180,6 +186,6 @@ def _copies(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator
         named = [names[varies[i]] for i in copies]
         verb = "is a copy" if len(copies) == 1 else "are copies"
         yield (
-            f"{listing(named)} {verb} of {listing([names[varies[of[i]]] for i in copies])}, up to a factor and a shift, "
-            f"and can be left out with drop."
+            f"{listing(named)} {verb} of {listing([names[varies[of[i]]] for i in copies])}, up to a factor and a "
+            "shift, and can be left out with drop."
         )

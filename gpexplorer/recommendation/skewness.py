@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,6 +33,7 @@ from ..target_transforms import LOG, YEO_JOHNSON, fitted_transform
 from .arguments import NO_ROWS
 from .candidates import Candidate
 from .lanes import step_until
+from .row_questions import outliers
 from .stages import TimedSearch
 
 FEWEST_ROWS, MOST_ROWS = 200, 1000  # of the GP
@@ -59,7 +61,9 @@ def suitable_transform(search: TimedSearch, seed: int) -> str:
     search.report("Looking at the skewness of the target.")
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
     most = min(rows_for(len(train), seconds), MOST_ROWS)
-    rows = train.rows(order[: max(most, FEWEST_ROWS)])
+    order = order[: max(most, FEWEST_ROWS)]
+    found = outliers(train.X[order].double().cpu().numpy(), train.y[order].double().cpu().numpy())
+    rows = train.rows(torch.from_numpy(np.delete(order.numpy(), found)))  # a few mistakes do not make a target skewed
     try:
         run = Spec("ml", kernel=KERNEL, seed=seed).open(data=Split(rows, rows.rows(NO_ROWS), search.split.name))
         step_until(run, search.clock() + seconds, search.should_stop, search.clock)

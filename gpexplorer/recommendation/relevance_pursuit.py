@@ -1,0 +1,148 @@
+"""Rows that get a noise of their own, chosen greedily by the evidence of an exact GP: relevance pursuit.
+
+With A = K + s2 R for the noise R = diag(r) so far, a = A^-1 y and q_i = [A^-1]_ii, the noise of row i that maximises
+the evidence is larger by rho_i, which gains g_i:
+
+    rho_i = (a_i / q_i)^2 - 1 / q_i,    g_i = (z_i^2 - 1 - log z_i^2) / 2,    z_i^2 = a_i^2 / q_i
+
+z_i is the residual of row i, left out, in its own standard deviations. Rows whose gain exceeds log n plus a margin are
+added, the largest gains first, and theta and the noise of all chosen rows are learned anew, until no row gains enough.
+A model of new rows has to know that some of them are like these: its density is a mixture with a wide part of the share
+of such rows.
+
+References
+----------
+Ament, S., Santorella, E., Eriksson, D., Letham, B., Balandat, M. and Bakshy, E. (2024). Robust Gaussian processes via
+relevance pursuit. NeurIPS.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..data import Split
+from ..errors import GPExplorerError
+from ..kernels.row_scaled import with_row_noise
+from ..linalg.cholesky import cholesky
+from ..linalg.randomness import generator
+from ..linalg.scipy_descent import Evaluated, descend
+from ..objectives import evidence, noise_variance
+from ..problem import Dataset, Problem, RowNoise
+from ..runs.spec import Spec
+from .arguments import NO_ROWS
+
+MOST_ROWS, LEARNING_ROWS = 3000, 400  # of the factor, and of the likelihood that learns theta
+ROUNDS, EVALUATIONS = 6, 15  # of choosing rows, and of the likelihood in each
+MARGIN = 3.0  # nats that a row has to gain beyond log n
+LEAST_OF_LARGEST = 0.2  # share of the largest gain that others need to be added in the same round
+MOST_SHARE = 0.1  # of the rows
+
+
+class Pursued(NamedTuple):
+    """What relevance pursuit has chosen.
+
+    Attributes
+    ----------
+    rows : array [k]
+        The rows with a noise of their own.
+    ratio : Tensor [n]
+        The noise variance of each row over that of the other rows.
+    sd : float
+        The standard deviation of the noise of the chosen rows, in units of the target.
+    """
+
+    rows: NDArray[np.int64]
+    ratio: Tensor
+    sd: float
+
+    @property
+    def share(self) -> float:
+        """The share of chosen rows, as that of new rows like them: one more of each kind than were seen."""
+        return (len(self.rows) + 1.0) / (len(self.ratio) + 2.0)
+
+
+def with_pursued_noise(split: Split, kernel: str) -> Split:
+    """The split whose chosen training rows have a noise of their own."""
+    pursued = pursuit(split, kernel)
+    noise = RowNoise(pursued.ratio)
+    return replace(split, train=replace(split.train, noise=noise), key=f"{split.key}/pursued-{kernel}")
+
+
+@lru_cache(maxsize=8)
+def _cached(key: str, kernel: str, rows: Dataset) -> Pursued:
+    return _pursued(rows, kernel)
+
+
+def pursuit(split: Split, kernel: str) -> Pursued:
+    """The training rows that get a noise of their own; none if no exact GP can be fitted."""
+    try:
+        return _cached(split.key, kernel, split.train)
+    except GPExplorerError:
+        return Pursued(np.empty(0, dtype=np.int64), torch.ones(len(split.train), dtype=torch.float64), 0.0)
+
+
+def _pursued(rows: Dataset, kernel: str) -> Pursued:
+    """Choose rows until none gains enough."""
+    n, chosen = len(rows), np.empty(0, dtype=np.int64)
+    ratio = torch.ones(n, dtype=torch.float64)
+    if n > MOST_ROWS:
+        return Pursued(chosen, ratio, 0.0)
+    spec = Spec("ml", kernel={"name": kernel, "start": "one"})
+    plain = spec.open(data=Split(rows, rows.rows(NO_ROWS), "pursuit", key="pursuit")).problem
+    assert plain.train.scale is not None
+    learning = torch.randperm(n, generator=generator(0, "pursuit"))[:LEARNING_ROWS]
+    s2 = 0.0
+    for _ in range(ROUNDS):
+        problem = with_row_noise(replace(plain, train=replace(plain.train, noise=RowNoise(ratio))))
+        problem = replace(problem, theta=_learned(problem, learning))
+        plain, s2 = replace(plain, theta=problem.theta), noise_variance(problem.theta)
+        a, q = _residuals(problem)
+        z2 = np.maximum(np.square(a) / q, np.finfo(float).tiny)
+        gain = np.where(z2 > 1.0, 0.5 * (z2 - 1.0 - np.log(z2)), 0.0)
+        gain[chosen] = 0.0
+        least = max(math.log(n) + MARGIN, LEAST_OF_LARGEST * gain.max())
+        new = [row for row in np.argsort(-gain) if gain[row] > least]
+        new = new[: max(int(MOST_SHARE * n) - len(chosen), 0)]
+        chosen = np.sort(np.r_[chosen, np.array(new, dtype=np.int64)])
+        # y and A of these rows were divided by r^1/2: r s2 is the squared residual without the variance of f.
+        r = ratio[chosen].numpy()
+        total = r * np.square(a[chosen] / q[chosen]) - (r / q[chosen] - r * s2)
+        ratio[chosen] = torch.from_numpy(np.maximum(total / s2, 1.0))
+        if not new:
+            break
+    sd = float((ratio[chosen].mean() * s2).sqrt()) * plain.train.scale.y_sd if len(chosen) else 0.0
+    return Pursued(chosen, ratio, sd)
+
+
+def _learned(problem: Problem, rows: Tensor) -> Tensor:
+    """Theta after some evaluations of the likelihood of these rows."""
+    part = problem.train.rows(rows)
+
+    def evaluate(point: NDArray[np.float64]) -> Evaluated | None:
+        try:
+            value, gradient = evidence(problem.kernel, torch.as_tensor(point).to(problem.theta), part)
+        except GPExplorerError:
+            return None
+        return Evaluated(value, gradient.double().numpy(), None) if math.isfinite(value) else None
+
+    point = problem.theta.double().numpy()
+    for best in descend(evaluate, point, "L-BFGS-B", EVALUATIONS):
+        point = best.point
+    return torch.as_tensor(point).to(problem.theta)
+
+
+def _residuals(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """a = A^-1 y [n] and the diagonal of A^-1 [n], of rows that were multiplied to equal noise."""
+    X, theta = problem.train.X, problem.theta
+    A = problem.kernel(theta, X, X)
+    A.diagonal().add_(noise_variance(theta))
+    inverse = torch.cholesky_inverse(cholesky(A, "K + s2 R").L)
+    return (inverse @ problem.train.y).numpy(), inverse.diagonal().numpy().copy()
