@@ -11,8 +11,8 @@ They are compared on a few hundred rows, half of them in clusters of neighbours,
 short lengthscales. The best start from waves descends, and the best of all if it is better than the kernel's own before
 any descent. Then the kernel's own descends until it has come near the best of them or has converged. It is kept unless
 the other one is better by several nats, so that data with one valley are learned from where they always were. If the
-best is a wave's, it is taken unless the kernel's own is better by several nats: that it found the valley on these rows does
-not say that it finds it on all rows. The variational bound of a method with m inducing points must not be clearly
+best is a wave's, it is taken unless the kernel's own is better by several nats: that it found the valley on these rows
+does not say that it finds it on all rows. The variational bound of a method with m inducing points must not be clearly
 higher there, because m points may be too few for short lengthscales.
 """
 
@@ -88,6 +88,11 @@ class Race:
     starts: tuple[Start, ...]
     rows: int
     seconds: float
+
+    @property
+    def is_kernels_own(self) -> bool:
+        """Whether the method begins where it would without a race."""
+        return not self.starts or self.starts[0].name == KERNEL_START
 
     def __str__(self) -> str:
         """What each start reached; empty if there was only one, or no other was followed."""

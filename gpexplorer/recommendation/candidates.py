@@ -21,9 +21,9 @@ from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from ..runs.spec import Spec
 from ..runs.studies.model_sizes import points_for, rows_for
-from .relevance_pursuit import with_pursued_noise
-from .row_order import numbers_of
-from .row_questions import far_rows
+from .questions.relevance_pursuit import with_pursued_noise
+from .questions.row_order import numbers_of
+from .questions.row_questions import far_rows
 
 EXACT_UP_TO = 3000  # training rows: beyond them the exact model is fitted to some of the rows
 DESCENT_UP_TO = 30_000  # training rows of the full GP that is solved by blocks: a step needs O(n) entries per row

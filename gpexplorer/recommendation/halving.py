@@ -46,8 +46,8 @@ from .final_fit import ANEW_TIMES, REFIT_TIMES, REFIT_UP_TO, final_model
 from .held_out import RowScores, parts
 from .lanes import Lane, by_density, chosen
 from .promises import planned, scores_between_rows
+from .questions.row_order import Plan, in_blocks
 from .result import REFITTED, Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
-from .row_order import Plan, in_blocks
 from .simple_models import scored_on_held_out_rows
 from .skewness import suitable_transform, with_transform
 from .stages import FEWEST_LANES, Progress, TimedSearch, lanes_for, parts_of_stages, shares_for

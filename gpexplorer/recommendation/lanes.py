@@ -17,7 +17,7 @@ from ..runs.run import Run
 from ..runs.studies import machine_speed
 from .candidates import EXACT, Candidate
 from .held_out import RowScores
-from .relevance_pursuit import Pursued, pursuit
+from .questions.relevance_pursuit import Pursued, pursuit
 
 LONGEST_FIRST_STEP = 3.0  # shares: a lane whose step needs longer, by its formula, is not begun
 

@@ -19,7 +19,7 @@ from ..errors import GPExplorerError, SettingError
 from .arguments import rows_of
 from .held_out import RowScores, parts
 from .lanes import Lane, step_until
-from .row_order import Plan, group_columns, plan_in_time, plan_of_groups
+from .questions.row_order import Plan, group_columns, plan_in_time, plan_of_groups
 from .stages import TimedSearch
 
 WAYS = ("time", "groups", "random")

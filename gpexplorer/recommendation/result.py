@@ -26,9 +26,9 @@ from .candidates import Candidate
 from .held_out import Interval, RowScores
 from .lanes import Lane, comparable
 from .promises import promise
-from .relevance_pursuit import pursuit
-from .row_order import Plan
-from .row_questions import findings
+from .questions.relevance_pursuit import pursuit
+from .questions.row_order import Plan
+from .questions.row_questions import findings
 
 ENDS = ("nlpd_low", "nlpd_high")
 REPEATED = 0.01  # share of copies from which they are mentioned

@@ -80,7 +80,8 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
                 outcome=kept.outcome, start_note=kept.start_note,
             )  # fmt: skip
         problem, start = _raced(spec, problem)
-        journal.write_start(problem.theta.tolist(), str(start))
+        if not start.is_kernels_own:
+            journal.write_start(problem.theta.tolist(), str(start))
     except BaseException:
         journal.close()
         raise

@@ -197,7 +197,7 @@ class Store:
         journal, kept = self.take_up(run.spec)
         try:
             journal.write_memory(run.method.cost(run.problem).memory)
-            if not kept.records:
+            if not kept.records and run.start_note:
                 journal.write_start(run.problem.theta.tolist(), run.start_note)
             journal.extend(run.trace[len(kept.records) :])
             if run.outcome is not None and kept.outcome != run.outcome:

@@ -3,7 +3,7 @@
 The lines are written in the order of events:
 
     {"memory": bytes}                                          first line, once
-    {"start": theta, "note": sentence}                         where the run begins, and why; not in older journals
+    {"start": theta, "note": sentence}                         where the run begins, if not at the kernel's own theta
     {"index": ..., "seconds": ..., "entries": ..., "state": ..., "info": ..., "tensors": ...}   one per record
     {"at": index, "scores": {...}}                             after the record
     {"outcome": reason, "message": sentence}                   when the run ends; a later record revokes it
@@ -45,7 +45,7 @@ class Kept(NamedTuple):
     memory : float
         Bytes of the method's arrays by its formula; nan if the journal does not say.
     start : list of float or None
-        The initial theta; None in journals from before there were several starts.
+        The initial theta; None if the run begins where its kernel proposes.
     start_note : str
         What the starts of the run reached.
     """

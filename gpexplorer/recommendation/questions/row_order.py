@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 from torch import Tensor
 
-from ..data import Split
-from ..data.given_folds import Pair
-from ..data.quoting import count, quote
-from ..errors import SettingError
-from ..mixed_rows import MixedRows
-from ..problem import Dataset, RowGroups
+from ...data import Split
+from ...data.given_folds import Pair
+from ...data.quoting import count, quote
+from ...errors import SettingError
+from ...mixed_rows import MixedRows
+from ...problem import Dataset, RowGroups
 
 Array = NDArray[np.float64]
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.stats import rankdata
 
-from ..data.quoting import count, listing, quote
-from ..problem import Dataset
+from ...data.quoting import count, listing, quote
+from ...problem import Dataset
 from .row_order import numbers_of
 
 Array = NDArray[np.float64]
@@ -113,8 +113,8 @@ def _outliers_in_words(X: Array, y: Array, names: tuple[str, ...], target: str) 
         verb = "lies" if len(found) == 1 else "lie"
         yield (
             f"{count(len(found), 'row')} ({named}) {verb} {distance.min():.3g} or more from the middle of "
-            f"{quote(target)}; the standard deviation of the others is {others.std():.3g}. Correct or remove them if they are mistakes; "
-            "among the candidates are models that give such rows a noise of their own."
+            f"{quote(target)}; the standard deviation of the others is {others.std():.3g}. Correct or remove "
+            "them if they are mistakes; among the candidates are models that give such rows a noise of their own."
         )
 
 

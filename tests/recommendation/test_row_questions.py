@@ -1,0 +1,156 @@
+"""What `recommend` asks about rows, and which it holds out: rows of each kind, and rows that are not of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import gpexplorer as gpx
+from gpexplorer.data import load
+from gpexplorer.errors import SettingError
+from gpexplorer.problem import Dataset
+from gpexplorer.recommendation.candidates import Candidate, series_kernels
+from gpexplorer.recommendation.promises import planned
+from gpexplorer.recommendation.questions.relevance_pursuit import pursuit
+from gpexplorer.recommendation.questions.row_order import forward_pairs, plan_in_time
+from gpexplorer.recommendation.questions.row_questions import findings, outliers
+
+FAST = [Candidate("ml, matern32-ard", "exact", "ml", "matern32-ard")]
+
+
+def dataset(columns: dict[str, np.ndarray], y: np.ndarray) -> Dataset:
+    return Dataset(torch.tensor(np.column_stack(list(columns.values()))), torch.tensor(y), tuple(columns), "y")
+
+
+def plain(n=200, seed=0):
+    random = np.random.default_rng(seed)
+    a, b = random.uniform(0.0, 4.0, (2, n))
+    return {"a": a, "b": b}, np.sin(a) + b + random.normal(0.0, 0.2, n)
+
+
+def walk(n=300, seed=0):
+    random = np.random.default_rng(seed)
+    return pd.DataFrame({"week": np.arange(n) + 1000, "price": 50.0 + np.cumsum(random.normal(0.0, 2.0, n))})
+
+
+def test_plain_rows_raise_no_question():
+    columns, y = plain()
+    rows = dataset(columns, y)
+    assert findings(rows) == []
+    assert plan_in_time(rows, asked=False) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c, y: (c | {"paid": 1.2 * y + 7.0}, y), '"paid" alone explains'),
+        (lambda c, y: (c | {"a": np.where(np.arange(len(y)) % 20 == 3, -999.0, c["a"])}, y), '"a" is -999 in 10 rows'),
+        (lambda c, y: (c | {"row": np.arange(1.0, len(y) + 1)}, y), '"row" counts the rows from 1 to 200'),
+        (lambda c, y: (c | {"feet": c["a"] * 3.28 + 5.0}, y), '"feet" is a copy of "a"'),
+        (lambda c, y: (c, (y > 2.0).astype(float)), '"y" has two values, 0'),
+        (lambda c, y: (c, np.where(np.isin(np.arange(len(y)), (7, 90)), y - 300.0, y)), "2 rows (8, 91) lie"),
+    ],
+)
+def test_each_kind_is_a_sentence_with_its_numbers(change, words):
+    assert any(words in sentence for sentence in findings(dataset(*change(*plain()))))
+
+
+def test_a_skewed_target_has_no_outliers():
+    columns, y = plain(400)
+    skewed = np.exp(2.0 * y + np.random.default_rng(1).normal(0.0, 0.5, 400))
+    assert len(outliers(np.column_stack(list(columns.values())), skewed)) == 0
+
+
+def test_a_walk_in_time_is_held_out_forward_and_white_noise_in_time_is_not():
+    split, plan = planned(walk(), None, {"target": "price"}, None, None, None)
+    assert (plan.kind, plan.column) == ("time", "week")
+    time = split.train.X[:, 0].numpy()
+    assert all(time[pair.train].max() < time[pair.test].min() for pair in plan.pairs)
+    noise = walk().assign(price=np.random.default_rng(3).normal(size=300))
+    assert planned(noise, None, {"target": "price"}, None, None, None)[1].kind == "random"
+
+
+def test_rows_of_one_time_are_not_divided():
+    pairs = forward_pairs(np.repeat(np.arange(60.0), 7))
+    assert len(pairs) == 4
+    assert sum(len(pair.test) for pair in pairs) == pytest.approx(0.4 * 420, abs=14)
+
+
+def people(seed=0, effect=4.0):
+    random = np.random.default_rng(seed)
+    person = np.repeat(np.arange(30), 8)
+    dose = random.uniform(0.0, 1.0, 240)
+    y = 3.0 * dose + random.normal(0.0, effect, 30)[person] + random.normal(0.0, 0.5, 240)
+    return pd.DataFrame({"subject_id": person + 501, "dose": dose, "y": y})
+
+
+def test_an_identifier_whose_rows_are_alike_is_a_group_and_no_input():
+    split, plan = planned(people(), None, {"target": "y"}, None, None, None)
+    assert (plan.kind, plan.column) == ("groups", "subject_id")
+    assert "subject_id" not in split.train.names
+    assert '"subject_id" has 30 values with' in plan.sentence
+    assert planned(people(effect=0.0), None, {"target": "y"}, None, None, None)[1].kind == "random"
+    assert planned(people(), None, {"target": "y"}, "random", None, None)[1].kind == "random"
+
+
+def test_the_promise_is_given_twice_and_the_future_is_inside_it():
+    table = walk(360, seed=4)
+    answer = gpx.recommend(table[:300], target="price", seconds=3.0, among=FAST)
+    future = table[300:]
+    mean = answer.predict(torch.tensor(future[["week"]].to_numpy(float))).mean.numpy()
+    rmse = np.sqrt(np.mean((mean - future.price) ** 2))
+    low, high = (np.sqrt(end) * table.price[-180:].std() for end in answer.expected["smse"][1:])
+    text = str(answer)
+    assert answer.held_out_by == "time"
+    assert "between your rows; " in text
+    assert "after the last row (95 % interval" in text
+    assert answer.between["smse"].value < answer.expected["smse"].value
+    assert 0.3 * low < rmse < 3.0 * high
+
+
+def test_what_is_asked_for_is_done_and_contradictions_are_sentences():
+    table = walk()
+    split, plan = planned(table, None, {"target": "price"}, None, 1200, None)
+    assert split.train.X[plan.pairs[0].test, 0].min() == 1200.0
+    with pytest.raises(SettingError, match="goes from 1000"):
+        planned(table, None, {"target": "price"}, None, 1e9, None)
+    with pytest.raises(SettingError, match='give "time", "groups", "random"'):
+        planned(table, None, {"target": "price"}, "sideways", None, None)
+    columns, y = plain()
+    with pytest.raises(SettingError, match="needs a column of dates"):
+        planned(np.column_stack(list(columns.values())), y, {}, "time", None, None)
+    with pytest.raises(SettingError, match="found no column of groups"):
+        planned(table, None, {"target": "price"}, "groups", None, None)
+
+
+def test_a_season_brings_kernels_that_go_on():
+    random = np.random.default_rng(0)
+    t = np.arange(240.0)
+    season = dataset({"month": t}, 0.1 * t + np.sin(2.0 * np.pi * t / 12.0) + random.normal(0.0, 0.2, 240))
+    assert all("periodic" in kernel or "lp" in kernel for kernel in series_kernels(season, "month"))
+    assert series_kernels(dataset({"month": t}, np.cumsum(random.normal(size=240))), "month")[0] == "linear + matern12"
+    assert series_kernels(dataset(*plain()), "") == []
+
+
+@pytest.mark.parametrize(("shift", "rows"), [(-40.0, (3, 77, 150)), (6.0, (10, 11, 12, 13, 140)), (0.0, ())])
+def test_relevance_pursuit_finds_the_rows_that_were_moved_and_no_others(shift, rows):
+    columns, y = plain(180, seed=5)
+    y[list(rows)] += shift
+    split = load((np.column_stack(list(columns.values())), y), split={"test": 0.006, "seed": 0})
+    moved = np.flatnonzero(np.isin(split.train.y.numpy(), y[list(rows)]))
+    found = pursuit(split, "matern32-ard")
+    assert found.rows.tolist() == moved.tolist()
+    assert not len(moved) or found.sd == pytest.approx(abs(shift), rel=0.25)
+
+
+def test_recommend_learns_beside_outliers_and_names_them():
+    columns, y = plain(150, seed=6)
+    X, moved = np.column_stack(list(columns.values())), y.copy()
+    moved[[5, 60, 90]] -= 70.0
+    answer = gpx.recommend(X, moved, seconds=4.0)
+    new = np.random.default_rng(9).uniform(0.0, 4.0, (200, 2))
+    mean = answer.predict(torch.tensor(new)).mean.numpy()
+    assert np.sqrt(np.mean((mean - np.sin(new[:, 0]) - new[:, 1]) ** 2)) < 0.25
+    assert "3 rows (6, 61, 91) have a noise of their own" in str(answer)
