@@ -38,6 +38,7 @@ from .training_rows import (
 )
 
 NESTED = "settings__"
+FEW_ROWS = 20  # with fewer rows, hyperparameters are learned anew when rows are added
 Floats = NDArray[np.float64]
 Prediction = Floats | tuple[Floats, Floats]
 
@@ -221,6 +222,9 @@ class Estimator(RegressorMixin, BaseEstimator):
         -----
         For m inducing points or features: n m kernel entries and 2 m^2 (n + m) flops for n new rows, whatever the
         number of rows before, and the result is that of all rows together, to rounding. Other methods start warm.
+
+        Few rows say little about hyperparameters. If fewer than 20 rows were fitted, they are learned anew from
+        all rows whenever there are a quarter more, and at least two more, than they were learned from.
         """
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, noise=noise)
@@ -229,6 +233,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         if (1 if targets.ndim == 1 else targets.shape[1]) != k:
             raise DataError(f"y is {list(targets.shape)}, but the fit had {k} target{'s' * (k > 1)} per row.")
         columns = targets.reshape(len(targets), k).T
+        if self._learned_anew(X, columns, noise is not None):
+            return self
         pairs = list(zip(self._posteriors, columns, strict=True))
         try:
             updated = [posterior.with_rows(X, column, noise) for posterior, column in pairs]
@@ -314,7 +320,7 @@ class Estimator(RegressorMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the run, unless `keep_run` is set."""
         state = super().__getstate__()
-        return state if self.keep_run else {name: value for name, value in state.items() if name != "run_"}
+        return state if self.keep_run else {k: value for k, value in state.items() if k not in ("run_", "_added")}
 
     def __sklearn_tags__(self) -> Any:
         """Say that several targets and texts are possible."""
@@ -376,10 +382,31 @@ class Estimator(RegressorMixin, BaseEstimator):
             raise run.error
         return run
 
-    def _fit_again(self, X: Any, columns: Floats) -> None:
-        """Fit to the rows of the last fit and new ones, from the hyperparameters of the last fit."""
+    def _learned_anew(self, X: Any, columns: Floats, has_noise: bool) -> bool:
+        """Keep rows that are added to a fit of few rows, and learn from all of them once they are enough more."""
+        run = None if not hasattr(self, "run_") else self.run_[0] if isinstance(self.run_, list) else self.run_
+        added = getattr(self, "_added", None)
+        if added is None or added[0] is not run:
+            added = (run, None, None, False)  # of another fit
+        is_unequal = (
+            has_noise or added[3] or (run is not None and unscaled_kernel(run.problem.kernel) is not run.problem.kernel)
+        )
+        if run is None or len(run.problem.train) >= FEW_ROWS or is_unequal:
+            self._added = (run, None, None, is_unequal)
+            return False
+        if added[1] is not None:
+            X, columns = training_rows.joined_rows(added[1], X), np.concatenate([added[2], columns], 1)
+        self._added = (run, X, columns, False)
+        if columns.shape[1] < max(2, len(run.problem.train) / 4):
+            return False
+        self._fit_again(X, columns, anew=True)
+        return True
+
+    def _fit_again(self, X: Any, columns: Floats, anew: bool = False) -> None:
+        """Fit to the rows of the last fit and new ones, from the hyperparameters of the last fit or anew."""
         single = not isinstance(self.run_, list)
         runs, starts = ([self.run_], [self.kernel_]) if single else (self.run_, self.kernel_)
+        starts = [None] * len(starts) if anew else starts
         seed, refitted = seed_of(self.random_state), []
         for run, start, column in zip(runs, starts, columns, strict=True):
             old_X, old_y = rows_of(run)

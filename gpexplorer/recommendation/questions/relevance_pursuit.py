@@ -97,7 +97,8 @@ def _pursued(rows: Dataset, kernel: str) -> Pursued:
         return Pursued(chosen, ratio, 0.0)
     spec = Spec("ml", kernel={"name": kernel, "start": "one"})
     plain = spec.open(data=Split(rows, rows.rows(NO_ROWS), "pursuit", key="pursuit")).problem
-    assert plain.train.scale is not None
+    scale = plain.train.scale
+    assert scale is not None
     learning = torch.randperm(n, generator=generator(0, "pursuit"))[:LEARNING_ROWS]
     s2 = 0.0
     for _ in range(ROUNDS):
@@ -118,7 +119,7 @@ def _pursued(rows: Dataset, kernel: str) -> Pursued:
         ratio[chosen] = torch.from_numpy(np.maximum(total / s2, 1.0))
         if not new:
             break
-    sd = float((ratio[chosen].mean() * s2).sqrt()) * plain.train.scale.y_sd if len(chosen) else 0.0
+    sd = float((ratio[chosen].mean() * s2).sqrt()) * scale.y_sd if len(chosen) else 0.0
     return Pursued(chosen, ratio, sd)
 
 
