@@ -151,7 +151,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         suitable = suitable_transform(search, seed)
         time_name = plan.column if plan.kind == "time" else ""
         tried = with_transform(candidates(split, seconds * SIZE_SHARE, time_name), suitable)[
-            : lanes_for(len(train), seconds)
+            : lanes_for(len(train), seconds, len(held_out))
         ]
     else:
         tried = list(of_kind("among", among, Sequence, "candidates"))

@@ -20,6 +20,7 @@ MOST_STAGES = max(SHARES)
 ROWS = (1000, 5000)  # of the first two stages of four; the last two use all
 SECONDS_PER_LANE = 0.03, 0.2  # in the first stage of four: a constant, and a factor of sqrt(n / 1000)
 FEWEST_LANES = 2
+USUAL_PARTS = 3  # held-out parts of few rows; with more of them a lane needs more time
 
 
 class Progress(NamedTuple):
@@ -80,10 +81,11 @@ class TimedSearch:
             self.on_progress(Progress(min(elapsed / self.seconds, 1.0), max(self.seconds - elapsed, 0.0), sentence))
 
 
-def lanes_for(n: int, seconds: float) -> int:
-    """The number of candidates that are tried on n training rows in this time."""
+def lanes_for(n: int, seconds: float, parts: int = 1) -> int:
+    """The number of candidates that are tried on n training rows in this time; fewer with more than three parts."""
     constant, factor = SECONDS_PER_LANE
-    return max(FEWEST_LANES, int(seconds * SHARES[MOST_STAGES][0] / (constant + factor * math.sqrt(n / 1000))))
+    lanes = int(seconds * SHARES[MOST_STAGES][0] / (constant + factor * math.sqrt(n / 1000)))
+    return max(FEWEST_LANES, lanes if parts <= USUAL_PARTS else lanes // 2)
 
 
 def shares_for(lanes: int) -> tuple[float, ...]:
