@@ -85,7 +85,7 @@ def lanes_for(n: int, seconds: float, parts: int = 1) -> int:
     """The number of candidates that are tried on n training rows in this time; fewer with more than three parts."""
     constant, factor = SECONDS_PER_LANE
     lanes = int(seconds * SHARES[MOST_STAGES][0] / (constant + factor * math.sqrt(n / 1000)))
-    return max(FEWEST_LANES, lanes if parts <= USUAL_PARTS else lanes // 2)
+    return max(FEWEST_LANES, lanes if parts <= USUAL_PARTS else lanes // 3)
 
 
 def shares_for(lanes: int) -> tuple[float, ...]:

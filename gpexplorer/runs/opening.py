@@ -70,7 +70,7 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
     method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
     if store is None:
         problem, start = _raced(spec, problem)
-        return Run(method, problem, split, spec=spec, start_note=str(start), seconds_before=start.seconds)
+        return Run(method, problem, split, spec=spec, start_note=str(start))
     journal, kept = store.take_up(spec)
     try:
         journal.write_memory(method.cost(problem).memory)
@@ -86,8 +86,7 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
         journal.close()
         raise
     return Run(
-        method, problem, split, spec=spec, store=journal, outcome=kept.outcome, start_note=str(start),
-        seconds_before=start.seconds,
+        method, problem, split, spec=spec, store=journal, outcome=kept.outcome, start_note=str(start)
     )  # fmt: skip
 
 

@@ -57,8 +57,6 @@ class Run(RunDisplay):
         Why the earlier run ended.
     start_note : str
         What the starts reached between which the initial theta was chosen. The outcome repeats it.
-    seconds_before : float
-        Seconds that the choice of the initial theta took, which count as the run's own.
     clock : callable
         Gives seconds. Tests pass a clock of their own.
 
@@ -98,7 +96,6 @@ class Run(RunDisplay):
         resume: Iterable[Record] = (),
         outcome: Outcome | None = None,
         start_note: str = "",
-        seconds_before: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         for value, kind in ((method, Method), (problem, Problem)):
@@ -111,7 +108,7 @@ class Run(RunDisplay):
         self._watch = MonotoneWatch(method.channels, problem.train.y.dtype)
         self.rises: list[Rise] = [rise for record in self.trace for rise in self._watch.check(record)]
         last = self.trace[-1] if len(self.trace) else None
-        self._seconds = last.seconds if last else seconds_before
+        self._seconds = last.seconds if last else 0.0
         self.start_note = start_note
         self.counter = Counter(last.cost.entries if last else 0)  # of kernel entries, also of workers
         self._clock, self._journal = clock, store

@@ -35,7 +35,7 @@ ID_NAME = re.compile(
 )
 PLAIN_NAME = re.compile(r"x\d*")  # a column of an array, whose name says nothing
 RISING = 0.98  # share of the steps of the file in which a column of time does not fall
-EVEN = 0.8  # standard deviation over mean of the steps of a column that rises steadily
+EVEN = 0.8  # standard deviation over mean of the steps of a column that rises steadily, by whole numbers
 FEWEST_TIMES, FEWEST_GROUPS = 30, 6
 DEPENDENT, DEPENDENT_ERRORS = 0.15, 4.0  # least correlation of neighbours, and in standard errors
 ALIKE = 0.1  # least share of the variance that lies between groups
@@ -95,7 +95,8 @@ def time_column(rows: Dataset) -> int | None:
         if len(np.unique(X[:, j])) < FEWEST_TIMES:
             continue
         rises = bool((steps >= 0.0).mean() >= RISING)
-        evenly = rises and bool((steps > 0.0).all()) and steps.std() < EVEN * steps.mean()
+        is_whole = bool((steps == np.round(steps)).all())
+        evenly = rises and is_whole and bool((steps > 0.0).all()) and steps.std() < EVEN * steps.mean()
         if name in dates or DATE_NAME.search(lower):
             choices.append((0, j))
         elif rises and TIME_NAME.search(lower):
