@@ -11,7 +11,7 @@ import gpexplorer as gpx
 from gpexplorer.data import load
 from gpexplorer.errors import SettingError
 from gpexplorer.problem import Dataset
-from gpexplorer.recommendation.candidates import Candidate, series_kernels
+from gpexplorer.recommendation.candidates import Candidate, candidates, series_kernels
 from gpexplorer.recommendation.promises import planned
 from gpexplorer.recommendation.questions.relevance_pursuit import pursuit
 from gpexplorer.recommendation.questions.row_order import forward_pairs, plan_in_time
@@ -151,7 +151,9 @@ def test_recommend_learns_beside_outliers_and_names_them():
     columns, y = plain(150, seed=6)
     X, moved = np.column_stack(list(columns.values())), y.copy()
     moved[[5, 60, 90]] -= 70.0
-    answer = gpx.recommend(X, moved, seconds=4.0)
+    tried = candidates(load((X, moved), split="all"), 1.0)
+    assert [candidate.pursues for candidate in tried[:3]] == [True, True, False]
+    answer = gpx.recommend(X, moved, seconds=6.0, among=[tried[0], tried[2]])
     new = np.random.default_rng(9).uniform(0.0, 4.0, (200, 2))
     mean = answer.predict(torch.tensor(new)).mean.numpy()
     assert np.sqrt(np.mean((mean - np.sin(new[:, 0]) - new[:, 1]) ** 2)) < 0.25
