@@ -191,7 +191,8 @@ def test_a_messy_new_file_is_predicted_strip_by_strip_with_a_flag_for_far_rows(
     np.testing.assert_allclose(table["mean"][:60], mean, rtol=1e-9)
     np.testing.assert_allclose(table["sd"][:60] ** 2, var, rtol=1e-8)
     np.testing.assert_allclose(f["sd"], table["sd_f"], rtol=1e-9)
-    np.testing.assert_allclose(table["q90"] - table["mean"], 1.2815515655 * table["sd"], rtol=1e-6)
+    normal = table[:62]  # the last row has a word that training does not have, and is an average over words
+    np.testing.assert_allclose(normal["q90"] - normal["mean"], 1.2815515655 * normal["sd"], rtol=1e-6)
     assert (table["sd_f"][:60] < table["sd"][:60]).all()
     assert table["far"][:60].sum() == 0
     assert table["far"][60] == 1
