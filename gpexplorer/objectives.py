@@ -1,32 +1,42 @@
 """The objectives of sparse and exact GPs as sums of named terms, and their gradients with respect to theta.
 
     K_hat = K_nm K_mm^-1 K_mn = L L',   L = K_nm L_mm^-T [n, m],   K_mm = L_mm L_mm'       eqs 3, 6
-    fit        E_D = y'(K_hat + s2 I)^-1 y                                                 eq 7
-    complexity E_C = log det(K_hat + s2 I)                                                 eq 8
+    fit        E_D = y'(K_hat + V)^-1 y                                                    eq 7
+    complexity E_C = log det(K_hat + V)                                                    eq 8
     trace      E_V = tr(K - K_hat) / s2                                                    eq 9
-    PP  = (E_D + E_C) / 2            projected process                                     eq 4
-    VFE = (E_D + E_C + E_V) / 2      variational free energy                               eq 5
-    tight VFE: E_V = sum_i log(1 + D_i / s2),  D = diag(K - K_hat)  Titsias (2025)
+    PP   V = s2 I      F = (E_D + E_C) / 2            projected process                    eq 4
+    VFE  V = s2 I      F = (E_D + E_C + E_V) / 2      variational free energy              eq 5; Titsias (2009), eq 9
+    tight VFE          F = (E_D + E_C + E_V) / 2,     E_V = sum_i log(1 + D_i / s2)        Titsias (2025)
+    FITC V = s2 I + D  F = (E_D + E_C) / 2,           D = diag(K - K_hat)                  Snelson and Ghahramani (2006)
 
 Equations of Cao, Brubaker, Fleet and Hertzmann (2013). The constant n/2 log 2 pi is left out, as in the paper, so
--VFE - n/2 log 2 pi is the lower bound of Titsias (2009) on the log evidence.
+-VFE - n/2 log 2 pi is the lower bound of Titsias (2009) on the log evidence. Given L, this is the model of
+`linalg.gaussian` with Phi = L: A = L'W L + s2 I, c = L'W y, W = s2 V^-1, w = A^-1 c, beta = (K_hat + V)^-1 y.
+
+One gradient serves all four. With delta_i = 0 (PP), 1 / s2 (VFE), 1 / (s2 + D_i) (tight VFE) or
+M_i = (C^-1)_ii - beta_i^2 (FITC, C = K_hat + V),
+
+    inner    = A^-1 L'W - w beta' - L' diag(delta)                                         [m, n]
+    dF/dK_mn = L_mm^-T inner
+    dF/dK_mm = -L_mm^-T S L_mm^-1 / 2,   S = inner L = I - s2 A^-1 - w w' - L' diag(delta) L
+    dF/dk_ii = delta_i / 2
+    dF/ds2   = (sum M_i - [E_V / s2 for VFE, sum delta_i D_i / s2 for the tight VFE]) / 2
 
 The tight VFE ("tight-vfe" in the settings) is a lower bound of the evidence too, and never a looser one, since
 log(1 + x) <= x; both are equal where D = 0. It follows from q(f, u) = q(f | u) q(u), where q(f | u) has the mean of the
-prior's conditional, and the covariance (K - K_hat)^1/2 V (K - K_hat)^1/2 with a diagonal V, for which
-v_i = 1 / (1 + D_i / s2) is optimal. The optimal q(u) is that of the VFE. Predictions at new inputs integrate the
+prior's conditional, and the covariance (K - K_hat)^1/2 Q (K - K_hat)^1/2 with a diagonal Q, for which
+q_i = 1 / (1 + D_i / s2) is optimal. The optimal q(u) is that of the VFE. Predictions at new inputs integrate the
 conditional p(f* | u) of the prior over q(u), so at given theta and Z they are those of the VFE. This leaves out that
 q(f | u) is narrower at the training rows than p(f | u), which is an approximation that Titsias makes too.
 
 References: Titsias (2025), New bounds for sparse variational Gaussian processes, ICML, arXiv 2502.08730; Bui, Ashman
 and Turner (2025), Tighter sparse variational Gaussian processes, TMLR.
-
-In code, A = L'L + s2 I [m, m], L_A is its Cholesky factor, and c = L'y [m].
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -35,7 +45,11 @@ from torch import Tensor
 
 from .linalg.blocks import row_blocks
 from .linalg.cholesky import cholesky, logdet, solve_transposed
+from .linalg.gaussian import LinearGaussian, Sums
 from .problem import Dataset, Kernel
+
+BLOCK = 4 * 2**20  # bytes of the temporaries of a block of rows: they stay in the cache and cause no page faults
+KEPT_BYTES = 2**28  # larger L' are computed twice: no more time with 64 points, 9 to 18 % more with 512
 
 
 class Terms(NamedTuple):
@@ -50,8 +64,8 @@ class Terms(NamedTuple):
     trace: float
 
     def total(self, objective: str) -> float:
-        """Return the objective: "vfe" (eq 5), "tight-vfe", or "pp" (eq 4), which leaves out E_V."""
-        return 0.5 * (self.fit + self.complexity + (0.0 if objective == "pp" else self.trace))
+        """Return the objective: "vfe" (eq 5) or "tight-vfe"; or "pp" (eq 4) or "fitc", which leave out E_V."""
+        return 0.5 * (self.fit + self.complexity + (0.0 if objective in ("pp", "fitc") else self.trace))
 
 
 class Nystrom(NamedTuple):
@@ -59,11 +73,24 @@ class Nystrom(NamedTuple):
 
     terms: Terms
     L_mm: Tensor  # [m, m] Cholesky factor of K_mm
-    L_A: Tensor  # [m, m] Cholesky factor of A = L'L + s2 I
-    c: Tensor  # [m] L'y
-    s2: float
+    model: LinearGaussian  # of y on the columns of L
     jitter: float  # of K_mm
     unexplained: float = math.nan  # tr(K - K_hat)
+
+    @property
+    def L_A(self) -> Float[Tensor, "m m"]:
+        """Cholesky factor of A = L'W L + s2 I."""
+        return self.model.L
+
+    @property
+    def c(self) -> Float[Tensor, " m"]:
+        """L'W y."""
+        return self.model.c
+
+    @property
+    def s2(self) -> float:
+        """Noise variance."""
+        return self.model.s2
 
 
 def noise_variance(theta: Float[Tensor, " p"]) -> float:
@@ -74,6 +101,33 @@ def noise_variance(theta: Float[Tensor, " p"]) -> float:
 def noise_derivative(kernel: Any, value: float | Tensor) -> float | Tensor:
     """Return the derivative with respect to the log noise, which is 0 where the noise is known and must stay."""
     return 0.0 if getattr(kernel, "noise_is_known", False) else value
+
+
+def is_kept(n: int, m: int, itemsize: int) -> bool:
+    """Return whether L' [m, n] is small enough to stay in memory, where a second pass would compute it again."""
+    return itemsize * n * m <= KEPT_BYTES
+
+
+class _Columns:
+    """L' = L_mm^-1 K_mn [m, n], of which blocks of columns can be taken: from memory, or computed again each time."""
+
+    def __init__(self, kernel: Kernel, theta: Tensor, Z: Any, X: Any, L_mm: Tensor, keep: bool) -> None:
+        self.kernel, self.theta, self.Z, self.X, self.L_mm = kernel, theta, Z, X, L_mm
+        self.kept = self._compute(X) if keep and is_kept(len(X), len(Z), L_mm.element_size()) else None
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self._compute(self.X[rows]) if self.kept is None else self.kept[:, rows]
+
+    def _compute(self, X: Any) -> Tensor:
+        return torch.linalg.solve_triangular(self.L_mm, self.kernel(self.theta, self.Z, X), upper=False)
+
+
+class _Fit(NamedTuple):
+    """What the value and the gradient share."""
+
+    result: Nystrom
+    Lt: _Columns  # [m, n] L'
+    D: Tensor  # [n] where the objective needs it, otherwise empty
 
 
 def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any, objective: str = "vfe") -> Nystrom:
@@ -89,8 +143,8 @@ def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any, 
         n rows.
     Z : Tensor [m, d] or sequence
         Inducing inputs.
-    objective : {"vfe", "tight-vfe", "pp"}
-        It determines the form of E_V; nothing else depends on it.
+    objective : {"vfe", "tight-vfe", "pp", "fitc"}
+        It determines the form of E_V. "fitc" gives each row its own noise variance; nothing else depends on it.
 
     Returns
     -------
@@ -104,28 +158,31 @@ def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any, 
 
     Notes
     -----
-    2 n m^2 flops, n m kernel entries, and O(m^2) memory beside one block of rows. By the matrix inversion lemma,
-
-        E_D = (y'y - c'A^-1 c) / s2,    E_C = (n - m) log s2 + log det A,    E_V = (tr K - tr L'L) / s2
+    2 n m^2 flops, n m kernel entries, and O(n + m^2) memory beside one block of rows.
     """
-    m, n, y = len(Z), len(train), train.y
+    return _fit(kernel, theta, train, Z, objective, keep=False).result
+
+
+def _fit(kernel: Kernel, theta: Tensor, train: Dataset, Z: Any, objective: str, keep: bool) -> _Fit:
+    """The pass over the rows; L' is kept for a second pass if asked for and small enough."""
     L_mm, jitter = cholesky(kernel(theta, Z, Z), "K_mm", accurate=True)
-    A, c, s2 = y.new_zeros(m, m), y.new_zeros(m), noise_variance(theta)
-    prior, E_V = kernel.diag(theta, train.X), 0.0  # [n]
-    for rows in row_blocks(n, y.element_size() * m):
-        Lt = torch.linalg.solve_triangular(L_mm, kernel(theta, Z, train.X[rows]), upper=False)  # [m, block]
-        A.addmm_(Lt, Lt.T)
-        c.addmv_(Lt, y[rows])
-        if objective == "tight-vfe":
-            E_V += log_variance_ratio(residual_variance(prior[rows], Lt), s2)
-    tr_K_hat = float(A.diagonal().sum())
-    A.diagonal().add_(s2)
-    L_A = cholesky(A, "L'L + s2 I").L
-    fit = (float(y @ y) - float(torch.linalg.solve_triangular(L_A, c[:, None], upper=False).square().sum())) / s2
-    complexity = (n - m) * math.log(s2) + logdet(L_A)
-    unexplained = float(prior.sum()) - tr_K_hat
-    E_V = E_V if objective == "tight-vfe" else unexplained / s2
-    return Nystrom(Terms(fit, complexity, E_V), L_mm, L_A, c, s2, jitter, unexplained)
+    m, n, y, s2 = len(Z), len(train), train.y, noise_variance(theta)
+    Lt, sums, prior = _Columns(kernel, theta, Z, train.X, L_mm, keep), Sums(m, y), kernel.diag(theta, train.X)
+    D = torch.empty_like(prior) if objective in ("fitc", "tight-vfe") else prior[:0]  # [n]
+    block_bytes = KEPT_BYTES if Lt.kept is not None and objective != "fitc" else BLOCK
+    for rows in row_blocks(n, y.element_size() * m, block_bytes):
+        columns = Lt[rows]  # [m, block]
+        if len(D):
+            D[rows] = residual_variance(prior[rows], columns)
+        sums.add(columns, y[rows], s2 / (s2 + D[rows]) if objective == "fitc" else None)
+    if objective == "fitc":
+        V, unexplained = s2 + D, float(D.sum())
+        model = sums.model(n, float((y * y * (s2 / V)).sum()), s2, "L'W L + s2 I", float(V.log().sum()))
+    else:
+        unexplained = float(prior.sum()) - sums.explained
+        model = sums.model(n, float(y @ y), s2, "L'L + s2 I")
+    E_V = log_variance_ratio(D, s2) if objective == "tight-vfe" else unexplained / s2
+    return _Fit(Nystrom(Terms(model.fit, model.complexity, E_V), L_mm, model, jitter, unexplained), Lt, D)
 
 
 def residual_variance(prior: Float[Tensor, " n"], Lt: Float[Tensor, "m n"]) -> Float[Tensor, " n"]:
@@ -168,7 +225,7 @@ def nystrom_gradient(
         n rows.
     Z : Tensor [m, d] or sequence
         Inducing inputs.
-    objective : {"vfe", "tight-vfe", "pp"}
+    objective : {"vfe", "tight-vfe", "pp", "fitc"}
         Which objective.
 
     Returns
@@ -178,55 +235,84 @@ def nystrom_gradient(
 
     Notes
     -----
-    About 6 n m^2 flops, 10 n m^2 for the tight VFE, 2 n m kernel entries, and O(m^2) memory beside one block of rows.
-    With beta = (K_hat + s2 I)^-1 y and alpha = K_mm^-1 K_mn beta, and with the terms in brackets for VFE only, the
-    derivatives of the objective F are
-
-        dF/dK_nm = -beta alpha' + L (A^-1 [- I/s2]) L_mm^-1
-        dF/dK_mm = (alpha alpha' + L_mm^-T (s2 A^-1 - I [+ A/s2 - I]) L_mm^-1) / 2
-        dF/dk_ii = [1 / (2 s2)]
-        dF/ds2   = (-beta'beta + (n - m)/s2 + tr A^-1 [- E_V/s2]) / 2,    ds2/dtheta_p = 2 s2
-
-    For the tight VFE, delta_i = 1 / (s2 + D_i) takes the place of 1/s2 in the brackets, row by row: L/s2 becomes
-    diag(delta) L, A/s2 - I becomes L' diag(delta) L, and E_V/s2 becomes sum_i (1/s2 - delta_i).
+    About 6 n m^2 flops, 10 n m^2 for the tight VFE, 2 n m kernel entries, and O(n + m^2) memory beside one block of
+    rows.
     """
-    factors = nystrom(kernel, theta, train, Z, objective)
-    y, n, m, s2 = train.y, len(train), len(Z), factors.s2
-    vfe, tight, prior = objective == "vfe", objective == "tight-vfe", kernel.diag(theta, train.X)
-    delta = torch.full_like(prior, 1.0 / s2 if vfe else 0.0)  # [n] twice dF/dk_ii
-    A_inv, eye = torch.cholesky_inverse(factors.L_A), torch.eye(m).to(factors.L_A)  # [m, m]
-    weights = A_inv @ factors.c  # [m]: the posterior mean at the training rows is L weights
-    alpha = solve_transposed(factors.L_mm, weights[:, None])[:, 0]  # [m]
-    # (A^-1 [- I/s2]) L_mm^-1 [m, m], the factor that every row of dF/dK_nm has in common
-    right = torch.linalg.solve_triangular(factors.L_mm, A_inv - eye / s2 if vfe else A_inv, upper=False, left=False)
+    gradient = torch.zeros_like(theta)
 
-    gradient, beta_beta, weighted = torch.zeros_like(theta), 0.0, torch.zeros_like(eye)  # [p], beta'beta, [m, m]
-    for rows in row_blocks(n, 3 * y.element_size() * m):
-        X = train.X[rows]
-        Lt = torch.linalg.solve_triangular(factors.L_mm, kernel(theta, Z, X), upper=False)  # [m, block]
-        beta = (y[rows] - Lt.T @ weights) / s2  # [block]
-        beta_beta += float(beta @ beta)
-        if tight:
-            delta[rows] = 1.0 / (s2 + residual_variance(prior[rows], Lt))
-            scaled = Lt * delta[rows]  # [m, block]
-            weighted.addmm_(scaled, Lt.T)
-            in_K_mn = solve_transposed(factors.L_mm, A_inv @ Lt - scaled)
-        else:
-            in_K_mn = right.T @ Lt
-        gradient += kernel.theta_gradient(theta, Z, X, in_K_mn.addr_(alpha, beta, alpha=-1.0))  # dF/dK_mn
+    def receive(X: Any, G: Tensor) -> None:
+        gradient.add_(kernel.theta_gradient(theta, Z, X, G))
 
-    middle = s2 * A_inv - eye + weighted  # [m, m], the bracket of dF/dK_mm
-    if vfe:
-        middle += factors.L_A @ factors.L_A.T / s2 - eye
-    if vfe or tight:
-        gradient += kernel.theta_gradient_diag(theta, train.X, 0.5 * delta)  # dF/dk_ii
-    twice_in_K_mm = torch.outer(alpha, alpha) + solve_transposed(factors.L_mm, solve_transposed(factors.L_mm, middle).T)
-    gradient += kernel.theta_gradient(theta, Z, Z, 0.5 * twice_in_K_mm)
+    result, rest, _ = pull_back(kernel, theta, train, Z, objective, receive, keep=False)
+    return result, gradient + rest
 
-    twice_in_s2 = -beta_beta + (n - m) / s2 + float(A_inv.diagonal().sum())
-    twice_in_s2 -= factors.terms.trace / s2 if vfe else float((1.0 / s2 - delta).sum()) if tight else 0.0
-    gradient[-1] += noise_derivative(kernel, twice_in_s2 * s2)
-    return factors, gradient
+
+def pull_back(
+    kernel: Any,
+    theta: Float[Tensor, " p"],
+    train: Dataset,
+    Z: Any,
+    objective: str,
+    receive: Callable[[Any, Tensor], None],
+    keep: bool = True,
+) -> tuple[Nystrom, Float[Tensor, " p"], float]:
+    """Compute a sparse objective, and its derivatives in the covariances that it consists of.
+
+    Parameters
+    ----------
+    kernel, theta, train, Z, objective
+        As for `nystrom_gradient`.
+    receive : callable
+        It is called with some inputs X and dF/dK(Z, X): block by block with the rows, and last with Z itself.
+    keep : bool
+        Whether L' is kept between the value and the gradient, where it takes at most KEPT_BYTES.
+
+    Returns
+    -------
+    result : Nystrom
+        As `nystrom` returns it.
+    gradient : Tensor [p]
+        The part of dF/dtheta that does not go through K_mn and K_mm: that of diag(K), and that of the noise.
+    trace : float
+        tr S, the derivative by way of K_mn and K_mm in the log sd of a kernel that is sd^2 times another one.
+    """
+    result, columns, D = _fit(kernel, theta, train, Z, objective, keep)
+    y, n, m, s2, L_mm = train.y, len(train), len(Z), result.s2, result.L_mm
+    is_uniform, model, eye = objective in ("vfe", "pp"), result.model.pullback(), torch.eye(m).to(y)
+    A_inv, w, beta = model.inverse, model.weights, torch.empty_like(y)  # [m, m], [m], [n]
+    S = eye - s2 * A_inv - torch.outer(w, w)  # [m, m], without L' diag(delta) L
+    alpha = solve_transposed(L_mm, w[:, None])[:, 0]  # [m]
+    if objective == "vfe":
+        S -= result.L_A @ result.L_A.T / s2 - eye
+    # L_mm^-T (A^-1 [- I/s2]), a factor that all of dF/dK_mn has in common where W and delta are the same for all rows
+    right = solve_transposed(L_mm, A_inv - eye / s2 if objective == "vfe" else A_inv)  # [m, m]
+    delta = 1.0 / (s2 + D) if len(D) else torch.full_like(y, 1.0 / s2 if objective == "vfe" else 0.0)  # [n]
+
+    for rows in row_blocks(n, (3 if is_uniform else 4) * y.element_size() * m, BLOCK):
+        Lt, V = columns[rows], s2 + D[rows] if objective == "fitc" else None  # [m, block], [block]
+        beta[rows] = model.beta(Lt, y[rows], V)
+        if is_uniform:
+            receive(train.X[rows], (right @ Lt).addr_(alpha, beta[rows], alpha=-1.0))
+            continue
+        inner = A_inv @ Lt  # [m, block]
+        if V is not None:
+            inner.mul_(s2 / V)
+            delta[rows] = 1.0 / V - torch.linalg.vecdot(inner, Lt, dim=0) / V - beta[rows].square()  # M
+        scaled = Lt * delta[rows]
+        S.addmm_(scaled, Lt.T, alpha=-1.0)
+        receive(train.X[rows], solve_transposed(L_mm, inner.sub_(scaled).addr_(w, beta[rows], alpha=-1.0)))
+
+    receive(Z, -0.5 * solve_transposed(L_mm, solve_transposed(L_mm, S).T))
+    gradient = torch.zeros_like(theta)
+    if objective != "pp":
+        gradient += kernel.theta_gradient_diag(theta, train.X, 0.5 * delta)
+    by_noise = 0.5 * float(delta.sum()) if objective == "fitc" else model.by_noise(float(beta @ beta))
+    if objective == "vfe":
+        by_noise -= 0.5 * result.terms.trace / s2
+    elif objective == "tight-vfe":
+        by_noise -= 0.5 * float(delta @ D) / s2
+    gradient[-1] += noise_derivative(kernel, 2.0 * s2 * by_noise)  # ds2 / d log noise sd = 2 s2
+    return result, gradient, float(S.diagonal().sum())
 
 
 def evidence(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[float, Float[Tensor, " p"]]:

@@ -12,7 +12,6 @@ import torch
 from gpexplorer.errors import SettingError
 from gpexplorer.estimator import Estimator
 from gpexplorer.evidence_limits import evidence_limits, least_objective
-from gpexplorer.methods.inducing.moving.sparse_objectives import sparse_model
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.objectives import nystrom
 from gpexplorer.runs.link import read as read_link
@@ -76,7 +75,7 @@ def test_runs_report_the_limit_once_per_epoch_and_at_every_evaluation_of_moved_p
         exact = float(exact_nlml(task.kernel, step.state.theta, task.train.X, task.train.y))
         assert step.info.exact_least < exact < step.info.objective
     last = steps[-1].state
-    model = sparse_model(task.kernel, last.theta, task.train, last.Z, objective)
+    model = nystrom(task.kernel, last.theta, task.train, last.Z, objective)
     assert steps[-1].info.exact_least == pytest.approx(least_objective(model, float(task.train.y @ task.train.y)))
 
 

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import NamedTuple
 
-import numpy as np
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ..errors import NotPositiveDefinite
 from ..linalg.randomness import generator, random_rows
-from ..linalg.scipy_descent import Evaluated, descend
+from ..linalg.replayed_descent import Evaluated, Replayed, replayed_descent
 from ..objectives import evidence
 from ..problem import Problem
-
-
-class Learned(NamedTuple):
-    """The best theta so far, and its negative log marginal likelihood on the subset."""
-
-    theta: Tensor  # [p]
-    value: float
 
 
 def subset_rows(problem: Problem, seed: int, size: int) -> Int[Tensor, " s"]:
@@ -30,7 +19,9 @@ def subset_rows(problem: Problem, seed: int, size: int) -> Int[Tensor, " s"]:
     return random_rows(len(train), size, generator(seed, "subset")).to(train.y.device)
 
 
-def learn_on_subset(problem: Problem, seed: int, size: int, evaluations: int) -> Generator[Learned, None, None]:
+def learn_on_subset(
+    problem: Problem, seed: int, size: int, evaluations: int, done: int = 0
+) -> Generator[Replayed, None, None]:
     """Minimise the negative log marginal likelihood of a random subset by L-BFGS.
 
     Parameters
@@ -43,29 +34,21 @@ def learn_on_subset(problem: Problem, seed: int, size: int, evaluations: int) ->
         Rows of the subset; all rows if there are fewer.
     evaluations : int
         Upper limit on the number of evaluations, each of size^3 flops.
+    done : int, default 0
+        Evaluations that were yielded before; they are repeated, and not yielded again.
 
     Yields
     ------
-    Learned
-        The best theta so far, after each evaluation. Its value never rises.
+    Replayed
+        The best theta so far, with its negative log marginal likelihood on the subset, after each evaluation.
 
     Notes
     -----
     A theta at which the kernel matrix is not positive definite counts as very bad.
     """
-    train, theta = problem.train, problem.theta
-    rows = train.rows(subset_rows(problem, seed, size))
+    rows = problem.train.rows(subset_rows(problem, seed, size))
 
-    def evaluate(point: np.ndarray) -> Evaluated | None:
-        try:
-            value, gradient = evidence(problem.kernel, torch.as_tensor(point).to(theta), rows)
-        except NotPositiveDefinite:
-            return None
-        return Evaluated(value, gradient.double().cpu().numpy(), None)
+    def likelihood(theta: Tensor) -> Evaluated:
+        return Evaluated(*evidence(problem.kernel, theta, rows))
 
-    iterates = descend(evaluate, theta.double().cpu().numpy(), "L-BFGS-B", evaluations)
-    try:
-        for best in iterates:
-            yield Learned(torch.as_tensor(best.point).to(theta), best.value)
-    finally:
-        iterates.close()
+    return replayed_descent(likelihood, problem.theta, "L-BFGS-B", evaluations, done)

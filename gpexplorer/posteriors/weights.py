@@ -6,12 +6,8 @@
 
 For features Phi [r, t], `half(Phi)' half(Phi)` is Phi'C Phi, and `half` never forms C.
 
-New rows give the same as a fit to old and new rows together, at the cost of the new ones:
-
-    A' = A + sum_i w_i phi_i phi_i',   c' = c + sum_i w_i y_i phi_i,   w_i = s2 / V_i           V_i the noise of row i
-
-phi are the whitened kernel columns l of inducing inputs, or the features of a regression. The factor of A' is the
-triangle of a QR factorisation of [L, sqrt(w) phi]', which does not square the condition number.
+New rows with noise variances V_i give the same as a fit to old and new rows together, at the cost of the new ones
+(`linalg.gaussian.with_rows`). Phi are the whitened kernel columns l of inducing inputs, or features of a regression.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import PosteriorError
-from ..linalg.blocks import row_blocks
+from ..linalg.gaussian import with_rows
 from .saved.parts import LARGEST, Parts
 
 
@@ -166,11 +162,5 @@ def updated(weights: PrecisionFactor, Phi: Tensor, y: Tensor, V: Tensor) -> Prec
     -----
     2 r^2 (b + r) flops per block of about r rows.
     """
-    L, c = weights.L, weights.L @ (weights.L.T @ weights.mean)
-    root = (weights.s2 / V).sqrt()  # [b]
-    for rows in row_blocks(len(y), 1, max(len(L), 1)):
-        scaled = Phi[:, rows] * root[rows]  # [r, block]
-        R = torch.linalg.qr(torch.cat([L, scaled], 1).T, mode="r").R  # [r, r] A' = R'R
-        L = (R * R.diagonal().sign()[:, None]).T
-        c = c + scaled @ (root[rows] * y[rows])
-    return PrecisionFactor(torch.cholesky_solve(c[:, None], L)[:, 0], L.contiguous(), weights.s2)
+    L, mean = with_rows(weights.L, weights.mean, Phi, y, weights.s2 / V)
+    return PrecisionFactor(mean, L, weights.s2)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
-import numpy as np
 import param
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator
-from ...linalg.scipy_descent import Best, Evaluated, descend
+from ...linalg.replayed_descent import GRADIENT_DESCENT, Evaluated, Replayed, replayed_descent
 from ...posteriors import Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
 from ..base import Method, Steps
@@ -27,14 +27,9 @@ from . import settings
 from .exact_posterior import exact_posterior
 from .scale_direction import scale_direction
 
-GRADIENT_DESCENT = "gradient descent"
-ARMIJO = 1e-4  # a step must achieve this share of the decrease that the gradient predicts
-LONGEST = 1.0  # length of the first step of gradient descent, in log-hyperparameters: a factor of e
 ENTRY = 100.0  # flops per kernel entry, the time of its exponential included, in addition to 2 d for the distance
 EVALUATION_CALLS = 60.0  # calls per exact objective
 BLOCK_CALLS = 40.0  # calls per block of rows in the kernel's gradient
-
-Evaluate = Callable[[np.ndarray], Evaluated | None]
 
 
 class State(NamedTuple):
@@ -123,21 +118,20 @@ def learn(method: ExactLearning, problem: Problem, resume: State | None, objecti
     results = list(state.answers)
     earlier_results = iter(state.answers)
 
-    def evaluate(point: np.ndarray) -> Evaluated | None:
+    def evaluate(theta: Tensor) -> Evaluated:
         result = next(earlier_results, None)
         if result is None:
-            result = _evaluation(objective, torch.as_tensor(point).to(like))
+            result = _evaluation(objective, theta)
             results.append(result)
-        value, log_scale, *gradient = result.tolist()
-        return Evaluated(value, np.array(gradient), log_scale) if math.isfinite(value) else None
+        value, log_scale = result[:2].tolist()
+        return Evaluated(value, result[2:], log_scale)
 
-    lowest = Best(like.double().cpu().numpy(), math.inf, 0.0)
-    for k, best in enumerate(_descents(method, problem, evaluate)):
+    lowest, k = Replayed(0, like, math.inf, 0.0), 0
+    for k, best in enumerate(_descents(method, problem, evaluate), 1):
         lowest = best if best.value < lowest.value else lowest
-        if k >= state.step:
-            theta = torch.as_tensor(lowest.point).to(like)
-            theta = theta if direction is None else theta + lowest.extra * direction
-            state = State(k + 1, theta, lowest.value, torch.stack(results))
+        if k > state.step:
+            theta = lowest.theta if direction is None else lowest.theta + lowest.extra * direction
+            state = State(k, theta, lowest.value, torch.stack(results))
             yield Step(state, Info("learn", lowest.value, _largest_derivative(state), lowest.extra))
     return _outcome(method, state)
 
@@ -153,26 +147,24 @@ def initial_values(problem_theta: Tensor, restarts: int, seed: int) -> Iterator[
         yield problem_theta + change.to(problem_theta)
 
 
-def _descents(method: ExactLearning, problem: Problem, evaluate: Evaluate) -> Iterator[Best]:
+def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tensor], Evaluated]) -> Iterator[Replayed]:
     """Yield the best point so far of each descent in turn; a descent ends where its gradient is small enough."""
-    minimise = gradient_descent if method.optimiser == GRADIENT_DESCENT else descend
     for theta in initial_values(problem.theta, method.restarts, method.seed):
         if getattr(problem.kernel, "noise_is_known", False):
             theta = torch.cat([theta[:-1], problem.theta[-1:]])
         largest = math.inf
 
-        def watched(point: np.ndarray) -> Evaluated | None:
+        def watched(theta: Tensor) -> Evaluated:
             nonlocal largest
-            result = evaluate(point)
-            largest = float(np.abs(result.gradient).max()) if result else math.inf
+            result = evaluate(theta)
+            largest = float(result.gradient.abs().max())
             return result
 
-        descent = minimise(watched, theta.double().cpu().numpy(), method.optimiser, method.evaluations)
-        for best in descent:
-            yield best
-            if largest <= method.tolerance * max(abs(best.value), 1.0):
-                break
-        descent.close()
+        with closing(replayed_descent(watched, theta, method.optimiser, method.evaluations)) as descent:
+            for best in descent:
+                yield best
+                if largest <= method.tolerance * max(abs(best.value), 1.0):
+                    break
 
 
 def _largest_derivative(state: State) -> float:
@@ -200,28 +192,6 @@ def _evaluation(objective: Objective, theta: Tensor) -> Tensor:
         return torch.full((len(theta) + 2,), math.nan).to(theta)
     row = torch.cat([theta.new_tensor([value, log_scale]), gradient])
     return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)
-
-
-def gradient_descent(evaluate: Evaluate, start: np.ndarray, _: str, limit: int) -> Generator[Best, None, None]:
-    """Descend along the gradient (eq 3) with Armijo's rule.
-
-    Yields the best point so far after each of at most `limit` evaluations, as `descend` does. A step doubles after a
-    success and halves after a failure; the first has length LONGEST.
-    """
-    current = evaluate(start)
-    if current is None:
-        return
-    point, length = start, LONGEST / max(float(np.linalg.norm(current.gradient)), 1e-12)
-    yield Best(point, current.value, current.extra)
-    for _k in range(limit - 1):
-        proposal = point - length * current.gradient
-        result = evaluate(proposal)
-        expected = ARMIJO * length * float(current.gradient @ current.gradient)
-        if result is not None and result.value <= current.value - expected:
-            point, current, length = proposal, result, 2.0 * length
-        else:
-            length *= 0.5
-        yield Best(point, current.value, current.extra)
 
 
 def dense_cost(problem: Problem, flops: float, matrices: int) -> Cost:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice
 from ...linalg.randomness import generator, random_rows
-from ...linalg.scipy_descent import Evaluated, descend
+from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
 from ...problem import Dataset, Problem
 from ..fixed_subset import learn_on_subset
 from .evidence import evidence_gradient, regress
@@ -37,41 +35,28 @@ class Learner(Protocol):
         """Does independent pieces of work."""
 
 
-class Best(NamedTuple):
-    """The best point of a descent so far."""
-
-    theta: Tensor  # [P]
-    value: float  # NLML
-    fit: float | None  # its data fit, if the descent computes it
-
-
-Descent = Generator[Best, None, None]
+Descent = Generator[Replayed, None, None]  # `extra` is the data fit, if the descent computes it
 
 
 def exact_descent(learner: Learner, problem: Problem, initial: Tensor) -> Descent:
     """Minimise the NLML of an exact GP on the random subset, from theta = `initial`. O(subset^3) per evaluation."""
     started = Problem(problem.train, problem.kernel, initial)
-    with closing(learn_on_subset(started, learner.seed, learner.subset, learner.evaluations)) as descent:
-        for best in descent:
-            yield Best(best.theta, best.value, None)
+    return learn_on_subset(started, learner.seed, learner.subset, learner.evaluations)
 
 
 def basis_descent(learner: Learner, choice: Choice, rows: Dataset, initial: Tensor) -> Descent:
-    """Minimise the NLML of regression on a fixed choice of functions. 3 n p^2 flops per evaluation."""
+    """Minimise the NLML of regression on a fixed choice of functions. 3 n p^2 flops per evaluation.
 
-    def evaluate(point: np.ndarray) -> Evaluated | None:
-        theta = torch.as_tensor(point).to(initial)
-        try:
-            regression = regress(choice, theta, rows, learner.map)
-            gradient = evidence_gradient(choice, theta, rows, regression, learner.map)
-        except (NotPositiveDefinite, IndexError):  # no factor exists, or a chosen eigenvalue is below rounding error
-            return None
-        return Evaluated(regression.value, gradient.double().cpu().numpy(), regression.fit)
+    A theta has no value where no factor exists, or a chosen eigenvalue is below rounding error.
+    """
+
+    def likelihood(theta: Tensor) -> Evaluated:
+        regression = regress(choice, theta, rows, learner.map)
+        gradient = evidence_gradient(choice, theta, rows, regression, learner.map)
+        return Evaluated(regression.value, gradient, regression.fit)
 
     limit = learner.evaluations if learner.learn else 1
-    with closing(descend(evaluate, initial.double().cpu().numpy(), "L-BFGS-B", limit)) as descent:
-        for best in descent:
-            yield Best(torch.as_tensor(best.point).to(initial), best.value, best.extra)
+    return replayed_descent(likelihood, initial, "L-BFGS-B", limit, undefined=(NotPositiveDefinite, IndexError))
 
 
 def subset_rows(learner: Learner, problem: Problem) -> Dataset:

@@ -41,6 +41,7 @@ from ...data.given_folds import drawn_parts
 from ...features.basis_choices import Leading
 from ...features.grid_eigenfunctions import Grid
 from ...linalg.blocks import row_blocks
+from ...linalg.gaussian import linear_gaussian
 from ...linalg.randomness import generator
 from ...objectives import noise_variance
 from ...problem import Dataset
@@ -244,9 +245,7 @@ def _screened(all_functions: Leading, chosen: Leading, theta: Tensor, rows: Data
     s2, residual = noise_variance(theta), rows.y
     if len(chosen):
         A, c = gram_products(chosen, theta, rows)
-        A = A.double()
-        A.diagonal().add_(s2)
-        w = torch.linalg.solve(A, c.double()).to(residual)  # [p]
+        w = linear_gaussian(A.double(), c.double(), len(rows), 0.0, s2).weights.to(residual)  # [p]
     with torch.no_grad():
         if len(chosen):
             chosen_basis, residual = chosen(theta), residual.clone()

@@ -35,11 +35,12 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice, Leading
 from ...linalg.blocks import BLOCK_BYTES
+from ...linalg.replayed_descent import Replayed
 from ...objectives import noise_variance
 from ...posteriors import Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
 from .axis_sizes import axis_shares
-from .descents import Best, Descent, Learner, basis_descent, exact_descent, subset_rows, until_no_gain
+from .descents import Descent, Learner, basis_descent, exact_descent, subset_rows, until_no_gain
 from .evidence import AXIS_NUMBERS, regress
 from .initial_values import longer_lengthscales, shorter_starts
 from .posteriors import refitted_posterior, regression_posterior
@@ -219,21 +220,24 @@ def _begin(state: State, phase: str, chosen: Tensor) -> State:
     return state._replace(phase=phase, round=0, position=0, theta_begin=state.theta, chosen=chosen, objective=math.inf)
 
 
-def _report(state: State, best: Best) -> Info:
+def _report(state: State, best: Replayed) -> Info:
     return Info(state.phase, state.objective, evidence=state.objective)
 
 
 def _follow(
-    state: State, descent: Descent, origin: Callable[[Tensor], dict[str, Any]], report: Callable[[State, Best], Info]
+    state: State,
+    descent: Descent,
+    origin: Callable[[Tensor], dict[str, Any]],
+    report: Callable[[State, Replayed], Info],
 ) -> Phase:
     """Yield the state after each evaluation of a descent; evaluations before `state.position` are only repeated.
 
     A point that lowers the objective of the phase is recorded, together with the fields that `origin` gives for it.
     """
-    for k, best in enumerate(descent):
-        if k < state.position:
+    for best in descent:
+        if best.position <= state.position:
             continue
-        state = state._replace(step=state.step + 1, position=k + 1)
+        state = state._replace(step=state.step + 1, position=best.position)
         if best.value < state.objective:
             state = state._replace(objective=best.value, theta=best.theta, **origin(best.theta))
         yield Step(state, report(state, best))
@@ -318,8 +322,9 @@ def _round(learner: Learner, problem: Problem, state: State, choice: Choice) -> 
     """One descent on all rows with a fixed choice of functions; it is resumed by repeating its evaluations."""
     share = share_kept(problem, state.theta_begin, choice)
 
-    def report(state: State, best: Best) -> Info:
-        return Info("learn", state.objective, fit=math.nan if best.fit is None else best.fit, kept=share)
+    def report(state: State, best: Replayed) -> Info:
+        fit = math.nan if best.extra is None else best.extra
+        return Info("learn", state.objective, fit=fit, kept=share)
 
     descent = until_no_gain(basis_descent(learner, choice, problem.train, state.theta_begin), learner.tolerance)
     return (yield from _follow(state, descent, lambda theta: {}, report))

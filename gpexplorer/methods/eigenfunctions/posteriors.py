@@ -17,11 +17,12 @@ from torch import Tensor
 
 from ...features.basis_choices import Choice, ChosenFeatures
 from ...kernels.row_scaled import unscaled_kernel
+from ...linalg.gaussian import LinearGaussian
 from ...linalg.reduction import Map, sum_of_squares
 from ...objectives import noise_variance
 from ...posteriors import DiagonalAndDirection, FeaturePosterior, OutsideGrid, Posterior, PrecisionFactor
 from ...problem import Dataset, Problem
-from .evidence import Regression, gram_products
+from .evidence import gram_products
 from .orthogonal_basis import (
     OrthogonalBasis,
     coefficient_posterior,
@@ -117,8 +118,10 @@ def orthogonal_posterior(
     return FeaturePosterior(features, b, noise_variance(theta), V.to(like), outside, unseen)
 
 
-def regression_posterior(problem: Problem, choice: Choice, theta: Tensor, regression: Regression) -> FeaturePosterior:
+def regression_posterior(
+    problem: Problem, choice: Choice, theta: Tensor, regression: LinearGaussian
+) -> FeaturePosterior:
     """Return the predictive distribution of f(x) = phi(x)'w with w ~ N(A^-1 c, s2 A^-1) (eq 2). O(p^2) per row."""
-    weights = PrecisionFactor(regression.w, regression.L, regression.s2)
+    weights = PrecisionFactor(regression.weights, regression.L, regression.s2)
     outside = OutsideGrid(unscaled_kernel(problem.kernel), theta, choice.outside)
     return FeaturePosterior(ChosenFeatures(choice, theta), weights, regression.s2, outside=outside)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator, Mapping
-from itertools import islice
 from typing import Any, ClassVar
 
 import param
@@ -135,9 +134,9 @@ class Solver(Method):
         if state.phase == "learn":
             if self.learn:
                 size = self._rows_to_learn_on(problem)
-                evaluations = learn_on_subset(problem, self.seed, size, self.evaluations)
-                for position, best in islice(enumerate(evaluations, 1), state.position, None):  # replays the first ones
-                    state = state._replace(step=state.step + 1, position=position, theta=best.theta)
+                evaluations = learn_on_subset(problem, self.seed, size, self.evaluations, state.position)
+                for best in evaluations:
+                    state = state._replace(step=state.step + 1, position=best.position, theta=best.theta)
                     yield Step(state, SolverInfo("learn", objective=0.0, evidence=best.value))
             state = state._replace(phase="full", position=0)
         if state.phase == "full":

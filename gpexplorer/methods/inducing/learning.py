@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from ...linalg.scipy_descent import Evaluated, descend
+from ...linalg.replayed_descent import Evaluated, replayed_descent
 from ...objectives import Terms, noise_variance, nystrom_gradient
 from ...problem import Dataset, Kernel
 from .distinct_rows import least_learned_noise
-from .reporting import UNKNOWN_TERMS
 
 Objective = Callable[[Tensor], tuple[Terms, Tensor, float]]
 
@@ -123,19 +120,10 @@ def minimise(
         As for `learn_hyperparameters`, with the same yields.
     """
 
-    def evaluate(point: np.ndarray) -> Evaluated | None:
-        try:
-            terms, gradient, jitter = terms_at(torch.as_tensor(point).to(begin))
-        except NotPositiveDefinite:
-            return None
-        return Evaluated(terms.total(objective), gradient.double().cpu().numpy(), (terms, jitter))
+    def evaluate(theta: Tensor) -> Evaluated:
+        terms, gradient, jitter = terms_at(theta)
+        return Evaluated(terms.total(objective), gradient, (terms, jitter))
 
     limit = settings.evaluations or min(20, max(15, 2 * len(begin)))
-    descent = descend(evaluate, begin.double().cpu().numpy(), settings.optimiser, limit)
-    try:
-        for k, best in enumerate(descent):
-            if k >= done:
-                terms, jitter = best.extra or (UNKNOWN_TERMS, 0.0)
-                yield Evaluation(k + 1, torch.as_tensor(best.point).to(begin), terms, jitter)
-    finally:
-        descent.close()
+    for best in replayed_descent(evaluate, begin, settings.optimiser, limit, done):
+        yield Evaluation(best.position, best.theta, *best.extra)

@@ -12,7 +12,7 @@ import torch
 
 from gpexplorer import kernels
 from gpexplorer.errors import NotPositiveDefinite
-from gpexplorer.linalg.scipy_descent import Evaluated, descend
+from gpexplorer.linalg.replayed_descent import Evaluated, descend
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation.learning import (
     ARMIJO,

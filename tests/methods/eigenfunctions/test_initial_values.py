@@ -13,8 +13,9 @@ import torch
 
 from gpexplorer import kernels
 from gpexplorer.features.basis_choices import Choice, Leading
+from gpexplorer.linalg.replayed_descent import Replayed
 from gpexplorer.methods.eigenfunctions import learning
-from gpexplorer.methods.eigenfunctions.descents import PATIENCE, Best, basis_descent, until_no_gain
+from gpexplorer.methods.eigenfunctions.descents import PATIENCE, basis_descent, until_no_gain
 from gpexplorer.methods.eigenfunctions.evidence import regress
 from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS, GridChooser
 from gpexplorer.methods.eigenfunctions.grief import Grief
@@ -265,10 +266,10 @@ def test_a_run_with_spacing_by_likelihood_resumes_from_any_record():
 def test_a_descent_stops_when_it_gains_too_little():
     theta, closed = torch.zeros(1), []
 
-    def decreasing() -> Iterator[Best]:
+    def decreasing() -> Iterator[Replayed]:
         try:
             for k in range(100):
-                yield Best(theta, -1000.0 - 10.0 * min(k, 4) - 1e-3 * k, None)
+                yield Replayed(k + 1, theta, -1000.0 - 10.0 * min(k, 4) - 1e-3 * k, None)
         finally:
             closed.append(True)
 

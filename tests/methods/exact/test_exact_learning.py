@@ -48,7 +48,7 @@ def test_without_regressors_the_objective_is_half_the_sum_of_squared_targets(key
 def test_hyperparameters_are_learned_on_an_eighth_of_the_rows_by_default(
     key: str, module: ModuleType, n: int, setting: int, rows: int, monkeypatch: pytest.MonkeyPatch
 ):
-    def learn(problem: object, seed: int, size: int, evaluations: int) -> NoReturn:
+    def learn(problem: object, seed: int, size: int, evaluations: int, done: int) -> NoReturn:
         raise InterruptedError(size)
 
     monkeypatch.setattr(module, "learn_on_subset", learn)

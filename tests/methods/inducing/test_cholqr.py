@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import optimize
 
-from gpexplorer.linalg.scipy_descent import evaluations
+from gpexplorer.linalg.replayed_descent import evaluations
 from gpexplorer.methods.inducing.distinct_rows import distinct_rows
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.methods.inducing.swapping.factor import Factor

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from baseline_problems import problem, trajectory
-from gpexplorer import kernels
+from gpexplorer import kernels, objectives
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.inducing.moving import sparse_objectives
 from gpexplorer.methods.inducing.selection import growing_gp, streamed_gp, unsupervised
 from gpexplorer.methods.inducing.selection.loop import grow
 from gpexplorer.methods.inducing.selection.streamed_gp import StreamedGP, growing_model
@@ -24,7 +23,7 @@ OBJECTIVES = ["vfe", "tight-vfe", "pp"]
 
 def fit_nothing(monkeypatch: pytest.MonkeyPatch, shortlist: int = 15) -> None:
     """No column is kept; blocks have a few rows, and the last one fewer; shortlists are far from complete."""
-    monkeypatch.setattr(sparse_objectives, "KEPT_BYTES", 0)
+    monkeypatch.setattr(objectives, "KEPT_BYTES", 0)
     monkeypatch.setattr(streamed_gp, "BLOCK", 2 * 8 * 12 * 25)
     monkeypatch.setattr(unsupervised, "SHORTLIST", shortlist)
 
@@ -127,7 +126,7 @@ def test_memory_does_not_grow_with_the_number_of_points(key: str, monkeypatch: p
     X = torch.rand(60_000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     train, kernel = Dataset(X, torch.sin(6.0 * X[:, 0])), kernels.make("se-ard", 2)
     task = Problem(train, kernel, kernel.start(train))
-    monkeypatch.setattr(sparse_objectives, "KEPT_BYTES", 2**20)
+    monkeypatch.setattr(objectives, "KEPT_BYTES", 2**20)
     monkeypatch.setattr(streamed_gp, "BLOCK", 2**18)
     monkeypatch.setattr(unsupervised, "SHORTLIST", 5000)
     method = registry[key](num_inducing=50, learn=False)

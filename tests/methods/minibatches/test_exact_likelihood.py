@@ -81,7 +81,7 @@ def test_in_single_precision_small_noise_leaves_the_likelihood_what_it_is():
 
     want, result = exact_likelihood(wide, theta), exact_likelihood(narrow, theta.float())
 
-    assert result.jitter == 0.0
+    assert result.model.jitter == 0.0
     assert result.value == pytest.approx(want.value, rel=1e-4)
     assert (result.w.dtype, result.gram.dtype) == (torch.float32, torch.float64)
 

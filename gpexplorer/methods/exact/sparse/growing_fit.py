@@ -1,10 +1,10 @@
 """Least squares on a growing set of regressors: f is a sum over few rows and is fitted to all rows.
 
     f = K_nm a,   E = |y - f|^2 / 2 + s2 a'K_mm a / 2                       least squares with the GP's own prior
-    V = L_mm^-1 K_mn,   A = V V' + s2 I,   u = L_A^-1 V y                   so that min E = (y'y - u'u) / 2
+    V = L_mm^-1 K_mn,   min E = (y'y - h'h) / 2                             h of `linalg.gaussian` with Phi = V'
     gain_i = (k_i'(y - f) - s2 f_i)^2 / (2 (|k_i|^2 + s2 k_ii))             decrease of E if row i alone joins
 
-The gain is that of Keerthi and Chu (2006). Both factors, L_mm of K_mm and L_A of A, grow by borders.
+The gain is that of Keerthi and Chu (2006). Both factors, L_mm of K_mm and that of A = V V' + s2 I, grow by borders.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ....linalg.blocks import row_blocks
 from ....linalg.cholesky import cholesky, independent_rows
+from ....linalg.gaussian import GrowingGaussian
 from ....objectives import noise_variance
 from ....problem import Problem, take
 
@@ -50,7 +51,7 @@ class GrowingFit:
         y, most = problem.train.y, min(most, len(problem.train))
         self.rows = torch.zeros(0, dtype=torch.int64, device=y.device)
         self.V, self.f = y.new_empty(most, len(y)), torch.zeros_like(y)
-        self.L_mm, self.L_A, self.u = y.new_zeros(most, most), y.new_zeros(most, most), y.new_zeros(most)
+        self.L_mm, self.gaussian = y.new_zeros(most, most), GrowingGaussian(most, self.s2, y)
         self.diag = problem.kernel.diag(theta, problem.train.X)  # [n]
         self.residual_variance = self.diag.clone()
 
@@ -85,24 +86,17 @@ class GrowingFit:
         self.L_mm[m:end, :m], self.L_mm[m:end, m:end] = l, L
         self.V[m:end] = torch.linalg.solve_triangular(L, K.addmm_(l, V, alpha=-1.0), upper=False)
 
-        V_new, y = self.V[m:end], self.train.y  # [c, n]
-        b = torch.linalg.solve_triangular(self.L_A[:m, :m], V @ V_new.T, upper=False).T  # [c, m], the border of L_A
-        inner = V_new @ V_new.T - b @ b.T
-        inner.diagonal().add_(self.s2)
-        self.L_A[m:end, :m], self.L_A[m:end, m:end] = b, cholesky(inner, "V V' + s2 I [border]").L
-        right = (V_new @ y - b @ self.u[:m])[:, None]
-        self.u[m:end] = torch.linalg.solve_triangular(self.L_A[m:end, m:end], right, upper=False)[:, 0]
-
+        V_new = self.V[m:end]  # [c, n]
+        self.gaussian.join(V @ V_new.T, V_new @ V_new.T, V_new @ self.train.y, "V V' + s2 I [border]")
         self.m, self.rows, self.jitter = end, torch.cat([self.rows, new]), max(self.jitter, jitter)
-        weights = torch.linalg.solve_triangular(self.L_A[:end, :end].T, self.u[:end, None], upper=True)[:, 0]
-        self.f = self.V[:end].T @ weights
+        self.f = self.V[:end].T @ self.gaussian.weights
         self.residual_variance = (self.residual_variance - V_new.square().sum(0)).clamp_min_(0.0)
         self.residual_variance[new] = 0.0
 
     @property
     def value(self) -> float:
-        """The minimum of E over the weights of these regressors: (y'y - u'u) / 2."""
-        return 0.5 * (float(self.train.y @ self.train.y) - float(self.u[: self.m].square().sum()))
+        """The minimum of E over the weights of these regressors: (y'y - h'h) / 2."""
+        return 0.5 * (float(self.train.y @ self.train.y) - float(self.gaussian.h.square().sum()))
 
     def gains(self, rows: Tensor) -> Tensor:
         """Decrease of E [c] if each row alone joined; -inf for a row that adds nothing. n kernel entries per row."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from itertools import islice
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 import param
@@ -93,9 +92,9 @@ class SparseModel(Method):
         if state.phase == "learn":
             if self.learn:
                 size = settings.rows_to_learn_on(self.subset, len(problem.train))
-                evaluations = learn_on_subset(problem, self.seed, size, self.evaluations)
-                for position, best in islice(enumerate(evaluations, 1), state.position, None):  # replays the first ones
-                    state = state._replace(step=state.step + 1, position=position, theta=best.theta)
+                evaluations = learn_on_subset(problem, self.seed, size, self.evaluations, state.position)
+                for best in evaluations:
+                    state = state._replace(step=state.step + 1, position=best.position, theta=best.theta)
                     yield Step(state, SparseInfo("learn", objective=empty_fit, evidence=best.value))
             state = state._replace(phase="grow", position=0)
 

@@ -11,15 +11,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import param
 import torch
 from torch import Tensor
 
 from ....errors import NotPositiveDefinite
 from ....evidence_limits import BOUNDS, least_objective
-from ....linalg.scipy_descent import Evaluated, descend
-from ....objectives import Nystrom, Terms, noise_variance
+from ....linalg.replayed_descent import Evaluated, replayed_descent
+from ....objectives import BLOCK, Nystrom, Terms, is_kept, noise_variance, nystrom
 from ....posteriors import Posterior, nystrom_posterior
 from ....problem import Cost, Problem, Step
 from ...base import Steps
@@ -27,7 +26,7 @@ from .. import settings
 from ..distinct_rows import least_learned_noise
 from ..initial_sets import start_inputs
 from ..reporting import EVALUATION_CALLS, entry_flops
-from .sparse_objectives import BLOCK, Gradient, is_kept, objective_name, sparse_model, total_objective
+from .sparse_objectives import Gradient
 from .state import START, State, initial_state, prior, report
 from .state import Info as MovingInfo
 from .state import State as MovingState
@@ -97,14 +96,14 @@ class MovingPoints(settings.SparseMethod):
     def posterior(self, problem: Problem, state: MovingState) -> Posterior:
         if state.step == 0:
             return prior(problem, state)
-        model = sparse_model(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name)
+        model = nystrom(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name)
         return nystrom_posterior(problem.kernel, state.theta, state.Z, model, self.likelihood_name == "fitc")
 
     def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
         return move_point(problem, state, slot, position, self.likelihood_name)
 
     def bound_terms(self, problem: Problem, state: MovingState) -> Terms:
-        return sparse_model(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name).terms
+        return nystrom(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name).terms
 
     def cost(self, problem: Problem) -> Cost:
         return moving_cost(problem, self.num_points(len(problem.train)), self.likelihood_name)
@@ -122,7 +121,7 @@ def moving_steps(method: MovingPoints, problem: Problem, resume: State | None, d
 
     while state.epoch < method.max_epochs:
         state = yield from descent_steps(problem, state, descent)
-        objective = total_objective(state.terms, descent.likelihood)
+        objective = state.terms.total(descent.likelihood)
         if outcome := method.converged(state, objective):
             return outcome
         state = state._replace(
@@ -140,49 +139,38 @@ def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator
 
     A state in the middle of the descent is resumed by repeating the evaluations that led to it.
     """
-    done, yy = state.position, float(problem.train.y @ problem.train.y)
-    for k, (theta, Z, model) in enumerate(_descend(problem, state, descent)):
-        if k < done:
-            continue
-        before, value = state.Z, total_objective(model.terms, descent.likelihood)
-        if state.epoch == 0 and k == 0:
-            state = state._replace(epoch_begin=value)
-        state = state._replace(step=state.step + 1, phase="move", position=k + 1, theta=theta, Z=Z, terms=model.terms)
+    yy = float(problem.train.y @ problem.train.y)
+    for theta, Z, model in _descend(problem, state, descent):
+        before, position = state.Z, state.position + 1
+        if state.epoch == 0 and position == 1:
+            state = state._replace(epoch_begin=model.terms.total(descent.likelihood))
+        state = state._replace(
+            step=state.step + 1, phase="move", position=position, theta=theta, Z=Z, terms=model.terms
+        )
         least = math.nan if descent.likelihood not in BOUNDS or not len(model.c) else least_objective(model, yy)
-        info = report(state, objective_name(descent.likelihood), before, model.jitter, least)
+        info = report(state, descent.likelihood, before, model.jitter, least)
         yield Step(state, info)
     return state
 
 
 def _descend(problem: Problem, state: State, descent: Descent) -> Generator[tuple[Tensor, Tensor, Nystrom], None, None]:
-    """Yield the best theta, Z and model after each evaluation."""
+    """Yield the best theta, Z and model after each evaluation that was not done before."""
     p, allowed = len(state.theta), noise_variance(state.theta_begin)
 
-    def split(point: np.ndarray) -> tuple[Tensor, Tensor]:
-        return torch.as_tensor(point[:p]).to(state.theta), torch.as_tensor(point[p:]).to(state.Z).reshape(state.Z.shape)
-
-    def evaluate(point: np.ndarray) -> Evaluated | None:
-        theta, Z = split(point)
-        s2 = math.exp(2.0 * float(point[p - 1]))
+    def evaluate(point: Tensor) -> Evaluated:
+        theta, Z = point[:p], point[p:].reshape(state.Z.shape)
+        s2 = noise_variance(theta)
         if s2 < allowed and s2 < least_learned_noise(problem.kernel, theta, problem.train):
-            return None  # the objective would consist of rounding
-        try:
-            model, gradient = descent.model_and_gradient(problem.kernel, theta, problem.train, Z)
-        except NotPositiveDefinite:
-            return None
+            raise NotPositiveDefinite("K_hat + s2 I", len(problem.train), 0.0)  # its objective consists of rounding
+        model, gradient = descent.model_and_gradient(problem.kernel, theta, problem.train, Z)
         if not descent.learn:
             gradient.theta.zero_()
-        flat = torch.cat([gradient.theta, gradient.Z.reshape(-1)]).double().cpu().numpy()
-        return Evaluated(total_objective(model.terms, descent.likelihood), flat, model)
+        flat = torch.cat([gradient.theta, gradient.Z.reshape(-1)])
+        return Evaluated(model.terms.total(descent.likelihood), flat, model)
 
-    begin = torch.cat([state.theta_begin, state.Z_begin.reshape(-1)]).double().cpu().numpy()
-    evaluations = descend(evaluate, begin, descent.optimiser, descent.limit)
-    try:
-        for best in evaluations:
-            if best.extra is not None:
-                yield *split(best.point), best.extra
-    finally:
-        evaluations.close()
+    begin = torch.cat([state.theta_begin, state.Z_begin.reshape(-1)])
+    for best in replayed_descent(evaluate, begin, descent.optimiser, descent.limit, state.position):
+        yield best.theta[:p].clone(), best.theta[p:].reshape(state.Z.shape).clone(), best.extra
 
 
 def move_point(problem: Problem, state: State, slot: int, position: Tensor, likelihood: str) -> Step:
@@ -192,7 +180,7 @@ def move_point(problem: Problem, state: State, slot: int, position: Tensor, like
     """
     Z = state.Z.clone()
     Z[slot] = position
-    model = sparse_model(problem.kernel, state.theta, problem.train, Z, likelihood)
+    model = nystrom(problem.kernel, state.theta, problem.train, Z, likelihood)
     moved = state._replace(
         step=state.step + 1,
         phase="move",
@@ -201,9 +189,9 @@ def move_point(problem: Problem, state: State, slot: int, position: Tensor, like
         Z_begin=Z.clone(),
         theta_begin=state.theta.clone(),
         terms=model.terms,
-        epoch_begin=total_objective(model.terms, likelihood),
+        epoch_begin=model.terms.total(likelihood),
     )
-    info = report(moved, objective_name(likelihood), state.Z, model.jitter)
+    info = report(moved, likelihood, state.Z, model.jitter)
     return Step(moved, info._replace(phase="forced"))
 
 

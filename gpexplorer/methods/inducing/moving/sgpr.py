@@ -1,7 +1,7 @@
 """SGPR: inducing inputs that move with the hyperparameters down the gradient of the variational bound.
 
-The bound and its gradient in Z are closed forms in one pass over the rows (`sparse_objectives`), without a recorded
-graph. The setting `engine` replaces them by GPyTorch's bound and autograd, for a race in which all else is equal.
+The bound and its gradient in Z are closed forms in one pass over the rows (`objectives`), without a recorded graph.
+The setting `engine` replaces them by GPyTorch's bound and autograd, for a race in which all else is equal.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ....errors import SettingError
 from ....linalg.cholesky import cholesky
+from ....linalg.gaussian import LinearGaussian
 from ....objectives import Nystrom, Terms, noise_variance
 from ....problem import Dataset, Problem
 from ... import gpytorch_parts
@@ -90,7 +91,8 @@ def gpytorch_gradient(kernel: Any, theta: Tensor, train: Dataset, Z: Tensor) -> 
     gradient = Gradient(parts.gradient(), sparse.inducing_points.grad)
     empty = theta.new_zeros(0, 0)
     terms = Terms(*(part.item() for part in (fit, complexity, trace)))
-    return Nystrom(terms, empty, empty, theta.new_zeros(0), noise_variance(theta), sparse.jitter), gradient
+    factors = LinearGaussian(empty, theta.new_zeros(0), noise_variance(theta), len(train), *terms[:2], 0.0)
+    return Nystrom(terms, empty, factors, sparse.jitter), gradient
 
 
 def _gpytorch_model(parts: gpytorch_parts.Parts, train: Dataset, Z: Tensor) -> Any:

@@ -3,10 +3,10 @@
 Rows I of the data are the inducing points, K_hat = L L' [n, n], D = diag(K - K_hat), A = L'L + s2 I = R R'.
 
     adding j      u = (k_j - L l_j) / sqrt(D_j),   L <- [L, u]                            Cao et al. 2013, eq 13
-                  half = R^-1 L'u,   s = u'u + s2 - |half|^2,   e = y'u - half'h,   h = R^-1 L'y
     reductions    dE_D = e^2 / (s2 s),   dE_C = log s2 - log s,   dE_V = u'u / s2         eqs 14-16
 
-The methods that choose rows one after another grow one of these. They differ only in the row that they add next.
+R, h = R^-1 L'y, and s and e of a new column are those of `linalg.gaussian`. The methods that choose rows one after
+another grow one of these. They differ only in the row that they add next.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ....linalg.blocks import row_blocks
+from ....linalg.gaussian import Additions, GrowingGaussian
 from ....objectives import Terms, log_variance_ratio, noise_variance
 from ....problem import Dataset, Kernel
 from ..distinct_rows import rounding
@@ -30,10 +31,8 @@ class Effect(NamedTuple):
     reduction: Tensor  # [c] decrease of the objective; -inf where a row is explained
     columns: Tensor  # [c, n] residual columns
     root: Tensor  # [c] sqrt(D)
-    half: Tensor  # [k, c]
     uu: Tensor  # [c]
-    s: Tensor  # [c]
-    e: Tensor  # [c]
+    additions: Additions
 
 
 class GrowingGP:
@@ -65,7 +64,7 @@ class GrowingGP:
         self.s2 = noise_variance(theta)
         self.D = kernel.diag(theta, train.X)  # [n]
         self.least = rounding(y.dtype) * self.D  # [n] a residual variance below this is rounding
-        self.Lt, self.R, self.h = y.new_zeros(most, n), y.new_zeros(most, most), y.new_zeros(most)
+        self.Lt, self.gaussian = y.new_zeros(most, n), GrowingGaussian(most, self.s2, y)
         self.rows = torch.zeros(0, dtype=torch.int64, device=y.device)
         yy, E_V = float(y @ y), self._E_V(float(self.D.sum()) / self.s2)
         self.terms = Terms(yy / self.s2, n * math.log(self.s2), E_V)  # eqs 7-9 without inducing points
@@ -105,16 +104,14 @@ class GrowingGP:
         k, before = len(self.rows), self.total
         rows = torch.tensor([row], device=self.D.device)
         effect = self._effect(rows)
-        u, s, e, uu = effect.columns[0] / effect.root, float(effect.s), float(effect.e), float(effect.uu)
+        u, uu = effect.columns[0] / effect.root, float(effect.uu)
         self.Lt[k] = u
-        self.R[k, :k], self.R[k, k], self.h[k] = effect.half[:, 0], math.sqrt(s), e / math.sqrt(s)
+        dE_D, rise = self.gaussian.add(effect.additions)
         self.D.addcmul_(u, u, value=-1.0).clamp_min_(0.0)
         self.D[row] = 0.0
         self.rows = torch.cat([self.rows, rows])
         fit, complexity, trace = self.terms
-        self.terms = Terms(  # eqs 14-16
-            fit - e**2 / (self.s2 * s), complexity + math.log(s / self.s2), self._E_V(max(trace - uu / self.s2, 0.0))
-        )
+        self.terms = Terms(fit - dE_D, complexity + rise, self._E_V(max(trace - uu / self.s2, 0.0)))  # eqs 14-16
         return before - self.total
 
     def _effect(self, rows: Tensor) -> Effect:
@@ -125,12 +122,10 @@ class GrowingGP:
         explained = D <= self.least[rows]
         root = torch.where(explained, torch.ones_like(D), D).sqrt()
         B = (columns @ self.Lt[:k].T).T / root  # [k, c] L'u
-        half = torch.linalg.solve_triangular(self.R[:k, :k], B, upper=False)  # [k, c]
         uu = torch.linalg.vecdot(columns, columns) / root.square()
-        s = (uu - half.square().sum(0)).clamp_min(0.0) + self.s2
-        e = columns @ self.train.y / root - self.h[:k] @ half
+        new = self.gaussian.additions(B, uu, columns @ self.train.y / root)
         dE_V: Tensor | float = uu / self.s2 if self.objective == "vfe" else 0.0
         if self.objective == "tight-vfe":
             dE_V = log_reductions(columns, root.square(), self.s2 + self.D)
-        reduction = reductions(e, s, self.s2, dE_V).masked_fill(explained, -math.inf)
-        return Effect(reduction=reduction, columns=columns, root=root, half=half, uu=uu, s=s, e=e)
+        reduction = reductions(new.e, new.s, self.s2, dE_V).masked_fill(explained, -math.inf)
+        return Effect(reduction, columns, root, uu, new)

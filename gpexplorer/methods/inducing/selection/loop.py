@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 
 from ....linalg.blocks import BLOCK_BYTES
-from ....objectives import Terms, nystrom
+from ....objectives import BLOCK, Terms, is_kept, nystrom
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Outcome, Problem, Step, channel
 from ...base import Steps
 from .. import settings
 from ..learning import learn_hyperparameters
-from ..moving.sparse_objectives import BLOCK, is_kept
 from ..reporting import (
     UNKNOWN_TERMS,
     Complexity,

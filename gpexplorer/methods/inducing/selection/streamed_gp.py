@@ -23,10 +23,10 @@ from torch import Tensor
 
 from ....linalg.blocks import row_blocks
 from ....linalg.cholesky import cholesky
-from ....objectives import Terms, log_variance_ratio, noise_variance, residual_variance
+from ....linalg.gaussian import GrowingGaussian
+from ....objectives import BLOCK, Terms, is_kept, log_variance_ratio, noise_variance, residual_variance
 from ....problem import Dataset, Kernel
 from ..distinct_rows import rounding
-from ..moving.sparse_objectives import BLOCK, is_kept
 from ..reductions import log_reductions, reductions
 from .growing_gp import GrowingGP
 
@@ -52,7 +52,7 @@ class Block(NamedTuple):
 
 
 class StreamedGP:
-    """R and h of growing_gp.py for the rows added so far, by passes over the data.
+    """The model of growing_gp.py for the rows added so far, by passes over the data.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class StreamedGP:
     def __init__(self, kernel: Kernel, theta: Tensor, train: Dataset, objective: str, most: int) -> None:
         self.kernel, self.theta, self.train, self.objective, self.most = kernel, theta, train, objective, most
         n, y, self.s2 = len(train), train.y, noise_variance(theta)
-        self.R, self.h = y.new_zeros(most, most), y.new_zeros(most)
+        self.gaussian = GrowingGaussian(most, self.s2, y)
         self.rows = torch.zeros(0, dtype=torch.int64, device=y.device)
         self._D, self._of_D = y.new_empty(0), -1  # residual variances, and with how many points
         self._known: dict[tuple[int, ...], Sums] = {}  # by all points up to this one, in their order
@@ -174,10 +174,10 @@ class StreamedGP:
         before = tuple(self.rows.tolist())
         for i, row in enumerate(rows.tolist()):
             self._known[*before, row] = Sums(B[:, i].clone(), float(uu[i]), float(yu[i]), float(dE_V[i]))
-        half = torch.linalg.solve_triangular(self.R[:k, :k], B, upper=False)  # [k, c]
-        s = (uu - half.square().sum(0)).clamp_min(0.0) + self.s2
-        e = yu - self.h[:k] @ half
-        return reductions(e, s, self.s2, 0.0 if self.objective == "pp" else dE_V).masked_fill(explained, -math.inf)
+        new = self.gaussian.additions(B, uu, yu)
+        return reductions(new.e, new.s, self.s2, 0.0 if self.objective == "pp" else dE_V).masked_fill(
+            explained, -math.inf
+        )
 
     def add(self, row: int) -> float:
         """Add one eligible row; return the decrease of the objective. A pass, unless the row was expected or tried."""
@@ -185,15 +185,11 @@ class StreamedGP:
         self.expect([row])
         points = (*self.rows.tolist(), row)
         row_sums = self._known.pop(points)
-        half = torch.linalg.solve_triangular(self.R[:k, :k], row_sums.Lu[:, None], upper=False)[:, 0]  # [k]
-        s = max(row_sums.uu - float(half.square().sum()), 0.0) + self.s2
-        e = row_sums.yu - float(self.h[:k] @ half)
-        self.R[k, :k], self.R[k, k], self.h[k] = half, math.sqrt(s), e / math.sqrt(s)
+        squares, targets = (row_sums.Lu.new_tensor([number]) for number in (row_sums.uu, row_sums.yu))
+        dE_D, rise = self.gaussian.add(self.gaussian.additions(row_sums.Lu[:, None], squares, targets))
         self.rows = torch.cat([self.rows, torch.tensor([row], device=self.rows.device)])
         fit, complexity, E_V = self.terms
-        self.terms = Terms(  # eqs 14-16
-            fit - e**2 / (self.s2 * s), complexity + math.log(s / self.s2), max(E_V - row_sums.dE_V, 0.0)
-        )
+        self.terms = Terms(fit - dE_D, complexity + rise, max(E_V - row_sums.dE_V, 0.0))  # eqs 14-16
         self._known = {key: sums for key, sums in self._known.items() if key[: k + 1] == points}
         return before - self.total
 
@@ -210,7 +206,7 @@ class StreamedGP:
     def _factor(self, points: Tensor, noise: float) -> Tensor:
         """Return the Cholesky factor of K_II + noise I."""
         if not len(points):
-            return self.R[:0, :0]
+            return self.gaussian.L[:0, :0]
         Z = self.train.rows(points).X
         K = self.kernel(self.theta, Z, Z)
         K.diagonal().add_(noise)

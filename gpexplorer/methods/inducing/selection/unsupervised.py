@@ -22,11 +22,10 @@ import torch
 from torch import Tensor
 
 from ....linalg.randomness import generator
-from ....objectives import noise_variance
+from ....objectives import is_kept, noise_variance
 from ....problem import Cost, Problem
 from .. import settings
 from ..distinct_rows import random_order
-from ..moving.sparse_objectives import is_kept
 from ..reporting import entry_flops
 from .growing_gp import GrowingGP
 from .loop import RowRule, RowSelection, choosing_cost

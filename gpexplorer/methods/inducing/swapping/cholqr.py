@@ -27,7 +27,6 @@ from ...capabilities import Landscape
 from .. import settings
 from ..distinct_rows import check_precision, distinct_rows, random_order
 from ..initial_sets import start, start_rows
-from ..moving.sparse_objectives import sparse_model
 from ..moving.state import continuous_inputs, points_can_move
 from ..reporting import halves
 from .after_swaps import AUTO, Phase, learning_phase, polish, resize
@@ -361,7 +360,7 @@ class CholQR(settings.SparseMethod):
 
     def bound_terms(self, problem: Problem, state: SwapState) -> Terms:
         Z = self._inducing_inputs(problem, state)
-        return sparse_model(problem.kernel, state.theta, problem.train, Z, self.objective).terms
+        return nystrom(problem.kernel, state.theta, problem.train, Z, self.objective).terms
 
     # -- predictions and cost --------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from gpexplorer.linalg.scipy_descent import MAX_DISTANCE, Evaluated, descend, evaluations
+from gpexplorer.linalg.replayed_descent import MAX_DISTANCE, Evaluated, descend, evaluations
 
 
 def rosenbrock(x: np.ndarray) -> tuple[float, np.ndarray]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpexplorer.linalg.scipy_descent import Evaluated
-from gpexplorer.methods.cross_validation.learning import ARMIJO, LONGEST, gradient_descent
+from gpexplorer.linalg.replayed_descent import ARMIJO, LONGEST, Evaluated, gradient_descent
 
 STEEP = np.array([1.0, 30.0])
 

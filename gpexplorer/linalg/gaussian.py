@@ -1,0 +1,276 @@
+"""One linear-Gaussian model, from sums over blocks of rows: weights, likelihood, gradient, more features, more rows.
+
+    y = Phi w + e,   w ~ N(0, I) [m],   e ~ N(0, V),   V diagonal [n, n]
+    C = Phi Phi' + V [n, n], the covariance of y, never formed
+    W = s2 V^-1, the weights of the rows; W = I where every row has the noise variance s2
+
+    sums         A = Phi'W Phi + s2 I = L L' [m, m],   c = Phi'W y [m],   y'W y
+    weights      w = A^-1 c,   w | y ~ N(w, s2 A^-1)
+    fit          y'C^-1 y = (y'W y - h'h) / s2,   h = L^-1 c
+    complexity   log |C|  = sum_i log V_i - m log s2 + log |A|;   (n - m) log s2 + log |A| where W = I
+    trace        tr(K - Phi Phi') / s2, for a covariance K of which Phi Phi' is a part
+    NLML         (fit + complexity) / 2, without n/2 log 2 pi
+
+    beta         C^-1 y = W (y - Phi w) / s2 [n]
+    dNLML/dPhi   W Phi A^-1 - beta w' [n, m]
+    dNLML/dV_i   (1 / V_i - W_i phi_i'A^-1 phi_i / V_i - beta_i^2) / 2
+    dNLML/ds2    ((n - m) / s2 + tr A^-1 - beta'beta) / 2 where W = I;   with s2 = exp(2 log s),   d/dlog s = 2 s2 d/ds2
+
+    another feature u    half = L^-1 Phi'W u,   s = u'W u + s2 - half'half,   e = y'W u - half'h
+                         L gains the row (half', sqrt s), h the entry e / sqrt s
+                         fit falls by e^2 / (s2 s), complexity rises by log(s / s2)
+    several features U   the same with matrices: L gains (Half', L_S),  L_S L_S' = U'W U + s2 I - Half'Half
+    more rows Phi_+      the new L' is the triangle of a QR factorisation of [L, Phi_+'W^1/2]', which does not square
+                         the condition number; c gains Phi_+'W y_+
+
+The families that use it differ in Phi: whitened kernel columns of inducing points (Phi = L of the sparse objectives),
+eigenfunctions of a grid, random Fourier features, a network. Blocks come as Phi' [m, b], one column per row of data, or
+as Phi [b, m]; each of m columns has the same place in both.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .blocks import row_blocks
+from .cholesky import cholesky
+
+
+class LinearGaussian(NamedTuple):
+    """The model after all rows were added: everything that predictions and the gradient need, in O(m^2) numbers."""
+
+    L: Tensor  # [m, m] Cholesky factor of A
+    c: Tensor  # [m] Phi'W y
+    s2: float
+    n: int
+    fit: float  # y'C^-1 y
+    complexity: float  # log |C|
+    jitter: float  # what was added to the diagonal of A
+
+    @property
+    def value(self) -> float:
+        """NLML in nat, without its constant."""
+        return 0.5 * (self.fit + self.complexity)
+
+    @property
+    def weights(self) -> Float[Tensor, " m"]:
+        """Posterior mean w = A^-1 c of the weights, computed at each access. 2 m^2 flops."""
+        return torch.cholesky_solve(self.c[:, None], self.L)[:, 0]
+
+    def pullback(self, like: Tensor | None = None) -> Pullback:
+        """What the gradient of the NLML needs of the model, in the precision of `like`. m^3 flops."""
+        inverse, weights = torch.cholesky_inverse(self.L), self.weights
+        trace = float(inverse.diagonal().sum())
+        if like is not None:
+            inverse, weights = inverse.to(like), weights.to(like)
+        return Pullback(inverse, weights, self.s2, self.n, trace)
+
+
+class Sums:
+    """A without its ridge, and c, to which blocks of rows are added.
+
+    Parameters
+    ----------
+    m : int
+        Number of features.
+    like : Tensor
+        It gives precision and device.
+    """
+
+    def __init__(self, m: int, like: Tensor) -> None:
+        self.A, self.c = like.new_zeros(m, m), like.new_zeros(m)
+
+    def add(self, Phi_t: Float[Tensor, "m b"], y: Float[Tensor, " b"], W: Float[Tensor, " b"] | None = None) -> None:
+        """Add a block of rows, which are columns of Phi', with their weights if these are not 1. 2 b m^2 flops."""
+        weighted = Phi_t if W is None else Phi_t * W
+        self.A.addmm_(weighted, Phi_t.T)
+        self.c.addmv_(weighted, y)
+
+    @property
+    def explained(self) -> float:
+        """tr Phi'W Phi, which is tr Phi Phi' where W = I; it exists before `model` adds the ridge."""
+        return float(self.A.diagonal().sum())
+
+    def model(
+        self, n: int, yy: float, s2: float, name: str = "Phi'Phi + s2 I", log_V: float | None = None
+    ) -> LinearGaussian:
+        """Return the model of these sums, whose A is overwritten; the parameters are those of `linear_gaussian`."""
+        return linear_gaussian(self.A, self.c, n, yy, s2, name, log_V)
+
+
+def linear_gaussian(
+    A: Float[Tensor, "m m"],
+    c: Float[Tensor, " m"],
+    n: int,
+    yy: float,
+    s2: float,
+    name: str = "Phi'Phi + s2 I",
+    log_V: float | None = None,
+) -> LinearGaussian:
+    """Return the model whose sums are known.
+
+    Parameters
+    ----------
+    A : Tensor [m, m]
+        Phi'W Phi, symmetric. It is overwritten: s2 is added to its diagonal.
+    c : Tensor [m]
+        Phi'W y.
+    n : int
+        Number of rows.
+    yy : float
+        y'W y.
+    s2 : float
+        Noise variance of a row of weight 1.
+    name : str
+        Name of the matrix A with its ridge in error messages.
+    log_V : float, optional
+        Sum of the log noise variances of the rows; by default all of them are s2.
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If A is not positive definite even with jitter.
+
+    Notes
+    -----
+    m^3 / 3 flops.
+    """
+    m = len(c)
+    A.diagonal().add_(s2)
+    L, jitter = cholesky(A, name)
+    h = torch.linalg.solve_triangular(L, c[:, None], upper=False)
+    explained, half_logdet = torch.stack([h.square().sum(), L.diagonal().log().sum()]).tolist()
+    log_rest = (n - m) * math.log(s2) if log_V is None else log_V - m * math.log(s2)
+    return LinearGaussian(L, c, s2, n, (yy - explained) / s2, log_rest + 2.0 * half_logdet, jitter)
+
+
+class Pullback(NamedTuple):
+    """The gradient of the NLML in Phi and in the noise, block by block."""
+
+    inverse: Tensor  # [m, m] A^-1
+    weights: Tensor  # [m] w
+    s2: float
+    n: int
+    trace: float  # tr A^-1, in the precision of the model
+
+    def beta(
+        self, Phi_t: Float[Tensor, "m b"], y: Float[Tensor, " b"], V: Float[Tensor, " b"] | None = None
+    ) -> Float[Tensor, " b"]:
+        """The entries of C^-1 y at some rows, given their noise variances V if these are not s2."""
+        return (y - Phi_t.T @ self.weights) / (self.s2 if V is None else V)
+
+    def columns(self, Phi_t: Float[Tensor, "m b"], beta: Float[Tensor, " b"]) -> Float[Tensor, "m b"]:
+        """dNLML/dPhi' where W = I. 2 b m^2 flops."""
+        return (self.inverse @ Phi_t).addr_(self.weights, beta, alpha=-1.0)
+
+    def rows(self, Phi: Float[Tensor, "b m"], beta: Float[Tensor, " b"]) -> Float[Tensor, "b m"]:
+        """dNLML/dPhi where W = I, for features that are stored row by row. 2 b m^2 flops."""
+        return (Phi @ self.inverse).addr_(beta, self.weights, alpha=-1.0)
+
+    def by_noise(self, beta_beta: float) -> float:
+        """dNLML/ds2 where W = I, from beta'beta."""
+        return 0.5 * ((self.n - len(self.weights)) / self.s2 + self.trace - beta_beta)
+
+
+class Additions(NamedTuple):
+    """The effect of each of k candidates as the only new feature."""
+
+    half: Tensor  # [m, k]
+    s: Tensor  # [k]
+    e: Tensor  # [k]
+
+
+class GrowingGaussian:
+    """L and h of a model that gains features, whose cross products come from a pass over the rows.
+
+    Parameters
+    ----------
+    most : int
+        Largest number of features.
+    s2 : float
+        Noise variance of a row of weight 1.
+    like : Tensor
+        It gives precision and device.
+    """
+
+    def __init__(self, most: int, s2: float, like: Tensor) -> None:
+        self._L, self._h, self.s2, self.m = like.new_zeros(most, most), like.new_zeros(most), s2, 0
+
+    @property
+    def L(self) -> Float[Tensor, "m m"]:
+        """The factor at this size."""
+        return self._L[: self.m, : self.m]
+
+    @property
+    def h(self) -> Float[Tensor, " m"]:
+        """L^-1 c at this size."""
+        return self._h[: self.m]
+
+    @property
+    def weights(self) -> Float[Tensor, " m"]:
+        """Posterior mean of the weights. m^2 flops."""
+        return torch.linalg.solve_triangular(self.L.T, self.h[:, None], upper=True)[:, 0]
+
+    def additions(
+        self, cross: Float[Tensor, "m k"], squares: Float[Tensor, " k"], targets: Float[Tensor, " k"]
+    ) -> Additions:
+        """Return the effect of each of k features u alone, from Phi'W u, u'W u and y'W u. m^2 k flops."""
+        half = torch.linalg.solve_triangular(self.L, cross, upper=False)  # [m, k]
+        s = (squares - half.square().sum(0)).clamp_min(0.0) + self.s2
+        return Additions(half, s, targets - self.h @ half)
+
+    def add(self, feature: Additions) -> tuple[float, float]:
+        """Add the only feature of `additions`; return by how much the fit falls and the complexity rises."""
+        m, s, e = self.m, float(feature.s), float(feature.e)
+        self._L[m, :m], self._L[m, m], self._h[m] = feature.half[:, 0], math.sqrt(s), e / math.sqrt(s)
+        self.m += 1
+        return e**2 / (self.s2 * s), math.log(s / self.s2)
+
+    def join(
+        self, cross: Float[Tensor, "m k"], squares: Float[Tensor, "k k"], targets: Float[Tensor, " k"], name: str
+    ) -> None:
+        """Add k features U together, from Phi'W U, U'W U and y'W U; the border of A is called `name` in errors."""
+        m, end = self.m, self.m + len(targets)
+        half = torch.linalg.solve_triangular(self.L, cross, upper=False).T  # [k, m]
+        border = squares - half @ half.T
+        border.diagonal().add_(self.s2)
+        L_S, right = cholesky(border, name).L, (targets - half @ self.h)[:, None]
+        self._L[m:end, :m], self._L[m:end, m:end] = half, L_S
+        self._h[m:end] = torch.linalg.solve_triangular(L_S, right, upper=False)[:, 0]
+        self.m = end
+
+
+def with_rows(
+    L: Float[Tensor, "m m"],
+    weights: Float[Tensor, " m"],
+    Phi_t: Float[Tensor, "m b"],
+    y: Float[Tensor, " b"],
+    W: Float[Tensor, " b"],
+) -> tuple[Float[Tensor, "m m"], Float[Tensor, " m"]]:
+    """Return the factor of A and the weights after more rows, at the cost of the new rows alone.
+
+    Parameters
+    ----------
+    L, weights : Tensor [m, m] and [m]
+        The factor and the weights before.
+    Phi_t : Tensor [m, b]
+        One column per new row.
+    y, W : Tensor [b]
+        Targets, and the weights s2 / V of the new rows.
+
+    Notes
+    -----
+    2 m^2 (b + m) flops per block of about m rows.
+    """
+    c, root = L @ (L.T @ weights), W.sqrt()  # [m], [b]
+    for rows in row_blocks(len(y), 1, max(len(L), 1)):
+        scaled = Phi_t[:, rows] * root[rows]  # [m, block]
+        R = torch.linalg.qr(torch.cat([L, scaled], 1).T, mode="r").R  # [m, m]
+        L = (R * R.diagonal().sign()[:, None]).T
+        c = c + scaled @ (root[rows] * y[rows])
+    return L.contiguous(), torch.cholesky_solve(c[:, None], L)[:, 0]

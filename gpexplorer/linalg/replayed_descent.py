@@ -1,0 +1,235 @@
+"""Minimisation of a function of a few parameters, one evaluation at a time, resumed by repeating its evaluations.
+
+    for best in replayed_descent(function, begin, "L-BFGS-B", limit, done): ...
+
+An optimiser of SciPy owns its loop, and its memory is no part of a method's state. Here the loop runs in a thread of
+its own, which computes nothing but SciPy's algebra on [p] vectors. Each point that the optimiser wants evaluated is
+yielded by `evaluations`, and the caller, in its own thread, sends back value and gradient. Closing the generator ends
+the thread at once. A descent is resumed by beginning it again: with the same values it takes the same path, so that its
+first `done` evaluations are repeated and not yielded again. Where they are expensive, `function` keeps their results.
+
+The optimiser's line search goes back from a point without a value: where the function raises one of the errors that
+the caller names, where value or gradient is not finite, and farther than MAX_DISTANCE from the beginning in any
+parameter. Such a point gets a very large value and the gradient 0.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy import optimize
+from torch import Tensor
+
+from ..errors import NotPositiveDefinite
+
+MAX_DISTANCE = 12.0  # a parameter stays this close to its initial value
+GRADIENT_DESCENT = "gradient descent"
+ARMIJO = 1e-4  # a step of gradient descent must achieve this share of the decrease that the gradient predicts
+LONGEST = 1.0  # length of its first step; in log-hyperparameters, a factor of e
+Point = np.ndarray  # [p]
+ValueAndGradient = tuple[float, np.ndarray]
+
+
+class Evaluated(NamedTuple):
+    """Value and gradient of the function at one point."""
+
+    value: float
+    gradient: Any  # [p]
+    extra: Any = None  # what the caller wants returned with the best point
+
+
+class Best(NamedTuple):
+    """The best point so far."""
+
+    point: Any  # [p]
+    value: float
+    extra: Any
+
+
+class Replayed(NamedTuple):
+    """The best point so far, after some evaluations."""
+
+    position: int  # evaluations that had a value, since the beginning
+    theta: Tensor  # [p]
+    value: float
+    extra: Any
+
+
+def replayed_descent(
+    function: Callable[[Tensor], Evaluated],
+    begin: Float[Tensor, " p"],
+    optimiser: str,
+    limit: int,
+    done: int = 0,
+    undefined: tuple[type[Exception], ...] = (NotPositiveDefinite,),
+) -> Generator[Replayed, None, None]:
+    """Minimise a function, and yield the best point so far after each evaluation.
+
+    Parameters
+    ----------
+    function : callable
+        theta [p], in the precision and on the device of `begin`, -> value, gradient [p] and anything else.
+    begin : Tensor [p]
+        Initial point.
+    optimiser : {"L-BFGS-B", "CG", "gradient descent"}
+        Limited-memory BFGS, nonlinear conjugate gradients, or gradient descent with Armijo's rule.
+    limit : int
+        Largest number of evaluations.
+    done : int, default 0
+        Steps that were yielded before: they are repeated, and not yielded again.
+    undefined : tuple of exception types
+        Errors of `function` which say that it has no value at a point.
+
+    Yields
+    ------
+    Replayed
+        Its value never rises. There is no step for a point without a value.
+    """
+
+    def evaluate(point: Point) -> Evaluated | None:
+        try:
+            value, gradient, extra = function(torch.as_tensor(point).to(begin))
+        except undefined:
+            return None
+        numbers = gradient.double().cpu().numpy()
+        return Evaluated(value, numbers, extra) if math.isfinite(value) and np.isfinite(numbers).all() else None
+
+    minimise = gradient_descent if optimiser == GRADIENT_DESCENT else descend
+    with closing(minimise(evaluate, begin.double().cpu().numpy(), optimiser, limit)) as steps:
+        for position, best in enumerate(steps, 1):
+            if position > done:
+                yield Replayed(position, torch.as_tensor(best.point).to(begin), best.value, best.extra)
+
+
+def descend(
+    evaluate: Callable[[np.ndarray], Evaluated | None], start: np.ndarray, optimiser: str, limit: int
+) -> Generator[Best, None, None]:
+    """Minimise a function of a few parameters, and yield the best point so far after each evaluation.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Maps a point [p] to value, gradient and anything else; None where the function does not exist.
+    start : ndarray [p]
+        Initial point.
+    optimiser : {"CG", "L-BFGS-B"}
+        Nonlinear conjugate gradients, or limited-memory BFGS.
+    limit : int
+        Largest number of evaluations.
+
+    Yields
+    ------
+    Best
+        Its value never rises.
+
+    Notes
+    -----
+    A point where the function does not exist, or farther than MAX_DISTANCE from `start` in any parameter, gets a very
+    large value and the gradient 0, so that the optimiser's line search goes back.
+    """
+    options = {"CG": {"gtol": 1e-6, "norm": np.inf}, "L-BFGS-B": {"maxfun": limit}}[optimiser]
+    requests = evaluations(lambda fun: optimize.minimize(fun, start, jac=True, method=optimiser, options=options))
+    best, answer = Best(start, np.inf, None), None
+    try:
+        for _ in range(limit):
+            try:
+                point = next(requests) if answer is None else requests.send(answer)
+            except StopIteration:
+                return
+            inside = np.isfinite(point).all() and np.abs(point - start).max() <= MAX_DISTANCE
+            current = evaluate(point) if inside else None
+            if current is None:
+                answer = (10.0 * abs(best.value) + 1e3, np.zeros_like(point))
+                continue
+            if current.value < best.value:
+                best = Best(point, current.value, current.extra)
+            answer = (current.value, current.gradient)
+            yield best
+    finally:
+        requests.close()
+
+
+def gradient_descent(
+    evaluate: Callable[[Point], Evaluated | None], start: Point, _: str, limit: int
+) -> Generator[Best, None, None]:
+    """Descend along the gradient with Armijo's rule.
+
+    Yields the best point so far after each of at most `limit` evaluations, as `descend` does. A step doubles after a
+    success and halves after a failure; the first has length LONGEST.
+    """
+    current = evaluate(start)
+    if current is None:
+        return
+    point, length = start, LONGEST / max(float(np.linalg.norm(current.gradient)), 1e-12)
+    yield Best(point, current.value, current.extra)
+    for _k in range(limit - 1):
+        proposal = point - length * current.gradient
+        result = evaluate(proposal)
+        expected = ARMIJO * length * float(current.gradient @ current.gradient)
+        if result is not None and result.value <= current.value - expected:
+            point, current, length = proposal, result, 2.0 * length
+        else:
+            length *= 0.5
+        yield Best(point, current.value, current.extra)
+
+
+class _Abandoned(BaseException):
+    """Raised inside the optimiser's thread when the generator is closed."""
+
+
+def evaluations(
+    optimiser: Callable[[Callable[[Point], ValueAndGradient]], Any],
+) -> Generator[Point, ValueAndGradient | None, Any]:
+    """Yield each point that an optimiser wants evaluated; `send` back (value, gradient).
+
+    Parameters
+    ----------
+    optimiser : callable
+        A call such as ``lambda fun: scipy.optimize.minimize(fun, x0, jac=True, method="CG")``.
+
+    Returns
+    -------
+    object
+        The result of the optimiser. An exception of the optimiser is raised here.
+    """
+    requests: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[ValueAndGradient | None] = queue.SimpleQueue()
+
+    def fun(x: Point) -> ValueAndGradient:
+        requests.put(("point", np.array(x, dtype=float)))
+        answer = answers.get()
+        if answer is None:
+            raise _Abandoned
+        return answer
+
+    def loop() -> None:
+        try:
+            requests.put(("result", optimiser(fun)))
+        except _Abandoned:
+            return
+        except Exception as error:
+            requests.put(("error", error))
+
+    thread = threading.Thread(target=loop, name="optimiser", daemon=True)
+    thread.start()
+    try:
+        while True:
+            kind, payload = requests.get()
+            if kind == "result":
+                return payload
+            if kind == "error":
+                raise payload
+            answers.put((yield payload))
+    finally:
+        answers.put(None)
+        if sys is not None and not sys.is_finalizing():  # while Python 3.13 ends, its other threads do not run any more
+            thread.join()
