@@ -172,7 +172,7 @@ def limits_of(model: GrowingGP, yy: float) -> EvidenceLimits:
     yy : float
         y'y.
     """
-    k, fit, complexity = len(model.rows), model.terms.fit, model.terms.complexity
+    fit, complexity = model.terms.fit, model.terms.complexity
     R, h = model.gaussian.L, model.gaussian.h
     least = least_from(R @ R.T, R @ h, yy, model.s2, float(model.D.sum()), complexity)
     return EvidenceLimits(least, 0.5 * (fit + complexity + log_variance_ratio(model.D, model.s2)))
