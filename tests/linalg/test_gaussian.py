@@ -63,7 +63,7 @@ def fitted(task: Case, by_row: bool, block: int = 13) -> LinearGaussian:
 
 
 def check(ours: Tensor | float, truth: Tensor | float, tolerance: float) -> None:
-    ours, truth = torch.as_tensor(ours).double(), torch.as_tensor(truth).double()
+    ours, truth = (torch.as_tensor(part, dtype=torch.float64) for part in (ours, truth))
     assert float((ours - truth).abs().max()) <= tolerance * max(float(truth.abs().max()), 1.0)
 
 
