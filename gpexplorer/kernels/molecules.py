@@ -26,7 +26,7 @@ from scipy import sparse
 from torch import Tensor
 
 from ..errors import KernelError
-from .weighted import Weighted
+from .discrete import Weighted
 
 KINDS = (
     *(f"circles r={r}" for r in range(4)),

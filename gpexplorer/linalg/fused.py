@@ -3,7 +3,7 @@
 A covariance is 3 to 8 operations on every squared distance. Each is a pass over memory of its own, which is what it
 costs on a GPU; torch.compile makes one kernel of them. Compilation takes seconds, once per function and process, so
 that small matrices are computed without it. Where it fails, for example because there is no compiler, the function is
-called as it is from then on.
+called as it is from then on. It stands apart because it knows nothing of covariances.
 """
 
 from __future__ import annotations

@@ -136,7 +136,8 @@ class ThetaProblem(NamedTuple):
         if not math.isfinite(terms.total):
             return None
         gap = float((terms.gaps / systems.y_norms.clamp_min(TINY)).max())
-        if z_rule is z_eliminated and gap > UNSOLVED * self._tolerance():
+        tolerance = max(self.limits.tolerance, torch.finfo(self.group.y.dtype).eps ** 0.5)
+        if z_rule is z_eliminated and gap > UNSOLVED * tolerance:
             return None  # the condition number of C is so large that its solution, and the loss, are not accurate
         return Trial(theta, Z, systems, terms, terms.total + penalty, gap, iterations)
 
@@ -150,18 +151,6 @@ class ThetaProblem(NamedTuple):
         """Return the gradient [p] with the penalty, from dL/dtheta = g."""
         penalty = self.penalty
         return penalty.without_scale(g + self.nu + penalty.kappa * (theta - penalty.mean))
-
-    def _tolerance(self) -> float:
-        return max(self.limits.tolerance, torch.finfo(self.group.y.dtype).eps ** 0.5)
-
-    def _inaccuracy(self) -> float:
-        """Return how far the value of a trial may be off, since z has the tolerance of `limits`.
-
-        It is of second order: an error c of C z and one of lambda, both relative to the tolerance e, change the
-        value by e^2 |y_T| |lambda|.
-        """
-        y_T = self.group.T * self.group.y[: self.group.trained, None]
-        return self.limits.tolerance**2 * float(y_T.norm() * self.dual.norm())
 
     def armijo(
         self, theta: Tensor, value: float, step: tuple[Tensor, Tensor], z_rule: ZRule
@@ -185,10 +174,16 @@ class ThetaProblem(NamedTuple):
             The accepted trial; None where no length is accepted.
         int
             The number of trials.
+
+        Notes
+        -----
+        The value of a trial may be off, since z has the tolerance e of `limits`, but to second order only: an error c
+        of C z and one of lambda, both relative to e, change it by e^2 |y_T| |lambda|. So much is conceded.
         """
         d, g = step
         expected, most = ARMIJO * float(d @ g), TRIALS_FIXED_Z if z_rule is fixed_z else TRIALS
-        inaccuracy = self._inaccuracy()
+        y_T = self.group.T * self.group.y[: self.group.trained, None]
+        inaccuracy = self.limits.tolerance**2 * float(y_T.norm() * self.dual.norm())
         for k in range(most if expected < 0.0 else 0):
             trial = self.trial(theta + 0.5**k * d, z_rule)
             if trial is not None and trial.value <= value + 0.5**k * expected + inaccuracy:

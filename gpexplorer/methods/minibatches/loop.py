@@ -283,7 +283,7 @@ class Minibatches(Method):
     def _step(
         self, model: Model, learner: Learner, state: MinibatchState, until: int, last: bool
     ) -> Generator[Step, None, MinibatchState]:
-        """Take the minibatches up to `until`, and compute the exact likelihood if it is due."""
+        """Take minibatches up to `until`; compute the exact likelihood after the first ones and every few epochs."""
         try:
             learner.take(state.batches, until)
         except NotPositiveDefinite:
@@ -292,7 +292,8 @@ class Minibatches(Method):
             return state._replace(phase="diverged")
         if learner.divergence():
             return state._replace(phase="diverged")
-        is_due = last or self._is_due(state.batches, until, learner.rows.per_epoch)
+        period = self.evaluate_every * learner.rows.per_epoch
+        is_due = last or state.batches == 0 or until // period > state.batches // period
         state = learner.state(state)._replace(step=state.step + 1, phase="learn", batches=until)
         info = MinibatchInfo(
             "learn",
@@ -315,11 +316,6 @@ class Minibatches(Method):
             )
         yield Step(state, info)
         return state
-
-    def _is_due(self, before: int, until: int, per_epoch: int) -> bool:
-        """Whether the exact likelihood is evaluated after these minibatches: the first ones, and every few epochs."""
-        period = self.evaluate_every * per_epoch
-        return before == 0 or until // period > before // period
 
     def _search(self, model: Model, state: MinibatchState) -> Generator[Step, None, MinibatchState]:
         """Try learning rates, each from the initial theta; return the initial state with the best rate."""

@@ -1,4 +1,5 @@
 """Optimisers as functions of one flat parameter vector. They update the vector and their running averages in place.
+They stand apart because they know nothing of kernels and rows.
 
 adadelta   v <- rho v + (1 - rho) g^2,  dx = sqrt(u + e) / sqrt(v + e) g,  u <- rho u + (1 - rho) dx^2   Zeiler (2012)
 adam       m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2,  dx = mhat / (sqrt(vhat) + e)      Kingma and Ba (2015)

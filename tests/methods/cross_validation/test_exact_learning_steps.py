@@ -12,15 +12,12 @@ import torch
 
 from gpexplorer import kernels
 from gpexplorer.errors import NotPositiveDefinite
-from gpexplorer.linalg.replayed_descent import Evaluated, descend
+from gpexplorer.linalg.replayed_descent import ARMIJO, GRADIENT_DESCENT, Evaluated, descend, gradient_descent
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation.learning import (
-    ARMIJO,
-    GRADIENT_DESCENT,
     Objective,
     State,
     dense_cost,
-    gradient_descent,
     initial_values,
     learn,
 )

@@ -11,7 +11,7 @@ from torch import Tensor
 from ....linalg.randomness import generator
 from ....problem import Problem, channel
 from ...chain_diagnostics import bulk_ess, rhat
-from ...langevin import Adapt, Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
+from ...langevin import Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
 from ..orthogonal_basis import fisher_information, likelihood, likelihood_terms
 from .moments import Moments, cast, merge, moments_of
 from .target import Target
@@ -116,7 +116,12 @@ def advance(sampler: Sampler, target: Target, state: State, warming_up: bool) ->
     z, sd = state.z.to(basis.e), state.sd.to(basis.e)
     if warming_up and state.position:
         sd = _scales(target, z.mean(0))
-    adapt = _adaptation(sampler, z.shape[1]) if warming_up else constant_step
+
+    def adapt(tuning: Tuning, acceptance: float) -> Tuning:
+        if warming_up:
+            return dual_averaging(tuning, z.shape[1], acceptance, sampler.acceptance)
+        return constant_step(tuning, acceptance)
+
     tuning = state.tuning if warming_up else state.tuning._replace(log_eps=state.tuning.average)
     source = generator(sampler.seed, "mala", state.position)
     every = min(sampler.thin, sampler.per_step)
@@ -154,10 +159,6 @@ def _begin(sampler: Sampler, target: Target, state: State) -> State:
 def _scales(target: Target, z: Tensor) -> Tensor:
     """sqrt(D) [r + 1]: the Fisher information and the prior precision at z."""
     return (fisher_information(target.basis, z) + target.prior[1].square().reciprocal()).rsqrt()
-
-
-def _adaptation(sampler: Sampler, q: int) -> Adapt:
-    return lambda tuning, acceptance: dual_averaging(tuning, q, acceptance, sampler.acceptance)
 
 
 def _watch(state: State, draws: Tensor, values: Tensor, draws_before: int) -> tuple[Tensor, int]:
