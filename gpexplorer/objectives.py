@@ -84,12 +84,12 @@ class Nystrom(NamedTuple):
 
     @property
     def c(self) -> Float[Tensor, " m"]:
-        """L'W y."""
+        """The vector L'W y."""
         return self.model.c
 
     @property
     def s2(self) -> float:
-        """Noise variance."""
+        """The noise variance s2."""
         return self.model.s2
 
 

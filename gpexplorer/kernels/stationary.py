@@ -24,7 +24,6 @@ from torch import Tensor
 
 from ..linalg.blocks import cached_bytes, row_blocks
 from ..linalg.deferred_reads import Number, is_traced
-from ..linalg.fused import fused
 from ..problem import Dataset
 from .base import Covariance, input_sds, target_sd
 from .distances import (
@@ -38,6 +37,7 @@ from .distances import (
     zero_below,
 )
 from .exponential import Exponential
+from .fused import fused
 
 
 class Stationary(Covariance):

@@ -43,7 +43,7 @@ class ExactLikelihood(NamedTuple):
 
     @property
     def s2(self) -> float:
-        """Noise variance."""
+        """The noise variance s2."""
         return self.model.s2
 
 
