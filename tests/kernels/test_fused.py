@@ -10,7 +10,8 @@ import torch
 
 from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer import kernels
-from gpexplorer.linalg import blocks, fused
+from gpexplorer.kernels import fused
+from gpexplorer.linalg import blocks
 from gpexplorer.linalg.kernel_columns import kernel_rows
 
 KEYS = ["matern12-ard", "matern52-ard"]
