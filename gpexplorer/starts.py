@@ -37,7 +37,7 @@ from .linalg.cholesky import cholesky, logdet
 from .linalg.periodogram import Peak, peaks
 from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
-from .linalg.scipy_descent import Evaluated, descend
+from .linalg.replayed_descent import Evaluated, descend
 from .mixed_rows import MixedRows
 from .objectives import evidence
 from .problem import Problem, take

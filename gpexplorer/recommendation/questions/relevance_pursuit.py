@@ -33,7 +33,7 @@ from ...errors import GPExplorerError
 from ...kernels.row_scaled import with_row_noise
 from ...linalg.cholesky import cholesky
 from ...linalg.randomness import generator
-from ...linalg.scipy_descent import Evaluated, descend
+from ...linalg.replayed_descent import Evaluated, descend
 from ...objectives import evidence, noise_variance
 from ...problem import Dataset, Problem, RowNoise
 from ...runs.spec import Spec
