@@ -80,12 +80,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
             raise DataError(_as_options(str(error))) from None
         finally:
             typer.echo("\r\033[K" if sys.stderr.isatty() else "", err=True, nl=False)
-        if out is not None:
-            with writable(out), replacing(out, private=False) as fresh:
-                fresh.write_text(answer.spec.to_json() + "\n", "utf-8")
-        if model is not None:
-            with writable(model, "--model"):
-                answer.posterior.save(model)
+        _write(answer, out, model)
         print_json(_plain(answer)) if as_json else typer.echo(_text(answer))
     if signals:
         typer.echo("Interrupted: this is the best answer so far.", err=True)
@@ -100,6 +95,16 @@ def _kinds(given: list[str]) -> dict[str, str]:
     if wrong:
         raise SettingError(f'--kind {wrong[0]!r} names no kind: write column=kind, such as when="date mdy".')
     return {text.rpartition("=")[0]: text.rpartition("=")[2] for text in given}
+
+
+def _write(answer: Any, out: Path | None, model: Path | None) -> None:
+    """Write the Spec and the model of an answer to the files that were asked for."""
+    if out is not None:
+        with writable(out), replacing(out, private=False) as fresh:
+            fresh.write_text(answer.spec.to_json() + "\n", "utf-8")
+    if model is not None:
+        with writable(model, "--model"):
+            answer.posterior.save(model)
 
 
 def _as_options(message: str) -> str:
