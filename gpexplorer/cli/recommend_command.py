@@ -52,8 +52,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
     """Try the methods on held-out rows for a minute, and say which one to use, with what to expect of it."""
     from ..errors import DataError
     from ..recommendation import recommend as find
-    from ..runs.storage.own_files import replacing
-    from .files import require_writable, writable
+    from .files import require_writable
 
     require_writable(out)
     require_writable(model, "--model")
@@ -99,6 +98,9 @@ def _kinds(given: list[str]) -> dict[str, str]:
 
 def _write(answer: Any, out: Path | None, model: Path | None) -> None:
     """Write the Spec and the model of an answer to the files that were asked for."""
+    from ..runs.storage.own_files import replacing
+    from .files import writable
+
     if out is not None:
         with writable(out), replacing(out, private=False) as fresh:
             fresh.write_text(answer.spec.to_json() + "\n", "utf-8")
