@@ -108,8 +108,8 @@ def lesson_figures(lesson: Lesson) -> LessonFigures:
     return LessonFigures(data, points, landscape, curve)
 
 
-def _plain(x_range: Range1d, y_range: Range1d, **axes: str) -> figure:
-    """A figure without title, toolbar and outline."""
+def _plain(x_range: Range1d, y_range: Range1d, **axes: str) -> Any:
+    """A figure without title, toolbar and outline. Bokeh's types do not know all arguments of its glyph methods."""
     plot = figure(
         x_range=x_range, y_range=y_range, sizing_mode="stretch_both", toolbar_location=None, tools="",
         min_border_left=LEFT, min_border_right=6, min_border_top=8, min_border_bottom=2, outline_line_color=None,
@@ -131,9 +131,9 @@ def _source(name: str, *columns: str) -> ColumnDataSource:
     return ColumnDataSource({column: [] for column in columns}, name=name)
 
 
-def _labels(plot: figure) -> GlyphRenderer:
+def _labels(plot: Any) -> None:
     """Words beside the lines, in the colour of what they name, on a ground that keeps them readable."""
-    return plot.text(
+    plot.text(
         "x", "y", "text", text_color="ink", text_align="align", text_baseline="middle", x_offset="dx", y_offset="dy",
         text_font_size="13.5px", background_fill_color="ground", background_fill_alpha=0.8, padding=2, border_radius=3,
         source=_source("labels", "x", "y", "text", "ink", "align", "dx", "dy", "ground"), tags=["labels"],
