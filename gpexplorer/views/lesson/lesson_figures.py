@@ -15,7 +15,6 @@ from bokeh.models import (
     CustomJS,
     CustomJSTickFormatter,
     FixedTicker,
-    GlyphRenderer,
     HoverTool,
     PanTool,
     Range1d,
