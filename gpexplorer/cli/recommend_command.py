@@ -59,6 +59,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
     options: dict[str, Any] = {
         "target": target, "inputs": inputs, "drop": drop, "encode": encode, "dates": dates, "groups": groups,
         "missing": missing, "decimal": decimal if decimal != "." else "", "kinds": _kinds(kinds or []),
+        "memory": memory, "folds": folds, "before": before,
     }  # fmt: skip
     stopped = threading.Event()
     with stopping() as signals:
@@ -67,10 +68,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
             answer = find(
                 source,
                 seconds=seconds,
-                memory=memory or None,
                 seed=seed,
-                folds=folds or None,
-                before=before or None,
                 on_progress=None if quiet else _report,
                 should_stop=stopped.is_set,
                 **{name: value for name, value in options.items() if value},
