@@ -392,7 +392,7 @@ class Estimator(RegressorMixin, BaseEstimator):
             has_noise or added[3] or (run is not None and unscaled_kernel(run.problem.kernel) is not run.problem.kernel)
         )
         if run is None or len(run.problem.train) >= FEW_ROWS or is_unequal:
-            self._added = (run, None, None, is_unequal)
+            self._added: tuple[Any, Any, Any, bool] = (run, None, None, is_unequal)
             return False
         if added[1] is not None:
             X, columns = training_rows.joined_rows(added[1], X), np.concatenate([added[2], columns], 1)
