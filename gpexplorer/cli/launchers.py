@@ -39,7 +39,7 @@ def serve(  # noqa: PLR0913 - the options of a command
     ] = None,
     ready_pages: Annotated[
         int, typer.Option(min=0, help="Pages that are built in advance, so that a class can open them at once.")
-    ] = 20,
+    ] = 30,
 ) -> None:
     """Serve the page until interrupted."""
     _require_free_port(address, port)  # before the page is imported, which takes seconds

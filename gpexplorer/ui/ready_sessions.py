@@ -1,7 +1,7 @@
 """Sessions whose pages are built before anyone asks for them, so that many people can open the page at once.
 
 Building a page takes half a second of the only thread that answers pages. A page from the stock takes a tenth of it.
-Only the plain address is answered from the stock; a link asks for a page of its own.
+The plain address is answered from the stock, and so are the links that were asked for last: a class opens one link.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from .text import record
 
 QUIET = 4.0  # seconds without a visit and without a step of any run, after which a page is built
 GAP = 1.0  # seconds between two looks whether it is quiet
+RECENT_LINKS = 2  # of the links asked for last, pages are kept ready as of the plain address
+LONGEST_LINK = 2000  # characters; a longer one gets pages of its own
+PLAIN = ""  # the query of the plain address
 
 
 class ReadySessions:
@@ -40,7 +43,7 @@ class ReadySessions:
     path : str
         The path of the page.
     count : int
-        Number of sessions to keep ready; with 0 every page is built when it is asked for.
+        Number of sessions to keep ready of each address; with 0 every page is built when it is asked for.
     shares : Shares
         The steps of all runs. While people work, a page is built only if the stock is empty, because building one
         delays their pictures. Every page that is asked for is added to its `arrivals`.
@@ -49,20 +52,20 @@ class ReadySessions:
     def __init__(self, application: BokehTornado, path: str, count: int, shares: Shares) -> None:
         self._application, self._path, self._count = application, path, count
         self._turns, self._arrivals = shares.turns, shares.arrivals
-        self._stock: deque[ServerSession] = deque()
+        self._stock: dict[str, deque[ServerSession]] = {PLAIN: deque()}  # query -> pages; links oldest first
         self._last_visit = float("-inf")
 
     def __len__(self) -> int:
-        return len(self._stock)
+        return sum(len(pages) for pages in self._stock.values())
 
     def install(self) -> None:
-        """Answer the plain address from the stock from now on."""
+        """Answer the addresses of the stock from it from now on."""
         build: Callable[[DocHandler], Awaitable[ServerSession]] = DocHandler.get_session
 
         async def get_session(handler: DocHandler) -> ServerSession:
             self._last_visit = time.monotonic()
-            is_plain_address = handler.application is self._application and not handler.request.query
-            session = (self._take(handler) if is_plain_address else None) or await build(handler)
+            is_ours = handler.application is self._application
+            session = (self._take(handler) if is_ours else None) or await build(handler)
             self._arrivals.begin(session.document)
             return session
 
@@ -73,26 +76,42 @@ class ReadySessions:
         while self._count:
             await asyncio.sleep(GAP)
             idle = min(time.monotonic() - self._last_visit, self._turns.idle_seconds)
-            if len(self) < self._count and (idle > QUIET or not self._stock):
+            query, pages = min(self._stock.items(), key=lambda item: len(item[1]))
+            if len(pages) < self._count and (idle > QUIET or not self._stock[PLAIN]):
                 try:
-                    await self.build()
+                    await self.build(query if idle > QUIET else PLAIN)
                 except Exception as error:
                     record(error, "a page was being built in advance")
 
-    async def build(self) -> None:
-        """Build one session. It does not expire before a visitor has taken it."""
+    async def build(self, query: str = PLAIN) -> None:
+        """Build one session of this address. It does not expire before a visitor has taken it."""
         context: ApplicationContext = self._application._applications[self._path]
         name = generate_session_id(secret_key=self._application.secret_key, signed=self._application.sign_sessions)
-        request = HTTPServerRequest(start_line=RequestStartLine("GET", self._path, "HTTP/1.0"))
+        request = HTTPServerRequest(start_line=RequestStartLine("GET", f"{self._path}?{query}", "HTTP/1.0"))
         session = await context.create_session_if_needed(name, request)
         session.block_expiration()
-        self._stock.append(session)
+        if query in self._stock:
+            self._stock[query].append(session)
+        else:  # other links were asked for in the meantime
+            _discard(session)
+
+    def remember(self, query: str) -> None:
+        """Keep pages of this link ready from now on, in the place of the link that was asked for longest ago."""
+        if not self._count or query == PLAIN or len(query) > LONGEST_LINK:
+            return
+        self._stock[query] = self._stock.pop(query, deque())
+        for oldest in list(self._stock)[1:-RECENT_LINKS]:
+            for session in self._stock.pop(oldest):
+                _discard(session)
 
     def _take(self, handler: DocHandler) -> ServerSession | None:
         """A session of the stock that belongs to the visitor of this request from now on."""
-        if not self._stock:
+        query = handler.request.query
+        self.remember(query)
+        pages = self._stock.get(query)
+        if not pages:
             return None
-        session, application, payload = self._stock.popleft(), self._application, handler._generate_token_payload()
+        session, application, payload = pages.popleft(), self._application, handler._generate_token_payload()
         session._token = generate_jwt_token(
             session.id,
             secret_key=application.secret_key,
@@ -106,6 +125,12 @@ class ReadySessions:
         session.unsubscribe(None)  # its lifetime without a connection begins now
         session.unblock_expiration()
         return session
+
+
+def _discard(session: ServerSession) -> None:
+    """Let a session that nobody will ask for end."""
+    session.unblock_expiration()
+    session.request_expiration()
 
 
 def _plain(payload: dict[str, object]) -> dict[str, object]:

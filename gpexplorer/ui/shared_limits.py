@@ -48,14 +48,14 @@ class Limits:
         Bytes that all runs together may use by formula. By default three quarters of the memory of this machine.
     threads : int, optional
         Processor cores for the steps of all runs together. By default all but one, which answers the pages.
-    ready_pages : int, default 20
+    ready_pages : int, default 30
         Pages that are built in advance, so that many people can open the page at once; each takes about 6 MB.
     """
 
     max_sessions: int = MAX_SESSIONS
     max_memory: float | None = None
     threads: int | None = None
-    ready_pages: int = 20
+    ready_pages: int = 30
 
     def __post_init__(self) -> None:
         if self.max_sessions < 1 or (self.threads is not None and self.threads < 1):

@@ -301,6 +301,35 @@ def test_a_page_of_the_stock_is_given_once_and_only_to_the_plain_address(visit: 
     visit(story)
 
 
+def test_a_link_that_was_asked_for_is_answered_from_the_stock_and_old_links_leave_it(visit: Callable[..., None]):
+    async def story(visited: Visited) -> None:
+        ready = ReadySessions(visited.application, "/explorer", 2, Shares())
+        ready.install()
+        address = f"http://localhost:{visited.server.port}/explorer?"
+
+        async def opened(query: str) -> int:
+            return (await AsyncHTTPClient().fetch(HTTPRequest(address + query))).code
+
+        assert await opened("seed=1") == 200
+        for _ in range(2):
+            await ready.build("seed=1")
+        assert visited.built == 3
+        assert [await opened("seed=1") for _ in range(2)] == [200, 200]
+        assert (len(ready), visited.built) == (0, 3)
+
+        await ready.build("seed=1")
+        for seed in (2, 3):
+            await opened(f"seed={seed}")
+        assert (len(ready), visited.built) == (0, 6)  # the page of the oldest link is gone
+        await ready.build("seed=1")
+        assert len(ready) == 0
+        await opened("seed=" + "9" * 3000)
+        await ready.build("seed=3")
+        assert len(ready) == 1
+
+    visit(story)
+
+
 def test_the_parts_of_a_page_wait_while_others_arrive_but_not_for_ever(
     visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
