@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -223,6 +224,21 @@ def test_a_journal_that_is_not_ours_is_never_mended(run_dir: Path, tmp_path: Pat
     else:
         assert store.repair(run_dir.name) == 0
     assert secret.read_bytes() == SECRET
+
+
+@pytest.mark.parametrize("plant", [Path.symlink_to, Path.hardlink_to, lambda path, _: os.mkfifo(path)])
+def test_a_note_replaces_what_stands_in_its_place(run_dir: Path, tmp_path: Path, plant: Callable[..., Any]):
+    """A pipe would be waited for without end."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(SECRET)
+    plant(run_dir / "note.txt", secret)
+    store = Store(run_dir.parent)
+
+    store.annotate(run_dir.name, "mine")
+
+    assert store.note(run_dir.name) == "mine"
+    assert secret.read_bytes() == SECRET
+    assert stat.S_ISREG((run_dir / "note.txt").lstat().st_mode)
 
 
 def test_a_planted_link_is_not_written_through(run_dir: Path, tmp_path: Path):

@@ -68,7 +68,7 @@ def read_own(path: Path, most: int) -> bytes:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file by this text, or leave it as it was. No reader and no crash sees a part of the text."""
+    """Replace a file of a run's directory by this text, or leave it as it was. No reader sees a part of the text."""
     with replacing(path) as fresh:
         fresh.write_text(text, encoding="utf-8")
 
@@ -82,14 +82,15 @@ def replacing(path: Path, private: bool = True) -> Iterator[Path]:
     Parameters
     ----------
     path : Path
-        The file. A link is followed. A device or a pipe is written to directly.
+        The file.
     private : bool, default True
-        Whether only the owner may read the file.
+        Whether it is a file of a run's directory: only the owner may read it, and a link or a pipe in its place is
+        replaced. Otherwise a link is followed, and a device or a pipe is written to directly.
     """
-    if path.exists() and not path.is_file():
+    if not private and path.exists() and not path.is_file():
         yield path
         return
-    target = path.resolve()
+    target = path if private else path.resolve()
     descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".new", dir=target.parent)
     os.close(descriptor)
     fresh = Path(name)
