@@ -18,8 +18,9 @@ from gpexplorer.__main__ import main
 from gpexplorer.cli import catalogue, files
 from gpexplorer.cli.output import format_duration
 from gpexplorer.cli.run_commands import progress_line
-from gpexplorer.errors import KernelError
+from gpexplorer.errors import DataError, KernelError
 from gpexplorer.methods.base import registry
+from gpexplorer.runs.studies.sweep import read_table
 from toy_method import ROWS, Toy
 
 
@@ -316,6 +317,13 @@ def test_a_sweep_runs_every_combination_and_keeps_the_table(tmp_path: Path, caps
     printed = capsys.readouterr()
     assert "4 of 4" in printed.err
     assert sorted(pd.read_parquet(out).index) == [f"num_inducing={m}, seed={s}" for m in (2, 6) for s in (0, 1)]
+    table = read_table(out)
+    kept = pd.read_parquet(out)
+    kept.iloc[0, kept.columns.get_loc("steps")] += 1
+    kept.to_parquet(tmp_path / "changed.parquet")  # with the digest of the table before
+    assert len(table) == 4
+    with pytest.raises(DataError, match="was changed after it was written"):
+        read_table(tmp_path / "changed.parquet")
     file.write_text(json.dumps({"spec": spec}))
     assert call("sweep", str(file)) == 2
     assert 'The sweep has no "over"' in capsys.readouterr().err
