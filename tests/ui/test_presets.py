@@ -274,11 +274,11 @@ class TestTheSentenceOfEveryPresetIsTrue:
         assert naive[-1] > 2
 
     def test_mixed(self):
-        run = self.finished(self.spec("mixed"), 101)
+        run = self.finished(self.spec("mixed"), 112)
         table = run.table()
 
-        assert table["rhat"].first_valid_index() == 81
-        assert table["rhat"].iloc[81] == pytest.approx(1.29, abs=0.005)
-        assert table["rhat"].iloc[101] < 1.01
-        assert table["ess"].iloc[101] > 10 * table["ess"].iloc[81]
-        assert run.scores(at=81)["smse"] == pytest.approx(run.scores(at=101)["smse"], rel=0.01)
+        assert table["rhat"].first_valid_index() == 92
+        assert table["rhat"].iloc[92] == pytest.approx(1.29, abs=0.005)
+        assert table["rhat"].iloc[112] < 1.01
+        assert table["ess"].iloc[112] > 10 * table["ess"].iloc[92]
+        assert run.scores(at=92)["smse"] == pytest.approx(run.scores(at=112)["smse"], rel=0.01)

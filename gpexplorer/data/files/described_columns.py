@@ -32,7 +32,7 @@ class ColumnNote(NamedTuple):
     missing : int
         Cells without a value.
     certain : bool
-        For decimal commas: whether they cannot be thousands separators.
+        For numbers: whether their commas leave no doubt, as 3,50 does and 1,234 does not.
     """
 
     kind: str
@@ -87,4 +87,5 @@ def _described(columns: dict[str, Column], name: str, whole: bool) -> ColumnNote
         return ColumnNote(kind, f"{k:,} different texts, {how}", True, missing)
     if kind == "date":
         return ColumnNote(kind, f"dates, {reader.shown_format()}: as an input, days since 1970", True, missing)
-    return ColumnNote(kind, " ".join(filter(None, (reader.numbers.unit, gap))), True, missing)
+    remark, certain = " ".join(filter(None, (reader.numbers.unit, gap))), reader.numbers.evidence != "either"
+    return ColumnNote(kind, remark, True, missing, certain)

@@ -87,7 +87,7 @@ class OwnFile(pn.viewable.Viewer):
         if len(molecules) == 1 and not inputs:
             column_roles = {"objects": molecules[0]}
         target = str(self.target.value)
-        commas = self.decimal.value and any(kinds[name] == "decimal comma" for name in (*inputs, target))
+        commas = self.decimal.value and not self._with_commas.isdisjoint((*inputs, target))
         return data_sets.Choice(
             target=target,
             missing=self.missing.value if self._has_gaps else None,
@@ -107,16 +107,23 @@ class OwnFile(pn.viewable.Viewer):
         self.target.choose_from({column: column for column in preview.numbers}, preview.target)
         self.columns.offer(_lines(preview), preview.target)
         self._offer_groups("")
-        commas = [note for note in preview.about if note.kind == "decimal comma"]
         self.missing.value = "fill"
         # A column such as 3,50 that cannot have thousands says how the whole file writes its decimals.
-        self.decimal.visible, self.decimal.value = bool(commas), any(note.certain for note in commas)
+        self.decimal.visible = bool(self._with_commas)
+        self.decimal.value = any(note.certain and note.kind == "decimal comma" for note in preview.about)
         self.picker.visible = True
 
     @property
     def _kinds(self) -> dict[str, str]:
         preview = self._preview
         return {} if preview is None else {c: note.kind for c, note in zip(preview.columns, preview.about, strict=True)}
+
+    @property
+    def _with_commas(self) -> set[str]:
+        """The columns whose commas are decimal ones, or may be."""
+        preview = self._preview
+        pairs = [] if preview is None else zip(preview.columns, preview.about, strict=True)
+        return {column for column, note in pairs if note.kind == "decimal comma" or not note.certain}
 
     @property
     def _has_gaps(self) -> bool:

@@ -134,7 +134,7 @@ PRESETS = {
     ),
     "mixed": Preset(
         "When have the chains run long enough?",
-        "Play to step 101. At step 81, with the first samples, R-hat is 1.29; twenty steps later it is below 1.01, "
+        "Play to step 112. At step 92, with the first samples, R-hat is 1.29; twenty steps later it is below 1.01, "
         "and there are ten times as many effective samples. The test error does not change meanwhile, so it cannot "
         "tell you.",
         "v=1&method=grief-mcmc&data=sin-product&data.n=300&kernel=se-ard&set.num_eigenfunctions=15"

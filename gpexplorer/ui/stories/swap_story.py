@@ -44,7 +44,7 @@ SWAPPING = Story(
             "Ten or twenty?",
             "The run is at its end: a whole epoch of swaps no longer lowers the objective. With ten points the "
             "objective ends near -43 nat.",
-            f"{SWAPS}at=225&view=convergence",
+            f"{SWAPS}at=213&view=convergence",
             "What will twenty points bring: nothing, a little, or much?",
             "Much: the objective ends near -72 nat and the test error falls from .21 to .14. Converged does not mean "
             "enough; it means the best for this number of points.",
@@ -65,7 +65,7 @@ SWAPPING = Story(
             "Nobody can tell. On each of ten splits its objective is the lower one; its test error is lower on some "
             "and higher on others, and the mean difference is within its error. FITC's objective is no bound of the "
             "exact model's, so the two numbers cannot be compared. The page now shows the swaps.",
-            f"{SWAPS}at=225&view=calibration",
+            f"{SWAPS}at=213&view=calibration",
         ),
     ),
 )
