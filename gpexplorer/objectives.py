@@ -98,6 +98,24 @@ def noise_variance(theta: Float[Tensor, " p"]) -> float:
     return math.exp(2.0 * float(theta[-1]))
 
 
+def rounding(dtype: torch.dtype) -> float:
+    """Return the part of a prior variance below which a residual variance is rounding: 2e-11, in float32 1e-4."""
+    return (1e5 if dtype == torch.float64 else 1e3) * torch.finfo(dtype).eps
+
+
+def least_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
+    """Return the noise variance below which the terms of an objective that are divided by it consist of rounding."""
+    return rounding(train.y.dtype) * float(kernel.diag(theta, train.X).mean())
+
+
+def least_learned_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
+    """Return the least noise variance that learning may reach: the objective is accurate there to about 1e-7.
+
+    In float32, which would lose most problems by such a margin, it is `least_noise` itself.
+    """
+    return (100.0 if train.y.dtype == torch.float64 else 1.0) * least_noise(kernel, theta, train)
+
+
 def noise_derivative(kernel: Any, value: float | Tensor) -> float | Tensor:
     """Return the derivative with respect to the log noise, which is 0 where the noise is known and must stay."""
     return 0.0 if getattr(kernel, "noise_is_known", False) else value

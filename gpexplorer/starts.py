@@ -39,7 +39,7 @@ from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
 from .linalg.replayed_descent import Evaluated, descend
 from .mixed_rows import MixedRows
-from .objectives import evidence
+from .objectives import evidence, least_learned_noise, noise_variance
 from .problem import Problem, take
 
 RACE_ROWS = 200  # of the exact likelihoods that are compared
@@ -48,7 +48,7 @@ FEWEST_ROWS = 20  # with fewer rows the kernel's own start is taken
 EVALUATIONS, OWN_EVALUATIONS = 12, 40  # of the likelihood, from another start and from the kernel's own
 CLEAR_MARGIN = 5.0  # nats by which another start has to be better than the kernel's own
 MARGIN_PER_ROW = 0.01  # and nats per row
-PERIODOGRAM_INPUTS = 20  # the first inputs whose periodograms are computed
+PERIODOGRAM_INPUTS, PERIODOGRAM_ROWS = 20, 100_000  # the first inputs whose periodograms are computed, of these rows
 VARIOGRAM_ROWS, TREE_ROWS, NEIGHBOURS = 500, 20_000, 4  # rows whose nearest neighbours among so many rows are found
 SHORTER = 4.0
 BOUND_ROWS = 1000  # on which the bound of a method with inducing points is computed
@@ -163,14 +163,18 @@ def proposals(problem: Problem) -> list[Start]:
     X = rows.X.numbers if isinstance(rows.X, MixedRows) else rows.X
     if not isinstance(X, Tensor) or not (lengthscales or periods) or not X.shape[1]:
         return []
-    X, y = X.double().cpu().numpy(), rows.y.double().cpu().numpy()
-    if not np.isfinite(X).all() or not np.isfinite(y).all() or y.std() == 0.0:
+    X, y = X.cpu().numpy(), rows.y.double().cpu().numpy()
+    # One column at a time, here and below: X may be a file that is larger than the memory.
+    if not all(np.isfinite(column).all() for column in X.T) or not np.isfinite(y).all() or y.std() == 0.0:
         return []
+    sds = np.maximum([column.astype(float).std() for column in X.T], np.finfo(float).tiny)
     by_input = isinstance(rows.X, Tensor) and getattr(kernel, "columns", None) is None
-    waves = [peaks(X[:, j], y) for j in range(min(X.shape[1], PERIODOGRAM_INPUTS))]
+    some = slice(None)
+    if len(y) > PERIODOGRAM_ROWS:
+        some = np.sort(np.random.default_rng(0).permutation(len(y))[:PERIODOGRAM_ROWS])
+    waves = [peaks(column[some].astype(float), y[some]) for column in X.T[:PERIODOGRAM_INPUTS]]
     result = [*_from_waves(problem.theta, waves, lengthscales, periods, by_input)]
-    sds = np.maximum(X.std(0), np.finfo(float).tiny)
-    if lengthscales and (estimate := variogram(X / sds, y)) is not None:
+    if lengthscales and (estimate := variogram(X, y, sds)) is not None:
         scale, noise = estimate
         theta = problem.theta.clone()
         for entry, column in lengthscales.items():
@@ -184,20 +188,24 @@ def proposals(problem: Problem) -> list[Start]:
     return result if _noise_is_free(problem) else [_with_noise_of(start, problem) for start in result]
 
 
-def variogram(Z: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float] | None:
+def variogram(
+    X: NDArray[Any], y: NDArray[np.float64], sds: NDArray[np.float64] | float = 1.0
+) -> tuple[float, float] | None:
     """The lengthscale of an SE kernel and the noise variance that explain differences between near rows.
 
     Parameters
     ----------
-    Z : array [n, d]
-        Inputs with standard deviation 1.
+    X : array [n, d]
+        Inputs, of which at most 20,000 rows are read.
     y : array [n]
         Targets.
+    sds : array [d] or float, default 1
+        Standard deviations, by which the inputs are divided.
 
     Returns
     -------
     tuple of float or None
-        None if near rows differ as much as any two rows.
+        The lengthscale is that of the divided inputs. None if near rows differ as much as any two rows.
 
     Notes
     -----
@@ -205,11 +213,11 @@ def variogram(Z: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, fl
     distance h_k^2. The noise is g extrapolated to h = 0, and 1 - exp(-h^2 / (2 l^2)) = (g - noise) / (var - noise).
     """
     random = np.random.default_rng(0)
-    kept = random.permutation(len(Z))[:TREE_ROWS]
+    kept = random.permutation(len(X))[:TREE_ROWS]
     asked = kept[:VARIOGRAM_ROWS]
-    tree = cKDTree(Z[kept])
+    Z = X[kept].astype(float) / sds
     count = min(NEIGHBOURS, len(kept) - 1)
-    distance, neighbour = tree.query(Z[asked], k=count + 1)
+    distance, neighbour = cKDTree(Z).query(Z[: len(asked)], k=count + 1)
     g = 0.5 * np.square(y[asked][:, None] - y[kept][neighbour[:, 1:]]).mean(0)  # [k]
     h2 = np.square(distance[:, 1:]).mean(0)  # [k]
     variance = float(y.var())
@@ -285,13 +293,16 @@ def _race_rows(problem: Problem) -> Tensor:
         return torch.arange(n)
     order = torch.randperm(n, generator=generator(0, "race"))
     X = problem.train.X.numbers if isinstance(problem.train.X, MixedRows) else problem.train.X
-    X = X[:, : input_count(problem)].double().cpu()
-    X = X / X.std(0).clamp_min(1e-300)
+    inputs = range(input_count(problem))
+    sds = [X[:, j].double().std().clamp_min(1e-300) for j in inputs]
     rows = set[int]()
-    for centre in order[:CLUSTERS]:
-        distance = (X - X[centre]).square().sum(1)
+    for centre in order[:CLUSTERS].tolist():
+        distance = torch.zeros(n, dtype=torch.float64, device=X.device)
+        for j, sd in zip(inputs, sds, strict=True):
+            column = X[:, j].double()
+            distance += column.sub(column[centre]).div_(sd).square_()
         rows |= set(distance.topk(RACE_ROWS // (2 * CLUSTERS), largest=False).indices.tolist())
-    for row in order.tolist():
+    for row in order[:RACE_ROWS].tolist():
         if len(rows) == RACE_ROWS:
             break
         rows.add(row)
@@ -305,7 +316,11 @@ def _value(problem: Problem, theta: Tensor) -> float:
 
 
 def _evaluated(problem: Problem, theta: Tensor) -> Evaluated | None:
+    """The likelihood at theta; None where its noise is below the kernel's own and below what learning may reach."""
+    s2 = noise_variance(theta)
     try:
+        if s2 < noise_variance(problem.theta) and s2 < least_learned_noise(problem.kernel, theta, problem.train):
+            return None
         value, gradient = evidence(problem.kernel, theta, problem.train)
     except (GPExplorerError, ValueError, RuntimeError):
         return None

@@ -10,6 +10,7 @@ import gpexplorer as gpx
 from gpexplorer.data import load
 from gpexplorer.errors import SettingError
 from gpexplorer.linalg.periodogram import peaks
+from gpexplorer.objectives import least_noise, noise_variance
 from gpexplorer.runs import Spec, Store
 from gpexplorer.starts import KERNEL_START, race, variogram
 
@@ -163,3 +164,13 @@ def test_the_variogram_has_the_lengthscale_and_the_noise_of_a_draw():
     assert scale == pytest.approx(0.3, rel=0.35)
     assert np.sqrt(noise) == pytest.approx(0.2, rel=0.35)
     assert variogram(Z, random.normal(size=900)) is None or variogram(Z, random.normal(size=900))[1] > 0.5
+
+
+@pytest.mark.parametrize("method", ["ml", "cholqr"])
+def test_no_start_has_less_noise_than_its_precision_resolves(method: str):
+    x = np.linspace(200.0, 206.0, 60)[:, None]
+    rows = (x, 1e3 * np.cos(x[:, 0]))
+    run = Spec(method, kernel="se", budget={"steps": 3}).open(data=rows)
+    problem = run.problem
+    assert noise_variance(problem.theta) >= least_noise(problem.kernel, problem.theta, problem.train)
+    assert run.finish().reason != "failed"

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...errors import SettingError
 from ...linalg.cholesky import independent_rows
 from ...linalg.randomness import generator
-from ...objectives import noise_variance
+from ...objectives import least_noise, noise_variance, rounding
 from ...problem import Dataset, Kernel, Problem
 
 
@@ -49,24 +49,6 @@ def distinct_rows(kernel: Kernel, theta: Tensor, train: Dataset, order: Tensor, 
         if len(accepted) == m:
             break
     return accepted
-
-
-def rounding(dtype: torch.dtype) -> float:
-    """Return the part of a prior variance below which a residual variance is rounding: 2e-11, in float32 1e-4."""
-    return (1e5 if dtype == torch.float64 else 1e3) * torch.finfo(dtype).eps
-
-
-def least_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
-    """Return the noise variance below which the terms of an objective that are divided by it consist of rounding."""
-    return rounding(train.y.dtype) * float(kernel.diag(theta, train.X).mean())
-
-
-def least_learned_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
-    """Return the least noise variance that learning may reach: the objective is accurate there to about 1e-7.
-
-    In float32, which would lose most problems by such a margin, it is `least_noise` itself.
-    """
-    return (100.0 if train.y.dtype == torch.float64 else 1.0) * least_noise(kernel, theta, train)
 
 
 def check_precision(problem: Problem, theta: Tensor) -> None:

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...linalg.replayed_descent import Evaluated, replayed_descent
-from ...objectives import Terms, noise_variance, nystrom_gradient
+from ...objectives import Terms, least_learned_noise, noise_variance, nystrom_gradient
 from ...problem import Dataset, Kernel
-from .distinct_rows import least_learned_noise
 
 Objective = Callable[[Tensor], tuple[Terms, Tensor, float]]
 

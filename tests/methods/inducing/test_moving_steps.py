@@ -15,20 +15,13 @@ from gpexplorer.errors import SettingError
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.inducing import lloyd as module
-from gpexplorer.methods.inducing.distinct_rows import (
-    check_precision,
-    distinct_rows,
-    least_learned_noise,
-    least_noise,
-    random_order,
-    rounding,
-)
+from gpexplorer.methods.inducing.distinct_rows import check_precision, distinct_rows, random_order
 from gpexplorer.methods.inducing.initial_sets import start_inputs, start_rows
 from gpexplorer.methods.inducing.lloyd import kmeans_centres, lloyd, nearest, rows_near, spread_rows
 from gpexplorer.methods.inducing.moving import loop
 from gpexplorer.methods.inducing.moving.sparse_objectives import sparse_gradient
 from gpexplorer.methods.inducing.moving.state import initial_state
-from gpexplorer.objectives import nystrom
+from gpexplorer.objectives import least_learned_noise, least_noise, nystrom, rounding
 from gpexplorer.problem import Problem
 from swap_problems import SHIFTS, problem
 from whole_run import whole_run

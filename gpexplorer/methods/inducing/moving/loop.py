@@ -18,12 +18,11 @@ from torch import Tensor
 from ....errors import NotPositiveDefinite
 from ....evidence_limits import BOUNDS, least_objective
 from ....linalg.replayed_descent import Evaluated, replayed_descent
-from ....objectives import BLOCK, Nystrom, Terms, is_kept, noise_variance, nystrom
+from ....objectives import BLOCK, Nystrom, Terms, is_kept, least_learned_noise, noise_variance, nystrom
 from ....posteriors import Posterior, nystrom_posterior
 from ....problem import Cost, Problem, Step
 from ...base import Steps
 from .. import settings
-from ..distinct_rows import least_learned_noise
 from ..initial_sets import start_inputs
 from ..reporting import EVALUATION_CALLS, entry_flops
 from .sparse_objectives import Gradient

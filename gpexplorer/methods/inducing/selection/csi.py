@@ -36,13 +36,12 @@ from torch import Tensor
 
 from ....data.given_folds import drawn_share
 from ....linalg.randomness import generator
-from ....objectives import nystrom
+from ....objectives import nystrom, rounding
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Dataset, Kernel, Outcome, Problem, Step, channel
 from ...base import Method, Steps
 from ...cross_validation.scale_direction import scale_direction
 from .. import settings
-from ..distinct_rows import rounding
 from ..reporting import entry_flops
 from .unsupervised import argmax_of_ties
 

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from ....linalg.blocks import row_blocks
 from ....linalg.gaussian import Additions, GrowingGaussian
-from ....objectives import Terms, log_variance_ratio, noise_variance
+from ....objectives import Terms, log_variance_ratio, noise_variance, rounding
 from ....problem import Dataset, Kernel
-from ..distinct_rows import rounding
 from ..reductions import log_reductions, reductions
 
 

@@ -24,9 +24,8 @@ from torch import Tensor
 from ....linalg.blocks import row_blocks
 from ....linalg.cholesky import cholesky
 from ....linalg.gaussian import GrowingGaussian
-from ....objectives import BLOCK, Terms, is_kept, log_variance_ratio, noise_variance, residual_variance
+from ....objectives import BLOCK, Terms, is_kept, log_variance_ratio, noise_variance, residual_variance, rounding
 from ....problem import Dataset, Kernel
-from ..distinct_rows import rounding
 from ..reductions import log_reductions, reductions
 from .growing_gp import GrowingGP
 

@@ -34,9 +34,8 @@ from torch import Tensor
 from ....evidence_limits import BOUNDS, least_from
 from ....linalg.cholesky import cholesky, logdet
 from ....linalg.tall_products import DeferredUpdates
-from ....objectives import Terms, log_variance_ratio, noise_variance
+from ....objectives import Terms, log_variance_ratio, noise_variance, rounding
 from ....problem import Dataset, Kernel
-from ..distinct_rows import rounding
 from ..reductions import estimate, log_reductions, reductions, sample_rows
 
 QUEUE = 16  # swaps whose changes wait before they are applied to L, G and P
