@@ -157,7 +157,9 @@ def test_auto_finds_a_number_of_points_that_is_near_enough_to_the_exact_model(se
     assert m < 40  # a smooth function of one input needs few of 144 rows; rounding decides between 31 and 33
     half = evidence_limits(run.problem.kernel, state.theta, train, train.X[state.inducing[: m // 2]])
     assert half.gap > gap
-    assert outcome.message.endswith(f"With {m} points: a{limits.sentence()[1:]}")
+    said = f"With {m} points: a{limits.sentence()[1:]} {run.start_note}"  # the last sentence is of the starts
+    assert run.start_note.startswith("Of 3 starts")
+    assert outcome.message.endswith(said)
     assert not run.rises
     gaps = [record.step.info.gap for record in run.trace if record.step.info.phase == "resize"]
     assert min(gaps) <= gap
