@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -151,9 +152,10 @@ def test_the_command_that_continues_names_the_model_and_a_failed_run_keeps_its_e
 
     Path("spec.json").write_text(json.dumps(fields))
     finish = Run.finish
-    monkeypatch.setattr(Run, "finish", lambda run: (run.stop(), finish(run)))
+    monkeypatch.setattr(Run, "finish", lambda run: (signal.raise_signal(signal.SIGINT), finish(run)))
     assert call("run", "spec.json", "--model", "model", "--quiet") == 130
     assert "--model model" in capsys.readouterr().err
+    assert not Path("model").exists()
 
 
 def messy_model(folder: Path) -> InUnits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import shlex
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_an_interrupted_run_with_a_transform_is_continued_by_the_command_that_it
     name = write(budget={"steps": 5})
     with monkeypatch.context() as patch:
         finish = Run.finish
-        patch.setattr(Run, "finish", lambda run: (run.stop(), finish(run)))
+        patch.setattr(Run, "finish", lambda run: (signal.raise_signal(signal.SIGINT), finish(run)))
         assert call("run", name, "--target-transform", "yeo-johnson 0.5", "--quiet") == 130
     command = capsys.readouterr().err.strip().splitlines()[-1]
 
