@@ -38,16 +38,24 @@ def scores_of(noise: np.ndarray, mean: np.ndarray, sd: float) -> RowScores:
 
 
 def test_the_answer_names_its_target_its_inputs_and_the_columns_it_did_not_use() -> None:
-    answer = gpx.recommend(prices(), seconds=1.0, among=TWELVE)
+    frame = pd.DataFrame({"lot": 7.0, **prices().assign(sold=["late", "soon"] * 30)})
+    answer = gpx.recommend(frame, seconds=1.0, among=TWELVE)
 
     assert answer.sentences[0] == ("Use twelve points: Random rows with the kernel squared exponential, ARD.")
-    assert 'It predicts "price" from "width", and learned from 54 rows; 6 test rows were not used.' in answer.sentences
-    assert 'The last column, "sold" ("yes"), does not contain numbers, so "price" is the target' in str(answer)
-    assert 'left out: "sold"' in str(answer)
+    assert 'It predicts "price" from "width", "sold = soon", and learned from 60 rows.' in answer.sentences
+    assert 'The last column, "sold", does not contain numbers ("late"), so "price" is the target' in str(answer)
+    assert 'left out: "lot"' in str(answer)
     error = re.search(r'an error \(RMSE\) of ([\d.]+) in the units of "price"', str(answer))
     assert error is not None
-    sd = gpx.load(prices()).train.y.numpy().std()
+    sd = frame["price"].std(ddof=0)
     assert float(error[1]) == pytest.approx(np.sqrt(answer.expected["smse"].value) * sd, rel=0.02)
+
+
+def test_a_last_column_of_yes_and_no_is_the_target_and_a_question_of_classification() -> None:
+    answer = gpx.recommend(prices(), seconds=1.0, among=TWELVE)
+
+    assert 'It predicts "sold" from "width", "price", and learned from 60 rows.' in answer.sentences
+    assert "this is a question of classification" in str(answer)
 
 
 def test_options_of_load_choose_the_columns() -> None:
@@ -168,14 +176,16 @@ def test_the_command_names_a_way_out_that_it_has_itself(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, ["recommend", str(file), "--seconds", "1", "--quiet", *options])
         return result.output + str(result.exception or "")
 
-    assert "give --decimal , where" in answer()
-    assert "drop those rows with --missing drop" in answer("--decimal", ",")
-    assert "choose another column with --target NAME" in answer("--decimal", ",", "--target", "Farbe")
+    assert "drop those rows with --missing drop" in answer("--missing", "refuse")
+    assert "choose another column with --target NAME" in answer("--target", "Farbe")
+    by_default = answer()
+    assert 'Missing values were filled in with the median of their column: "Druck" (1).' in by_default
     options = ["--decimal", ",", "--missing", "drop", "--encode", "Farbe", "--dates", "Tag"]
     inputs = '"Druck", "Farbe = blau", "Farbe = gelb", "Farbe = rot", "Tag"'
-    assert f'It predicts "Preis" from {inputs}, and learned from 54 rows' in answer(*options)
+    assert f'It predicts "Preis" from {inputs}, and learned from 60 rows' in answer(*options)
+    assert f'It predicts "Preis" from {inputs}, and learned from 61 rows' in by_default
     assert 'It predicts "Preis" from "Druck", and' in answer(*options, "--inputs", "Druck")
-    assert 'It predicts "Druck" from "Preis", and' in answer(*options[:4], "--target", "Druck")
+    assert '"Farbe = rot", "Tag", "Preis", and learned from 60 rows' in answer(*options[:4], "--target", "Druck")
 
 
 def test_an_option_with_a_space_in_its_value_is_quoted_for_the_shell() -> None:
