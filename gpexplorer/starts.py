@@ -169,7 +169,7 @@ def proposals(problem: Problem) -> list[Start]:
         return []
     sds = np.maximum([column.astype(float).std() for column in X.T], np.finfo(float).tiny)
     by_input = isinstance(rows.X, Tensor) and getattr(kernel, "columns", None) is None
-    some = slice(None)
+    some: Any = slice(None)
     if len(y) > PERIODOGRAM_ROWS:
         some = np.sort(np.random.default_rng(0).permutation(len(y))[:PERIODOGRAM_ROWS])
     waves = [peaks(column[some].astype(float), y[some]) for column in X.T[:PERIODOGRAM_INPUTS]]
