@@ -23,6 +23,7 @@ from .styles import MAIN, PAGE, THEME
 WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes
 SIDEBAR = 320  # pixels
 PAGES_BAR = f'<a href="?page={FIRST}" style="color: #ffffff; font: 14px system-ui, sans-serif">First screen</a>'
+ON_WIDE_PAGES = "@media (max-width: 799px) { :host { display: none !important; } }"  # a phone's bar has no room
 
 
 class PageParts(Protocol):
@@ -123,7 +124,11 @@ def explorer_page(
         title="gpexplorer",
         header=[
             pmui.Row(
-                pn.layout.HSpacer(), pn.pane.HTML(PAGES_BAR, margin=(0, 6)), guide, keys, sizing_mode="stretch_width"
+                pn.layout.HSpacer(),
+                pn.pane.HTML(PAGES_BAR, margin=(0, 6), stylesheets=[ON_WIDE_PAGES]),
+                guide,
+                keys,
+                sizing_mode="stretch_width",
             )
         ],
         sidebar=[drawer, side] if show_controls else [],
