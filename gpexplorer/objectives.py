@@ -278,7 +278,7 @@ def pull_back(
 
     Parameters
     ----------
-    kernel, theta, train, Z, objective
+    kernel, theta, train, Z, objective : Covariance, Tensor, Dataset, inputs and str
         As for `nystrom_gradient`.
     receive : callable
         It is called with some inputs X and dF/dK(Z, X): block by block with the rows, and last with Z itself.

@@ -77,7 +77,7 @@ def evidence_gradient(
 
     Parameters
     ----------
-    choice, theta, train, mapper
+    choice, theta, train, mapper : Choice, Tensor, Dataset and Map
         As for `regress`.
     regression : LinearGaussian
         The result of `regress` at the same theta.
