@@ -116,6 +116,12 @@ def least_learned_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
     return (100.0 if train.y.dtype == torch.float64 else 1.0) * least_noise(kernel, theta, train)
 
 
+def may_learn(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, begin: Float[Tensor, " p"]) -> bool:
+    """Return whether learning from `begin` may reach theta: its noise is resolved, or not smaller than at the start."""
+    s2 = noise_variance(theta)
+    return s2 >= noise_variance(begin) or s2 >= least_learned_noise(kernel, theta, train)
+
+
 def noise_derivative(kernel: Any, value: float | Tensor) -> float | Tensor:
     """Return the derivative with respect to the log noise, which is 0 where the noise is known and must stay."""
     return 0.0 if getattr(kernel, "noise_is_known", False) else value
@@ -195,10 +201,10 @@ def _fit(kernel: Kernel, theta: Tensor, train: Dataset, Z: Any, objective: str, 
         sums.add(columns, y[rows], s2 / (s2 + D[rows]) if objective == "fitc" else None)
     if objective == "fitc":
         V, unexplained = s2 + D, float(D.sum())
-        model = sums.model(n, float((y * y * (s2 / V)).sum()), s2, "L'W L + s2 I", float(V.log().sum()))
+        model = sums.model(n, s2 * (y @ (y / V)), s2, "L'W L + s2 I", float(V.log().sum()))
     else:
         unexplained = float(prior.sum()) - sums.explained
-        model = sums.model(n, float(y @ y), s2, "L'L + s2 I")
+        model = sums.model(n, y @ y, s2, "L'L + s2 I")
     E_V = log_variance_ratio(D, s2) if objective == "tight-vfe" else unexplained / s2
     return _Fit(Nystrom(Terms(model.fit, model.complexity, E_V), L_mm, model, jitter, unexplained), Lt, D)
 
@@ -304,7 +310,9 @@ def pull_back(
         S -= result.L_A @ result.L_A.T / s2 - eye
     # L_mm^-T (A^-1 [- I/s2]), a factor that all of dF/dK_mn has in common where W and delta are the same for all rows
     right = solve_transposed(L_mm, A_inv - eye / s2 if objective == "vfe" else A_inv)  # [m, m]
-    delta = 1.0 / (s2 + D) if len(D) else torch.full_like(y, 1.0 / s2 if objective == "vfe" else 0.0)  # [n]
+    delta = torch.full_like(y, 1.0 / s2 if objective == "vfe" else 0.0)  # [n]
+    if objective == "tight-vfe":
+        delta = 1.0 / (s2 + D)
 
     for rows in row_blocks(n, (3 if is_uniform else 4) * y.element_size() * m, BLOCK):
         Lt, V = columns[rows], s2 + D[rows] if objective == "fitc" else None  # [m, block], [block]
@@ -315,7 +323,7 @@ def pull_back(
         inner = A_inv @ Lt  # [m, block]
         if V is not None:
             inner.mul_(s2 / V)
-            delta[rows] = 1.0 / V - torch.linalg.vecdot(inner, Lt, dim=0) / V - beta[rows].square()  # M
+            delta[rows] = (1.0 - torch.linalg.vecdot(inner, Lt, dim=0)) / V - beta[rows].square()  # M
         scaled = Lt * delta[rows]
         S.addmm_(scaled, Lt.T, alpha=-1.0)
         receive(train.X[rows], solve_transposed(L_mm, inner.sub_(scaled).addr_(w, beta[rows], alpha=-1.0)))
@@ -324,7 +332,7 @@ def pull_back(
     gradient = torch.zeros_like(theta)
     if objective != "pp":
         gradient += kernel.theta_gradient_diag(theta, train.X, 0.5 * delta)
-    by_noise = 0.5 * float(delta.sum()) if objective == "fitc" else model.by_noise(float(beta @ beta))
+    by_noise = 0.5 * float(delta.sum()) if objective == "fitc" else float(model.by_noise(beta @ beta))
     if objective == "vfe":
         by_noise -= 0.5 * result.terms.trace / s2
     elif objective == "tight-vfe":

@@ -39,7 +39,7 @@ from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
 from .linalg.replayed_descent import Evaluated, descend
 from .mixed_rows import MixedRows
-from .objectives import evidence, least_learned_noise, noise_variance
+from .objectives import evidence, may_learn
 from .problem import Problem, take
 
 RACE_ROWS = 200  # of the exact likelihoods that are compared
@@ -316,10 +316,9 @@ def _value(problem: Problem, theta: Tensor) -> float:
 
 
 def _evaluated(problem: Problem, theta: Tensor) -> Evaluated | None:
-    """The likelihood at theta; None where its noise is below the kernel's own and below what learning may reach."""
-    s2 = noise_variance(theta)
+    """Value and gradient; None where they do not exist, and where the noise is one that no method may learn."""
     try:
-        if s2 < noise_variance(problem.theta) and s2 < least_learned_noise(problem.kernel, theta, problem.train):
+        if not may_learn(problem.kernel, theta, problem.train, problem.theta):
             return None
         value, gradient = evidence(problem.kernel, theta, problem.train)
     except (GPExplorerError, ValueError, RuntimeError):

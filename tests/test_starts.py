@@ -10,7 +10,7 @@ import gpexplorer as gpx
 from gpexplorer.data import load
 from gpexplorer.errors import SettingError
 from gpexplorer.linalg.periodogram import peaks
-from gpexplorer.objectives import least_noise, noise_variance
+from gpexplorer.objectives import least_learned_noise, least_noise, noise_variance
 from gpexplorer.runs import Spec, Store
 from gpexplorer.starts import KERNEL_START, race, variogram
 
@@ -174,3 +174,16 @@ def test_no_start_has_less_noise_than_its_precision_resolves(method: str):
     problem = run.problem
     assert noise_variance(problem.theta) >= least_noise(problem.kernel, problem.theta, problem.train)
     assert run.finish().reason != "failed"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("count", [1, 14])
+def test_no_start_has_a_noise_that_the_precision_does_not_resolve(count: int, dtype: str):
+    X, y, *_ = waves(count, 120, 0.0)
+
+    problem = Spec("ml", dtype=dtype, kernel=ONE).open(data=(X, y)).problem
+    result = race(problem)
+
+    used = [start.theta for start in result.starts if start.reached is not None or start is result.starts[0]]
+    for theta in used:  # the likelihood alone goes on to a noise that consists of rounding
+        assert noise_variance(theta) >= least_learned_noise(problem.kernel, theta, problem.train)

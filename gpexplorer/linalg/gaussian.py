@@ -65,7 +65,7 @@ class LinearGaussian(NamedTuple):
     def pullback(self, like: Tensor | None = None) -> Pullback:
         """What the gradient of the NLML needs of the model, in the precision of `like`. m^3 flops."""
         inverse, weights = torch.cholesky_inverse(self.L), self.weights
-        trace = float(inverse.diagonal().sum())
+        trace = inverse.diagonal().sum()
         if like is not None:
             inverse, weights = inverse.to(like), weights.to(like)
         return Pullback(inverse, weights, self.s2, self.n, trace)
@@ -97,7 +97,7 @@ class Sums:
         return float(self.A.diagonal().sum())
 
     def model(
-        self, n: int, yy: float, s2: float, name: str = "Phi'Phi + s2 I", log_V: float | None = None
+        self, n: int, yy: float | Tensor, s2: float, name: str = "Phi'Phi + s2 I", log_V: float | None = None
     ) -> LinearGaussian:
         """Return the model of these sums, whose A is overwritten; the parameters are those of `linear_gaussian`."""
         return linear_gaussian(self.A, self.c, n, yy, s2, name, log_V)
@@ -107,7 +107,7 @@ def linear_gaussian(
     A: Float[Tensor, "m m"],
     c: Float[Tensor, " m"],
     n: int,
-    yy: float,
+    yy: float | Tensor,
     s2: float,
     name: str = "Phi'Phi + s2 I",
     log_V: float | None = None,
@@ -122,8 +122,8 @@ def linear_gaussian(
         Phi'W y.
     n : int
         Number of rows.
-    yy : float
-        y'W y.
+    yy : float or Tensor []
+        y'W y. A tensor is read together with the other numbers.
     s2 : float
         Noise variance of a row of weight 1.
     name : str
@@ -143,10 +143,10 @@ def linear_gaussian(
     m = len(c)
     A.diagonal().add_(s2)
     L, jitter = cholesky(A, name)
-    h = torch.linalg.solve_triangular(L, c[:, None], upper=False)
-    explained, half_logdet = torch.stack([h.square().sum(), L.diagonal().log().sum()]).tolist()
+    h = torch.linalg.solve_triangular(L, c[:, None], upper=False)[:, 0]
+    unexplained, half_logdet = torch.stack([yy - h @ h, L.diagonal().log().sum()]).tolist()
     log_rest = (n - m) * math.log(s2) if log_V is None else log_V - m * math.log(s2)
-    return LinearGaussian(L, c, s2, n, (yy - explained) / s2, log_rest + 2.0 * half_logdet, jitter)
+    return LinearGaussian(L, c, s2, n, unexplained / s2, log_rest + 2.0 * half_logdet, jitter)
 
 
 class Pullback(NamedTuple):
@@ -156,7 +156,7 @@ class Pullback(NamedTuple):
     weights: Tensor  # [m] w
     s2: float
     n: int
-    trace: float  # tr A^-1, in the precision of the model
+    trace: Tensor  # [] tr A^-1, in the precision of the model
 
     def beta(
         self, Phi_t: Float[Tensor, "m b"], y: Float[Tensor, " b"], V: Float[Tensor, " b"] | None = None
@@ -172,9 +172,9 @@ class Pullback(NamedTuple):
         """dNLML/dPhi where W = I, for features that are stored row by row. 2 b m^2 flops."""
         return (Phi @ self.inverse).addr_(beta, self.weights, alpha=-1.0)
 
-    def by_noise(self, beta_beta: float) -> float:
-        """dNLML/ds2 where W = I, from beta'beta."""
-        return 0.5 * ((self.n - len(self.weights)) / self.s2 + self.trace - beta_beta)
+    def by_noise(self, beta_beta: Tensor) -> Tensor:
+        """dNLML/ds2 [] where W = I, from beta'beta []."""
+        return 0.5 * (self.trace - beta_beta + (self.n - len(self.weights)) / self.s2)
 
 
 class Additions(NamedTuple):

@@ -42,7 +42,7 @@ MOST = {  # launches and reads of a step with 300 rows, 4 inputs and the setting
     "ml": (84, 12),
     "pcg": (47, 4),
     "random": (72, 7),
-    "rff": (118, 10),
+    "rff": (123, 8),
     "scgd": (99, 11),
     "sdd": (57, 3),
     "sgpr": (225, 23),

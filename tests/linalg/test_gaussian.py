@@ -104,7 +104,7 @@ def test_the_gradient_in_features_and_noise_is_autograd_of_the_dense_likelihood(
     assert Phi.grad is not None
     check(pullback.rows(task.Phi, beta), Phi.grad, 100.0 * task.tolerance)
     check(pullback.columns(task.Phi.T, beta).T, Phi.grad, 100.0 * task.tolerance)
-    by_log_s2 = task.s2 * pullback.by_noise(float(beta.double() @ beta.double()))
+    by_log_s2 = task.s2 * float(pullback.by_noise(beta.double() @ beta.double()))
     assert log_s2.grad is not None
     check(by_log_s2, log_s2.grad, 100.0 * task.tolerance)
 

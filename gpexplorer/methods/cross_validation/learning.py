@@ -123,8 +123,8 @@ def learn(method: ExactLearning, problem: Problem, resume: State | None, objecti
         if result is None:
             result = _evaluation(objective, theta)
             results.append(result)
-        value, log_scale = result[:2].tolist()
-        return Evaluated(value, result[2:], log_scale)
+        value, log_scale, *gradient = result.tolist()  # one read
+        return Evaluated(value, torch.tensor(gradient, dtype=torch.float64), log_scale)
 
     lowest, k = Replayed(0, like, math.inf, 0.0), 0
     for k, best in enumerate(_descents(method, problem, evaluate), 1):

@@ -89,7 +89,7 @@ def evidence_gradient(
     model = regression.pullback()
     part = partial(strip_gradient, choice, theta.detach(), model)
     gradient, beta_beta = sum_over_rows(part, (train.X, train.y), mapper)  # [P], []
-    gradient[-1] += 2.0 * regression.s2 * model.by_noise(float(beta_beta))  # d s2 / d log s = 2 s2
+    gradient[-1] += 2.0 * regression.s2 * model.by_noise(beta_beta)  # d s2 / d log s = 2 s2
     return gradient
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...linalg.replayed_descent import Evaluated, replayed_descent
-from ...objectives import Terms, least_learned_noise, noise_variance, nystrom_gradient
+from ...objectives import Terms, may_learn, nystrom_gradient
 from ...problem import Dataset, Kernel
 
 Objective = Callable[[Tensor], tuple[Terms, Tensor, float]]
@@ -91,11 +91,9 @@ def resolved(terms_at: Objective, kernel: Kernel, train: Dataset, begin: Tensor)
     begin : Tensor [p]
         Hyperparameters at the beginning; a noise variance as small as theirs has a value all the same.
     """
-    allowed = noise_variance(begin)
 
     def terms_where_resolved(theta: Tensor) -> tuple[Terms, Tensor, float]:
-        s2 = noise_variance(theta)
-        if s2 < allowed and s2 < least_learned_noise(kernel, theta, train):
+        if not may_learn(kernel, theta, train, begin):
             raise NotPositiveDefinite("K_hat + s2 I", len(train), 0.0)
         return terms_at(theta)
 

@@ -61,7 +61,7 @@ def exact_likelihood(model: Model, theta: Float[Tensor, " p"]) -> ExactLikelihoo
         sums.add(Phi.T, y)
         yy += y @ y
     gram = sums.A.clone()
-    gaussian = sums.model(model.n, float(yy), s2)
+    gaussian = sums.model(model.n, yy, s2)
     return ExactLikelihood(gaussian, gaussian.weights.to(theta), gram)
 
 
@@ -77,7 +77,7 @@ def exact_gradient(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelih
         model.pullback(parts, tape, pullback.rows(tape.Phi, beta), into)
         total += block_gradient
         beta_beta += (beta @ beta).double()
-    total[-1] = 2.0 * exact.s2 * pullback.by_noise(float(beta_beta))
+    total[-1] = 2.0 * exact.s2 * pullback.by_noise(beta_beta)
     return total
 
 

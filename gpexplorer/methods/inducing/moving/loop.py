@@ -18,7 +18,7 @@ from torch import Tensor
 from ....errors import NotPositiveDefinite
 from ....evidence_limits import BOUNDS, least_objective
 from ....linalg.replayed_descent import Evaluated, replayed_descent
-from ....objectives import BLOCK, Nystrom, Terms, is_kept, least_learned_noise, noise_variance, nystrom
+from ....objectives import BLOCK, Nystrom, Terms, is_kept, may_learn, nystrom
 from ....posteriors import Posterior, nystrom_posterior
 from ....problem import Cost, Problem, Step
 from ...base import Steps
@@ -154,12 +154,11 @@ def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator
 
 def _descend(problem: Problem, state: State, descent: Descent) -> Generator[tuple[Tensor, Tensor, Nystrom], None, None]:
     """Yield the best theta, Z and model after each evaluation that was not done before."""
-    p, allowed = len(state.theta), noise_variance(state.theta_begin)
+    p = len(state.theta)
 
     def evaluate(point: Tensor) -> Evaluated:
         theta, Z = point[:p], point[p:].reshape(state.Z.shape)
-        s2 = noise_variance(theta)
-        if s2 < allowed and s2 < least_learned_noise(problem.kernel, theta, problem.train):
+        if not may_learn(problem.kernel, theta, problem.train, state.theta_begin):
             raise NotPositiveDefinite("K_hat + s2 I", len(problem.train), 0.0)  # its objective consists of rounding
         model, gradient = descent.model_and_gradient(problem.kernel, theta, problem.train, Z)
         if not descent.learn:
