@@ -119,7 +119,7 @@ def test_a_question_is_chosen_and_a_lecture_hides_the_controls(open_page: Callab
     other.page.go_back()
     until(lambda: other.page.get_by_text("It uses 15 of the 180 rows").count() == 0)
     until(lambda: len(other.inducing()) == 10)
-    assert address(other) == ""
+    assert address(other) == "?page=laboratory"
     other.page.go_forward()
     until(lambda: other.page.get_by_text("It uses 15 of the 180 rows").count() == 1)
 
