@@ -103,7 +103,7 @@ def measure(share: float, folder: Path, report: Report) -> list[Measurement]:
     with served_page(folder) as served, chromium() as browser:
         for name, visit in visits().items():
             page = browser.new_page(viewport={"width": 1400, "height": 900})
-            findings = visited(page, f"http://{served.address}/explorer?page=laboratory", visit, probes, folder)
+            findings = visited(page, f"http://{served.address}/explorer", visit, probes, folder)
             report(f"{name}: not shown {findings.hidden}, made {findings.made}")
             total = Seen(total.hidden + findings.hidden, total.made + findings.made)
             fired = control(page) or fired
@@ -198,7 +198,7 @@ def wrong_address(*names: str) -> Visit:
 
 def files_and_fields(page: Page, url: str, probes: Probes, folder: Path) -> None:
     """A table whose name and columns are markup, a bad one, a spec, a note, and values of a sweep."""
-    page.goto(url)
+    page.goto(f"{url}?page=laboratory")
     page.locator("canvas").first.wait_for(timeout=1000 * PATIENCE)
     names = [probes(f"column {kind}") for kind in ("input", "input, second", "target")]
     content = io.StringIO()
@@ -240,7 +240,7 @@ def files_and_fields(page: Page, url: str, probes: Probes, folder: Path) -> None
 def stored_runs(page: Page, url: str, probes: Probes, folder: Path) -> None:
     """Runs whose note, data and name are markup, and one that cannot be read."""
     write_runs(Store(folder / "store"), probes)
-    page.goto(url)
+    page.goto(f"{url}?page=laboratory")
     page.locator("canvas").first.wait_for(timeout=1000 * PATIENCE)
     page.get_by_text("Compare: runs you keep").click()
     page.get_by_role("button", name="Stored runs").click()

@@ -110,6 +110,7 @@ def explorer_page(
     keys = pmui.IconButton(
         icon="keyboard", description="Keys (?)", color="default", sx=WHITE, on_click=lambda _: explorer.key("?")
     )
+    back = pn.pane.HTML(PAGES_BAR, margin=(0, 6), stylesheets=[ON_WIDE_PAGES])
     tour = Tour(welcome=welcome and show_controls)
     guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=WHITE, on_click=tour.begin)
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
@@ -122,15 +123,7 @@ def explorer_page(
     rest = pn.Column(sizing_mode="stretch_width", css_classes=["rest"])
     page = pmui.Page(
         title="gpexplorer",
-        header=[
-            pmui.Row(
-                pn.layout.HSpacer(),
-                pn.pane.HTML(PAGES_BAR, margin=(0, 6), stylesheets=[ON_WIDE_PAGES]),
-                guide,
-                keys,
-                sizing_mode="stretch_width",
-            )
-        ],
+        header=[pmui.Row(pn.layout.HSpacer(), back, guide, keys, sizing_mode="stretch_width")],
         sidebar=[drawer, side] if show_controls else [],
         main=[
             pn.Column(

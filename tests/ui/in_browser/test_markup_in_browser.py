@@ -19,7 +19,7 @@ VISITS = ("an address", "files and fields", "stored runs")
 def test_markup_is_shown_as_text_and_the_control_runs(served: Served, browser: Browser, name: str):
     probes, page = Probes(), browser.new_page(viewport={"width": 1400, "height": 900})
 
-    seen = visited(page, f"{served.url}?page=laboratory", visits()[name], probes, served.log.parent)
+    seen = visited(page, served.url, visits()[name], probes, served.log.parent)
 
     assert seen.hidden == []
     assert seen.made == []
