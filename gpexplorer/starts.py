@@ -293,7 +293,7 @@ def _race_rows(problem: Problem) -> Tensor:
         return torch.arange(n)
     order = torch.randperm(n, generator=generator(0, "race"))
     X = problem.train.X.numbers if isinstance(problem.train.X, MixedRows) else problem.train.X
-    inputs = range(input_count(problem))
+    inputs = range(min(input_count(problem), X.shape[1]))  # of mixed rows, the columns of numbers
     sds = [X[:, j].double().std().clamp_min(1e-300) for j in inputs]
     rows = set[int]()
     for centre in order[:CLUSTERS].tolist():
