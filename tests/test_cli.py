@@ -7,14 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pandas as pd
 import pytest
 
+from commands import call, write
 from gpexplorer import Spec, Store, __version__, data, kernels, methods
-from gpexplorer.__main__ import main
 from gpexplorer.cli import catalogue, files
 from gpexplorer.cli.output import format_duration
 from gpexplorer.cli.run_commands import progress_line
@@ -28,18 +27,6 @@ from toy_method import ROWS, Toy
 def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(registry, "toy", Toy)
     monkeypatch.chdir(tmp_path)
-
-
-def call(*arguments: str) -> int:
-    """The exit code of one command."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
-
-
-def write(name: str = "spec.json", **fields: Any) -> str:
-    Path(name).write_text(json.dumps({"gpexplorer": 1, "method": "toy", "data": ROWS, **fields}))
-    return name
 
 
 def test_run_prints_the_scores_and_keeps_every_step(capsys: pytest.CaptureFixture[str]):

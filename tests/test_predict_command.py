@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from commands import call
 from gpexplorer import posteriors, recommendation
-from gpexplorer.__main__ import main
 from gpexplorer.data.files import reading
 from gpexplorer.errors import SettingError
 from gpexplorer.methods.base import registry
@@ -23,13 +23,6 @@ from gpexplorer.runs import Run, Spec
 from gpexplorer.runs.studies.prediction_table import prediction_table
 from messy_table import messy_csv
 from toy_method import ROWS, Toy
-
-
-def call(*arguments: str) -> int:
-    """The exit code of one command."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
 
 
 def test_a_run_writes_a_model_that_predicts_a_file(

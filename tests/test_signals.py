@@ -10,33 +10,20 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
+from commands import call, write
 from gpexplorer import Spec, Store
-from gpexplorer.__main__ import main
 from gpexplorer.methods.base import registry
-from toy_method import ROWS, Toy
+from toy_method import Toy
 
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(registry, "toy", Toy)
     monkeypatch.chdir(tmp_path)
-
-
-def call(*arguments: str) -> int:
-    """The exit code of one command."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
-
-
-def write(name: str = "spec.json", **fields: Any) -> str:
-    Path(name).write_text(json.dumps({"gpexplorer": 1, "method": "toy", "data": ROWS, **fields}))
-    return name
 
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from commands import call
 from gpexplorer import Run, Spec, Store, data, recommend, recommendation
-from gpexplorer.__main__ import main
 from gpexplorer.methods.base import registry
 from gpexplorer.recommendation.candidates import Candidate
 from toy_method import ROWS, Toy
@@ -26,13 +26,6 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     x = np.linspace(0.0, 6.0, 60)
     pd.DataFrame({"x": x, "price": np.exp(6.0 + np.sin(x))}).to_csv("rows.csv", index=False)
-
-
-def call(*arguments: str) -> int:
-    """The exit code of one command."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
 
 
 def write(**fields: Any) -> str:

@@ -38,7 +38,7 @@ from .training_rows import (
 )
 
 NESTED = "settings__"
-FEW_ROWS = 20  # with fewer rows, hyperparameters are learned anew when rows are added
+FEW_ROWS = 20  # with fewer rows, hyperparameters are learned again when rows are added
 Floats = NDArray[np.float64]
 Prediction = Floats | tuple[Floats, Floats]
 
@@ -223,7 +223,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         For m inducing points or features: n m kernel entries and 2 m^2 (n + m) flops for n new rows, whatever the
         number of rows before, and the result is that of all rows together, to rounding. Other methods start warm.
 
-        Few rows say little about hyperparameters. If fewer than 20 rows were fitted, they are learned anew from
+        Few rows say little about hyperparameters. If fewer than 20 rows were fitted, they are learned again from
         all rows whenever there are a quarter more, and at least two more, than they were learned from.
         """
         if not hasattr(self, "posterior_"):
@@ -403,7 +403,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         return True
 
     def _fit_again(self, X: Any, columns: Floats, anew: bool = False) -> None:
-        """Fit to the rows of the last fit and new ones, from the hyperparameters of the last fit or anew."""
+        """Fit to the rows of the last fit and new ones, from the hyperparameters of that fit or from a first start."""
         single = not isinstance(self.run_, list)
         runs, starts = ([self.run_], [self.kernel_]) if single else (self.run_, self.kernel_)
         starts = [None] * len(starts) if anew else starts

@@ -97,7 +97,7 @@ class Posterior(ABC):
     @classmethod
     def read(cls, parts: Parts) -> Posterior:
         """Make the posterior from what `write` has written; kinds that can be saved do."""
-        raise NotImplementedError
+        raise PosteriorError(f"A {cls.__name__} cannot be read from a file.")
 
     def examples(self) -> Any:
         """Rows at which a posterior that was read is tried out, as it computes with them; empty if there are none."""

@@ -128,7 +128,7 @@ class ReadySessions:
 
 
 def _discard(session: ServerSession) -> None:
-    """Let a session that nobody will ask for end."""
+    """End a session that no visitor will get."""
     session.unblock_expiration()
     session.request_expiration()
 

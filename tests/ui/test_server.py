@@ -12,16 +12,9 @@ import pytest
 import torch
 from panel.io.server import DocHandler
 
-from gpexplorer.__main__ import main
+from commands import call
 from gpexplorer.errors import StoreError
 from gpexplorer.ui.shared_limits import Limits
-
-
-def call(*arguments: str) -> int:
-    """The exit code of one command."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
 
 
 def test_serve_passes_its_options_on(monkeypatch: pytest.MonkeyPatch):

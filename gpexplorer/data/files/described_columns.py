@@ -83,7 +83,7 @@ def _described(columns: dict[str, Column], name: str, whole: bool) -> ColumnNote
     gap = count(missing, "missing value") if missing else ""
     if kind == "levels":
         k = len(reader.levels.names)
-        how = "each an input of 0 and 1" if reader.encoding == "0/1" else "each the mean of the target"
+        how = "each text an input of 0 and 1" if reader.encoding == "0/1" else "each text replaced by its mean target"
         return ColumnNote(kind, f"{k:,} different texts, {how}", True, missing)
     if kind == "date":
         return ColumnNote(kind, f"dates, {reader.shown_format()}: as an input, days since 1970", True, missing)

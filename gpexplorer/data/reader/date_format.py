@@ -139,10 +139,10 @@ def _likely(
     spans = {order: np.ptp(np.array(values, float)) for order, values in seconds.items()}
     if "ymd" in possible:  # years of two digits: the wrong end of the date makes a span of decades
         shortest = min(spans, key=lambda order: spans[order])
-        rivals = [order for order in possible if order != "ymd"]
-        possible = ["ymd"] if shortest == "ymd" and 4 * spans["ymd"] < min(spans[o] for o in rivals) else rivals
+        others = [order for order in possible if order != "ymd"]
+        possible = ["ymd"] if shortest == "ymd" and 4 * spans["ymd"] < min(spans[o] for o in others) else others
         if len(possible) == 1:
-            other = max(spans.values()) if possible[0] != "ymd" else min(spans[order] for order in rivals)
+            other = max(spans.values()) if possible[0] != "ymd" else min(spans[order] for order in others)
             return DateFormat(possible[0], certain=bool(4 * spans[possible[0]] < other))
     if rows is not None and all("." not in text for text in cells):
         steps = {order: np.diff(rows(order)) for order in possible}

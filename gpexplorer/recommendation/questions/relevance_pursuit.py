@@ -6,7 +6,7 @@ the evidence is larger by rho_i, which gains g_i:
     rho_i = (a_i / q_i)^2 - 1 / q_i,    g_i = (z_i^2 - 1 - log z_i^2) / 2,    z_i^2 = a_i^2 / q_i
 
 z_i is the residual of row i, left out, in its own standard deviations. Rows whose gain exceeds log n plus a margin are
-added, the largest gains first, and theta and the noise of all chosen rows are learned anew, until no row gains enough.
+added, the largest gains first, and theta and the noise of all chosen rows are learned again, until no row gains enough.
 A model of new rows has to know that some of them are like these: its density is a mixture with a wide part of the share
 of such rows.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from bokeh.document import Document
-from bokeh.events import DoubleTap, Pan, PanEnd, PanStart, Tap
+from bokeh.events import Pan, PanEnd, PanStart, Tap
 from bokeh.models import (
     ColumnDataSource,
     CustomJS,
@@ -99,7 +99,6 @@ def lesson_figures(lesson: Lesson) -> LessonFigures:
     steps = _source("steps", "x", "y", "zero")
     curve.varea("x", "zero", "y", source=steps, fill_alpha=0.09, tags=["inducing"])
     curve.line("x", "y", source=_source("floor", "x", "y"), line_width=2.0, line_dash="dashed", tags=["exact"])
-    curve.line("x", "y", source=_source("later", "x", "y"), line_width=1.4, line_alpha=0.35, tags=["inducing"])
     curve.line("x", "y", source=steps, line_width=2.8, tags=["inducing"])
     curve.scatter("x", "y", source=steps, size=8, tags=["inducing", "ringed"])
     curve.scatter("x", "y", source=_source("now", "x", "y"), size=14, tags=["inducing"])
@@ -121,7 +120,7 @@ def _plain(x_range: Range1d, y_range: Range1d, **axes: str) -> Any:
             formatter=CustomJSTickFormatter(code=MINUS),
         )  # fmt: skip
     plot.toolbar.autohide = True
-    for event in (Tap, DoubleTap, PanStart, Pan, PanEnd):
+    for event in (Tap, PanStart, Pan, PanEnd):
         plot.js_on_event(event, CustomJS(code=TELL))
     return plot
 

@@ -267,14 +267,13 @@ const gpexplorerLesson = (() => {
       if (u > 0) { x.push(place); y.push(now) }
       fill("curve", "steps", { x, y, zero: y.map(() => 0) })
       fill("curve", "now", { x: [place], y: [now] })
-      fill("curve", "later", { x: [], y: [] })
       number.textContent = now < 9.95 ? now.toFixed(1) : now.toFixed(0)
       const top = figures.curve.model.y_range.end, gained = k > 0 ? distances[k - 1] - distances[k] : 0
       write_labels("curve", [
         { x: 0, y: distances[0], text: shown(distances[0]), ink: "soft", align: "left", dx: 12 },
         { x: lesson.swaps, y: 0, text: "exact model", ink: "exact", align: "right", dy: -12 },
         u === 0 && k > 0 && { x: k, y: distances[k], ink: "text", dx: k > 0.6 * lesson.swaps ? -4 : 12,
-          align: k > 0.6 * lesson.swaps ? "right" : "left", dy: -0.05 * top < distances[k] - 0.12 * top ? -16 : -34,
+          align: k > 0.6 * lesson.swaps ? "right" : "left", dy: distances[k] > 0.07 * top ? -16 : -34,
           text: gained > 0 ? `\u2212${shown(gained)} by this swap` : "rejected: nothing gained" },
       ])
     }
