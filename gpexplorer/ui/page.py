@@ -110,7 +110,9 @@ def explorer_page(
     keys = pmui.IconButton(
         icon="keyboard", description="Keys (?)", color="default", sx=WHITE, on_click=lambda _: explorer.key("?")
     )
-    back = pn.pane.HTML(PAGES_BAR, margin=(0, 6), stylesheets=[ON_WIDE_PAGES])
+    back = pn.pane.HTML(
+        PAGES_BAR, margin=(0, 6), align="center", stylesheets=[ON_WIDE_PAGES], visible=not in_notebook()
+    )
     tour = Tour(welcome=welcome and show_controls)
     guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=WHITE, on_click=tour.begin)
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.

@@ -100,6 +100,7 @@ def drag_a_point(book: Notebook, frame: Frame) -> None:
     before, at = inducing(frame), step(frame)
     frame.get_by_role("button", name="Move points").first.click()
     until(lambda: frame.evaluate(f"(event) => Bokeh.index.find_one(({DATA_FIGURE})(event))?.frame != null", "panstart"))
+    frame.evaluate(f"() => Bokeh.index.find_one(({DATA_FIGURE})('')).el.scrollIntoView({{block: 'center'}})")
     points = f"({DATA_FIGURE})('').renderers.find((r) => r.data_source?.name === 'inducing').data_source"
     x, y = frame.evaluate(AT, [before[0], frame.evaluate(f"() => {points}.get_column('y')[0]")])
     corner = book.output(2).locator("iframe").first.bounding_box()
@@ -122,7 +123,7 @@ def use_keys_and_panels(page: Page, frame: Frame) -> None:
     page.keyboard.press("ArrowRight")
     until(lambda: step(frame) == before + 1)
     frame.get_by_role("tab", name="Calibration").click()
-    frame.get_by_text("Below the diagonal the predictive intervals").wait_for()
+    frame.get_by_text("Below the band the predictive intervals").wait_for()
     frame.get_by_text("Compare: runs you keep").click()
     frame.get_by_role("button", name="Keep this run").click()
     until(lambda: frame.locator(".tabulator-row").count() == 1)

@@ -93,7 +93,7 @@ def test_a_page_begins_with_the_theme_of_the_system_until_a_person_chooses_anoth
         return seen.page.locator(".mui-dark").count() > 0 and "#1c2229" in str(seen.page.evaluate(papers))
 
     def is_mean_drawn_as(seen: Seen, colour: str) -> bool:
-        marks = seen.page.locator("[aria-label='Layers of the picture']").first.locator("i")
+        marks = seen.page.locator("[aria-label='Layers of the picture']:has(i)").first.locator("i")
         red, green, blue = bytes.fromhex(colour.removeprefix("#"))
         return f"rgb({red}, {green}, {blue})" in marks.evaluate_all("all => all.map((mark) => mark.style.color)")
 
