@@ -214,13 +214,15 @@ class GBCD(Solver):
     def _sizes(self, n: int, in_float32: bool) -> BlockSizes:
         """Sizes of blocks for n rows. Where the block follows n, it is still chosen in five parts or more."""
         many, block = n >= settings.MANY_ROWS, settings.rows_per_block(self.block, n)
-        if many and in_float32 and self.coarse == -2 and not self.block:
+        if many and in_float32 and self.coarse == -2 and self.block <= 0:
             block = min(MOST_ROWS_FLOAT32, n // 5)
         chunk = self.chunk or MOST_CHUNK
         if many and in_float32 and not self.chunk:
             chunk = max(block // CHUNKS_FLOAT32, 1)
-        elif not self.block:
+        elif self.block <= 0:
             chunk = min(chunk, max(1, block // 10))
+        if self.block < 0 and block == n:
+            return BlockSizes(block, chunk, 0, self.pool, self.seed, self.shortlist)  # one block, which solves all
         coarse = self.coarse if self.coarse >= 0 else block
         if many and self.coarse == -2:
             share, most, entry = (2 * n // 5, COARSE_ROWS_FLOAT32, 4) if in_float32 else (n // 4, COARSE_ROWS, 8)

@@ -15,19 +15,32 @@ MANY_ROWS = 4000  # with at least this many rows, more coarse rows and float32 c
 
 
 def block() -> Any:
-    """Number of rows in a block."""
+    """Number of rows of a block that is solved exactly."""
+    return param.Integer(
+        -1,
+        bounds=(-1, None),
+        softbounds=(-1, 1000),
+        doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. -1 takes "
+        f"{MOST_BLOCK}, the number of the paper, or all rows if there are fewer. 0 takes an eighth of all rows, but at "
+        f"least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
+    )
+
+
+def minibatch() -> Any:
+    """Number of rows of a block that is not solved exactly."""
     return param.Integer(
         0,
         bounds=(0, None),
         softbounds=(0, 1000),
-        doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. 0 takes an "
-        f"eighth of all rows, but at least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
+        doc="Number of rows per block, whose kernel columns an iteration takes. 0 takes an eighth of all rows, but at "
+        f"least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
     )
 
 
 def rows_per_block(block: int, n: int) -> int:
-    """Return the number of rows of a block for this setting and this number of rows."""
-    return min(block or max(LEAST_BLOCK, min(MOST_BLOCK, n // 8)), n)
+    """Return the number of rows of a block for this setting, of either kind, and this number of rows."""
+    automatic = MOST_BLOCK if block < 0 else max(LEAST_BLOCK, min(MOST_BLOCK, n // 8))
+    return min(block if block > 0 else automatic, n)
 
 
 def conjugate(steps: int) -> Any:

@@ -55,7 +55,7 @@ class StochasticDual(Solver):
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS_NOT_MONOTONE
 
-    block = settings.block()
+    block = settings.minibatch()
     rate = param.Number(
         0.5,
         bounds=(0.0, None),
