@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import torch
 
 from ..data.units import targets
 from ..display import RunDisplay
@@ -32,6 +34,9 @@ from .trace import Record, Spent, Trace
 if TYPE_CHECKING:
     from ..data import Split
     from .storage.journal import Journal
+
+if hasattr(os, "register_at_fork"):  # torch's threads stay behind: a fork would wait for them for ever
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 class Run(RunDisplay):

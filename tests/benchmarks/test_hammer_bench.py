@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from benchmarks import hammer
 from benchmarks.__main__ import app
-from benchmarks.hammer import fuzz, hard_data, hostile_inputs, kills
+from benchmarks.hammer import fuzz, hard_data, hostile_inputs, kills, scarcity
 from benchmarks.hammer.measurement import Measurement
 from benchmarks.hammer.readers import READERS
 from benchmarks.trust.cells import reported_and_dense
@@ -38,6 +38,13 @@ def test_killed_writers_lose_no_acknowledged_record(tmp_path: Path) -> None:
     assert row.held, row
     assert row.tried.startswith("6 kills")
     assert int(row.measured.split(" records")[0].replace(",", "")) >= 6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the experiment forks")
+def test_a_fork_of_a_process_whose_threads_have_worked_ends(tmp_path: Path) -> None:
+    here, there = scarcity.answer(scarcity.FORKS, tmp_path / "forks", print)
+
+    assert there == pytest.approx([here] * 4, rel=scarcity.SAME)
 
 
 def test_a_sample_of_methods_and_hard_data_ends_with_sentences(tmp_path: Path) -> None:
