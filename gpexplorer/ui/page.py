@@ -13,7 +13,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from .address import FIRST
-from .browser.bokeh_fix import BokehLayoutFix
+from .browser.bokeh_fix import BokehFixes
 from .browser.callbacks import together, weakly
 from .browser.components import ButtonNames, Drawer, Keys, PageTheme, Tour
 from .connections import Arrivals, follow_connection
@@ -129,7 +129,7 @@ def explorer_page(
         sidebar=[drawer, side] if show_controls else [],
         main=[
             pn.Column(
-                BokehLayoutFix(),
+                BokehFixes(own_page=True),
                 ButtonNames(),
                 *explorer.top,
                 rest,

@@ -16,7 +16,7 @@ from ...runs import Run, Spec
 from ...views import for_run
 from ...views.drawing.live import Live
 from ...views.picture import Picture
-from ..browser.bokeh_fix import BokehLayoutFix
+from ..browser.bokeh_fix import BokehFixes
 from ..browser.callbacks import repeat, together
 from ..browser.components import Pulse
 from ..page import load_resources
@@ -232,7 +232,7 @@ class RunWidget(pn.viewable.Viewer):
             self._stop = repeat(self._drain, PERIOD)
         figures = pn.Row(*self._places.values(), sizing_mode="stretch_width")
         return pn.Column(
-            BokehLayoutFix(), self._transport, self._message, figures, self._pulse, sizing_mode="stretch_width"
+            BokehFixes(), self._transport, self._message, figures, self._pulse, sizing_mode="stretch_width"
         )
 
 
