@@ -10,6 +10,7 @@ It is loaded in every process that imports Panel's command line, so it imports n
 
 from __future__ import annotations
 
+import importlib
 import logging
 import secrets
 import sys
@@ -56,13 +57,25 @@ def _main(handler: Any) -> Any:
 
 
 def _protect(server: Any) -> None:
-    """Protect a server, and write to the log whom it answers."""
+    """Protect a server, and write to the log whom it answers.
+
+    The page is imported first: of several processes (`--num-procs`), one answers for files of components that only
+    another one has imported.
+    """
+    importlib.import_module("..session_page", __package__)
+    from tornado.process import task_id
+
     from ..browser.protocol_repairs import repair_protocol
     from .host_names import is_local_name, known_names
     from .request_guard import protect
 
     protect(server, local_only=True, secret_key=SECRET_KEY)
     repair_protocol()
+    if task_id() is not None:
+        log.warning(
+            "Of several processes, one may build a page again that another one has sent, and then without some of its "
+            "styles: give each process a port of its own, behind a proxy that keeps a visitor on one of them."
+        )
     names = known_names(server._tornado)
     if all(map(is_local_name, names)):
         log.warning(
