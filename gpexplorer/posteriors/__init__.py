@@ -14,6 +14,7 @@ from .in_units import InUnits, in_units
 from .inducing import InducingPosterior, nystrom_posterior
 from .joint_band import JointBand, joint_band
 from .marginals import Marginals, MixtureMarginals, NormalMarginals, TransformedMarginals
+from .nearest_rows import NearestRowsPosterior
 from .sample_paths import Paths
 from .saved.model_file import load_posterior
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
@@ -34,6 +35,7 @@ __all__ = [
     "MarginalPosterior",
     "Marginals",
     "MixtureMarginals",
+    "NearestRowsPosterior",
     "NormalMarginals",
     "NormalWeights",
     "Of",

@@ -147,7 +147,9 @@ class InUnits(Posterior):
 
     @classmethod
     def read(cls, parts: Parts) -> InUnits:
-        inner = read_posterior(parts.part("inner"), "inducing", "rows", "features", "prior", "unit rows")
+        inner = read_posterior(
+            parts.part("inner"), "inducing", "rows", "nearest rows", "features", "prior", "unit rows"
+        )
         return in_units_of(inner, read_columns(parts.part("columns")))
 
     def check(self) -> None:

@@ -78,7 +78,7 @@ class UnitRowsPosterior(Posterior):
 
     @classmethod
     def read(cls, parts: Parts) -> UnitRowsPosterior:
-        return cls(read_posterior(parts.part("inner"), "inducing", "rows", "features", "prior"))
+        return cls(read_posterior(parts.part("inner"), "inducing", "rows", "nearest rows", "features", "prior"))
 
     def examples(self) -> Any:
         X = self.inner.examples()

@@ -94,6 +94,8 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "loo seed": (None, {"restarts": 1, "evaluations": 2}),
     "ml memory": (0.0, {"refit": "cg"}),
     "loo memory": (0.0, {"refit": "cg"}),
+    # neighbours
+    "conditionals": (4, {}),
     # eigenfunctions
     "points_per_input": ("3, 4", {}),
     "basis": ("evidence", FEW_FUNCTIONS),

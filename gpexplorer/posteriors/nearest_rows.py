@@ -1,0 +1,184 @@
+"""The posterior of GPs that predict each new row from its nearest training rows.
+
+    S      = k(N, N) + V,   N = N(x) the k training rows nearest to x, V their noise
+    w      = S^-1 k(N, x)                                       O(k^3) per point
+    mean   = w'y_N,   var = k(x, x) - w'k(N, x)
+    cov    = cov(e(x), e(z)) under the prior,   e(x) = f(x) - w(x)'y_N(x)
+    path   = mean + h(x) - w'(h(N) + e_N)                       h from the prior, e ~ N(0, V)
+
+The covariance is that of the errors of all local predictions together, so that it is never negative, its diagonal is
+the variance, and the paths have it too. With k = n it is the covariance of the exact GP. All is computed in float64.
+
+References: Vecchia (1988); Datta et al. (2016), section 2.2; Wilson et al. (2020), eq 12, for the paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from ..kernels.groups import Groups
+from ..linalg.blocks import row_blocks
+from ..linalg.cholesky import cholesky_of_each
+from ..objectives import noise_variance
+from ..problem import Kernel
+from .base import Posterior
+from .exact import joined_rows
+from .sample_paths import prior_paths
+from .saved.kernel_parts import read_kernel, read_rows, write_kernel, write_rows
+from .saved.parts import Parts, trial_rows
+from .weights import normal_columns
+
+
+class NearestRowsPosterior(Posterior):
+    """A GP that predicts each new row from its nearest training rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A stationary kernel, or a `RowScaled` one of it.
+    theta : Tensor [p]
+        Log-hyperparameters; the last one is the log noise standard deviation.
+    X, y : Tensor [n, D] and Tensor [n]
+        Training rows.
+    lengths : Tensor [d]
+        What each input is divided by before distances are measured.
+    neighbours : int
+        Number of nearest rows k.
+    noise : Tensor [n], optional
+        Noise variance of each row, where it is not s2.
+
+    Notes
+    -----
+    The rows lie in a k-d tree, so that a new row costs O(log n + k^3).
+    """
+
+    kind: ClassVar[str] = "nearest rows"
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        theta: Tensor,
+        X: Tensor,
+        y: Tensor,
+        *,
+        lengths: Tensor,
+        neighbours: int,
+        noise: Tensor | None = None,
+    ) -> None:
+        super().__init__(y, noise_variance(theta))
+        self.kernel, self.theta, self.X, self.y, self.noise = kernel, theta, X, y, noise
+        self.lengths, self.neighbours = lengths, min(neighbours, len(y))
+        self._groups = Groups(kernel, theta.double(), self.neighbours + 1)
+        self._tree: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy makes its tree again."""
+        return {**self.__dict__, "_tree": None}
+
+    @property
+    def row_numbers(self) -> int:
+        return 2 * self._groups.numbers
+
+    def nearest(self, X: Float[Tensor, "b D"]) -> Tensor:
+        """The nearest training rows [b, k] of each new row, the nearest first."""
+        if self._tree is None:
+            self._tree = cKDTree(self._places(self.X), balanced_tree=False, compact_nodes=False)
+        k = list(range(1, self.neighbours + 1))
+        return torch.as_tensor(self._tree.query(self._places(X), k=k)[1]).to(X.device)
+
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        mean, var, _, _ = self._conditionals(X)
+        return mean.to(self.like), var.to(self.like)
+
+    def joint(self, X: Tensor, Z: Tensor) -> Tensor:
+        _, _, w_x, N_x = self._conditionals(X)
+        _, _, w_z, N_z = self._conditionals(Z)
+        theta, (b, k), V = self.theta.double(), N_x.shape, self._noise_of(N_x).flatten()
+        rows = torch.cat([X.double(), self.X[N_x.flatten()].double()])  # [b + b k, D]
+        columns = []
+        for part in row_blocks(len(Z), 8 * len(rows) * (k + 1)):
+            at_z = self.kernel(theta, rows, Z[part].double())
+            at_N = self.kernel(theta, rows, self.X[N_z[part].flatten()].double()).unflatten(1, (-1, k))
+            C = at_z - (at_N * w_z[part]).sum(2)  # of f at the rows with e(z)
+            same = (N_x.flatten()[:, None, None] == N_z[part]) * w_z[part]
+            of_y = C[b:] - V[:, None] * same.sum(2)  # of y at the neighbours with e(z)
+            columns.append(C[:b] - (w_x[:, :, None] * of_y.unflatten(0, (b, k))).sum(1))
+        return torch.cat(columns, 1).to(self.like) if columns else self.like.new_zeros(b, 0)
+
+    def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
+        prior = prior_paths(self.kernel, self.theta, size, draw)
+        e = normal_columns(self.y, len(self.y), size, draw) * self._noise_of(torch.arange(len(self.y))).sqrt()[:, None]
+
+        def evaluate(X: Tensor) -> Tensor:
+            mean, _, w, N = self._conditionals(X)
+            used, place = N.unique(return_inverse=True)
+            at_rows = [prior(self.X[used[rows]]) for rows in row_blocks(len(used), 8 * (4096 + size))]
+            drawn = torch.cat(at_rows, 1) + e[used].T  # [size, used]
+            return (mean + prior(X) - (drawn[:, place] * w).sum(2)).to(self.like)
+
+        return evaluate
+
+    def updated(self, X: Tensor, y: Tensor, V: Tensor) -> NearestRowsPosterior:
+        noise = torch.cat([self._noise_of(torch.arange(len(self.y))), V.double()])
+        other = NearestRowsPosterior(
+            self.kernel,
+            self.theta,
+            joined_rows(self.X, X.to(self.X)),
+            torch.cat([self.y, y.to(self.y)]),
+            lengths=self.lengths,
+            neighbours=self.neighbours,
+            noise=noise,
+        )
+        other.of = self.of
+        return other
+
+    def write(self, parts: Parts) -> None:
+        """Write the rows and how their distances are measured; no factor is kept."""
+        parts.text["neighbours"] = self.neighbours
+        parts.keep(y=self.y, lengths=self.lengths)
+        write_kernel(parts, self.kernel, self.theta)
+        write_rows(parts, "X", self.X)
+        if self.noise is not None:
+            parts.keep(row_noise=self.noise)
+
+    @classmethod
+    def read(cls, parts: Parts) -> NearestRowsPosterior:
+        X, d = read_rows(parts, "X")
+        kernel, theta = read_kernel(parts, d)
+        return cls(
+            kernel,
+            theta,
+            X,
+            parts.tensor("y", len(X)),
+            lengths=parts.positive("lengths", kernel.d),
+            neighbours=parts.whole("neighbours"),
+            noise=parts.positive("row_noise", len(X)) if "row_noise" in parts else None,
+        )
+
+    def examples(self) -> Any:
+        return trial_rows(self.X)
+
+    def _conditionals(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Mean [b], variance [b], weights [b, k] of the neighbours, and the neighbours [b, k]."""
+        N = self.nearest(X)
+        S = self._groups.matrices(torch.cat([self.X[N].double(), X[:, None].double()], 1))  # [b, k + 1, k + 1]
+        K, K_x, variance = S[:, :-1, :-1], S[:, :-1, -1:], S[:, -1, -1]
+        L = cholesky_of_each(K + torch.diag_embed(self._noise_of(N)), "K + s2 I of near rows")
+        w = torch.cholesky_solve(K_x, L)[:, :, 0]
+        mean = (w * self.y[N]).sum(1)
+        return mean, variance - (w * K_x[:, :, 0]).sum(1), w, N
+
+    def _noise_of(self, rows: Tensor) -> Tensor:
+        """The noise variance of these training rows, in float64."""
+        if self.noise is None:
+            return torch.full(rows.shape, noise_variance(self.theta), dtype=torch.float64, device=self.y.device)
+        return self.noise[rows.to(self.noise.device)].double()
+
+    def _places(self, X: Tensor) -> Any:
+        return (X[:, : len(self.lengths)].detach().double() / self.lengths.double()).cpu().numpy()
