@@ -11,6 +11,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -139,9 +140,9 @@ def test_the_address_that_is_printed_answers(entry_name: str, address: str, tmp_
 
 
 def test_without_the_entry_point_the_first_visitor_brings_the_guard_and_everyone_is_told(tmp_path: Path):
+    if any(entry.value.startswith("gpexplorer.") for entry in entry_points(group="panel.io.rest")):
+        pytest.skip("the entry point is installed in this environment")
     with started("panel", tmp_path, metadata=False) as server:
-        if "answers this machine only" in server.log.read_text():
-            pytest.skip("the entry point is installed in this environment")
         first = get(server.port, "/explorer")[2]
         assert "location.reload()" in first
         assert get(server.port, IMPORTED)[0] == 404
