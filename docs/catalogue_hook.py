@@ -30,9 +30,14 @@ run = lesson_spec(10).open()
 run.finish()
 save_lesson(run, sys.argv[1])
 """
+SIDE_BY_SIDE = """import sys
+from gpexplorer.views.side_by_side.side_by_side_page import save_side_by_side
+save_side_by_side(sys.argv[1])
+"""
 PLAYING = {
     "a-run.html": SAVED_RUN,
     "first-screen.html": FIRST_SCREEN,
+    "side-by-side.html": SIDE_BY_SIDE,
 }  # files that play -> the program that writes each
 PAGES = {  # files at the top of the repository, and the page that shows each
     "CHANGELOG.md": "changelog.md",

@@ -13,15 +13,18 @@ from typing import Any
 import panel as pn
 
 from ..runs import Spec, Store
-from .address import FIRST, session_page, session_request
+from .address import FIRST, SIDE_BY_SIDE, session_page, session_request
 from .connections import Arrivals
 from .explorer import START, Explorer
 from .page import explorer_page, load_resources
-from .screens.first_screen import first_screen_page
+from .screens.first_screen import FirstScreen
+from .screens.screen import screen_page
+from .screens.side_by_side import SideBySide
 from .shared_limits import Shares, heavy_link
 from .text import record
 
 COLLECTION = (20_000, 20, 50)  # thresholds of garbage collection, which took an eighth of the time of a page
+SCREENS = {FIRST: FirstScreen, SIDE_BY_SIDE: SideBySide}  # the pages beside the laboratory
 
 
 def app(
@@ -43,13 +46,14 @@ def app(
 
     Returns
     -------
-    panel_material_ui.Page, FirstScreen or panel.pane.HTML
+    panel_material_ui.Page, Screen or panel.pane.HTML
         The page. Where building it raises, a sentence with a number, under which the log has the exception: Panel
         would show the traceback, with text from the address in it unescaped.
     """
     try:
-        if session_page() == FIRST:
-            return first_screen_page(notice, on_close, shares.arrivals if shares is not None else None)
+        if (screen := SCREENS.get(session_page())) is not None:
+            pn.extension(notifications=False)
+            return screen_page(screen(notice=notice), on_close, shares.arrivals if shares is not None else None)
         request = session_request(Spec(**START))
         load_resources()
         spec = request.link.spec

@@ -84,6 +84,9 @@ class StoryPanel(pn.viewable.Viewer):
             f"<span class='dots' aria-hidden='true'>{dots}</span> "
             f"<a href='?story={self.story}&amp;part={self.number + 1}'>Link to this part</a></p>"
         )
+        page = STORIES[self.story].page
+        if page:
+            place += f"<p><a href='{text(page[1])}'>{text(page[0])}</a></p>"
         lines = [f"<div class='head'><h1>{text(part.title)}</h1>{place}</div>", f"<p>{text(part.text)}</p>"]
         if part.predict:
             lines.append(f"<p><b>Predict first:</b> {text(part.predict)}</p>")

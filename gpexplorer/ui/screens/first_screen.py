@@ -8,35 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar
 
-import panel as pn
 import param
-from panel.custom import JSComponent
 
 from ...errors import GPExplorerError
 from ...runs.run import Run
 from ...views.lesson.lesson_figures import document_json
 from ...views.lesson.lesson_frames import Lesson, lesson_of, lesson_spec
 from ...views.lesson.lesson_page import PLAYER, STYLE
-from ..address import LABORATORY
-from ..connections import Arrivals, follow_connection
 from ..text import record
+from .screen import Screen
 
 POINTS = range(4, 21)
 MOST_UNDONE = 50
-LINKS = {"Stories": "?story=swaps", "Laboratory": f"?page={LABORATORY}"}
 _one_at_a_time = threading.Lock()  # lessons are computed by one thread, so that a class leaves a core to the server
 
 
-class FirstScreen(JSComponent):
+class FirstScreen(Screen):
     """The first screen of one session."""
 
     lesson = param.Dict(doc="What is shown: a `Lesson`.")
-    notice = param.String(doc="A sentence that takes the place of the headline until the next lesson.")
-    links = param.Dict(LINKS, doc="Labels and addresses of the other pages.")
     figures = param.Dict(doc="The Bokeh document of the figures, which belongs to the browser alone.")
 
     _esm = f"""{PLAYER}
@@ -59,12 +53,7 @@ class FirstScreen(JSComponent):
     def __init__(self, **params: Any) -> None:
         run, lesson = _begun(10)
         self._runs: list[Run] = [run]  # before each forced swap, and the one that is shown
-        super().__init__(lesson=dict(lesson), figures=_figures(), sizing_mode="stretch_width", **params)
-
-    def _handle_msg(self, msg: Any) -> None:
-        """A request of the browser, which is not to be trusted."""
-        if isinstance(msg, Mapping):
-            pn.state.execute(partial(self.answer, dict(msg)), schedule=True)
+        super().__init__(lesson=dict(lesson), figures=_figures(), **params)
 
     async def answer(self, request: Mapping[str, Any]) -> None:
         """Show the lesson that is asked for, or say why it cannot be shown."""
@@ -117,28 +106,3 @@ def _begun(points: int) -> tuple[Run, Lesson]:
 def _figures() -> dict[str, Any]:
     """The figures with which every page begins."""
     return document_json(_begun(10)[1])
-
-
-def first_screen_page(
-    notice: str = "", on_close: Callable[[], None] | None = None, arrivals: Arrivals | None = None
-) -> FirstScreen:
-    """Return the first screen as the page of the present session.
-
-    Parameters
-    ----------
-    notice : str, optional
-        A warning that takes the place of the headline until the lesson changes.
-    on_close : callable, optional
-        Called when the page was closed.
-    arrivals : Arrivals, optional
-        The pages of a server that are on their way.
-    """
-    pn.extension(notifications=False)
-    screen, document = FirstScreen(notice=notice), pn.state.curdoc
-    if document is not None and document.session_context is not None:
-        document.title = "gpexplorer"
-        pn.state.onload(lambda: (arrivals or Arrivals()).complete(document, lambda: None))
-        follow_connection(document, screen.end)
-        if on_close is not None:
-            pn.state.on_session_destroyed(lambda _: on_close())
-    return screen

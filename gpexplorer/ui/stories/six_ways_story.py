@@ -59,4 +59,5 @@ SIX_WAYS = Story(
             "rows, or on several splits, before you call one of them better.",
         ),
     ),
+    ("Watch all of them side by side", "?page=side-by-side"),
 )

@@ -45,9 +45,12 @@ class Story(NamedTuple):
         What it is about.
     parts : tuple of Part
         Five to eight.
+    page : tuple of str
+        Words and query of another page that shows the same at once; empty where there is none.
     """
 
     order: int
     key: str
     title: str
     parts: tuple[Part, ...]
+    page: tuple[str, str] | tuple[()] = ()

@@ -89,7 +89,7 @@ def lesson_of(run: Run, first: int = 0) -> Lesson:
     x, y = run_rows.inputs_of(train)[:, 0], run_rows.targets_of(train)
     order, span = np.argsort(x, kind="stable"), float(np.ptp(x)) or 1.0
     grid = np.linspace(x.min() - MARGIN * span, x.max() + MARGIN * span, GRID)
-    states = _states(run)
+    states = swap_states(run)
     exact = in_units(exact_gp_posterior(run.problem.kernel, run.problem.theta, train), run.problem)
     floor = evidence_terms(run.problem.kernel, run.problem.theta, train)[0].total("vfe")
     frames: list[dict[str, Any]] = []
@@ -98,7 +98,7 @@ def lesson_of(run: Run, first: int = 0) -> Lesson:
         following = run.trace[at + 1].step.info if at + 1 < len(run.trace) else None
         frames.append({
             **_curve(in_units(run.method.posterior(run.problem, state), run.problem), grid),
-            "distance": _rounded(float(run.method.bound_terms(run.problem, state).total("vfe")) - floor),
+            "distance": rounded(float(run.method.bound_terms(run.problem, state).total("vfe")) - floor),
             "points": [int(row) for row in state.inducing],
             "next": _next_swap(landscape, following, order),
         })  # fmt: skip
@@ -106,19 +106,22 @@ def lesson_of(run: Run, first: int = 0) -> Lesson:
         "xlabel": run_rows.input_name(run, 0),
         "ylabel": train.target,
         "points": len(states[0].inducing),
-        "x": _rounded(grid),
+        "x": rounded(grid),
         "exact": _curve(exact, grid),
-        "rows": {"x": _rounded(x[order]), "y": _rounded(y[order]), "row": order.tolist()},
+        "rows": {"x": rounded(x[order]), "y": rounded(y[order]), "row": order.tolist()},
         "frames": frames,
-        "gap": _rounded(GAP * span),
+        "gap": rounded(GAP * span),
         "swaps": SWAPS,
         "first": first,
     }
 
 
-def _states(run: Run) -> list[Any]:
-    """The state of every record. The first record precedes all work, so that its points are not chosen yet: those with
-    which the first swap began are those after it, with the removed row in its place again."""
+def swap_states(run: Run) -> list[Any]:
+    """Return the state of every record.
+
+    The first record precedes all work, so that its points are not chosen yet: those with which the first swap began are
+    those after it, with the removed row in its place again.
+    """
     states = [record.step.state for record in run.trace]
     if len(states) > 1 and states[0].step == 0:
         info, rows = run.trace[1].step.info, states[1].inducing.clone()
@@ -131,7 +134,7 @@ def _states(run: Run) -> list[Any]:
 def _curve(posterior: Any, grid: np.ndarray) -> dict[str, list[float]]:
     """Mean and standard deviation of f on the grid."""
     mean, variance = posterior(torch.from_numpy(grid)[:, None])
-    return {"mean": _rounded(mean.cpu().numpy()), "sd": _rounded(np.sqrt(variance.cpu().numpy()))}
+    return {"mean": rounded(mean.cpu().numpy()), "sd": rounded(np.sqrt(variance.cpu().numpy()))}
 
 
 def _next_swap(landscape: Landscape | None, following: Any, order: np.ndarray) -> dict[str, Any] | None:
@@ -143,20 +146,20 @@ def _next_swap(landscape: Landscape | None, following: Any, order: np.ndarray) -
     best = int(order[shown][np.argmax(exact[shown])])
     of_row = {int(row): (exact[k], approx[k]) for k, row in enumerate(order)}
     return {
-        "exact": _rounded(np.where(shown, exact, np.nan)),
-        "approx": _rounded(np.where(shown, approx, np.nan)),
+        "exact": rounded(np.where(shown, exact, np.nan)),
+        "approx": rounded(np.where(shown, approx, np.nan)),
         "pivots": [int(row) for row in landscape.pivots if np.isfinite(of_row[int(row)][0])],
         "removed": int(following.removed),
         "tested": int(following.proposed),
         "accepted": bool(following.accepted),
         "best": best,
-        "values": {"best": _rounded(of_row[best][0]), "tested": _rounded(float(following.exact)),
-                   "predicted": _rounded(float(following.approx)), "predicted_best": _rounded(of_row[best][1])},
+        "values": {"best": rounded(of_row[best][0]), "tested": rounded(float(following.exact)),
+                   "predicted": rounded(float(following.approx)), "predicted_best": rounded(of_row[best][1])},
     }  # fmt: skip
 
 
-def _rounded(values: Any) -> Any:
-    """Numbers with four decimal places, with None for what is not finite: JSON has no NaN."""
+def rounded(values: Any) -> Any:
+    """Return numbers with four decimal places, with None for what is not finite: JSON has no NaN."""
     if np.ndim(values):
-        return [_rounded(float(value)) for value in values]
+        return [rounded(float(value)) for value in values]
     return round(float(values), 4) if np.isfinite(values) else None

@@ -3,13 +3,13 @@
    await gpexplorerLesson(root, {lesson, document, links, send}) draws into `root`. `document` is the JSON of the Bokeh
    document of the figures; it belongs to this page alone, so that no change of a figure goes to a server. `send`, where
    a server listens, asks for another lesson: {kind: "swap", at, row, slot}, {kind: "points", m}, {kind: "undo"}. It
-   returns {show(lesson), say(words), close()}. Nothing is sent while a lesson plays. */
+   returns {show(lesson), say(words), close()}; `page_shell.js` has to be there before it. Nothing is sent while a lesson plays. */
 const gpexplorerLesson = (() => {
+  const { icon, fill_bar, leave_for_laboratory } = gpexplorerShell
   const WORDS = ["", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
   const FEWEST = 4, MOST = 20
   const SLIDE = 380, MOVE = 460, CHANGE = 240, REST = 170  // milliseconds of the parts of one swap
-  const THEME = "gpexplorer-theme", PLACE = "gpexplorer-place"
   const INKS = {
     light: { rows: "#717e8b", mean: "#0072b2", band: "#56b4e9", exact: "#22303c", inducing: "#d55e00",
       removed: "#b0508a", tested: "#007a5a", predicted: "#8f6200", line: "#c4ccd4", grid: "#eef1f4", text: "#22303c",
@@ -41,21 +41,6 @@ const gpexplorerLesson = (() => {
       </div>
     </main>
     <header><span class="word">gpexplorer</span><nav aria-label="Pages"></nav></header>`
-  const SHAPES = {
-    play: "M8 5v14l11-7z", pause: "M7 5h4v14H7zM13 5h4v14h-4z", back: "M6 5h2v14H6zM20 5v14L9 12z",
-    next: "M16 5h2v14h-2zM4 5v14l11-7z",
-    again: "M12 5V1L7 6l5 5V7a5.5 5.5 0 1 1-5.5 5.5h-2A7.5 7.5 0 1 0 12 5z",
-    theme: "M12.3 3a9 9 0 1 0 8.7 11.2A7.2 7.2 0 0 1 12.3 3z",
-  }
-  const icon = (name) => {
-    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg")
-    const path = document.createElementNS("http://www.w3.org/2000/svg", "path")
-    svg.setAttribute("viewBox", "0 0 24 24")
-    svg.setAttribute("aria-hidden", "true")
-    path.setAttribute("d", SHAPES[name])
-    svg.append(path)
-    return svg
-  }
   const ALT = {
     data: "Data and prediction", points: "Inducing points on the axis of x, and the next move",
     landscape: "What every row would bring in the place of the point that is taken out",
@@ -63,8 +48,6 @@ const gpexplorerLesson = (() => {
   }
   const within = (root, selector) => [...root.querySelectorAll(selector),
     ...[...root.querySelectorAll("*")].flatMap((el) => (el.shadowRoot ? within(el.shadowRoot, selector) : []))]
-  const kept = (name) => { try { return localStorage.getItem(name) } catch { return null } }
-  const keep = (name, value) => { try { localStorage.setItem(name, value) } catch {} }
   const mix = (a, b, u) => a + (b - a) * u
   const ease = (u) => (u < 0.5 ? 2 * u * u : 1 - 2 * (1 - u) * (1 - u))
   const part = (t, from, length) => Math.min(Math.max((t - from) / length, 0), 1)
@@ -74,13 +57,6 @@ const gpexplorerLesson = (() => {
   const round_up = (value) => {  // the next round number
     const unit = 10 ** Math.floor(Math.log10(Math.max(value, 1e-9)))
     return unit * [1, 1.5, 2, 3, 4, 5, 6, 8, 9, 10].find((factor) => factor * unit >= value)
-  }
-
-  const leave_for_laboratory = () => {  // who chose the laboratory finds it at the plain address, until they come back
-    if (location.search.includes("page=first")) keep(PLACE, "")
-    if (location.search || kept(PLACE) !== "laboratory") return false
-    location.replace("?page=laboratory")
-    return true
   }
 
   return async (root, { lesson, document: json, links = {}, send = null }) => {
@@ -93,23 +69,9 @@ const gpexplorerLesson = (() => {
     const figures = Object.fromEntries(names.map((name, i) => [name, { model: drawn.roots()[i] }]))
     const [say, number, output, range, play] = [".say", ".number b", "output", "input", ".play"].map(find)
     const still = window.matchMedia("(prefers-reduced-motion: reduce)")
-    const system = window.matchMedia("(prefers-color-scheme: dark)")
     let at = 0, playing = false, moving = 0, theme = "light", drag = null, rows
 
     for (const name of ["back", "next", "again"]) find(`.${name}`).append(icon(name))
-    const nav = find("nav")
-    for (const [label, address] of Object.entries(links)) {
-      const link = document.createElement("a")
-      Object.assign(link, { href: address, textContent: label })
-      link.onclick = () => keep(PLACE, label === "Laboratory" ? "laboratory" : "")
-      nav.append(link)
-    }
-    const moon = document.createElement("button")
-    Object.assign(moon, { type: "button", className: "icon", title: "Light or dark" })
-    moon.setAttribute("aria-label", "Light or dark")
-    moon.append(icon("theme"))
-    nav.append(moon)
-
     const source_of = (figure) => Object.fromEntries(
       figure.renderers.map((renderer) => [renderer.data_source.name, renderer.data_source]))
     const all = Object.fromEntries(Object.entries(figures).map(([name, { model }]) => [name, source_of(model)]))
@@ -119,7 +81,6 @@ const gpexplorerLesson = (() => {
 
     const paint = (name) => {
       theme = name
-      root.dataset.theme = name
       const inks = INKS[name]
       for (const { model } of Object.values(figures)) {
         for (const renderer of model.renderers) {
@@ -401,11 +362,6 @@ const gpexplorerLesson = (() => {
     find(".skip").onclick = () => play.focus()
     for (const name of ["back", "next", "again"]) find(`.${name}`).onclick = actions[name]
     range.oninput = () => step_to(Number(range.value))
-    moon.onclick = () => {
-      const name = theme === "dark" ? "light" : "dark"
-      keep(THEME, name)
-      paint(name)
-    }
     const KEYS = { " ": "toggle", ArrowRight: "next", ArrowLeft: "back", r: "again", R: "again", u: "undo", U: "undo" }
     const pressed = (event) => {
       const inside = event.composedPath()[0]
@@ -469,11 +425,9 @@ const gpexplorerLesson = (() => {
     }
     const watched = new ResizeObserver(fit)
     watched.observe(root)
-    const follow_system = () => paint(kept(THEME) ?? (system.matches ? "dark" : "light"))
     document.addEventListener("gpexplorer-lesson", told)
     document.addEventListener("keydown", pressed)
-    system.addEventListener("change", follow_system)
-    follow_system()
+    const bar = fill_bar(root, find("nav"), links, paint)
     begin(lesson)
     for (const name of names) {
       const picture = find(`.picture.${name}`)
@@ -491,7 +445,7 @@ const gpexplorerLesson = (() => {
         watched.disconnect()
         document.removeEventListener("gpexplorer-lesson", told)
         document.removeEventListener("keydown", pressed)
-        system.removeEventListener("change", follow_system)
+        bar.close()
       },
     }
   }

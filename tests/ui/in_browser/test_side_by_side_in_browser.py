@@ -1,0 +1,95 @@
+"""The families side by side in a browser: as a file at six sizes and in two themes, and as a page that is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from computed_families import family
+from gpexplorer.views.side_by_side import side_by_side_page
+from gpexplorer.views.side_by_side.family_frames import STEPS
+from gpexplorer.views.side_by_side.side_by_side_page import save_side_by_side
+from pages import PATIENCE, Seen, Served, until
+
+SIZES = [(390, 844), (768, 1024), (1280, 720), (1440, 900), (1920, 1080), (2560, 1440)]
+
+pytestmark = pytest.mark.ui
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(side_by_side_page, "family_of", family)
+        path = save_side_by_side(tmp_path_factory.mktemp("side-by-side") / "page.html", 250, largest=250)
+    return Path(path).as_uri()
+
+
+def number(page: Page, family: str) -> float:
+    return float(page.locator(f".tile.{family} .head b").inner_text())
+
+
+def test_all_tiles_follow_one_bar_by_step_and_by_seconds(file: str, browser: Browser):
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    seen = Seen(page, file, "?page=side-by-side")
+    page.locator("[data-families='6']").wait_for(timeout=PATIENCE)
+    begun = {family: number(page, family) for family in ("swaps", "blocks", "eigenfunctions", "folds", "minibatches")}
+
+    page.get_by_role("button", name="Play", exact=True).click()
+    until(lambda: int(page.locator("output").inner_text().removeprefix("step ")) >= 2)
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.locator("input[type=range]").fill(str(STEPS))
+
+    assert all(number(page, family) < 0.6 * first for family, first in begun.items())
+    page.get_by_role("button", name="same seconds").click()
+    page.locator("input[type=range]").fill(str(STEPS // 2))
+    assert page.locator("output").inner_text().endswith(("ms", "s"))
+    assert number(page, "folds") == begun["folds"]  # the others have worked long before
+    assert number(page, "blocks") < 0.6 * begun["blocks"]
+    page.get_by_role("button", name="Blocks: enlarge").click()
+    assert page.locator(".tile:visible").count() == 1
+    page.keyboard.press("Escape")
+    assert page.locator(".tile:visible").count() == 6
+    assert [line for line in seen.complaints if "favicon" not in line] == []
+    page.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_size_scrolls_sideways_or_cuts_playback_and_axe_finds_nothing(file: str, browser: Browser, theme: str):
+    page = browser.new_page(color_scheme=theme, reduced_motion="reduce")
+    Seen(page, file, "?page=side-by-side")
+    page.locator("[data-families='6']").wait_for(timeout=PATIENCE)
+    page.get_by_role("button", name="One step", exact=True).click()
+    assert page.locator("output").inner_text() == "step 1"
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator(".tile .map").first.bounding_box()["y"] <= 210
+        for control in page.locator(".transport button, .transport input").all():
+            box = control.bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+            assert box["y"] + box["height"] <= height
+    found = Axe().run(page).response["violations"]
+    assert [(rule["id"], [node["html"][:160] for node in rule["nodes"]]) for rule in found] == []
+    page.close()
+
+
+def test_the_first_screen_leads_to_families_that_arrive_from_the_server(served: Served, browser: Browser):
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    seen = Seen(page, served.url, "?page=first")
+    page.get_by_role("link", name="Side by side").click()
+
+    page.wait_for_url("**page=side-by-side")
+    until(lambda: int(page.locator(".lesson").get_attribute("data-families") or 0) >= 2)
+    page.locator("input[type=range]").fill("6")
+
+    assert number(page, "swaps") < 0.2
+    page.get_by_role("button", name="Measure on doubling rows").click()
+    page.locator(".times circle").first.wait_for(timeout=PATIENCE)
+    assert seen.complaints == []
+    assert seen.elsewhere == []
+    page.close()
