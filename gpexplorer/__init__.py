@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from .runs.studies.race import Race
     from .runs.studies.scaling_study import Scaling
     from .runs.studies.sweep import grid, sweep
-    from .ui import Explorer
-    from .ui.notebook.run_widget import RunWidget
+    from .ui import Explorer, RunWidget
     from .views.picture import Picture
     from .views.studies import Compare
 
@@ -40,7 +39,7 @@ _MODULE_OF = {
     "Explorer": "ui",
     "Picture": "views.picture",
     "Race": "runs.studies.race",
-    "RunWidget": "ui.notebook.run_widget",
+    "RunWidget": "ui",
     "Scaling": "runs.studies.scaling_study",
     "grid": "runs.studies.sweep",
     "recommend": "recommendation",

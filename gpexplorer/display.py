@@ -36,10 +36,17 @@ def _public_names() -> Any:
     return importlib.import_module("gpexplorer")
 
 
-class RunDisplay:
+class InPanel:
+    """What Panel shows of an object: `pn.panel(shown)`, a row or a column with it, and what `pn.bind` returns."""
+
+    def __panel__(self) -> Any:
+        return importlib.import_module("gpexplorer.ui").pane_of(self)
+
+
+class RunDisplay(InPanel):
     """The pictures of a run, its player, and the table that a cell shows."""
 
-    def plot(self, key: str = "fit", at: int = -1, **options: Any) -> Any:
+    def plot(self, key: str = "fit", at: Any = -1, **options: Any) -> Any:
         """Draw one picture of the run.
 
         Parameters
@@ -47,14 +54,15 @@ class RunDisplay:
         key : str, default "fit"
             Which picture: "fit", "convergence" and "terms", or another one in `gpexplorer.views.for_run(run)`.
         at : int, default -1
-            Index of the record.
+            Index of the record, or a widget, a parameter or an expression that gives it.
         **options : object
-            Options of the picture, such as `draws=25`.
+            Options of the picture, such as `paths=25`.
 
         Returns
         -------
         gpexplorer.Picture
-            A cell shows it as SVG, also in a saved notebook. `element` has it for HoloViews.
+            A cell shows it as SVG, also in a saved notebook; `pn.panel` makes a pane of it, and `element` has it for
+            HoloViews.
 
         Raises
         ------
@@ -103,8 +111,8 @@ class RunDisplay:
         written: Path = _public_names().views.saved_page.page_file.save_page(self, path, keys, title=title)
         return written
 
-    def _repr_html_(self) -> str:
-        """A small table, and the picture of the fit."""
+    def table_html(self) -> str:
+        """Return what a cell says of the run above its picture: method, rows, steps, seconds, scores and outcome."""
         run: Any = self
         rows = {"method": run.method.title, "training rows": f"{len(run.problem.train):,}", "steps": run.done}
         if len(run.trace):
@@ -113,14 +121,19 @@ class RunDisplay:
             rows |= {name: f"{scores[name]:.4g}" for name in ("smse", "snlp") if name in scores}
         if run.outcome is not None:
             rows["outcome"] = run.outcome.message
+        return html_table(rows)
+
+    def _repr_html_(self) -> str:
+        """A small table, and the picture of the fit."""
+        run: Any = self
         try:
             picture = _public_names().Picture(run, "fit").html() if len(run.trace) else ""
         except Exception:  # the table is shown in any case
             picture = ""
-        return html_table(rows) + picture
+        return self.table_html() + picture
 
 
-class SpecDisplay:
+class SpecDisplay(InPanel):
     """The table that a cell shows of a spec."""
 
     def _repr_html_(self) -> str:
@@ -131,11 +144,11 @@ class SpecDisplay:
         return html_table({**rows, "key": spec.key()})
 
 
-class RaceDisplay:
+class RaceDisplay(InPanel):
     """The board and the curves that a cell shows of a race."""
 
     def curves(self, metric: str = "smse") -> Any:
-        """Return one curve per lane over its seconds of work as SVG, which a cell shows and a saved notebook keeps.
+        """Draw one curve per lane over its seconds of work.
 
         Parameters
         ----------
@@ -144,24 +157,34 @@ class RaceDisplay:
 
         Returns
         -------
-        str
-            The picture.
+        gpexplorer.views.picture.Curves
+            An overlay of HoloViews, which a cell shows as SVG and a saved notebook keeps.
 
         Raises
         ------
         SettingError
             If there is no such score.
         """
-        return _public_names().views.studies.race_svg(self, metric)
+        return _public_names().views.studies.race_curves(self, metric)
+
+    def parts(self) -> list[Any]:
+        """Return what a cell shows: HTML and elements of HoloViews, from top to bottom."""
+        shown: list[Any] = _public_names().views.studies.race_parts(self)
+        return shown
 
     def _repr_html_(self) -> str:
         """The newest scores of each lane, and their curves."""
-        return str(_public_names().views.studies.race_html(self))
+        return str(_public_names().views.studies.html_of(self.parts()))
 
 
-class ScalingDisplay:
+class ScalingDisplay(InPanel):
     """The table and the chart that a cell shows of a scaling study."""
+
+    def parts(self) -> list[Any]:
+        """Return what a cell shows: HTML and elements of HoloViews, from top to bottom."""
+        shown: list[Any] = _public_names().views.studies.scaling_parts(self)
+        return shown
 
     def _repr_html_(self) -> str:
         """One row per size, and the fitted power law."""
-        return str(_public_names().views.studies.scaling_html(self))
+        return str(_public_names().views.studies.html_of(self.parts()))

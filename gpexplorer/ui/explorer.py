@@ -11,21 +11,23 @@ from collections.abc import Callable
 from typing import Any
 
 import panel as pn
+import param
 
 from ..errors import GPExplorerError, SettingError
-from ..runs import Spec, Store
+from ..runs import Run, Spec, Store
 from ..runs import link as links
 from ..views.base import registry as views
 from ..views.picture import Picture
 from .address import PageRequest, read_query, write_query
-from .browser.callbacks import repeat, together
-from .browser.components import HELP, AddressBar, Pulse
+from .browser.bokeh_fix import BokehFixes
+from .browser.callbacks import follow, repeat, together
+from .browser.components import HELP, AddressBar, ButtonNames, Pulse
 from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.field import Field
 from .inputs.presets import PRESETS, question
 from .notebook.shown_in_cells import mimebundle
-from .page import explorer_page, load_resources
+from .page import explorer_page, guest_sheet, load_resources, own_page
 from .panels.compare_panel import ComparePanel
 from .panels.predict_panel import PredictPanel
 from .panels.race_panel import RacePanel
@@ -42,9 +44,10 @@ from .playback.transport import Transport
 from .session import Session
 from .shared_limits import Shares
 from .stories import STORIES
-from .styles import TEXT
+from .styles import MAIN, TEXT
 from .text import record, sentence, text
 
+SIDE = 330  # pixels of the controls beside the pictures, in the page of a host
 CELL_HEIGHT = 860  # pixels of the page in a notebook cell
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIRST_PICTURE_WAIT = 0.5  # seconds that building a page waits at most for its first picture
@@ -56,10 +59,14 @@ START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "
 class Explorer(pn.viewable.Viewer):
     """A run that one can play, pause, rewind and change by hand.
 
+    `spec`, `run`, `at` and `playing` are parameters: they say what is on the screen, they can be watched, and setting
+    one of them does what a person would do on the page.
+
     Parameters
     ----------
     spec : Spec, optional
-        What to open first; by default CholQR swaps on a one-dimensional data set.
+        What to open first; by default CholQR swaps on a one-dimensional data set. A widget, a parameter or a bound
+        function whose value is a Spec is followed.
     data : object, optional
         Rows in memory (a `Split`, arrays or a data frame), where no data set name in the spec brings them.
     store : Store, optional
@@ -69,7 +76,7 @@ class Explorer(pn.viewable.Viewer):
     wait_message : str, default ""
         A message. Where it is not empty, the run is opened only when a person asks for its first step.
     **params : object
-        Parameters of `panel.viewable.Viewer`.
+        `run`, `at` and `playing`, also as references to follow, and the parameters of `panel.viewable.Viewer`.
 
     Raises
     ------
@@ -84,15 +91,23 @@ class Explorer(pn.viewable.Viewer):
     >>> gpx.Explorer(gpx.Spec("cholqr", {"num_inducing": 16}, data="snelson-like"))  # doctest: +SKIP
     """
 
+    spec = param.ClassSelector(class_=Spec, doc="What is open. Setting it opens another run.")
+    run = param.ClassSelector(class_=Run, doc="The open run, for reading. Setting it shows this run where it is.")
+    at = param.Integer(
+        0, bounds=(0, None), doc="Index of the record shown. Setting it shows another, or runs up to it."
+    )
+    playing = param.Boolean(False, doc="Whether the run takes steps. Setting it plays or pauses.")
+
     def __init__(
-        self, spec: Spec | None = None, data: Any = None, store: Store | None = None,
+        self, spec: Any = None, data: Any = None, store: Store | None = None,
         shares: Shares | None = None, wait_message: str = "", **params: Any,
     ) -> None:  # fmt: skip
-        if not isinstance(spec, Spec | None) or not isinstance(store, Store | None):
-            raise SettingError("An Explorer takes a Spec and a Store: give Explorer(spec), or of a run its run.spec.")
-        super().__init__(**params)
+        begin = follow(self, {name: params.pop(name) for name in ("run", "at", "playing") if name in params})
+        spec = follow(self, {"spec": spec})["spec"] or Spec(**START)
+        if not isinstance(spec, Spec) or not isinstance(store, Store | None):
+            raise SettingError("An Explorer takes a Spec and a Store: give Explorer(spec), or Explorer(run=run).")
+        super().__init__(spec=spec, **params)
         load_resources()
-        spec = spec or Spec(**START)
         self._opening, self._waiting, self._failed = 0, "", False
         self._stop: Callable[[], None] | None = None
         self._address: AddressBar | None = None
@@ -120,6 +135,11 @@ class Explorer(pn.viewable.Viewer):
             self.session.prepare(wait_message)
         else:
             self.session.open()
+        self._following, self._asked = False, 0
+        self.param.watch(self._carry_out, ["spec", "run", "at", "playing"])
+        if pn.state.curdoc is None:  # in a script or a cell, where `run` and `at` are read at once
+            self._wait_for_run()
+        self.param.update(**begin)
 
     @property
     def controls(self) -> list[Any]:
@@ -189,6 +209,16 @@ class Explorer(pn.viewable.Viewer):
         with self.pictures.hurried():
             self._drain(wait=FIRST_PICTURE_WAIT)
 
+    def update(self, wait: float = 0.0) -> None:
+        """Take the newest frame of the run and show it; a page calls this by itself, a script may.
+
+        Parameters
+        ----------
+        wait : float, default 0.0
+            Seconds to wait at most for a frame with a picture.
+        """
+        self._drain(wait=wait)
+
     def pause(self) -> None:
         """Stop computing after the step under way once no browser shows the page."""
         self.session.pause()
@@ -203,12 +233,49 @@ class Explorer(pn.viewable.Viewer):
     def close(self) -> None:
         """End all threads and free the run; for a session that is over."""
         self._stop_following()
+        self._following, self.run = True, None  # nothing is opened any more
         self._finalizer()
         self.below.close()
         self.recommendation.close()
         self.session.close()
         for widget in self.widgets:
             widget.end("This explorer is closed. Run the cell again for a new one.")
+
+    def _wait_for_run(self) -> None:
+        end = time.monotonic() + STATIC_PICTURE_WAIT
+        while self.run is None and not (self._wait_message or self._failed) and time.monotonic() < end:
+            self._drain(wait=0.05)
+
+    def _carry_out(self, *events: Any) -> None:
+        """Do what was asked for by setting parameters from outside."""
+        if self._following:
+            return
+        session, player = self.session, self.session.player
+        for event in sorted(events, key=lambda event: ("run", "spec", "at", "playing").index(event.name)):
+            if event.name == "run" and event.new is not None:
+                session.show(event.new)
+            elif event.name == "spec" and event.new.data == session.spec.data:
+                session.adopt(event.new)
+            elif event.name == "spec":
+                session.choose(event.new)
+            elif event.name == "at" and (steps := event.new - (player.run.done if player.run is not None else 0)) > 0:
+                player.run_to(steps)
+            elif event.name == "at":
+                player.seek(event.new)
+            elif event.name == "playing":
+                player.play() if event.new else player.pause()
+        self._asked = player.asked
+
+    def _follow_run(self, at: int, answered: int) -> None:
+        """Let the parameters say what is on the screen. A frame from before the newest request does not undo it."""
+        if answered < self._asked:
+            return
+        self._following = True
+        try:
+            player = self.session.player
+            self.param.update(spec=self.session.spec, run=player.run, at=at, playing=player.playing)
+        finally:
+            self._following = False
 
     def _stop_following(self) -> None:
         stop, self._stop = self._stop, None
@@ -329,6 +396,8 @@ class Explorer(pn.viewable.Viewer):
         self.pictures.update(frame)
         self.status.update(frame, time.monotonic() - working_since if working_since else 0.0)
         self.session.show_view(self.pictures.chosen)
+        if frame.numbers is not None and not frame.busy:
+            self._follow_run(frame.numbers.at, frame.answered)
         self.status.busy(frame.busy or self._waiting)
         if self._address is not None and not (frame.playing or frame.busy or frame.failed):
             self._write_address(self._address)
@@ -338,10 +407,22 @@ class Explorer(pn.viewable.Viewer):
         self.title.object = question(session.spec, run.rows if run else None, session.question)
 
     def __panel__(self) -> Any:
-        self.start()
-        side = pn.Column(*self.controls, width=330)
-        main = pn.Column(*self.top, *self.rest, self.pulse, sizing_mode="stretch_width")
-        return pn.Row(side, main, sizing_mode="stretch_width")
+        self._stop_following()
+        side, rest = pn.Column(*self.controls, width=SIDE), pn.Column(sizing_mode="stretch_width")
+        main = pn.Column(*self.top, rest, self.pulse, sizing_mode="stretch_width", stylesheets=[MAIN])
+        self.settle()
+        pn.state.onload(lambda: self._complete(rest))
+        if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
+            pn.state.on_session_destroyed(lambda _: self.leave())
+        return guest_sheet(
+            [BokehFixes(), ButtonNames(), pn.Row(side, main, sizing_mode="stretch_width")], self.set_dark
+        )
+
+    def _complete(self, rest: pn.Column) -> None:
+        """Add what can wait until the first picture is on the screen, and follow the run."""
+        with together():
+            rest[:] = self.rest
+            self.start()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """What a notebook cell shows: the page, live, and its first pictures for a saved notebook."""
@@ -362,6 +443,7 @@ class Explorer(pn.viewable.Viewer):
 
     def _page(self) -> Any:
         """Build the page of a cell. One view at a time shows an explorer, so the one before is closed."""
+        own_page()
         load_resources()
         self._stop_following()
         dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"

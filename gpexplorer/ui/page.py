@@ -15,7 +15,7 @@ import panel_material_ui as pmui
 from .address import FIRST
 from .browser.bokeh_fix import BokehFixes
 from .browser.callbacks import together, weakly
-from .browser.components import ButtonNames, Drawer, Keys, PageTheme, Tour
+from .browser.components import ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour
 from .connections import Arrivals, follow_connection
 from .notebook.shown_in_cells import in_notebook
 from .styles import MAIN, PAGE, THEME
@@ -64,13 +64,47 @@ class PageParts(Protocol):
 
 
 def load_resources() -> None:
-    """Load the browser parts that the page needs; they come from this machine, not from the network."""
+    """Load the browser parts that an explorer needs; they come from this machine, not from the network."""
     if in_notebook():  # there pn.extension would load files of other hosts into the notebook's own page
         for name in ("katex", "tabulator"):
             importlib.import_module(f"panel.models.{name}")
     else:
-        pn.extension("katex", "tabulator", notifications=False)
+        pn.extension("katex", "tabulator")
+
+
+def own_page() -> None:
+    """Give the page of the present session its design and its rules; the pages of a host keep theirs."""
+    if pn.state.curdoc is None:
+        return
+    pn.config.design = pmui.theme.MaterialDesign
+    pn.config.notifications = False
     pn.config.respect_explicit_sizing = True  # a figure that fills its card does not stretch the page around it
+
+
+def guest_sheet(parts: Sequence[Any], set_dark: Callable[[bool], None]) -> pn.Column:
+    """Lay parts on a sheet in the page of a host, in its colours.
+
+    Parameters
+    ----------
+    parts : sequence
+        The parts, from top to bottom.
+    set_dark : callable
+        Called with whether the page is dark: at once, when the browser has drawn it, and at every change.
+
+    Returns
+    -------
+    panel.Column
+        The sheet.
+    """
+    sheet = pmui.Paper(*parts, elevation=0, theme_config=THEME, sizing_mode="stretch_width", margin=0)
+    set_dark(bool(sheet.dark_theme))
+
+    def follow_host(dark: bool) -> None:
+        with together():
+            sheet.dark_theme = dark
+            set_dark(dark)
+
+    return pn.Column(HostTheme(follow_host), sheet, sizing_mode="stretch_width", margin=0)
 
 
 def explorer_page(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from .. import data as data_sets
 from .. import kernels
 from ..data.edits import MAX_EDITS
 from ..errors import GPExplorerError, SettingError, StoreError
@@ -221,6 +222,17 @@ class Session:
         self.open()
         if steps:
             self.player.run_to(steps)
+
+    def show(self, run: Run) -> None:
+        """Show a run that exists already, where it is; other settings are tried on its rows."""
+        spec, rows = run.spec, run.split
+        if not isinstance(spec, Spec):
+            raise SettingError("A run made without a Spec cannot be shown: open it with Spec.open.")
+        self.spec, self.question = spec, ""
+        self.read = None if data_sets.is_named(spec.data) else lambda _: rows
+        self._adopt(spec)
+        self._report("")
+        self.player.open(OpenRequest(spec, self.read, given=run))
 
     def change(self, spec: Spec, row: Sequence[float] = ()) -> None:
         """Open a spec that the controls show already; a run that plays goes on playing. `row` is as for `open`."""

@@ -16,7 +16,7 @@ from ..runs import Spec, Store
 from .address import FIRST, SIDE_BY_SIDE, session_page, session_request
 from .connections import Arrivals
 from .explorer import START, Explorer
-from .page import explorer_page, load_resources
+from .page import explorer_page, load_resources, own_page
 from .screens.first_screen import FirstScreen
 from .screens.screen import screen_page
 from .screens.side_by_side import SideBySide
@@ -51,8 +51,9 @@ def app(
         would show the traceback, with text from the address in it unescaped.
     """
     try:
+        own_page()
         if (screen := SCREENS.get(session_page())) is not None:
-            pn.extension(notifications=False)
+            pn.extension()
             return screen_page(screen(notice=notice), on_close, shares.arrivals if shares is not None else None)
         request = session_request(Spec(**START))
         load_resources()

@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 import holoviews as hv
 import param
+from holoviews.plotting.bokeh import OverlayPlot
 
+from ..display import InPanel
 from ..errors import SettingError, closest
 from ..runs.run import Run
 from . import for_run
 from .base import Layers, View
-from .drawing.live import Live
+from .drawing.live import Drawing, Live
 from .drawing.static_svg import HEIGHT, WIDTH, figure_svg
 
 
-class Svg(str):
-    """A picture as SVG, which a notebook cell shows as a picture."""
+def image_html(svg: str, title: str) -> str:
+    """Return a picture as an image in HTML."""
+    content = base64.b64encode(svg.encode()).decode()
+    return f'<img alt="{escape(title)}" src="data:image/svg+xml;base64,{content}"/>'
+
+
+class Curves(hv.Overlay):
+    """An overlay of HoloViews that a notebook cell shows as SVG, also where the notebook is only read."""
+
+    def svg(self) -> str:
+        """Return the picture as SVG."""
+        frames: Layers = {str(number): element.dframe() for number, element in enumerate(self)}
+        return figure_svg(Live(Drawing(lambda _: self), frames).figure)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a cell shows."""
-        return {"image/svg+xml": str(self), "text/plain": "a picture"}
+        return {"image/svg+xml": self.svg(), "text/plain": "a picture"}
 
 
-class Picture(param.Parameterized):
+hv.Store.register({Curves: OverlayPlot}, "bokeh")
+
+
+class Picture(InPanel, param.Parameterized):
     """A picture of a run at one of its records.
+
+    Each parameter may be a widget, another parameter, an expression of `.rx` or a bound function: the picture follows
+    it. `pn.panel(picture)` makes a pane that is drawn again when a parameter changes.
 
     Parameters
     ----------
@@ -37,7 +57,7 @@ class Picture(param.Parameterized):
     at : int, default -1
         Index of the record.
     **options : object
-        Options of the picture, and `width` and `height` in pixels.
+        Options of the picture, and `width` and `height` in pixels. A pane is as wide as its place, at most `width`.
 
     Raises
     ------
@@ -54,18 +74,23 @@ class Picture(param.Parameterized):
     '<svg'
     """
 
-    at = param.Integer(-1, doc="Index of the record shown; negative numbers count from the newest one.")
-    width = param.Integer(WIDTH, bounds=(160, 4000), doc="Pixels.")
-    height = param.Integer(HEIGHT, bounds=(120, 4000), doc="Pixels.")
+    run = param.ClassSelector(class_=Run, allow_refs=True, doc="The run.")
+    key = param.String("fit", allow_refs=True, doc="Which picture.")
+    at = param.Integer(
+        -1, allow_refs=True, doc="Index of the record shown; negative numbers count from the newest one."
+    )
+    width = param.Integer(WIDTH, bounds=(160, 4000), allow_refs=True, doc="Pixels.")
+    height = param.Integer(HEIGHT, bounds=(120, 4000), allow_refs=True, doc="Pixels.")
+    options = param.Dict({}, allow_refs=True, nested_refs=True, doc="Options of the picture by name.")
 
     def __init__(self, run: Run, key: str = "fit", at: int = -1, **options: Any) -> None:
         size = {name: options.pop(name) for name in ("width", "height") if name in options}
-        super().__init__(at=at, **size)
-        self.run, self.view = run, _view(run, key)
-        for name in options:
-            if name not in self.view.param:
-                raise SettingError(f"The picture {key!r} has no option {name!r}{closest(name, list(self.view.param))}")
-        self.view.param.update(**options)
+        super().__init__(run=run, key=key, at=at, options=options, **size)
+        self.view: View = _view(self.run, self.key, self.options)
+
+    @param.depends("run", "key", "options", watch=True)
+    def _choose_view(self) -> None:
+        self.view = _view(self.run, self.key, self.options)
 
     @property
     def layers(self) -> Layers:
@@ -85,16 +110,21 @@ class Picture(param.Parameterized):
 
     def html(self) -> str:
         """Return the picture as an image in HTML."""
-        content = base64.b64encode(self.svg().encode()).decode()
-        return f'<img alt="{escape(self.view.title)}" src="data:image/svg+xml;base64,{content}"/>'
+        return image_html(self.svg(), self.view.title)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a cell shows."""
         return {"image/svg+xml": self.svg(), "text/plain": self.view.title}
 
 
-def _view(run: Run, key: str) -> View:
+def _view(run: Run, key: str, options: Mapping[str, Any]) -> View:
+    """The picture with this key and these options."""
     views = {view.key: view for view in for_run(run)}
     if key not in views:
         raise SettingError(f"This run has no picture {key!r}{closest(key, list(views))}")
-    return views[key]
+    view = views[key]
+    for name in options:
+        if name not in view.param:
+            raise SettingError(f"The picture {key!r} has no option {name!r}{closest(name, list(view.param))}")
+    view.param.update(**options)
+    return view

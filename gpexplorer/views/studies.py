@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import holoviews as hv
 import pandas as pd
+import param
+from param.parameterized import resolve_ref
 
+from ..display import InPanel
 from ..errors import SettingError, closest
 from ..runs import Run
 from ..runs.studies import comparison
 from ..runs.studies.comparison import Finished
 from ..runs.studies.race import METRICS, Race
 from ..runs.studies.scaling_study import Scaling
-from .base import Layers
-from .drawing.live import Drawing, Live
-from .drawing.static_svg import figure_svg
-from .picture import Svg
+from ..runs.studies.sweep import Swept
+from .picture import Curves, image_html
 from .runs import comparison_charts
 from .runs.comparison_charts import Lanes
 from .saved_page.page_file import save_page
 
+Part = str | Curves  # HTML, or an element that is drawn
+Compared = Run | Finished | Swept
 
-class Compare:
+
+class Compare(InPanel, param.Parameterized):
     """Several runs side by side.
+
+    `runs` is a parameter: it may be a widget, another parameter or a bound function that returns runs, and a pane of
+    the comparison is drawn again when it changes.
 
     Parameters
     ----------
     runs : mapping of str to Run, or iterable of Run
-        The runs; without names they are called by their method and a number.
+        The runs; without names they are called by their method and a number. What `gpexplorer.sweep` yields is taken
+        as well, with the names of the sweep.
 
     Raises
     ------
@@ -43,16 +51,23 @@ class Compare:
     Examples
     --------
     >>> gpx.Compare({"six points": small, "twelve points": large})  # doctest: +SKIP
+    >>> gpx.Compare(gpx.sweep(gpx.grid(spec, {"num_inducing": [8, 32]}))).table()  # doctest: +SKIP
     """
 
-    def __init__(self, runs: Mapping[str, Run] | Iterable[Run]) -> None:
-        runs_by_name = (
-            dict(runs)
-            if isinstance(runs, Mapping)
-            else {f"{k + 1} {run.method.key}": run for k, run in enumerate(runs)}
-        )
-        self.runs = {name: Finished.of(run) for name, run in runs_by_name.items()}
-        self._opened = runs_by_name
+    runs = param.Parameter({}, allow_refs=True, doc="The runs by name, or one after another.")
+
+    def __init__(self, runs: Mapping[str, Compared] | Iterable[Compared] = ()) -> None:
+        is_reference = bool(resolve_ref(runs))
+        super().__init__(runs=runs if isinstance(runs, Mapping) or is_reference else list(runs))
+        self._number()
+
+    @param.depends("runs", watch=True)
+    def _number(self) -> None:
+        """Give each run its name, and keep its numbers as they are now."""
+        named = _named(self.runs)
+        self.failed = {name: run.sentence for name, run in named.items() if isinstance(run, Swept) and not run.finished}
+        self.finished = {name: _finished(run) for name, run in named.items() if name not in self.failed}
+        self._opened = {name: run for name, run in named.items() if isinstance(run, Run)}
 
     def table(self, by: str = "smse", top: int | None = None) -> pd.DataFrame:
         """Return one row per run (see `comparison.table`).
@@ -64,10 +79,10 @@ class Compare:
         top : int, optional
             Keep this many rows.
         """
-        return comparison.table(self.runs, by, top)
+        return comparison.table(self.finished, by, top)
 
-    def curves(self, channel: str = "objective", over: str = "step", log: bool = False) -> Svg:
-        """Return one curve per run as SVG, which a cell shows.
+    def curves(self, channel: str = "objective", over: str = "step", log: bool = False) -> Curves:
+        """Draw one curve per run.
 
         Parameters
         ----------
@@ -77,9 +92,25 @@ class Compare:
             The horizontal axis: "step", "seconds" or "kernel entries".
         log : bool
             Whether the axis of the channel is logarithmic.
+
+        Returns
+        -------
+        Curves
+            An overlay of HoloViews, which a cell shows as SVG and a saved notebook keeps.
         """
-        layers = comparison.overlay(self.runs, channel, over)
-        return Svg(_svg(lambda frames: comparison_charts.curves(frames, log=log), layers))
+        layers = comparison.overlay(self.finished, channel, over)
+        return comparison_charts.curves(layers, log=log).clone(new_type=Curves)
+
+    def parts(self) -> list[Part]:
+        """Return what a cell shows: HTML and elements of HoloViews, from top to bottom."""
+        if not self.finished and not self.failed:
+            return ["<p>There are no runs to compare. Give some, such as Compare({'small': run, 'large': other}).</p>"]
+        parts: list[Part] = [_table(self.table())] if self.finished else []
+        parts += [f"<p>{escape(name)}: {escape(sentence)}</p>" for name, sentence in self.failed.items()]
+        if not any(len(run.steps) for run in self.finished.values()):
+            return [*parts, "<p>None of these runs has taken a step yet: run.finish(steps=10) takes ten.</p>"]
+        has_objective = "objective" in comparison.channels(self.finished)
+        return [*parts, self.curves()] if has_objective else parts
 
     def save_page(self, path: str | os.PathLike[str], *keys: str, by: str = "step") -> Path:
         """Write two runs side by side as one HTML file, which plays both under one bar without a server.
@@ -109,16 +140,26 @@ class Compare:
 
     def _repr_html_(self) -> str:
         """The table, and the objectives; a sentence where there is nothing to draw yet."""
-        if not self.runs:
-            return "<p>There are no runs to compare. Give some, such as Compare({'small': run, 'large': other}).</p>"
-        html = _table(self.table())
-        if not any(len(run.steps) for run in self.runs.values()):
-            return f"{html}<p>None of these runs has taken a step yet: run.finish(steps=10) takes ten.</p>"
-        has_objective = "objective" in comparison.channels(self.runs)
-        return html + _image(self.curves(), "Objective of each run") if has_objective else html
+        return html_of(self.parts())
 
 
-def race_html(race: Race) -> str:
+def _named(runs: Mapping[str, Compared] | Iterable[Compared]) -> dict[str, Compared]:
+    if isinstance(runs, Mapping):
+        return dict(runs)
+    named: dict[str, Compared] = {}
+    for number, run in enumerate(runs, 1):
+        method = run.spec.method if isinstance(run, Finished) else run.method.key if isinstance(run, Run) else ""
+        named[run.name if isinstance(run, Swept) else f"{number} {method}"] = run
+    return named
+
+
+def _finished(run: Compared) -> Finished:
+    """The numbers of a run, which may still take steps."""
+    given = run.finished if isinstance(run, Swept) else run
+    return given if isinstance(given, Finished) else Finished.of(given)
+
+
+def race_parts(race: Race) -> list[Part]:
     """Return the newest row of each lane, why lanes have ended, and the curves of both scores.
 
     Parameters
@@ -130,19 +171,16 @@ def race_html(race: Race) -> str:
     if not len(board):
         lanes_table = {"method": {name: lane.spec.method for name, lane in race.lanes.items()}}
         lanes_table["state"] = {name: lane.sentence or "has not begun" for name, lane in race.lanes.items()}
-        return f"{_table(pd.DataFrame(lanes_table))}<p>No lane has a score yet: race.finish(seconds=10) runs them.</p>"
+        return [_table(pd.DataFrame(lanes_table)), "<p>No lane has a score yet: race.finish(seconds=10) runs them.</p>"]
     newest = board.groupby("lane").tail(1).set_index("lane").sort_values("smse")
     newest["memory"] /= 1e6
     newest = newest.rename(columns={"memory": "MB"})
     newest["state"] = [race.lanes[name].sentence or "runs" for name in newest.index]
-    html = _table(newest.rename_axis(None))
-    for metric in ("smse", "snlp"):
-        if board[metric].notna().any():
-            html += _image(race_svg(race, metric), f"{metric.upper()} of each lane over seconds")
-    return html
+    scored = [metric for metric in METRICS if board[metric].notna().any()]
+    return [_table(newest.rename_axis(None)), *(race_curves(race, metric) for metric in scored)]
 
 
-def race_svg(race: Race, metric: str) -> Svg:
+def race_curves(race: Race, metric: str) -> Curves:
     """Return the curve of one score of each lane over its seconds of work.
 
     Parameters
@@ -160,10 +198,10 @@ def race_svg(race: Race, metric: str) -> Svg:
     if metric not in METRICS:
         raise SettingError(f"A race has no score {metric!r}{closest(metric, list(METRICS))}")
     lanes = Lanes(list(race.lanes), metric)
-    return Svg(_svg(lanes.plot, lanes.data(race.board())))
+    return lanes.plot(lanes.data(race.board())).clone(new_type=Curves)
 
 
-def scaling_html(study: Scaling) -> str:
+def scaling_parts(study: Scaling) -> list[Part]:
     """Return the table of a scaling study, its power law, and its chart.
 
     Parameters
@@ -174,28 +212,36 @@ def scaling_html(study: Scaling) -> str:
     table = study.table()
     if not len(table):
         sizes = ", ".join(f"{value:,}" for value in study.values)
-        return (
+        return [
             f"<p>No size has been measured yet. {study.axis.name} is to be {sizes}: list(study) measures all of them, "
             "study.advance() the next one.</p>"
-        )
-    html = _table(table, index=False)
-    measured = table["seconds"].astype(float).map(math.isfinite) if len(table) else pd.Series(dtype=bool)
-    if measured.sum() < 2:
-        return html
+        ]
+    shown = _table(table, index=False)
+    if table["seconds"].astype(float).map(math.isfinite).sum() < 2:
+        return [shown]
     fitted = study.slope()
     layers = comparison_charts.scaling_layers(table, fitted)
-    chart = _svg(lambda frames: comparison_charts.plot_scaling(frames, study.axis.name), layers)
-    return f"{html}<p>{fitted.sentence}</p>" + _image(chart, f"Seconds over {study.axis.name}")
+    chart = comparison_charts.plot_scaling(layers, study.axis.name)
+    return [shown, f"<p>{escape(fitted.sentence)}</p>", chart.clone(new_type=Curves)]
 
 
-def _svg(plot: Callable[[Any], hv.Overlay | hv.Element], layers: Layers) -> str:
-    return figure_svg(Live(Drawing(plot), layers).figure)
+def html_of(parts: Iterable[Part]) -> str:
+    """Return parts as HTML that a notebook keeps.
+
+    Parameters
+    ----------
+    parts : iterable of str or Curves
+        From top to bottom.
+    """
+    return "".join(part if isinstance(part, str) else image_html(part.svg(), _title(part)) for part in parts)
+
+
+def _title(element: hv.Overlay) -> str:
+    """What a picture shows, for readers of the screen: its axes."""
+    options: Mapping[str, Any] = element.opts.get("plot").kwargs
+    return f"{options.get('ylabel', 'y')} over {options.get('xlabel', 'x')}"
 
 
 def _table(frame: pd.DataFrame, index: bool = True) -> str:
     """A table with four digits, and a dash where there is no number."""
     return frame.to_html(float_format="{:.4g}".format, na_rep="–", index=index)
-
-
-def _image(svg: str, title: str) -> str:
-    return f'<img alt="{title}" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"/>'

@@ -133,7 +133,7 @@ def of_pictures(keys: list[str], folder: Path) -> Golden:
             golden[f"pictures/cholqr/molecules/{view}/record 8"] = svg(run, view, 8)
         others = [run, pictured_run(small_spec("random", data=ROWS_OF_PICTURES["two inputs"]))]
         for channel in ("objective", "smse"):
-            golden[f"pictures/cholqr/compared/{channel}/record 8"] = text(gpx.Compare(others).curves(channel))
+            golden[f"pictures/cholqr/compared/{channel}/record 8"] = text(gpx.Compare(others).curves(channel).svg())
     return golden
 
 

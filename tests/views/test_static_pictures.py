@@ -61,7 +61,7 @@ def test_logarithmic_axes_below_one_have_ticks():
     run = gpx.Spec("cg", {"learn": False}, data={"name": "sin-product", "n": 50, "d": 2}).open()
     run.finish(steps=8)
 
-    svg = gpx.Compare([run]).curves("largest", log=True)
+    svg = gpx.Compare([run]).curves("largest", log=True).svg()
 
     assert {">0.2<", ">0.5<", ">2<"} <= {f">{part.text}<" for part in ElementTree.fromstring(svg).iter()}
 
@@ -121,7 +121,7 @@ def test_cells_show_comparisons_races_and_scaling_studies(run: Run):
     assert "svg+xml" in compared._repr_html_()
     assert race._repr_html_().count("svg+xml") == 2
     assert "<i>" not in race._repr_html_()
-    assert len(paths(race.curves("snlp"))) >= 2
+    assert len(paths(race.curves("snlp").svg())) >= 2
     with pytest.raises(SettingError, match=r"no score 'smsee'.*smse"):
         race.curves("smsee")
 

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 import pandas as pd
+import param
 
 from ...display import RaceDisplay
 from ...errors import GPExplorerError, SettingError, closest
@@ -73,7 +74,7 @@ class Lane:
         return outcome is not None and outcome.reason == "converged"
 
 
-class Race(RaceDisplay):
+class Race(RaceDisplay, param.Parameterized):
     """Lanes that differ only in their method and its settings. `advance` gives the next lane its turn.
 
     Parameters
@@ -99,6 +100,8 @@ class Race(RaceDisplay):
     >>> race.scoreboard("smse", [1, 3, 10])
     """
 
+    turns = param.Integer(0, constant=True, doc="Turns taken so far, of all lanes together: watch it to follow a race.")
+
     def __init__(
         self,
         specs: Mapping[str, Spec],
@@ -106,6 +109,7 @@ class Race(RaceDisplay):
         data: Any = None,
         admit: Callable[[Lane], None] = lambda _: None,
     ) -> None:
+        super().__init__()
         specs = named_specs("A race", specs)
         turn_seconds = number("turn_seconds", turn_seconds, whole=False, low=0, above=True)
         shared = {(repr(s.data), repr(s.split), s.seed, repr(s.kernel), s.device, s.dtype) for s in specs.values()}
@@ -145,6 +149,8 @@ class Race(RaceDisplay):
             self._take_turn(lane)
         except GPExplorerError as error:
             lane.sentence = str(error)
+        with param.edit_constant(self):
+            self.turns += 1
         return lane
 
     def finish(self, seconds: float) -> None:

@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pandas as pd
+import param
 import torch
 
 from ... import data as data_sets
@@ -128,7 +129,7 @@ def axes(spec: Spec) -> dict[str, Axis]:
     return by_name
 
 
-class Scaling(ScalingDisplay):
+class Scaling(ScalingDisplay, param.Parameterized):
     """Runs of growing size. Iterate to measure one after another, then ask for slopes and forecasts.
 
     Parameters
@@ -160,6 +161,8 @@ class Scaling(ScalingDisplay):
     >>> study.slope().sentence, study.forecast(100_000, memory=16e9).sentence
     """
 
+    measured = param.Integer(0, constant=True, doc="Sizes measured so far: watch it to follow a study.")
+
     def __init__(
         self,
         spec: Spec,
@@ -168,6 +171,7 @@ class Scaling(ScalingDisplay):
         measure: Callable[[Spec, int | None], Measured] = in_child,
         machine: Callable[[], machine_speed.Speed] = machine_speed.machine,
     ) -> None:
+        super().__init__()
         choices = axes(of_kind("What is to grow", spec, Spec, "a Spec and the sizes to measure it at"))
         if axis not in choices:
             reason = (
@@ -202,6 +206,8 @@ class Scaling(ScalingDisplay):
             cost = self.formula(value, measured.n, measured.d)
             row |= {"seconds predicted": self._machine().seconds(cost), "memory predicted": cost.memory}
         self.points.append(row)
+        with param.edit_constant(self):
+            self.measured = len(self.points)
         return row
 
     def table(self) -> pd.DataFrame:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import panel as pn
 from bokeh.document import Document
+from param.parameterized import resolve_ref, resolve_value
 
 
 @contextmanager
@@ -81,6 +83,25 @@ def repeat(function: Callable[[], None], period: int) -> Callable[[], None]:
             document.remove_periodic_callback(added)
 
     return stop
+
+
+def follow(owner: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the present values of references, and set these parameters of their owner whenever the references change.
+
+    Parameters of Param forget a reference once they are set. A position that a person sets, and that moves while a run
+    plays, has to be set by both.
+
+    Parameters
+    ----------
+    owner : Parameterized
+        The object.
+    values : dict of str to object
+        Name of each parameter -> a widget, a parameter, an expression, a bound function, or a value as it is.
+    """
+    for name, value in values.items():
+        if resolve_ref(value):
+            pn.bind(partial(setattr, owner, name), value, watch=True)
+    return {name: resolve_value(value) for name, value in values.items()}
 
 
 def weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:

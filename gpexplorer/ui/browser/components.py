@@ -41,6 +41,28 @@ class PageTheme(JSComponent):
     _esm = beside(__file__, "page_theme.js")
 
 
+class HostTheme(JSComponent):
+    """An invisible component that says whether the page around it is dark, whatever has made it so.
+
+    Parameters
+    ----------
+    on_theme : callable
+        Called with whether the page is dark, when it is drawn and at every change.
+    **params : object
+        Parameters of `panel.custom.JSComponent`.
+    """
+
+    _esm = beside(__file__, "host_theme.js")
+
+    def __init__(self, on_theme: Callable[[bool], None], **params: Any) -> None:
+        super().__init__(**params)
+        self._on_theme = on_theme
+
+    def _handle_msg(self, msg: Any) -> None:
+        if isinstance(msg, bool):
+            self._on_theme(msg)
+
+
 class Keys(JSComponent):
     """Listens for keys unless a person types or moves a control. Notebooks use these keys themselves."""
 

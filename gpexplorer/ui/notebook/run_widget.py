@@ -17,10 +17,10 @@ from ...views import for_run
 from ...views.drawing.live import Live
 from ...views.picture import Picture
 from ..browser.bokeh_fix import BokehFixes
-from ..browser.callbacks import repeat, together
+from ..browser.callbacks import follow, repeat, together
 from ..browser.components import Pulse
-from ..page import load_resources
-from ..playback.open_run import Frame, Layers, OpenRequest, OpenRun, summary_of
+from ..page import guest_sheet, load_resources, own_page
+from ..playback.open_run import Frame, Layers, OpenRequest
 from ..playback.player import Player
 from ..playback.transport import Transport
 from ..styles import THEME
@@ -34,39 +34,6 @@ OPENING_WAIT = 3.0  # seconds that a new player waits at most for its first reco
 DEFAULT_KEYS = ("fit", "convergence")  # pictures where none is named
 
 
-class GivenRun(OpenRun):
-    """A run that exists already. It stays open when the player ends, as it belongs to someone else.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    """
-
-    def __init__(self, run: Run) -> None:
-        super().__init__()
-        self._given, self._halted = run, False
-
-    def open(self, request: OpenRequest) -> None:
-        """Show the run where it is, and take its start record where it has none."""
-        self.run, self.summary = self._given, summary_of(request.spec, self._given)
-        if not len(self._given.trace):
-            self.advance()
-
-    def advance(self) -> bool:
-        """Take one step, unless the player was told to stop before it."""
-        halted, self._halted = self._halted, False
-        return False if halted else super().advance()
-
-    def halt(self) -> None:
-        """Take no further step. The run itself is not asked to end, so its owner can go on with it."""
-        self._halted = True
-
-    def close(self) -> None:
-        """Forget the run."""
-        self.run = self.summary = None
-
-
 class RunWidget(pn.viewable.Viewer):
     """A player of a run.
 
@@ -77,7 +44,8 @@ class RunWidget(pn.viewable.Viewer):
     keys : sequence of str
         Which pictures; without any, the fit and the convergence where the run has them.
     **params : object
-        Parameters of `panel.viewable.Viewer`.
+        `at` and `playing`, also as widgets or other references that the player follows, and the parameters of
+        `panel.viewable.Viewer`.
 
     Raises
     ------
@@ -100,12 +68,12 @@ class RunWidget(pn.viewable.Viewer):
     def __init__(self, run: Run, keys: Sequence[str] = (), **params: Any) -> None:
         if not isinstance(run.spec, Spec):
             raise SettingError("A run made without a Spec has no player: open it with Spec.open.")
+        begin = follow(self, {name: params.pop(name) for name in ("at", "playing") if name in params})
         super().__init__(**params)
         self.widgets: list[Any] = []
         self._run, self._theme = run, "light"
         self._stop: Callable[[], None] | None = None
-        open_run = GivenRun(run)
-        self._player = Player(open_run=open_run)
+        self._player = Player()
         self._pulse = Pulse(self._drain)
         self._finalizer = weakref.finalize(self, self._player.close)
         if not len(run.trace):
@@ -116,10 +84,11 @@ class RunWidget(pn.viewable.Viewer):
         self._transport = Transport(self._player, lambda: self._player.seek(0))
         self._message = pn.pane.HTML("", sizing_mode="stretch_width")
         self._following = False
-        self._player.open(OpenRequest(run.spec))
+        self._player.open(OpenRequest(run.spec, given=run))
         self._player.show(self._views)
         self._wait_for_record()
         self.param.watch(self._show_other, ["at", "playing"])
+        self.param.update(**begin)
 
     def close(self) -> None:
         """End the thread of the player. The run stays as it is."""
@@ -203,20 +172,18 @@ class RunWidget(pn.viewable.Viewer):
         self._stop_following()
         self._player.pause()
 
-    def _set_theme(self, theme: str) -> None:
-        self._theme = theme
-        with together():
-            for live in self._live.values():
-                live.set_theme(theme)
+    def _set_theme(self, dark: bool) -> None:
+        self._theme = "dark" if dark else "light"
+        for live in self._live.values():
+            live.set_theme(self._theme)
 
     def _page(self) -> Any:
         """Build the page of a cell."""
+        own_page()
         load_resources()
         self._stop_following()
         dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
         page = pmui.Paper(self.__panel__(), dark_theme=dark, theme_config=THEME, sizing_mode="stretch_width")
-        page.param.watch(lambda event: self._set_theme("dark" if event.new else "light"), "dark_theme")
-        self._set_theme("dark" if dark else "light")
         if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
             pn.state.on_session_destroyed(lambda _: self._leave())
         return page
@@ -231,9 +198,8 @@ class RunWidget(pn.viewable.Viewer):
             self._player.redraw()
             self._stop = repeat(self._drain, PERIOD)
         figures = pn.Row(*self._places.values(), sizing_mode="stretch_width")
-        return pn.Column(
-            BokehFixes(), self._transport, self._message, figures, self._pulse, sizing_mode="stretch_width"
-        )
+        parts = [BokehFixes(), self._transport, self._message, figures, self._pulse]
+        return guest_sheet(parts, self._set_theme)
 
 
 def _default_keys(run: Run) -> list[str]:

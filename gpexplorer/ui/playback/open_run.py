@@ -121,12 +121,15 @@ class OpenRequest(NamedTuple):
         Reads the rows of a split, where no data set name in the spec brings them; None otherwise.
     row, at : tuple of float, int
         The row that a person has added to the open run, and the record that was on the screen; see `run_with_row`.
+    given : Run, optional
+        A run that exists already, which is shown where it is. It belongs to someone else, who can go on with it.
     """
 
     spec: Spec
     read: Callable[[Any], Any] | None = None
     row: tuple[float, ...] = ()
     at: int = 0
+    given: Run | None = None
 
 
 class RunSummary(NamedTuple):
@@ -201,6 +204,8 @@ class Frame(NamedTuple):
         The newest steps, newest first.
     failed : str
         Why the newest opening failed; empty where it did not. The pictures are then those of the run before.
+    answered : int
+        How many requests of the page were carried out before it.
     """
 
     opening: int
@@ -213,6 +218,7 @@ class Frame(NamedTuple):
     failures: Mapping[str, str] = {}
     table: pd.DataFrame | None = None
     failed: str = ""
+    answered: int = 0
 
 
 class OpenRun:
@@ -247,6 +253,8 @@ class OpenRun:
         self._pause_seconds: float | None = None
         self.wall_seconds = 0.0
         self._changes: list[int] = []  # records from which a person changed the run
+        self._given: Run | None = None  # the run that belongs to someone else, and whether it is to take no step
+        self._halted = False
         self._earlier = EarlierRuns()
 
     def open(self, request: OpenRequest) -> None:
@@ -255,27 +263,34 @@ class OpenRun:
         The run before stays open if this raises before the new one is open.
         """
         spec, memory = request.spec, self._shares.reservation()
+        run = request.given or self._opened(request, memory)
+        # Of an upload, the run's own spec has the content of the rows, which a program made from it checks.
+        summary = summary_of(run.spec if isinstance(run.spec, Spec) else spec, run)
+        self._earlier.add(None if self._changes else self.run)
+        self._earlier.show(summary.views)
+        self.close()
+        self._memory, self._given, self._halted = memory, request.given, False
+        self.run, self.summary, self.failures, self._changes = run, summary, {}, []
+        self._step_seconds, self._score_seconds = 0.0, 0.0
+        budget = spec.budget if request.given is None else {}
+        self._pause_after, self._pause_seconds = budget.get("steps"), budget.get("seconds")
+        self.wall_seconds = 0.0
+        if not len(run.trace):
+            self.advance()
+        can_drag = len(run.trace) > 0 and isinstance(run.method, HasMovablePoints)
+        can_drag &= isinstance(run.problem.train.X, torch.Tensor)  # texts have no place in the plane
+        self.summary = summary._replace(can_drag=can_drag and summary.rows <= MOST_ROWS_TO_DRAG)
+
+    def _opened(self, request: OpenRequest, memory: Any) -> Run:
+        """Read the rows and open a run of them, within the memory that the sessions of a server share."""
+        spec = request.spec
         memory.take(spec, instead_of=self._memory)
         split = self._read(request)
         memory.take(spec, Rows(len(split.train), split.train.d), instead_of=self._memory)
         run = spec.open(data=split)
         if request.read is None:
             run.spec = spec  # names the data, which need not be identified by their content then
-        # Of an upload, the run's own spec has the content of the rows, which a program made from it checks.
-        summary = summary_of(run.spec if isinstance(run.spec, Spec) else spec, run)
-        self._earlier.add(None if self._changes else self.run)
-        self._earlier.show(summary.views)
-        self.close()
-        self._memory = memory
-        self.run, self.summary, self.failures, self._changes = run, summary, {}, []
-        self._step_seconds, self._score_seconds = 0.0, 0.0
-        self._pause_after = spec.budget.get("steps")
-        self._pause_seconds = spec.budget.get("seconds")
-        self.wall_seconds = 0.0
-        self.advance()
-        can_drag = len(run.trace) > 0 and isinstance(run.method, HasMovablePoints)
-        can_drag &= isinstance(run.problem.train.X, torch.Tensor)  # texts have no place in the plane
-        self.summary = summary._replace(can_drag=can_drag and summary.rows <= MOST_ROWS_TO_DRAG)
+        return run
 
     def advance(self) -> bool:
         """Take one step, and its scores while these take less than their share of the time.
@@ -283,6 +298,9 @@ class OpenRun:
         Returns False when the run is over.
         """
         run = self._require_run()
+        halted, self._halted = self._halted, False
+        if halted:
+            return False
         begin = time.perf_counter()
         record = run.advance()
         stepped = time.perf_counter()
@@ -401,12 +419,14 @@ class OpenRun:
         if self._changes:
             run = self._require_run()
             self.run = run.fork(self._changes.pop())
-            run.close()
+            self._free(run)
 
     def halt(self) -> None:
-        """Ask the run to end before its next step; any thread may call this."""
+        """Ask the run to end before its next step; any thread may call this. One that was given can be continued."""
         run = self.run
-        if run is not None:
+        if run is not None and run is self._given:
+            self._halted = True
+        elif run is not None:
             run.stop()
 
     def close(self) -> None:
@@ -414,6 +434,11 @@ class OpenRun:
         run, self.run, self.summary = self.run, None, None
         self._memory.give_back()
         if run is not None:
+            self._free(run)
+
+    def _free(self, run: Run) -> None:
+        """Free the memory of a run, unless it belongs to someone else."""
+        if run is not self._given:
             run.close()
 
     def _read(self, request: OpenRequest) -> Any:
@@ -436,7 +461,7 @@ class OpenRun:
         run = self._require_run()
         self._changes = [*(change for change in self._changes if change < at), at]
         self.run = run.fork(at, step)
-        run.close()
+        self._free(run)
 
     def _require_run(self) -> Run:
         if self.run is None:

@@ -102,8 +102,6 @@ class Player(BackgroundWorker):
     ----------
     rate : float, default 12.0
         The most frames per second.
-    open_run : OpenRun, optional
-        What it works on; a new `OpenRun` by default.
     shares : Shares, optional
         The cores and the memory that the sessions of a server share.
 
@@ -111,18 +109,21 @@ class Player(BackgroundWorker):
     ----------
     working_since : float
         `time.monotonic()` when the thread began what it does now; 0 while it waits.
+    asked : int
+        Number of requests so far; a frame says how many of them were carried out before it.
     """
 
-    def __init__(self, rate: float = 12.0, open_run: OpenRun | None = None, shares: Shares | None = None) -> None:
+    def __init__(self, rate: float = 12.0, shares: Shares | None = None) -> None:
         super().__init__("gpexplorer-player")
         shares = shares or Shares()
-        self._pace, self._open_run = Pace(1.0 / rate), open_run or OpenRun(shares)
+        self._pace, self._open_run = Pace(1.0 / rate), OpenRun(shares)
         self._turns = shares.turns
         self._changed, self._requests = threading.Condition(), Requests()
         self._opening, self._notice, self._failed = 0, (0, ""), ""
         self._frame: Frame | None = None
         self._warned = False
         self._last = 0
+        self.asked = self._answered = 0
         self.working_since = 0.0
         self.start()
 
@@ -167,8 +168,10 @@ class Player(BackgroundWorker):
 
     def seek(self, at: int) -> None:
         """Pause and show this record."""
-        at = min(max(at, 0), self._last)
-        self._request(playing=False, steps=0, at=None if at == self._last else at, redraw=True)
+        run = self.run
+        last = self._last if run is None else max(self._last, len(run.trace) - 1)  # further while steps are being taken
+        at = min(max(at, 0), last)
+        self._request(playing=False, steps=0, at=None if at == last else at, redraw=True)
 
     def stop(self) -> None:
         """End the run before its next step; Play continues it."""
@@ -230,10 +233,12 @@ class Player(BackgroundWorker):
                 requests = Requests(**vars(self._requests))
                 self._requests.open, self._requests.redraw, self._requests.change = None, False, None
                 self._requests.steps = 0
+                answered = self.asked
             if requests.closed:
                 break
             self.working_since = time.monotonic()
             try:
+                self._answered = answered
                 self._carry_out(requests)
             except Exception as error:
                 self._notify(sentence(error, "the run was being worked on"), pause=True)
@@ -250,6 +255,7 @@ class Player(BackgroundWorker):
         with self._changed:
             for name, value in changes.items():
                 setattr(self._requests, name, value)
+            self.asked += 1
             self._changed.notify_all()
 
     def _carry_out(self, requests: Requests) -> None:
@@ -369,6 +375,7 @@ class Player(BackgroundWorker):
                 busy=busy,
                 notice=self._notice,
                 failed=self._failed,
+                answered=self._answered,
                 **parts,
             )
             self._changed.notify_all()

@@ -1,0 +1,111 @@
+"""Panes of pictures, runs and studies, for layouts of Panel: they follow the parameters of what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import panel as pn
+import param
+
+from ...display import InPanel
+from ...errors import GPExplorerError
+from ...runs import Run
+from ...views.drawing.live import Drawing, Live
+from ...views.picture import Picture
+from ..browser.bokeh_fix import BokehFixes
+from ..browser.components import HostTheme
+from ..text import text
+
+HEIGHT = 320  # pixels of the curves of a study
+
+
+class Pane(pn.viewable.Viewer):
+    """What is shown of one object, drawn again when its parameters change, in the colours of the page around it.
+
+    Parameters
+    ----------
+    shown : Parameterized or object
+        The object; one without parameters is drawn once.
+    draw : callable
+        Returns what to show: HTML, and figures that know their own colours.
+    """
+
+    def __init__(self, shown: Any, draw: Callable[[], Sequence[str | Live]]) -> None:
+        super().__init__()
+        self._draw = draw
+        self._figures: list[Live] = []
+        self._theme = "dark" if pn.config.theme == "dark" else "light"
+        self._place = pn.Column(sizing_mode="stretch_width", margin=0)
+        self.update()
+        if isinstance(shown, param.Parameterized):
+            watcher = shown.param.watch(self.update, [name for name in shown.param if name != "name"])
+            if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
+                pn.state.on_session_destroyed(lambda _: shown.param.unwatch(watcher))
+
+    def update(self, *_: Any) -> None:
+        """Draw again; what cannot be drawn is replaced by a sentence that says why."""
+        try:
+            parts = self._draw()
+        except GPExplorerError as error:
+            parts = [f"<p>{text(str(error))}</p>"]
+        self._figures = [part for part in parts if isinstance(part, Live)]
+        self._place[:] = [self._pane(part) for part in parts]
+        self._paint()
+
+    def _pane(self, part: str | Live) -> Any:
+        if isinstance(part, str):
+            return pn.pane.HTML(part, sizing_mode="stretch_width", styles={"overflow-x": "auto"})
+        return pn.pane.Bokeh(part.figure, sizing_mode="stretch_width", height=part.figure.height)
+
+    def _follow_host(self, dark: bool) -> None:
+        self._theme = "dark" if dark else "light"
+        self._paint()
+
+    def _paint(self) -> None:
+        for live in self._figures:
+            live.set_theme(self._theme)
+
+    def __panel__(self) -> Any:
+        return pn.Column(BokehFixes(), HostTheme(self._follow_host), self._place, sizing_mode="stretch_width", margin=0)
+
+
+def pane_of(shown: InPanel) -> Any:
+    """Return a pane of a public object.
+
+    Parameters
+    ----------
+    shown : Picture, Run, Spec, Compare, Race or Scaling
+        A picture and a study are drawn again when one of their parameters changes.
+
+    Returns
+    -------
+    panel.viewable.Viewable
+        A new pane: every page and every place has one of its own.
+    """
+    if isinstance(shown, Picture):
+        return Pane(shown, lambda: [_picture(shown)]).__panel__()
+    if isinstance(shown, Run):
+        parts: list[str | Live] = [shown.table_html()]
+        return Pane(shown, lambda: [*parts, *([_picture(Picture(shown))] if len(shown.trace) else [])]).__panel__()
+    if hasattr(shown, "parts"):
+        study: Any = shown
+        return Pane(study, lambda: [_part(part) for part in study.parts()]).__panel__()
+    return Pane(shown, lambda: [shown._repr_html_()]).__panel__()
+
+
+def _picture(picture: Picture) -> Live:
+    live = Live(picture.view, picture.layers)
+    live.figure.update(
+        sizing_mode="stretch_width", height=picture.height, max_width=picture.width, output_backend="canvas"
+    )
+    return live
+
+
+def _part(part: Any) -> str | Live:
+    """HTML as it is, and an element as a figure."""
+    if isinstance(part, str):
+        return part
+    live = Live(Drawing(lambda _: part), {str(number): element.dframe() for number, element in enumerate(part)})
+    live.figure.update(sizing_mode="stretch_width", height=HEIGHT, output_backend="canvas")
+    return live
