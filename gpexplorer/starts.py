@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from .errors import GPExplorerError
@@ -217,6 +216,8 @@ def variogram(
     asked = kept[:VARIOGRAM_ROWS]
     Z = X[kept].astype(float) / sds
     count = min(NEIGHBOURS, len(kept) - 1)
+    from scipy.spatial import cKDTree
+
     distance, neighbour = cKDTree(Z).query(Z[: len(asked)], k=count + 1)
     g = 0.5 * np.square(y[asked][:, None] - y[kept][neighbour[:, 1:]]).mean(0)  # [k]
     h2 = np.square(distance[:, 1:]).mean(0)  # [k]

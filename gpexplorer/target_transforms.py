@@ -27,7 +27,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from .errors import DataError, SettingError
@@ -194,6 +193,8 @@ def _most_normal_power(u: Tensor) -> float:
     def negative_log_likelihood(power: float) -> float:
         spread = float(YeoJohnson(power, 0.0, 1.0).forward(u).var(correction=0))
         return 0.5 * math.log(max(spread, 1e-300)) - (power - 1.0) * signed_logs
+
+    from scipy.optimize import minimize_scalar
 
     return float(minimize_scalar(negative_log_likelihood, bounds=(0.0, LARGEST_POWER), method="bounded").x)
 

@@ -211,7 +211,12 @@ def _finished(solver: str, problem: Problem, split: data.Split | None, condition
     """A run of this solver until it converges or its time is over."""
     key, settings = SOLVERS[solver]
     method = registry[key](
-        learn=False, tolerance=conditions.tolerance, cache=conditions.cache, max_iterations=10**9, **settings
+        learn=False,
+        tolerance=conditions.tolerance,
+        mean_tolerance=0.0,
+        cache=conditions.cache,
+        max_iterations=10**9,
+        **settings,
     )
     run = Run(method, problem, split)
     while run.advance() is not None and run.trace[-1].seconds < conditions.seconds:

@@ -6,10 +6,9 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 
 from ..errors import DataError
@@ -33,6 +32,9 @@ from .sets.generators import GENERATORS, complete, generate
 from .sets.poses import DIMENSION, NOTE, TEST, TRAIN
 from .sets.poses import named as poses
 from .splits import ALL, Given, How, Split, key_of, make_split
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 POSES = "poses"
 CHOICES = ("target", "inputs", "drop", "objects", "missing", "encode", "dates", "decimal", "texts", "groups", "kinds")
@@ -58,6 +60,8 @@ def available() -> pd.DataFrame:
          "notes": " ".join((*item.traps, *item.notes)), "source": "registry", "cached": is_cached(item)}
         for item in map(card, names())
     ]  # fmt: skip
+    import pandas as pd
+
     return pd.DataFrame(rows).set_index("name")
 
 

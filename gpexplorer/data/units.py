@@ -8,10 +8,9 @@ T is the transform of the target, if there is one. The means and standard deviat
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -20,6 +19,9 @@ from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from .in_memory import column_titles, is_frame, table_of
 from .standardising import scaled_target
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def inputs(X: Any, train: Dataset) -> Any:
@@ -55,6 +57,8 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
         return _mixed_rows(X, train)
     if not isinstance(train.X, Tensor):
         return X
+    import pandas as pd
+
     X = _training_columns(X, train.names) if isinstance(X, pd.DataFrame) else X
     X = _numbers(X).to(train.X.device, torch.float64)
     if X.ndim != 2 or X.shape[1] != train.d:
@@ -102,6 +106,8 @@ def _mixed_rows(X: Any, train: Dataset) -> MixedRows:
     columns = train.columns
     assert columns is not None
     if not isinstance(X, MixedRows):
+        import pandas as pd
+
         X = _training_columns(X, train.names) if isinstance(X, pd.DataFrame) else pd.DataFrame(list(X))
         if X.shape[1] != train.d:
             raise DataError(

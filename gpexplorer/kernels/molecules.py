@@ -17,16 +17,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
 
 from ..errors import KernelError
 from .discrete import Weighted
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 KINDS = (
     *(f"circles r={r}" for r in range(4)),
@@ -58,6 +60,8 @@ class Molecules(Weighted):
     formula = r"\sum_{v=1}^{14} \sigma_v^2 \frac{|A_v\cap B_v|}{|A_v\cup B_v|}"
 
     def __init__(self, d: int = 1) -> None:
+        from scipy import sparse
+
         super().__init__(d)
         empty = tuple(sparse.csr_array((0, 0), dtype=np.float32) for _ in KINDS)
         self._table = Table({}, tuple({} for _ in KINDS), empty)
@@ -135,6 +139,8 @@ def _extended(table: Table, new: list[str]) -> Table:
 
 def _with_rows(matrix: sparse.csr_array, sets: Sequence[np.ndarray], columns: dict[int, int]) -> sparse.csr_array:
     """The matrix with one more row per token set; new tokens are added to `columns`."""
+    from scipy import sparse
+
     distinct, position = np.unique(np.concatenate(sets), return_inverse=True)
     numbers = np.array([columns.setdefault(token, len(columns)) for token in distinct.tolist()], dtype=np.int32)
     ends, ones = np.cumsum([0, *map(len, sets)], dtype=np.int32), np.ones(len(position), dtype=np.float32)

@@ -23,17 +23,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy import sparse
 from torch import Tensor
 
 from ..errors import KernelError
 from ..problem import Dataset
 from .base import Covariance, target_sd
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 LENGTH = 3  # letters of a substring, k
 ALPHABET = 20  # letters of the alphabet, A: the amino acids
@@ -127,6 +129,8 @@ def _patterns(part: str) -> list[str]:
 
 def unit_rows(texts: Sequence[str], features: Callable[[str], Features], columns: dict[str, int]) -> sparse.csr_array:
     """Feature vectors of length one, as rows [n, number of features]; new features are added to `columns`."""
+    from scipy import sparse
+
     indices, values, ends = [], [], [0]
     for text in texts:
         entries = features(text)

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy import optimize
 from torch import Tensor
 
 from ..errors import NotPositiveDefinite
@@ -136,6 +135,8 @@ def descend(
     A point where the function does not exist, or farther than MAX_DISTANCE from `start` in any parameter, gets a very
     large value and the gradient 0, so that the optimiser's line search goes back.
     """
+    from scipy import optimize  # on first use, since it takes as long to import as all of this package
+
     options = {"CG": {"gtol": 1e-6, "norm": np.inf}, "L-BFGS-B": {"maxfun": limit}}[optimiser]
     requests = evaluations(lambda fun: optimize.minimize(fun, start, jac=True, method=optimiser, options=options))
     best, answer = Best(start, np.inf, None), None

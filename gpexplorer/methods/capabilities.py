@@ -63,6 +63,14 @@ class NotesVariance(Protocol):
 
 
 @runtime_checkable
+class NotesAnswer(Protocol):
+    """A method whose answer is another one, usually a coarser one, before some step of it."""
+
+    def answer_note(self, problem: Problem, state: Any) -> str:
+        """Which answer a state gives, in a sentence for a run that ends there; empty if it is the method's own."""
+
+
+@runtime_checkable
 class HasGridEigenfunctions(Protocol):
     """A method that regresses on the leading eigenfunctions of a grid."""
 

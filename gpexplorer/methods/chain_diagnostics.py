@@ -9,7 +9,6 @@ Bulk effective sample size, with Geyer's initial monotone sequence:
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtri
 
 from ..linalg.ranks import ranks
 
@@ -45,6 +44,8 @@ def _split(draws: Draws) -> Draws:
 
 def _normal_scores(draws: Draws) -> Draws:
     """Normal scores of the ranks over all chains (eq 14)."""
+    from scipy.special import ndtri
+
     return ndtri((ranks(draws) - 0.375) / (draws.size + 0.25))
 
 

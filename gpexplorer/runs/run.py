@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import torch
 
 from ..data.units import targets
@@ -19,7 +18,7 @@ from ..display import RunDisplay
 from ..errors import StoreError
 from ..kernels.row_scaled import plain_rows
 from ..methods.base import Method, Steps
-from ..methods.capabilities import EstimatesNoise, NotesVariance
+from ..methods.capabilities import EstimatesNoise, NotesAnswer, NotesVariance
 from ..posteriors import InUnits, Of, as_posterior, in_units
 from ..problem import Outcome, Problem, Step
 from . import scores
@@ -32,6 +31,8 @@ from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..data import Split
     from .storage.journal import Journal
 
@@ -374,7 +375,10 @@ class Run(RunDisplay):
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended, with sentences on rounding. Only a used-up budget leaves the generator open."""
         self._stop_requested.clear()
-        notes = (outcome.message, self.start_note, rounding_notes(self.rises, self.problem, self.trace[-1:]))
+        answer = ""
+        if isinstance(self.method, NotesAnswer) and len(self.trace):
+            answer = self.method.answer_note(self.problem, self.trace[-1].step.state)
+        notes = (outcome.message, answer, self.start_note, rounding_notes(self.rises, self.problem, self.trace[-1:]))
         self.outcome = outcome = Outcome(outcome.reason, " ".join(filter(None, notes)))
         if outcome.reason != "budget":
             self._close_method()

@@ -7,9 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from ..errors import GPExplorerError, SettingError, StoreError
 from ..methods.base import registry
@@ -21,6 +19,9 @@ from .storage.journal import FILE, Journal, Kept, restored, writing
 from .storage.json_lines import read, read_whole
 from .storage.own_files import read_own, remove_left_overs, write_whole
 from .trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SPEC, NOTE = "spec.json", "note.txt"
 LONGEST_NOTE = 2000  # characters
@@ -157,6 +158,8 @@ class Store:
         The outcome of a run that cannot be read is "unreadable", and its message says why.
         """
         rows = {name: self._row(name) for name in self.names()}
+        import pandas as pd
+
         return pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="run"))
 
     def take_up(self, spec: Spec) -> tuple[Journal, Kept]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-import pandas as pd
 import torch
 from torch import Tensor
 
 from ..errors import RecordError
 from ..problem import Channel, Step
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Spent(NamedTuple):
@@ -99,6 +101,8 @@ class Trace(Sequence[Record]):
         """One row per record: index, seconds, entries, one column per channel, and scores if there are any."""
         records = self._records[:]
         names = ["index", "seconds", "entries", *(channel.name for channel in channels)]
+        import pandas as pd
+
         frame = pd.DataFrame({name: [_number(record, name) for record in records] for name in names})
         frame = frame.astype({"index": int, "entries": int})
         scored = pd.DataFrame([dict(record.scores or {}) for record in records], index=frame.index)

@@ -34,23 +34,23 @@ FEW_FUNCTIONS = {"num_eigenfunctions": 5, "evaluations": 2}  # so that the phase
 
 # Another value of a setting, and the settings with which it matters, by "setting" or "method setting".
 CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "tolerance": (1.0, {}),
+    "tolerance": (1.0, {"mean_tolerance": 0.0}),
     "max_iterations": (2, {}),
     "evaluations": (2, {}),
     # exact methods: a tolerance of 1e3 ends them at once, so that the bands are those of a solution
     "mean_tolerance": (1e3, {}),
-    "bands": ("rows", {"tolerance": 1e3, "variance_rows": 5}),
-    "variance_rows": (5, {"tolerance": 1e3, "bands": "rows"}),
-    "band_tolerance": (1e-9, {"tolerance": 1e3, "bands": "exact", "cache": 0.0}),
+    "bands": ("rows", {"mean_tolerance": 1e3, "variance_rows": 5}),
+    "variance_rows": (5, {"mean_tolerance": 1e3, "bands": "rows"}),
+    "band_tolerance": (1e-9, {"mean_tolerance": 1e3, "bands": "exact", "cache": 0.0}),
     "cache": (0.0, {}),
     "factors": (0.0, {}),
     "pool": (2, {}),
     "block-nystrom rank": (4, {}),
-    "sdd tolerance": (1e3, {}),
+    "sdd tolerance": (1e3, {"mean_tolerance": 0.0}),
     "gbcd probes": (3, {"full_steps": 1}),
     "gbcd rate": (0.5, {"full_steps": 1}),
-    "cholesky tolerance": (0.0, {}),
-    "cholesky mean_tolerance": (1.0, {"tolerance": 0.0}),
+    "cholesky tolerance": (1e3, {"mean_tolerance": 0.0}),
+    "cholesky mean_tolerance": (0.0, {}),
     # inducing points
     "max_epochs": (1, {}),
     "polish": (2, {"max_epochs": 1}),

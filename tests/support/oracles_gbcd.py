@@ -38,9 +38,10 @@ def system(task: Problem) -> Tensor:
 
 
 def quick(key: str, **changes: object) -> Method:
-    """A small method that keeps theta; settings that it does not have are left out."""
+    """A small method that keeps theta and stops on the gradient; settings that it does not have are left out."""
     kind = registry[key]
     settings = {
+        "mean_tolerance": 0.0,
         "learn": False,
         "coarse": 0,
         "block": 12,

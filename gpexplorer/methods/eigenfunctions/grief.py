@@ -189,7 +189,7 @@ class Grief(GridMethod):
             b = DiagonalAndDirection(mean[0], var[0], torch.zeros_like(mean[0]))
             posterior = orthogonal_posterior(problem, choice, state.theta, basis.V, b)
             return posterior.asked_for("f", float(z[-1].exp()))
-        return state_posterior(self, problem, self.eigenfunctions(problem, state), state)
+        return state_posterior(self, problem, lambda: self.eigenfunctions(problem, state), state)
 
     def noise_variance(self, problem: Problem, state: BasisState) -> float:
         """Return the noise variance of predictions of y at this state."""

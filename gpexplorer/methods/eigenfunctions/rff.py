@@ -122,7 +122,7 @@ class RFF(Method):
         return Fourier(RandomFourier(input_count(problem), self.num_features, self.frequencies, self.seed).to(like))
 
     def posterior(self, problem: Problem, state: BasisState) -> Posterior:
-        return state_posterior(self, problem, self._features(problem, state.theta), state)
+        return state_posterior(self, problem, lambda: self._features(problem, state.theta), state)
 
     def noise_variance(self, problem: Problem, state: BasisState) -> float:
         """Return the noise variance of predictions of y at this state."""

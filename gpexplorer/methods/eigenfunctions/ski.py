@@ -69,7 +69,7 @@ class SKI(GridMethod):
         return outcome
 
     def posterior(self, problem: Problem, state: BasisState) -> Posterior:
-        return state_posterior(self, problem, self.choose(problem, state.chosen), state)
+        return state_posterior(self, problem, lambda: self.choose(problem, state.chosen), state)
 
     def noise_variance(self, problem: Problem, state: BasisState) -> float:
         """Return the noise variance of predictions of y at this state."""

@@ -101,7 +101,7 @@ class GBCD(Solver):
         "chunk": r"s = \arg\max_i\ e_i^2 / 2A_{ii},\quad e = g + A_{:B}\,t",
     }
 
-    block = settings.block()
+    block = settings.greedy_block()
     chunk = param.Integer(
         0,
         bounds=(0, None),

@@ -25,6 +25,7 @@ from ...problem import Outcome
 from .system import System
 
 SHARE = 0.1  # an error above this share of the decrease means that rounding decides how far a step goes
+CONVERGED = 0.05  # noise standard deviations by which a mean, and nats by which f, may err in a solution
 RESOLUTION = 1e-6  # changes below this share of f are visible in no picture and no score
 
 
@@ -46,8 +47,12 @@ class ErrorBounds(NamedTuple):
     most k(x*, x*)^1/2 |g| / (2 s). Both are equalities for the worst gradient.
     """
 
-    gap: float  # f(alpha) - min f is at most this
+    gap: float  # f(alpha) - min f is at most this, in nats
     mean: float  # of a predictive mean where k(x*, x*) is at most that of a training row, in units of s
+
+    def within(self, tolerance: float) -> bool:
+        """Whether means err by at most this, in noise standard deviations, and f by at most this, in nats."""
+        return self.mean <= tolerance and self.gap <= tolerance
 
 
 def error_bounds(prior_variance: float, s2: float, norm: float) -> ErrorBounds:

@@ -15,24 +15,24 @@ MANY_ROWS = 4000  # with at least this many rows, more coarse rows and float32 c
 
 
 def block() -> Any:
-    """Number of rows of a block that is solved exactly."""
+    """Number of rows in a block."""
+    return param.Integer(
+        0,
+        bounds=(0, None),
+        softbounds=(0, 1000),
+        doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. 0 takes an "
+        f"eighth of all rows, but at least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
+    )
+
+
+def greedy_block() -> Any:
+    """Number of rows in a block that is chosen greedily, by default that of the paper."""
     return param.Integer(
         -1,
         bounds=(-1, None),
         softbounds=(-1, 1000),
         doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. -1 takes "
         f"{MOST_BLOCK}, the number of the paper, or all rows if there are fewer. 0 takes an eighth of all rows, but at "
-        f"least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
-    )
-
-
-def minibatch() -> Any:
-    """Number of rows of a block that is not solved exactly."""
-    return param.Integer(
-        0,
-        bounds=(0, None),
-        softbounds=(0, 1000),
-        doc="Number of rows per block, whose kernel columns an iteration takes. 0 takes an eighth of all rows, but at "
         f"least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
     )
 

@@ -61,8 +61,12 @@ class VariationalBound:
             parameter.data = part  # shared memory: the optimiser moves the vector, and with it GPyTorch's parameters
         self.parameters, self.n = [*variational, self.gp.theta], model.n
 
-    def __call__(self, X: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Return -2 ELBO / n without its constant, and the gradient of half of it in Z, mean, factor and theta."""
+    def __call__(self, X: Tensor, y: Tensor, jitter: float) -> tuple[Tensor, list[Tensor]]:
+        """Return -2 ELBO / n without its constant, and the gradient of half of it in Z, mean, factor and theta.
+
+        `jitter` is added to K_mm, and by GPyTorch to the prior variances too.
+        """
+        self.gp.variational_strategy.jitter_val = jitter
         with torch.enable_grad():
             f = self.gp(X)
             s2 = (2.0 * self.gp.theta[-1]).exp()

@@ -39,7 +39,8 @@ from .loop import ADDED_SETTINGS, Evaluation, Minibatches, at_best_theta
 from .model import MATCHED_ROWS, Model
 from .state import Info, State
 
-JITTER = {torch.float32: 1e-4, torch.float64: 1e-6}  # on K_mm, as in GPyTorch
+JITTER = {torch.float32: 1e-4, torch.float64: 1e-6}  # on K_mm, as in GPyTorch, if the setting `jitter` is 0
+SCALE_ROWS = 8  # inducing inputs whose mean prior variance is the scale of rounding in K_mm
 OVERHEAD = 2.0  # GPyTorch's Python code between two operations takes as long as an operation
 
 
@@ -62,6 +63,7 @@ class SVGP(Minibatches):
         "variational": "optimiser",
         "natural_rate": 0.1,
         "num_inducing": lambda settings: settings["batch_size"],
+        "jitter": 0.0,
     }
     title: ClassVar[str] = "SVGP (GPyTorch)"
     paper: ClassVar[str] = "Hensman, Fusi and Lawrence (2013). Gaussian processes for big data. UAI."
@@ -115,6 +117,13 @@ class SVGP(Minibatches):
         doc="Step length r of the natural gradients; 1 with all rows is the optimum for the present kernel.",
     )
 
+    jitter = param.Number(
+        1e-4,
+        bounds=(0.0, 1.0),
+        doc="Jitter on K_mm as a share of the noise variance, and at least the rounding of K_mm. Large jitter costs "
+        "likelihood where the noise is small. 0 adds 1e-6, in float32 1e-4, whatever the noise, as GPyTorch does.",
+    )
+
     def learner(self, model: Model, state: State) -> Learner:
         return SVGPLearner(self, model, state)
 
@@ -122,7 +131,7 @@ class SVGP(Minibatches):
         """Compute -ELBO of all rows, and the error on the rows set aside."""
         theta, w = learner.parameters.theta, learner.parameters.w
         _, m, S = variational_parts(model, w)
-        predict, s2, total = predictor(model, theta, w), math.exp(2.0 * float(theta[-1])), 0.0
+        predict, s2, total = self.predictor(model, theta, w), math.exp(2.0 * float(theta[-1])), 0.0
         for rows in row_blocks(model.n, 8 * theta.element_size() * (len(m) + model.problem.train.d)):
             X, y = model.rows(rows)
             mean, var = predict(X)
@@ -139,13 +148,22 @@ class SVGP(Minibatches):
         model = Model(self, problem)
         if not state.batches:
             return exact_posterior(model, state.theta)
-        return predictor(model, state.theta, state.w)
+        return self.predictor(model, state.theta, state.w)
+
+    def predictor(self, model: Model, theta: Tensor, w: Tensor) -> InducingPosterior:
+        """Return the posterior of f from the inducing inputs and the whitened variational normal."""
+        Z, m, S = variational_parts(model, w)
+        L = whitened(model, theta, Z, jitter(model, theta, Z, self.jitter))
+        return InducingPosterior(model.covariance, theta, Z, L, CovarianceRoot(m, S.tril()))
 
     def _finish(self, problem: Problem, model: Model, state: State) -> tuple[State, Info]:
         """Return to the best theta and its variational normal, which cannot be refitted by the features' spectrum."""
         state = at_best_theta(state)._replace(step=state.step + 1, phase="best", matrices=())
         evaluation = self.evaluate(model, self.learner(model, state))
         noise = math.exp(float(state.theta[-1]))
+        added = jitter(model, state.theta, variational_parts(model, state.w)[0], self.jitter)
+        remark = f"The jitter on K_mm is {added:.2g}, which is {added / noise**2:.2g} of the noise variance."
+        state = state._replace(remark=" ".join(filter(None, [state.remark, remark])))
         return state, Info("best", evaluation.objective, noise=noise, error=evaluation.error)
 
     def cost(self, problem: Problem) -> Cost:
@@ -179,17 +197,20 @@ def variational_parts(model: Model, w: Tensor) -> list[Tensor]:
     return views(w, shapes(model, round(math.sqrt(offset * offset + len(w)) - offset)))
 
 
-def whitened(model: Model, theta: Tensor, Z: Tensor) -> Tensor:
+def jitter(model: Model, theta: Tensor, Z: Tensor, share: float) -> float:
+    """Return the jitter on K_mm: this share of the noise variance, or what rounding needs; fixed if the share is 0."""
+    if not share:
+        return JITTER[theta.dtype]
+    some = Z[:SCALE_ROWS]
+    scale = float(model.covariance(theta, some, some).diagonal().mean())
+    return max(share * math.exp(2.0 * float(theta[-1])), len(Z) * torch.finfo(theta.dtype).eps * scale)
+
+
+def whitened(model: Model, theta: Tensor, Z: Tensor, jitter: float) -> Tensor:
     """Return the Cholesky factor L [m, m] of K_mm with jitter."""
     K_mm = model.covariance(theta, Z, Z)
-    K_mm.diagonal().add_(JITTER[K_mm.dtype])
+    K_mm.diagonal().add_(jitter)
     return cholesky(K_mm, "K_mm").L
-
-
-def predictor(model: Model, theta: Tensor, w: Tensor) -> InducingPosterior:
-    """Return the posterior of f from the inducing inputs and the whitened variational normal."""
-    Z, m, S = variational_parts(model, w)
-    return InducingPosterior(model.covariance, theta, Z, whitened(model, theta, Z), CovarianceRoot(m, S.tril()))
 
 
 class SVGPLearner(Learner):
@@ -201,7 +222,7 @@ class SVGPLearner(Learner):
 
     def __init__(self, method: SVGP, model: Model, state: State) -> None:
         self.num_inducing, self.natural_rate = min(method.num_inducing, model.n), method.natural_rate
-        self.natural = method.variational == "natural"
+        self.natural, self.jitter = method.variational == "natural", method.jitter
         super().__init__(method, model, state, method.batch_size)
 
     def begin(self, state: State) -> Parameters:
@@ -224,10 +245,11 @@ class SVGPLearner(Learner):
 
     def gradient(self, index: Tensor, t: int) -> float:
         X, y = self.model.rows(index)
-        if self.natural:
-            with torch.no_grad():
-                self._natural_step(X, y)
-        value, gradients = self.bound(X, y)
+        with torch.no_grad():
+            added = jitter(self.model, self.parameters.theta, self.Z, self.jitter)
+            if self.natural:
+                self._natural_step(X, y, added)
+        value, gradients = self.bound(X, y, added)
         if self.natural:
             gradients[1:3] = [torch.zeros_like(gradients[1]), torch.zeros_like(gradients[2])]
         torch.cat([gradient.flatten() for gradient in gradients], out=self.parameters.g)
@@ -238,10 +260,10 @@ class SVGPLearner(Learner):
         precision = torch.cholesky_inverse(self.S.tril())
         return precision, precision @ self.mean
 
-    def _natural_step(self, X: Tensor, y: Tensor) -> None:
+    def _natural_step(self, X: Tensor, y: Tensor, added: float) -> None:
         """Hensman et al., section 3.2: move Lambda and eta by a minibatch, then write mean and factor from them."""
         theta, r = self.parameters.theta, self.natural_rate
-        L = whitened(self.model, theta, self.Z)
+        L = whitened(self.model, theta, self.Z, added)
         A = torch.linalg.solve_triangular(L, self.model.covariance(theta, self.Z, X), upper=False)  # [m, b]
         weight = r * self.model.n / (len(y) * self.parameters.s2())
         self.precision.mul_(1.0 - r).addmm_(A, A.T, alpha=weight)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from gpexplorer import Spec
+from gpexplorer.linalg.randomness import generator, random_rows
 from gpexplorer.methods.chain_diagnostics import bulk_ess, rhat
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import likelihood, likelihood_terms
 from gpexplorer.methods.eigenfunctions.sampling import chains
@@ -200,3 +202,30 @@ def test_watched_draws_are_bounded_and_evenly_spaced(monkeypatch: pytest.MonkeyP
     assert stride == 4
     assert seen[-1].moments.size == 2 * 100
     torch.testing.assert_close(watched[:, :3], seen[3].watched[:, :10:4])
+
+
+@pytest.mark.parametrize("key", ["grief-mcmc", "grief"])
+def test_a_run_that_ends_while_theta_is_learned_predicts_with_an_exact_gp_and_says_so(key: str):
+    """The few functions of an initial theta predicted a constant, without a word."""
+    rows = {"name": "hypercube", "n": 260, "d": 16, "noise": 0.1, "seed": 2}
+    run = Spec(key, {"num_eigenfunctions": 10, "subset": 150, "evaluations": 12, "starts": 1}, data=rows).open()
+    outcome = run.finish(steps=9)
+    state, train = run.trace[-1].step.state, run.problem.train
+    assert "predictions are those of an exact GP on 150 rows" in outcome.message
+    sample = train.rows(random_rows(len(train), 150, generator(0, "subset")))
+    kernel, X = run.problem.kernel, run.split.test.X
+    A = kernel(state.theta, sample.X, sample.X) + float((2 * state.theta[-1]).exp()) * torch.eye(150).double()
+    mean = kernel(state.theta, X, sample.X) @ torch.linalg.solve(A, sample.y)
+    torch.testing.assert_close(run.method.posterior(run.problem, state).moments(X)[0], mean, rtol=1e-6, atol=1e-8)
+    assert run.scores()["smse"] < 0.9
+
+
+def test_a_run_that_ends_before_its_first_draw_says_which_weights_it_predicts_with():
+    rows = {"name": "friedman1", "n": 90}
+    settings = {"learn": False, "num_eigenfunctions": 10, "warm_up": 2, "samples": 3, "per_step": 5, "chains": 2}
+    messages = []
+    for steps in (1, 5):
+        run = Spec("grief-mcmc", settings, data=rows).open()
+        messages.append(run.finish(steps=steps).message)
+    note = "No draw has been kept so far: predictions are those of the kernel itself, with all weights 1."
+    assert [note in message for message in messages] == [not int(run.trace[1].step.state.moments.size), False]

@@ -8,9 +8,10 @@ from itertools import islice
 import pytest
 import torch
 
-from gpexplorer import kernels
+from gpexplorer import Spec, kernels
 from gpexplorer.methods.base import registry
 from gpexplorer.problem import Dataset, Problem
+from whole_run import finished
 
 KEYS = ["gbcd", "cg", "sdd", "smo", "block-nystrom"]
 TASKS = {  # shift of the inputs, log noise
@@ -38,7 +39,7 @@ def dense(task: Problem) -> torch.Tensor:
 
 def method(key: str, **changes: object):
     kind = registry[key]
-    wanted = {"learn": False, "block": 12, "chunk": 3, "coarse": 6, "pairs": 8, **changes}
+    wanted = {"learn": False, "block": 12, "chunk": 3, "coarse": 6, "pairs": 8, "mean_tolerance": 0.0, **changes}
     return kind(**{name: value for name, value in wanted.items() if name in kind.param})
 
 
@@ -79,7 +80,7 @@ def test_the_bounds_are_attained_up_to_a_small_factor_in_the_worst_direction():
 def test_a_run_may_stop_on_the_error_of_the_mean_and_says_so():
     task = problem("origin")
     tight = list(method("gbcd", tolerance=1e-9).steps(task))
-    steps = method("gbcd", tolerance=1e-9, mean_tolerance=0.5).steps(task)
+    steps = method("gbcd", mean_tolerance=0.5).steps(task)
     states = []
     while True:
         try:
@@ -110,3 +111,78 @@ def test_bands_of_a_solver_that_was_stopped_early_cover_the_targets(key: str, na
         mean, var = method(key, variance_rows=150).posterior(part, step.state)(test.X)
         inside = (test.y - mean).abs() <= 1.96 * (var + s2).sqrt()
         assert float(inside.double().mean()) >= 0.88, position
+
+
+def rough(n: int, ratio: float, shift: float = 0.0) -> Problem:
+    """Rows of a GP with this ratio of the variances of signal and noise."""
+    rng = torch.Generator().manual_seed(n)
+    X = 3.0 * torch.rand(n, 2, generator=rng, dtype=torch.float64)
+    kernel = kernels.make("se-ard", 2)
+    theta = torch.tensor([0.4, -0.2, 0.1, 0.4 - 0.5 * math.log(ratio)], dtype=torch.float64)
+    A = kernel(theta, X, X) + float((2 * theta[-1]).exp()) * torch.eye(n, dtype=torch.float64)
+    y = torch.linalg.cholesky(A) @ torch.randn(n, generator=rng, dtype=torch.float64)
+    return Problem(Dataset(X + shift, y), kernel, theta)
+
+
+SOLVERS = [
+    "cg",
+    "pcg",
+    "gbcd",
+    "cholesky",
+    "bcd-cyclic",
+    "bcd-gradient",
+    "alternating-projections",
+    "block-nystrom",
+    "sdd",
+]
+
+
+@pytest.mark.parametrize(
+    ("n", "ratio", "shift"), [(120, 1e6, 0.0), (90, 1e6, 1000.0), (150, 1e4, 0.0), (120, 10.0, 0.0), (80, 0.01, 0.0)]
+)
+@pytest.mark.parametrize("key", SOLVERS)
+def test_converged_means_a_small_error_in_units_of_the_noise(key: str, n: int, ratio: float, shift: float):
+    """With 1e6 and 120 rows, cg "converged" with means that erred by 1 to 2 noise standard deviations."""
+    task = rough(n, ratio, shift)
+    A, y = dense(task), task.train.y
+    alpha, s2 = torch.linalg.solve(A, y), float((2 * task.theta[-1]).exp())
+    own = registry[key](learn=False, max_iterations=2000 if key == "cg" else 300)
+    steps, outcome = finished(own, task)
+    X = torch.cat([task.train.X, task.train.X + 0.05])
+    k = task.kernel(task.theta, X, task.train.X)
+    if key in ("cg", "pcg", "gbcd", "cholesky"):
+        assert outcome.reason == "converged"
+    if outcome.reason != "converged":
+        assert steps[-1].info.mean_bound > 0.05
+        return
+    mean, var = own.posterior(task, steps[-1].state).moments(X)
+    exact = task.kernel.diag(task.theta, X) - (k * torch.linalg.solve(A, k.T).T).sum(1)
+    assert float((mean - k @ alpha).abs().max()) <= 0.05 * s2**0.5
+    assert float((var - exact).abs().max()) <= 0.05 * s2
+    assert steps[-1].info.objective + 0.5 * float(y @ alpha) <= 0.05
+    assert steps[-1].info.mean_bound <= 0.05
+    assert steps[-1].info.gap_bound <= 0.05
+
+
+def test_if_both_tolerances_are_set_both_hold():
+    task = problem("origin")
+    for tolerance, mean_tolerance in ((1e-9, 0.5), (10.0, 0.01)):
+        steps, outcome = finished(method("cg", tolerance=tolerance, mean_tolerance=mean_tolerance), task)
+        assert outcome.reason == "converged"
+        assert steps[-1].info.largest <= tolerance
+        assert steps[-1].info.mean_bound <= mean_tolerance
+        assert steps[-2].info.largest > tolerance or steps[-2].info.mean_bound > mean_tolerance
+
+
+@pytest.mark.parametrize("tolerance", [1.0, 1e-2, 1e-4])
+def test_a_gradient_that_is_small_alone_is_no_convergence(tolerance: float):
+    steps, outcome = finished(registry["cg"](learn=False, tolerance=tolerance, mean_tolerance=0.0), rough(120, 1e6))
+    assert steps[-1].info.largest <= tolerance
+    assert outcome.reason == "budget"
+    assert f"err by {steps[-1].info.mean_bound:.2g} noise standard deviations" in outcome.message
+
+
+def test_a_spec_written_before_stops_on_the_gradient_as_it_did():
+    settings = dict(Spec("cg").settings)
+    del settings["mean_tolerance"], settings["bands"], settings["band_tolerance"]
+    assert Spec("cg", {**settings, "tolerance": 1e-4}).settings["mean_tolerance"] == 0.0

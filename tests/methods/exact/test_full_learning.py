@@ -123,7 +123,7 @@ def test_steps_on_all_rows_equal_those_of_dense_algebra(name: str):
 def test_learning_on_all_rows_comes_close_to_the_dense_maximum_of_the_likelihood(name: str):
     problem = task(name)
     start = problem.theta + torch.tensor([0.8, 0.7, -0.7, 0.9], dtype=torch.float64)
-    method = GBCD(**SMALL, full_steps=60, probes=24, rate=0.1)
+    method = GBCD(**SMALL, full_steps=60, probes=24, rate=0.1, tolerance=1e-4)
 
     steps = list(method.steps(Problem(problem.train, problem.kernel, start)))
 

@@ -225,7 +225,7 @@ def test_the_default_block_follows_the_number_of_rows(n: int, rows: int):
 def test_a_few_hundred_rows_are_solved_in_steps_that_can_be_watched(key: str):
     rows = {"name": "hypercube", "n": 450, "d": 2}
 
-    run = gpx.Spec(key, {"learn": False}, data=rows).open()
+    run = gpx.Spec(key, {"learn": False, "block": 0}, data=rows).open()
     for _ in range(7):
         run.advance()
 
@@ -236,18 +236,18 @@ def test_a_few_hundred_rows_are_solved_in_steps_that_can_be_watched(key: str):
 
 
 @pytest.mark.parametrize(
-    ("n", "coarse"), [(900, 112), (3999, 499), (4000, 1000), (6000, 1500), (33_000, 1500), (60_000, 833), (10**6, 500)]
+    ("n", "coarse"), [(900, 450), (3999, 500), (4000, 1000), (6000, 1500), (33_000, 1500), (60_000, 833), (10**6, 500)]
 )
 def test_more_coarse_rows_are_the_default_where_they_pay_and_fit(n: int, coarse: int):
     assert GBCD()._sizes(n, in_float32=False).coarse == coarse
     for in_float32 in (False, True):
-        assert GBCD(coarse=-1)._sizes(n, in_float32).coarse == rows_per_block(0, n)
+        assert GBCD(coarse=-1)._sizes(n, in_float32).coarse == min(rows_per_block(-1, n), n // 2)
         assert GBCD(coarse=70)._sizes(n, in_float32).coarse == 70
 
 
 @pytest.mark.parametrize(
     ("n", "block", "chunk", "coarse"),
-    [(3999, 499, 49, 499), (4000, 800, 160, 1600), (10_000, 1000, 200, 2500), (60_000, 1000, 200, 1666)],
+    [(3999, 500, 50, 500), (4000, 800, 160, 1600), (10_000, 1000, 200, 2500), (60_000, 1000, 200, 1666)],
 )
 def test_blocks_of_float32_columns_are_larger_where_rows_are_many(n: int, block: int, chunk: int, coarse: int):
     sizes = GBCD()._sizes(n, in_float32=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import torch
 
 from gpexplorer import Spec
 from gpexplorer.features.deep import views
-from gpexplorer.methods.minibatches.svgp import shapes
+from gpexplorer.methods.base import registry
+from gpexplorer.methods.minibatches.svgp import jitter, shapes
 from oracles_minibatches import begun, dense, method, model, problem
 
 KINDS: list[dict[str, Any]] = [{"kernel": "linear"}, {"kernel": "gaussian"}, {"kernel": "gaussian", "layers": 0}]
@@ -75,6 +77,7 @@ def test_predictions_are_those_of_gpytorch(settings: dict, variational: str):
     mean, var = small.posterior(at, state)(X)
 
     with torch.no_grad():
+        learner.bound.gp.variational_strategy.jitter_val = jitter(feature_map, state.theta, learner.Z, 1e-4)
         theirs = learner.bound.gp.eval()(X)
     torch.testing.assert_close(mean, theirs.mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(var, theirs.variance, rtol=1e-3, atol=1e-4)
@@ -109,7 +112,7 @@ def test_one_natural_step_of_length_one_on_all_rows_is_the_optimum_of_titsias(sh
 
     X, y = feature_map.rows(slice(None))
     s2 = math.exp(2.0 * float(theta[-1]))
-    K_mm = feature_map.covariance(theta, Z, Z) + 1e-6 * torch.eye(12, dtype=y.dtype)
+    K_mm = feature_map.covariance(theta, Z, Z) + 1e-4 * s2 * torch.eye(12, dtype=y.dtype)
     K_nm = feature_map.covariance(theta, X, Z)
     Q = K_nm @ torch.linalg.solve(K_mm, K_nm.T)
     A = Q + s2 * torch.eye(40, dtype=y.dtype)
@@ -141,3 +144,42 @@ def test_the_default_svgp_learns_where_a_network_of_batch_size_inducing_inputs_d
     assert scores["smse"] < 0.2
     assert 0.85 <= scores["coverage95"] <= 1.0
     assert scores["snlp"] < -0.6
+
+
+@pytest.mark.parametrize(("n", "noise"), [(60, 1e-3), (120, 1e-3), (90, 3e-3)])
+def test_jitter_is_small_beside_the_noise_and_costs_no_likelihood(n: int, noise: float):
+    """A jitter of 1e-6, whatever the noise, cost 7.5 nat on 120 rows."""
+    at = problem(n=n)
+    chosen = {"layers": 0, "kernel": "gaussian", "batch_size": n, "num_inducing": n, "natural_rate": 1.0, "rate": 1e-12}
+    model, learner = begun(method("svgp", **chosen), at)
+    X, theta = model.rows(slice(None))[0], learner.parameters.theta
+    A = model.covariance(theta, X, X) + noise**2 * torch.eye(n, dtype=X.dtype)
+    L, draw = torch.linalg.cholesky(A), torch.Generator().manual_seed(0)
+    y = L @ torch.randn(n, generator=draw, dtype=X.dtype)  # rows of the model itself
+    dense_nlml = 0.5 * float(torch.linalg.solve_triangular(L, y[:, None], upper=False).square().sum())
+    dense_nlml += float(L.diagonal().log().sum())
+
+    gaps = {}
+    for share in (1e-4, 0.0):
+        small = method("svgp", jitter=share, **chosen)
+        model, learner = begun(small, replace(at, train=replace(at.train, y=y)))
+        with torch.no_grad():
+            learner.parameters.theta.copy_(theta)[-1] = math.log(noise)
+        learner.move(0)
+        gaps[share] = small.evaluate(model, learner).objective - dense_nlml
+    assert -1e-2 <= gaps[1e-4] <= 0.1
+    assert gaps[0.0] > 1.0
+
+
+def test_the_jitter_is_reported_at_the_end():
+    run = Spec(
+        "svgp", {"batch_size": 16, "num_inducing": 9, "epochs": 2, "search": 0}, {"name": "friedman1", "n": 60}
+    ).open()
+    message = run.finish().message
+    noise = float(run.trace[-1].step.state.theta[-1].exp())
+    assert f"The jitter on K_mm is {1e-4 * noise**2:.2g}, which is 0.0001 of the noise variance." in message
+    assert Spec("svgp").settings["jitter"] == 1e-4
+    earlier = {
+        name: value for name, value in Spec("svgp").settings.items() if name not in registry["svgp"].added_settings
+    }
+    assert Spec("svgp", earlier).settings["jitter"] == 0.0

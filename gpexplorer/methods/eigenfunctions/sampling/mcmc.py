@@ -28,7 +28,15 @@ from ...base import Steps
 from .. import settings
 from ..grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
 from ..learning import State as BasisState
-from ..learning import initial_hyperparameters, needs_refit, share_kept, with_coarse_axes, with_share_kept
+from ..learning import (
+    initial_hyperparameters,
+    is_before_functions,
+    needs_refit,
+    share_kept,
+    subset_posterior,
+    with_coarse_axes,
+    with_share_kept,
+)
 from ..orthogonal_basis import OrthogonalBasis
 from ..posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
 from .chains import Info as ChainInfo
@@ -177,7 +185,9 @@ class GriefMCMC(GridMethod):
         return weight_prior, log_normal(noise_variance(theta), self.noise_prior)
 
     def posterior(self, problem: Problem, state: ChainState) -> Posterior:
-        """Return the distribution of f averaged over weights and noise; without draws, that of the kernel itself."""
+        """Return the distribution of f averaged over weights and noise; without draws, the start of the chains."""
+        if is_before_functions(self, state):
+            return subset_posterior(self, problem, state.theta)
         basis, choice = self.orthogonal(problem, state)
         if needs_refit(self, state):
             return refitted_posterior(problem, choice, state.theta, self.map)[0]
@@ -188,10 +198,22 @@ class GriefMCMC(GridMethod):
 
     def noise_variance(self, problem: Problem, state: ChainState) -> float:
         """Return the noise variance of predictions of y: its mean over the draws."""
+        if is_before_functions(self, state):
+            return noise_variance(state.theta)
         basis, choice = self.orthogonal(problem, state)
         if needs_refit(self, state):
             return refitted_posterior(problem, choice, state.theta, self.map)[1]
         return mean_noise(self._moments(basis, state))
+
+    def answer_note(self, problem: Problem, state: ChainState) -> str:
+        """Which answer a state gives before the first draw; empty afterwards."""
+        note = super().answer_note(problem, state)
+        if note or state.moments.size:
+            return note
+        return (
+            "No draw has been kept so far: predictions are those of the kernel itself, with all weights 1. Continue "
+            "the run for those of the chains."
+        )
 
     def _moments(self, basis: OrthogonalBasis, state: ChainState) -> Moments:
         """Moments of the draws; without draws, of the weights 1 and the noise of theta."""

@@ -16,7 +16,6 @@ import math
 from typing import NamedTuple
 
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from ...langevin import Density, Evaluate
@@ -33,6 +32,8 @@ class LogNormal(NamedTuple):
 def log_normal(mode: float, variance: float) -> LogNormal:
     """Return the log-normal distribution with this mode and variance; both must be positive."""
     ratio = variance / mode**2
+    from scipy.optimize import brentq
+
     tau2 = brentq(lambda t: 3.0 * t + math.log(math.expm1(t)) - math.log(ratio), 1e-300, 1.0 + math.log1p(ratio))
     return LogNormal(math.log(mode) + tau2, math.sqrt(tau2))
 

@@ -55,7 +55,7 @@ class SampledBlocks(Solver):
         "momentum": r"z = a v + (1-a) x,\quad v \leftarrow \beta v + (1-\beta) z - \gamma d",
     }
 
-    block = settings.minibatch()
+    block = settings.block()
     rank = param.Integer(
         100,
         bounds=(0, None),

@@ -55,7 +55,7 @@ class StochasticDual(Solver):
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS_NOT_MONOTONE
 
-    block = settings.minibatch()
+    block = settings.block()
     rate = param.Number(
         0.5,
         bounds=(0.0, None),
