@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from ..kernels.groups import Groups
@@ -87,6 +86,8 @@ class NearestRowsPosterior(Posterior):
 
     def nearest(self, X: Float[Tensor, "b D"]) -> Tensor:
         """The nearest training rows [b, k] of each new row, the nearest first."""
+        from scipy.spatial import cKDTree
+
         if self._tree is None:
             self._tree = cKDTree(self._places(self.X), balanced_tree=False, compact_nodes=False)
         k = list(range(1, self.neighbours + 1))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 EXACT = 3000  # rows: beyond, an order by grids
 MOST_CELLS = 2**20  # per input, after which what is left joins in random order
@@ -91,6 +90,8 @@ def earlier_neighbours(X: Points, positions: Rows, k: int) -> Rows:
     Exact. Rows are asked in blocks, each of a tree that contains at most ROUND times as many rows as come before it.
     Where fewer than k of the nearest rows come before, twice as many are asked for.
     """
+    from scipy.spatial import cKDTree
+
     neighbours = np.empty((len(positions), k), dtype=np.int64)
     begin = 0
     while begin < len(positions):
