@@ -94,7 +94,8 @@ def work2(unit: Unit) -> Rows:
     iterations = sorted({round(k) for k in np.linspace(min(1, run.done), run.done, 120)} - {0})
     return [
         {
-            "set": unit["set"], "solver": unit["solver"], "iteration": k, "seconds": run.trace[k].seconds,
+            "set": unit["set"], "solver": unit["solver"], "rows": unit["rows"], "iteration": k,
+            "seconds": run.trace[k].seconds,
             "entries / n^2": run.trace[k].cost.entries / unit["rows"] ** 2, "gradient": run.trace[k].step.info.largest,
             "objective": run.trace[k].step.info.objective, "RMSE": case.rmse(K @ run.trace[k].step.state.alpha),
         }

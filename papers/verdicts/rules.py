@@ -6,7 +6,8 @@
                           that was published for more rows or epochs
 
 A number is the same as the published one if they differ by at most the largest of: the published standard deviation,
-`CLOSE` of the published number, and two standard errors of ours.
+`CLOSE` of the published number, and two standard errors of ours. Two of our own numbers are the same if they differ by
+at most two standard errors of their paired differences. A verdict without a basis says what it would take.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pandas as pd
 
 BETTER, SAME, WORSE, HOLDS, FAILS, NO_BASIS = "better", "same", "worse", "holds", "fails", "no basis"
 CLOSE = 0.05  # of the published number
+TAKES = "it takes the full version, with the rows and repeats of the paper"  # to have a basis
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,11 @@ def number(
     ours = np.array([value for value in values if math.isfinite(value)])
     printed = f"{published:.3g}" + (f" ± {sd:.2g}" if sd else "")
     if not len(ours):
-        return Verdict(about, printed, "no number", NO_BASIS, why or "no repeat gave a finite number")
+        return Verdict(about, printed, "no number", NO_BASIS, _with_needs(why or "no repeat gave a finite number"))
     mean, spread = float(ours.mean()), float(ours.std(ddof=1)) if len(ours) > 1 else 0.0
     ours_text = f"{mean:.3g}" + (f" ± {spread:.2g} ({len(ours)})" if len(ours) > 1 else "")
     if not comparable or not math.isfinite(published):
-        return Verdict(about, printed, ours_text, NO_BASIS, why)
+        return Verdict(about, printed, ours_text, NO_BASIS, _with_needs(why))
     margin = max(sd, CLOSE * abs(published), 2.0 * spread / math.sqrt(len(ours)))
     verdict = SAME if abs(mean - published) <= margin else BETTER if mean < published else WORSE
     return Verdict(about, printed, ours_text, verdict, why)
@@ -81,7 +83,37 @@ def number(
 
 def statement(about: str, published: str, ours: str, holds: bool | None, why: str = "") -> Verdict:
     """Say whether a published statement holds for our numbers; None where they say nothing about it."""
-    return Verdict(about, published, ours, NO_BASIS if holds is None else HOLDS if holds else FAILS, why)
+    if holds is None:
+        return Verdict(about, published, ours, NO_BASIS, _with_needs(why))
+    return Verdict(about, published, ours, HOLDS if holds else FAILS, why)
+
+
+def lower(about: str, published: str, ours: Iterable[float], others: Iterable[float], why: str = "") -> Verdict:
+    """Say whether our numbers are lower than others of ours, repeat by repeat; "same" within the spread of differences.
+
+    Parameters
+    ----------
+    about, published, why : str
+        What is compared, what the paper prints, and a reason to show beside the difference.
+    ours, others : iterable of float
+        One per repeat, in the same order.
+    """
+    a, b = np.array(list(ours)), np.array(list(others))
+    both = np.isfinite(a) & np.isfinite(b)
+    differences = (a - b)[both]
+    text = f"{a[both].mean():.3g} against {b[both].mean():.3g}" if both.any() else "no number"
+    if len(differences) < 2:
+        needs = "it takes two repeats or more with both numbers to tell the difference from chance"
+        return Verdict(about, published, text, NO_BASIS, needs)
+    mean, error = float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(len(differences))
+    verdict = SAME if abs(mean) <= 2.0 * error else HOLDS if mean < 0.0 else FAILS
+    reason = f"difference {mean:.2g}, standard error {error:.2g} ({len(differences)} repeats)"
+    return Verdict(about, published, text, verdict, "; ".join(filter(None, [reason, why])))
+
+
+def _with_needs(why: str) -> str:
+    """The reason why there is no basis, with what it would take."""
+    return why if "it takes" in why else "; ".join(filter(None, [why, TAKES]))
 
 
 def listed(values: "Mapping[Any, Any] | pd.Series[Any]", form: str = "{:.3g}") -> str:

@@ -12,7 +12,7 @@ from papers import verdict_report
 from papers.__main__ import reproduce
 from papers.base import Figure
 from papers.verdicts import judge
-from papers.verdicts.rules import Verdict, number, statement
+from papers.verdicts.rules import Verdict, lower, number, statement
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,57 @@ def test_what_was_computed_under_other_conditions_is_not_judged():
     assert [statement("order", "yes", "no", holds).verdict for holds in (True, False, None)] == [
         "holds", "fails", "no basis",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ours", "others", "verdict"),
+    [
+        ([0.0709, 0.0712, 0.0701], [0.0706, 0.0714, 0.0698], "same"),
+        ([0.10, 0.20, 0.30], [0.12, 0.22, 0.33], "holds"),  # lower at every repeat, although repeats differ by more
+        ([0.12, 0.22, 0.33], [0.10, 0.20, 0.30], "fails"),
+        ([0.101, 0.2021, 0.3029], [0.1, 0.2, 0.3], "fails"),  # by 1 %, at every repeat: nothing is allowed for
+        ([0.1], [0.2], "no basis"),
+        ([float("nan")], [0.2], "no basis"),
+    ],
+)
+def test_one_number_is_lower_than_another_only_beyond_the_spread_of_their_differences(ours, others, verdict):
+    found = lower("error", "0.12, 0.13", ours, others)
+    assert found.verdict == verdict
+    assert ("it takes two repeats" in found.why) == (verdict == "no basis")
+
+
+def test_a_verdict_without_a_basis_says_what_it_would_take():
+    without = [
+        number("RMSE", 1.0, [5.0], comparable=False),
+        number("RMSE", 1.0, []),
+        statement("order", "yes", "", None),
+    ]
+    assert all(verdict.verdict == "no basis" and "it takes" in verdict.why for verdict in without)
+    [gap] = judge(
+        "gbcd-fig4", pd.DataFrame([{"converged": True, "rows": 9, "solver": "GBCD", "seconds": 1.0}]), full=True
+    )
+    assert (gap.verdict, "two numbers of rows" in gap.why) == ("no basis", True)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_solver_that_does_not_arrive_fails_at_its_number_of_rows(full: bool):
+    def lines(arrives: tuple[str, ...]) -> pd.DataFrame:
+        return pd.DataFrame(
+            {"set": "Kin40k", "solver": s, "rows": 1500, "seconds": 2.5, "gradient": 1e-5 if s in arrives else 0.1}
+            for s in ("GBCD", "BCDC", "BCDG", "SMO", "CG")
+        )
+
+    [verdict] = judge("gbcd-fig2", lines(("CG",)), full=full)
+    assert verdict.verdict == "fails"
+    assert (
+        verdict.ours == "GBCD fails at 1,500 rows, BCDC fails at 1,500 rows, BCDG fails at 1,500 rows, "
+        "SMO fails at 1,500 rows, CG 2.5 s"
+    )
+    assert "GBCD does not reach it at 1,500 rows" in verdict.why
+    [nobody] = judge("gbcd-fig2", lines(()), full=full)
+    assert (nobody.verdict, "it takes more seconds" in nobody.why) == ("no basis", True)
+    [arrived] = judge("gbcd-fig2", lines(("GBCD",)), full=full)
+    assert arrived.verdict == ("holds" if full else "no basis")
 
 
 def test_every_figure_has_a_judge():
