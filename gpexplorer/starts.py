@@ -22,6 +22,7 @@ import math
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,13 +31,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .errors import GPExplorerError
+from .errors import GPExplorerError, NotPositiveDefinite
+from .kernels.restrictions import is_free, log_prior, projected
 from .kernels.row_scaled import input_count, unscaled_kernel, unscaled_rows
 from .linalg.cholesky import cholesky, logdet
 from .linalg.periodogram import Peak, peaks
 from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
-from .linalg.replayed_descent import Evaluated, descend
+from .linalg.replayed_descent import Evaluated, Restrictions, descend, replayed_descent
 from .mixed_rows import MixedRows
 from .objectives import evidence, may_learn
 from .problem import Problem, take
@@ -129,6 +131,7 @@ def race(problem: Problem, points: int = 0) -> Race:
     begin = time.perf_counter()
     own = Start(KERNEL_START, problem.theta)
     others = proposals(problem) if len(problem.train) >= FEWEST_ROWS else []
+    others = [replace(start, theta=projected(problem.kernel, start.theta)) for start in others]
     if not others:
         return Race((own,), 0, time.perf_counter() - begin)
     part = replace(problem, train=problem.train.rows(_race_rows(problem)))
@@ -278,7 +281,8 @@ def _from_waves(
 
 
 def _noise_is_free(problem: Problem) -> bool:
-    return not getattr(problem.kernel, "noise_is_known", False)
+    is_noise = torch.arange(len(problem.theta)) == len(problem.theta) - 1
+    return not getattr(problem.kernel, "noise_is_known", False) and is_free(problem.kernel, is_noise)
 
 
 def _with_noise_of(start: Start, problem: Problem) -> Start:
@@ -313,7 +317,7 @@ def _race_rows(problem: Problem) -> Tensor:
 def _value(problem: Problem, theta: Tensor) -> float:
     """The NLML at theta without its constant; infinite where it does not exist."""
     evaluated = _evaluated(problem, theta)
-    return math.inf if evaluated is None else evaluated.value
+    return math.inf if evaluated is None else evaluated.value - log_prior(problem.kernel, theta)
 
 
 def _evaluated(problem: Problem, theta: Tensor) -> Evaluated | None:
@@ -332,13 +336,33 @@ def _descended(part: Problem, start: Start, limit: int, enough: float) -> Start:
     def evaluate(point: NDArray[np.float64]) -> Evaluated | None:
         return _evaluated(part, torch.as_tensor(point).to(start.theta))
 
-    best = None
+    best, restrictions = None, getattr(part.kernel, "restrictions", None)
+    if restrictions is not None:
+        return _restricted_descent(part, start, limit, enough, restrictions)
     for best in descend(evaluate, start.theta.double().cpu().numpy(), "L-BFGS-B", limit):
         if best.value <= enough:
             break
     if best is None:
         return replace(start, reached=start.begin)
     return replace(start, theta=torch.as_tensor(best.point).to(start.theta), reached=best.value)
+
+
+def _restricted_descent(part: Problem, start: Start, limit: int, enough: float, restrictions: Restrictions) -> Start:
+    """The start after a descent in the numbers that may move; its values contain the penalty of the priors."""
+
+    def function(theta: Tensor) -> Evaluated:
+        evaluated = _evaluated(part, theta)
+        if evaluated is None:
+            raise NotPositiveDefinite("K + s2 I", len(part.train), 0.0)
+        return evaluated._replace(gradient=torch.as_tensor(evaluated.gradient).to(theta))
+
+    descent = replayed_descent(function, start.theta, "L-BFGS-B", limit, restrictions=restrictions)
+    with closing(descent):
+        for best in descent:
+            start = replace(start, theta=best.theta, reached=best.value)
+            if best.value <= enough:
+                break
+    return start if start.reached is not None else replace(start, reached=start.begin)
 
 
 def _reached(start: Start) -> float:

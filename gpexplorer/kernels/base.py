@@ -8,6 +8,7 @@ noise at the end belongs to the model rather than to any covariance.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from torch import Tensor
 from ..errors import KernelError
 from ..linalg.blocks import row_blocks
 from ..linalg.randomness import cosines
+from ..linalg.replayed_descent import Restrictions
 from ..mixed_rows import Columns
 from ..problem import Dataset, described_rows
 
@@ -53,6 +55,8 @@ class Covariance(ABC):
         Whether k depends on x and x' only through x - x', which a test then checks.
     columns : Columns or None
         The columns of the rows, where the kernel or a part of it was made for named columns.
+    restrictions : Restrictions or None
+        What learning has to keep of theta; see `restricted`.
 
     Notes
     -----
@@ -67,6 +71,7 @@ class Covariance(ABC):
     inputs: str = "real"
     stationary: bool = False
     columns: Columns | None = None
+    restrictions: Restrictions | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Register a class that has a key of its own; refuse one that lacks what the rest of the package needs."""
@@ -135,6 +140,12 @@ class Covariance(ABC):
             )
         if X.ndim != 2 or X.shape[1] != self.d:
             raise KernelError(f"Kernel {self.key!r} was made for d = {self.d} inputs, but X is {tuple(X.shape)}.")
+
+    def restricted(self, restrictions: Restrictions) -> Covariance:
+        """Return the same kernel, of whose theta some entries are fixed, bounded, tied or have a prior."""
+        other = copy.copy(self)
+        other.restrictions = restrictions
+        return other
 
     def fill(self, theta: Float[Tensor, " p"], X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
         """Write the covariance into `out`, which may be part of a larger matrix. The result is not differentiable."""

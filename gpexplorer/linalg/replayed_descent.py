@@ -8,6 +8,10 @@ yielded by `evaluations`, and the caller, in its own thread, sends back value an
 the thread at once. A descent is resumed by beginning it again: with the same values it takes the same path, so that its
 first `done` evaluations are repeated and not yielded again. Where they are expensive, `function` keeps their results.
 
+Restrictions on the point (`Restrictions`) are kept here, for every optimiser: it moves the free numbers alone, and the
+penalty of a prior is added to the value. L-BFGS-B knows bounds; in place of CG, which does not, it is used where there
+are any, and gradient descent projects its steps.
+
 The optimiser's line search goes back from a point without a value: where the function raises one of the errors that
 the caller names, where value or gradient is not finite, and farther than MAX_DISTANCE from the beginning in any
 parameter. Such a point gets a very large value and the gradient 0.
@@ -21,7 +25,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -29,6 +33,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import NotPositiveDefinite
+from .free_parameters import FreeParameters
 
 MAX_DISTANCE = 12.0  # a parameter stays this close to its initial value
 GRADIENT_DESCENT = "gradient descent"
@@ -59,8 +64,41 @@ class Replayed(NamedTuple):
 
     position: int  # evaluations that had a value, since the beginning
     theta: Tensor  # [p]
-    value: float
+    value: float  # with the penalty
     extra: Any
+    penalty: float = 0.0
+
+    @property
+    def of_the_data(self) -> float:
+        """The value without the penalty of a prior."""
+        return self.value - self.penalty if self.penalty else self.value
+
+
+@runtime_checkable
+class Restrictions(Protocol):
+    """What restricts a descent: `kernels.restrictions.Restrictions` of theta."""
+
+    @property
+    def parameters(self) -> FreeParameters: ...
+    def penalty(self, theta: Tensor) -> tuple[float, Tensor]:
+        """What is added to the value at theta [p], and its gradient [p]."""
+
+
+def restricted(function: Callable[[Tensor], Evaluated], restrictions: Restrictions) -> Callable[[Tensor], Evaluated]:
+    """Return a function of the free numbers: with penalty, and (extra, penalty) in place of its extra."""
+    parameters = restrictions.parameters
+    p = len(parameters.given)
+
+    def of_free(f: Tensor) -> Evaluated:
+        at = parameters.with_others(len(f) - len(parameters.lower))
+        point = at.full(f)
+        value, gradient, extra = function(point)
+        penalty, of_penalty = restrictions.penalty(point[:p])
+        gradient = gradient.clone()
+        gradient[:p] += of_penalty.to(gradient)
+        return Evaluated(value + penalty, at.sums(gradient), (extra, penalty))
+
+    return of_free
 
 
 def replayed_descent(
@@ -70,6 +108,7 @@ def replayed_descent(
     limit: int,
     done: int = 0,
     undefined: tuple[type[Exception], ...] = (NotPositiveDefinite,),
+    restrictions: Restrictions | None = None,
 ) -> Generator[Replayed, None, None]:
     """Minimise a function, and yield the best point so far after each evaluation.
 
@@ -87,12 +126,53 @@ def replayed_descent(
         Steps that were yielded before: they are repeated, and not yielded again.
     undefined : tuple of exception types
         Errors of `function` which say that it has no value at a point.
+    restrictions : Restrictions, optional
+        Of the first entries of a point. The descent begins at the allowed point nearest to `begin`.
 
     Yields
     ------
     Replayed
         Its value never rises. There is no step for a point without a value.
     """
+
+    if restrictions is not None:
+        yield from _restricted_descent(function, begin, optimiser, limit, done, undefined, restrictions)
+        return
+    with closing(_descended(function, begin, optimiser, limit, undefined, None)) as steps:
+        for position, best in enumerate(steps, 1):
+            if position > done:
+                yield Replayed(position, torch.as_tensor(best.point).to(begin), best.value, best.extra)
+
+
+def _restricted_descent(
+    function: Callable[[Tensor], Evaluated],
+    begin: Tensor,
+    optimiser: str,
+    limit: int,
+    done: int,
+    undefined: tuple[type[Exception], ...],
+    restrictions: Restrictions,
+) -> Generator[Replayed, None, None]:
+    """As `replayed_descent`, of the free numbers."""
+    parameters = restrictions.parameters.with_others(len(begin) - len(restrictions.parameters.given))
+    of_free, f = restricted(function, restrictions), parameters.free(begin)
+    with closing(_descended(of_free, f, optimiser, limit, undefined, parameters)) as steps:
+        for position, best in enumerate(steps, 1):
+            if position > done:
+                point = parameters.project(parameters.full(torch.as_tensor(best.point).to(begin)))
+                extra, penalty = (None, 0.0) if best.extra is None else best.extra
+                yield Replayed(position, point, best.value, extra, penalty)
+
+
+def _descended(
+    function: Callable[[Tensor], Evaluated],
+    begin: Tensor,
+    optimiser: str,
+    limit: int,
+    undefined: tuple[type[Exception], ...],
+    parameters: FreeParameters | None,
+) -> Generator[Best, None, None]:
+    """The best point so far of a descent with the optimiser of this name, within the bounds of the parameters."""
 
     def evaluate(point: Point) -> Evaluated | None:
         try:
@@ -102,15 +182,19 @@ def replayed_descent(
         numbers = gradient.double().cpu().numpy()
         return Evaluated(value, numbers, extra) if math.isfinite(value) and np.isfinite(numbers).all() else None
 
+    start, bounds = begin.double().cpu().numpy(), None
+    if parameters is not None and parameters.is_bounded:
+        bounds = np.stack([parameters.lower.double().cpu().numpy(), parameters.upper.double().cpu().numpy()])
     minimise = gradient_descent if optimiser == GRADIENT_DESCENT else descend
-    with closing(minimise(evaluate, begin.double().cpu().numpy(), optimiser, limit)) as steps:
-        for position, best in enumerate(steps, 1):
-            if position > done:
-                yield Replayed(position, torch.as_tensor(best.point).to(begin), best.value, best.extra)
+    return minimise(evaluate, start, optimiser, limit, bounds)
 
 
 def descend(
-    evaluate: Callable[[np.ndarray], Evaluated | None], start: np.ndarray, optimiser: str, limit: int
+    evaluate: Callable[[np.ndarray], Evaluated | None],
+    start: np.ndarray,
+    optimiser: str,
+    limit: int,
+    bounds: np.ndarray | None = None,
 ) -> Generator[Best, None, None]:
     """Minimise a function of a few parameters, and yield the best point so far after each evaluation.
 
@@ -124,6 +208,8 @@ def descend(
         Nonlinear conjugate gradients, or limited-memory BFGS.
     limit : int
         Largest number of evaluations.
+    bounds : ndarray [2, p], optional
+        Least and largest value of each parameter. With bounds, L-BFGS-B takes the place of CG, which knows none.
 
     Yields
     ------
@@ -137,8 +223,17 @@ def descend(
     """
     from scipy import optimize  # on first use, since it takes as long to import as all of this package
 
+    optimiser = optimiser if bounds is None else "L-BFGS-B"
     options = {"CG": {"gtol": 1e-6, "norm": np.inf}, "L-BFGS-B": {"maxfun": limit}}[optimiser]
-    requests = evaluations(lambda fun: optimize.minimize(fun, start, jac=True, method=optimiser, options=options))
+    if not len(start):  # nothing is free: SciPy takes no empty vector
+        current = evaluate(start)
+        if current is not None:
+            yield Best(start, current.value, current.extra)
+        return
+    box = None if bounds is None else optimize.Bounds(bounds[0], bounds[1])
+    requests = evaluations(
+        lambda fun: optimize.minimize(fun, start, jac=True, method=optimiser, options=options, bounds=box)
+    )
     best, answer = Best(start, np.inf, None), None
     try:
         for _ in range(limit):
@@ -160,7 +255,11 @@ def descend(
 
 
 def gradient_descent(
-    evaluate: Callable[[Point], Evaluated | None], start: Point, _: str, limit: int
+    evaluate: Callable[[Point], Evaluated | None],
+    start: Point,
+    _: str,
+    limit: int,
+    bounds: np.ndarray | None = None,
 ) -> Generator[Best, None, None]:
     """Descend along the gradient with Armijo's rule.
 
@@ -174,8 +273,11 @@ def gradient_descent(
     yield Best(point, current.value, current.extra)
     for _k in range(limit - 1):
         proposal = point - length * current.gradient
-        result = evaluate(proposal)
         expected = ARMIJO * length * float(current.gradient @ current.gradient)
+        if bounds is not None:
+            proposal = proposal.clip(bounds[0], bounds[1])
+            expected = ARMIJO * float(current.gradient @ (point - proposal))
+        result = evaluate(proposal)
         if result is not None and result.value <= current.value - expected:
             point, current, length = proposal, result, 2.0 * length
         else:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import param
 
+from ..errors import SettingError
 from ..posteriors import Posterior
 from ..problem import Channel, Cost, Outcome, Problem, Step, channels_of
 
@@ -46,6 +47,10 @@ class Method(param.ParameterizedABC):
         Whether the rows that the method holds out, if any, are whole groups where rows have them (`Dataset.groups`).
     uses_folds : bool
         Whether the method takes folds that are given with the rows in place of its own (`Dataset.groups`).
+    learned_channel : str
+        The channel whose value hyperparameters minimise, without the priors.
+    takes_priors : bool
+        Whether hyperparameters may have prior densities; `no_priors_because` says why not.
     map : callable
         Computes independent pieces of work, called as the builtin `map` is; see `with_mapper` for a cluster.
 
@@ -70,6 +75,9 @@ class Method(param.ParameterizedABC):
     row_noise: ClassVar[tuple[str, ...]] = ("relative", "known")
     uses_groups: ClassVar[bool] = False
     uses_folds: ClassVar[bool] = False
+    learned_channel: ClassVar[str] = "objective"
+    takes_priors: ClassVar[bool] = True
+    no_priors_because: ClassVar[str] = "minimises squared errors of rows left out, to which no log density is added"
 
     map: Callable[..., Iterable[Any]] = map
 
@@ -102,6 +110,27 @@ class Method(param.ParameterizedABC):
             for name, setting in cls.param.objects().items()
             if name != "name" and (setting.precedence is None or setting.precedence >= 0)
         }
+
+    @classmethod
+    def check_restrictions(cls, problem: Problem) -> None:
+        """Raise SettingError if the method cannot obey the restrictions of this problem's hyperparameters.
+
+        A method whose features take the place of the kernel knows the noise alone, and one without a likelihood has no
+        place for a prior.
+        """
+        restrictions: Any = problem.kernel.restrictions  # type: ignore[attr-defined]
+        restricted, names = restrictions.parameters.is_restricted, problem.kernel.names
+        if cls.own_kernel and bool(restricted[:-1].any()):
+            name = next(name for name, is_it in zip(names, restricted.tolist(), strict=True) if is_it)
+            raise SettingError(
+                f"Method {cls.key!r} learns features of its own in place of the kernel and has no {name!r}; restrict "
+                "noise, or choose a method of another family."
+            )
+        if restrictions.named_priors and not cls.takes_priors:
+            raise SettingError(
+                f"Method {cls.key!r} {cls.no_priors_because}. Give bounds in place of priors, or choose "
+                "a method with a likelihood, such as ml or cholqr."
+            )
 
     def with_mapper(self, mapper: Callable[..., Iterable[Any]]) -> Self:
         """Return a copy of this method whose independent pieces of work are done by `mapper`.

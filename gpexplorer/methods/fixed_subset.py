@@ -40,7 +40,8 @@ def learn_on_subset(
     Yields
     ------
     Replayed
-        The best theta so far, with its negative log marginal likelihood on the subset, after each evaluation.
+        The best theta so far, with its negative log marginal likelihood on the subset, after each evaluation. The
+        restrictions of the kernel hold.
 
     Notes
     -----
@@ -51,4 +52,5 @@ def learn_on_subset(
     def likelihood(theta: Tensor) -> Evaluated:
         return Evaluated(*evidence(problem.kernel, theta, rows))
 
-    return replayed_descent(likelihood, problem.theta, "L-BFGS-B", evaluations, done)
+    restrictions = getattr(problem.kernel, "restrictions", None)
+    return replayed_descent(likelihood, problem.theta, "L-BFGS-B", evaluations, done, restrictions=restrictions)

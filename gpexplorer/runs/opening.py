@@ -15,6 +15,7 @@ from .. import kernels
 from ..data import Split
 from ..data.loading import CHOICES
 from ..errors import DataError, SettingError
+from ..kernels.restrictions import restricted_problem
 from ..kernels.row_scaled import with_row_noise
 from ..methods.base import registry
 from ..problem import Problem
@@ -66,7 +67,7 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
         raise SettingError(f"store is {quoted(store)}; give a Store, say gpexplorer.Store({str(store)!r}).")
     spec, split = _with_rows(spec, data)
     problem, split = _scaled_problem(spec, split)
-    problem = _with_row_noise(spec, problem)
+    problem = _with_options(spec, _with_row_noise(spec, problem))
     method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
     if store is None:
         problem, start = _raced(spec, problem)
@@ -94,7 +95,7 @@ def reopened(spec: Description, kept: Kept) -> Run:
     """A stored run with its records, for reading only: from the theta that it began with."""
     spec, split = _with_rows(spec, None)
     problem, split = _scaled_problem(spec, split)
-    problem = _at_kept_start(_with_row_noise(spec, problem), kept)
+    problem = _at_kept_start(_with_options(spec, _with_row_noise(spec, problem)), kept)
     method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
     return Run(method, problem, split, spec=spec, resume=kept.records, outcome=kept.outcome, start_note=kept.start_note)
 
@@ -103,10 +104,20 @@ def _raced(spec: Description, problem: Problem) -> tuple[Problem, Race]:
     """The problem that begins at the best of several starts; the kernel's own where theta is given or not learned."""
     entries = spec.kernel if isinstance(spec.kernel, dict) else {}
     learns = not registry[spec.method].own_kernel and spec.settings.get("learn", True)
-    if "theta" in entries or entries.get("start") == ONE_START or not learns:
+    given = set(entries.get("values", ())) - set(entries.get("fixed", ()))  # learning begins there
+    if "theta" in entries or entries.get("start") == ONE_START or not learns or given:
         return problem, Race((), 0, 0.0)
     result = race(problem, int(spec.settings.get("num_inducing", 0)))
     return replace(problem, theta=result.starts[0].theta), result
+
+
+def _with_options(spec: Description, problem: Problem) -> Problem:
+    """The problem with what the spec says about hyperparameters; SettingError if the method cannot obey."""
+    options = spec.kernel if isinstance(spec.kernel, dict) else {}
+    restricted = restricted_problem(problem, options)
+    if restricted is not problem:
+        registry[spec.method].check_restrictions(restricted)
+    return restricted
 
 
 def _at_kept_start(problem: Problem, kept: Kept) -> Problem:

@@ -20,7 +20,7 @@ only where delta is small beside s2. Two things cause delta, and both are measur
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -67,9 +67,20 @@ class MonotoneWatch:
         The channels of the method. Those that are not monotone are ignored.
     dtype : torch.dtype
         The precision of the run, which decides what counts as rounding.
+    learned : str
+        The channel that hyperparameters minimise, minus a log prior density.
+    log_prior : callable
+        That density at a record.
     """
 
-    def __init__(self, channels: Sequence[Channel], dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        dtype: torch.dtype,
+        learned: str = "",
+        log_prior: Callable[[Record], float] = lambda _: 0.0,
+    ) -> None:
+        self._learned, self._log_prior = learned, log_prior
         self._channels = [channel for channel in channels if channel.monotone]
         self._dtype = dtype
         self._last: dict[str, float] = {}
@@ -80,6 +91,7 @@ class MonotoneWatch:
         is_new_start = getattr(record.step.info, "phase", "") in NEW_STARTS
         for channel in self._channels:
             value = float(getattr(record.step.info, channel.name, math.nan))
+            value -= self._log_prior(record) if channel.name == self._learned else 0.0
             before = self._last.get(channel.name, math.inf)
             if not is_new_start and _rose(before, value, self._dtype):
                 rises.append(Rise(channel, record.index, before, value))

@@ -16,6 +16,7 @@ import torch
 from ..data.units import targets
 from ..display import RunDisplay
 from ..errors import StoreError
+from ..kernels.restrictions import log_prior
 from ..kernels.row_scaled import plain_rows
 from ..methods.base import Method, Steps
 from ..methods.capabilities import EstimatesNoise, NotesAnswer, NotesVariance
@@ -111,7 +112,7 @@ class Run(RunDisplay):
         self.outcome, self.closed = outcome, False
         self.error: Exception | None = None
         self.jitters: dict[str, float] = {}
-        self._watch = MonotoneWatch(method.channels, problem.train.y.dtype)
+        self._watch = MonotoneWatch(method.channels, problem.train.y.dtype, method.learned_channel, self._log_prior)
         self.rises: list[Rise] = [rise for record in self.trace for rise in self._watch.check(record)]
         last = self.trace[-1] if len(self.trace) else None
         self._seconds = last.seconds if last else 0.0
@@ -303,8 +304,25 @@ class Run(RunDisplay):
         return self.method.variance_note(self.problem, self.trace[-1].step.state if len(self.trace) else None)
 
     def table(self) -> pd.DataFrame:
-        """One row per record: index, seconds, kernel entries, the method's channels, and scores if they were taken."""
-        return self.trace.table(self.method.channels)
+        """One row per record: index, seconds, kernel entries, the method's channels, and scores if they were taken.
+
+        With priors, the method's `learned_channel`, such as the objective, is that of the data alone, `log_prior` the log density of the hyperparameters, and
+        `map_objective`, which is minimised, their difference.
+        """
+        table = self.trace.table(self.method.channels)
+        restrictions = getattr(self.problem.kernel, "restrictions", None)
+        learned = self.method.learned_channel
+        if restrictions is None or not restrictions.priors or learned not in table:
+            return table
+        place = list(table.columns).index(learned) + 1
+        table.insert(place, "log_prior", [self._log_prior(record) for record in self.trace[: len(table)]])
+        table.insert(place + 1, "map_objective", table[learned] - table["log_prior"])
+        return table
+
+    def _log_prior(self, record: Record) -> float:
+        """The log density of the priors at the theta of a record; 0 without priors."""
+        theta = getattr(record.step.state, "theta", self.problem.theta)
+        return log_prior(self.problem.kernel, theta) if theta.shape == self.problem.theta.shape else 0.0
 
     def progress(self, budget: Mapping[str, float] | None = None) -> Progress:
         """How much of a budget is used, and the seconds to go.

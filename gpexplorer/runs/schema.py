@@ -17,6 +17,14 @@ from .opening import DTYPES, ONE_START, SEVERAL_STARTS
 from .spec import DEVICE, LARGEST_INTEGER, VERSION
 
 TRANSFORM = r"log|yeo-johnson( ([01](\.\d*)?|\.\d+|2(\.0*)?|\d(\.\d*)?e-\d+))?"
+PRIOR = r"^\s*[A-Za-z_-]+\s*\([^()]*\)\s*$"
+MEANINGS = {
+    "values": "Hyperparameters by name, in the units of the file; learning begins there.",
+    "fixed": "Names of those that are not learned; * and ? stand for any characters.",
+    "bounds": "Least and largest value by name, null for none.",
+    "tied": "Groups of names whose values are equal.",
+    "priors": "Densities by name, such as lognormal(0, 1).",
+}
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -71,11 +79,29 @@ def spec_schema() -> dict[str, Any]:
 
 def _named_kernel() -> dict[str, Any]:
     theta = {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]}
+    name, value = {"type": "string", "minLength": 1}, {"type": "number", "exclusiveMinimum": 0}
+    names = {"type": "array", "items": name}
+    bound = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]}
+    bounds = {"type": "array", "items": bound, "minItems": 2, "maxItems": 2}
+    options: dict[str, dict[str, Any]] = {
+        "values": {"type": "object", "additionalProperties": value},
+        "fixed": {"anyOf": [name, names]},
+        "bounds": {"type": "object", "additionalProperties": bounds},
+        "tied": {"anyOf": [names, {"type": "array", "items": names}]},
+        "priors": {"type": "object", "additionalProperties": {"type": "string", "pattern": PRIOR}},
+    }
+    for option, meaning in MEANINGS.items():
+        options[option]["description"] = meaning
     return {
         "type": "object",
         "required": ["name"],
         "additionalProperties": False,
-        "properties": {"name": {"type": "string"}, "theta": theta, "start": {"enum": [SEVERAL_STARTS, ONE_START]}},
+        "properties": {
+            "name": {"type": "string"},
+            "theta": theta,
+            "start": {"enum": [SEVERAL_STARTS, ONE_START]},
+            **options,
+        },
     }
 
 

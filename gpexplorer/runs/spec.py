@@ -16,9 +16,11 @@ import torch
 from .. import kernels
 from ..display import SpecDisplay
 from ..errors import SettingError, closest
+from ..kernels.restrictions import OPTIONS
 from ..methods.base import registry
 from ..target_transforms import checked_transform
 from .budget import named_limits
+from .kernel_options import KERNEL_OPTIONS
 from .opening import DTYPES, ONE_START, SEVERAL_STARTS, JournalSource, open_run
 from .run import Run
 from .setting_checks import added_before, number, object_without_duplicates, of_kind, quoted, resolve
@@ -49,7 +51,10 @@ class Spec(SpecDisplay):
         The key of a kernel, or ``{"name": key, "theta": [...]}`` to start from another theta: log-hyperparameters in
         the scaled space, the last being the log noise standard deviation. Without theta, a method that learns it
         begins at the best of several starts (see `gpexplorer.starts`), and with ``{"name": key, "start": "one"}`` at
-        the kernel's own, as all did before there were several.
+        the kernel's own, as all did before there were several. Hyperparameters by name have "values" in the units of
+        the file, where learning begins, and may be "fixed", have "bounds", be "tied" or have "priors":
+        ``{"name": "lp", "values": {"lp.period": 1.0}, "fixed": ["lp.period"], "bounds": {"noise": [0.1, None]},
+        "tied": [["lp.lengthscale", "lp.width"]], "priors": {"*.sd": "lognormal(0, 1)"}}`` (see `gpx.Hyperparameters`).
     seed : int
         The seed of every random choice that the method makes.
     device : str
@@ -216,9 +221,15 @@ def _checked_split(split: Any) -> int | dict[str, Any]:
 
 def _checked_kernel(kernel: Any) -> str | dict[str, Any]:
     entries = dict(kernel) if isinstance(kernel, Mapping) else {"name": kernel}
-    if not set(entries) <= {"name", "theta", "start"} or not isinstance(entries.get("name"), str):
+    if not isinstance(entries.get("name"), str):
         raise SettingError(f'kernel is {quoted(kernel)}; give a key, or {{"name": key, "theta": [...]}}.')
-    if (start := entries.get("start", SEVERAL_STARTS)) not in (SEVERAL_STARTS, ONE_START) or len(entries) > 2:
+    for name in entries:
+        if name not in (choices := ("name", "theta", "start", *OPTIONS)):
+            raise SettingError(f"kernel has no entry {quoted(name)}{closest(name, choices)}")
+    options = {name: check(entries[name]) for name, check in KERNEL_OPTIONS.items() if entries.get(name)}
+    entries = {name: value for name, value in entries.items() if name not in OPTIONS}
+    start = entries.get("start", SEVERAL_STARTS)
+    if start not in (SEVERAL_STARTS, ONE_START) or len(entries) > 2:
         raise SettingError(
             f'kernel is {quoted(kernel)}; give "start": "several" or "start": "one", or theta in place of it.'
         )
@@ -229,6 +240,7 @@ def _checked_kernel(kernel: Any) -> str | dict[str, Any]:
     if "theta" in named:
         theta = named["theta"] if isinstance(named["theta"], list) else [named["theta"]]
         named["theta"] = [float(number("An entry of theta", x, whole=False, low=-100, high=100)) for x in theta]
+    named |= options
     return named if len(named) > 1 else named["name"]
 
 

@@ -19,6 +19,7 @@ from typing import Annotated, Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ...kernels.restrictions import projected
 from ...linalg.deferred_reads import moved_together
 from ...problem import Outcome, Problem, Step, channel
 from ..base import Steps
@@ -139,7 +140,9 @@ class Setup:
         u = torch.zeros_like(mean)
         if self.scale_direction is not None:
             u = self.scale_direction / self.scale_direction.norm()
-        return ConsensusPenalty(mean, self.kappa(best), u, self.problem.theta, SPAN)
+        restrictions = getattr(self.problem.kernel, "restrictions", None)
+        free = None if restrictions is None else restrictions.parameters
+        return ConsensusPenalty(mean, self.kappa(best), u, self.problem.theta, SPAN, free)
 
 
 def run(scheme: Scheme, problem: Problem, resume: State | None) -> Steps:
@@ -213,6 +216,7 @@ def _prepare_folds(setup: Setup, state: State) -> tuple[State, Info]:
     zeros = [group.y.new_zeros(len(z)) for group in setup.groups for z in group.vectors(group.T)]
     candidates: list[tuple[float, Tensor, list[FoldScore]]] = []
     for theta in initial_values(problem_theta=setup.problem.theta, restarts=scheme.restarts, seed=scheme.seed):
+        theta = projected(setup.problem.kernel, theta)
         scores = _score(setup, theta, zeros)
         candidates.append((_cross_validated_error(setup, scores), theta, scores))
     error, mean, scores = min(candidates, key=lambda candidate: candidate[0])
@@ -319,10 +323,10 @@ def form_consensus(setup: Setup, state: State, folds: list[Local]) -> tuple[Tens
     if len(setup.groups) == 1:
         return copies[0].clone(), folds
     if not kappa:
-        return copies.mean(0), folds
+        return projected(setup.problem.kernel, copies.mean(0)), folds
     relaxed = alpha * copies + (1.0 - alpha) * state.mean
     nus = torch.stack([local.nu for local in folds])  # [K, p]
-    mean = (relaxed + nus / kappa).mean(0)
+    mean = projected(setup.problem.kernel, (relaxed + nus / kappa).mean(0))
     nus = nus + kappa * (relaxed - mean)
     return mean, [local._replace(nu=nu.clone()) for local, nu in zip(folds, nus, strict=True)]
 

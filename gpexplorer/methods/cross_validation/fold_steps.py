@@ -135,7 +135,7 @@ def prepare(
         length=0.0,
     )
     W = dual + settings.rho * terms.c
-    g = penalty.without_scale(theta_gradient(group, systems.M, Z, W, terms.r))
+    g = penalty.at(theta, theta_gradient(group, systems.M, Z, W, terms.r))
     B = initial_hessian(systems, Z, g, penalty) if settings.z_rule is not fixed_z else blank.B
     shared = blank._replace(g=g, B=B)
     return _locals(group, [shared] * len(group.validation), Z, dual, terms)
@@ -262,7 +262,8 @@ def _on_host(local: Sequence[Local], penalty: ConsensusPenalty) -> tuple[Sequenc
     parts = [first.theta, first.B, first.g, first.nu, penalty.mean, penalty.u, penalty.begin]
     theta, B, g, nu, mean, u, begin = moved_together(parts, host)
     folds = [fold._replace(theta=theta, B=B, g=g, nu=nu) for fold in local]
-    return folds, penalty._replace(mean=mean, u=u, begin=begin)
+    free = None if penalty.free is None else penalty.free.to(host)
+    return folds, penalty._replace(mean=mean, u=u, begin=begin, free=free)
 
 
 def _quasi_newton_step(

@@ -50,6 +50,7 @@ class GPCV(Method):
     row_noise: ClassVar[tuple[str, ...]] = ("relative",)
     uses_groups: ClassVar[bool] = True
     uses_folds: ClassVar[bool] = True
+    takes_priors: ClassVar[bool] = False
     paper: ClassVar[str] = PAPER
     State: ClassVar[type] = ConsensusState
     Info: ClassVar[type] = ConsensusInfo

@@ -126,14 +126,14 @@ def learn(method: ExactLearning, problem: Problem, resume: State | None, objecti
         value, log_scale, *gradient = result.tolist()  # one read
         return Evaluated(value, torch.tensor(gradient, dtype=torch.float64), log_scale)
 
-    lowest, k = Replayed(0, like, math.inf, 0.0), 0
+    lowest, k = Replayed(0, like, math.inf, 0.0), 0  # by the value with the penalty of the priors
     for k, best in enumerate(_descents(method, problem, evaluate), 1):
         lowest = best if best.value < lowest.value else lowest
         if k > state.step:
             theta = lowest.theta if direction is None else lowest.theta + lowest.extra * direction
-            state = State(k, theta, lowest.value, torch.stack(results))
-            yield Step(state, Info("learn", lowest.value, _largest_derivative(state), lowest.extra))
-    return _outcome(method, state)
+            state = State(k, theta, lowest.of_the_data, torch.stack(results))
+            yield Step(state, Info("learn", state.objective, _largest_derivative(problem, state), lowest.extra))
+    return _outcome(method, problem, state)
 
 
 def initial_values(problem_theta: Tensor, restarts: int, seed: int) -> Iterator[Tensor]:
@@ -149,6 +149,7 @@ def initial_values(problem_theta: Tensor, restarts: int, seed: int) -> Iterator[
 
 def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tensor], Evaluated]) -> Iterator[Replayed]:
     """Yield the best point so far of each descent in turn; a descent ends where its gradient is small enough."""
+    restrictions = getattr(problem.kernel, "restrictions", None)
     for theta in initial_values(problem.theta, method.restarts, method.seed):
         if getattr(problem.kernel, "noise_is_known", False):
             theta = torch.cat([theta[:-1], problem.theta[-1:]])
@@ -157,27 +158,42 @@ def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tenso
         def watched(theta: Tensor) -> Evaluated:
             nonlocal largest
             result = evaluate(theta)
-            largest = float(result.gradient.abs().max())
+            largest = _largest_entry(restrictions, theta, result.gradient)
             return result
 
-        with closing(replayed_descent(watched, theta, method.optimiser, method.evaluations)) as descent:
+        descent = replayed_descent(watched, theta, method.optimiser, method.evaluations, restrictions=restrictions)
+        with closing(descent):
             for best in descent:
                 yield best
                 if largest <= method.tolerance * max(abs(best.value), 1.0):
                     break
 
 
-def _largest_derivative(state: State) -> float:
+def _largest_entry(restrictions: Any, theta: Tensor, gradient: Tensor) -> float:
+    """Return the largest absolute derivative in the numbers that may move, with that of the priors."""
+    if restrictions is not None:
+        _, of_penalty = restrictions.penalty(theta)
+        parameters = restrictions.parameters
+        f, g = parameters.free(theta), parameters.sums(gradient.to(theta) + of_penalty)
+        gradient = g[~((f <= parameters.lower) & (g > 0.0) | (f >= parameters.upper) & (g < 0.0))]
+    return float(gradient.abs().max()) if len(gradient) else 0.0
+
+
+def _largest_derivative(problem: Problem, state: State) -> float:
     """Return the largest absolute derivative at the best point."""
-    best = int(state.answers[:, 0].nan_to_num(math.inf).argmin())
-    return float(state.answers[best, 2:].abs().max())
+    restrictions = getattr(problem.kernel, "restrictions", None)
+    if restrictions is None:
+        best = int(state.answers[:, 0].nan_to_num(math.inf).argmin())
+    else:
+        best = int((state.answers[:, 0] - state.objective).abs().nan_to_num(math.inf).argmin())
+    return _largest_entry(restrictions, state.theta, state.answers[best, 2:])
 
 
-def _outcome(method: ExactLearning, state: State) -> Outcome:
+def _outcome(method: ExactLearning, problem: Problem, state: State) -> Outcome:
     if not state.step:
         message = "K + s2 I has no Cholesky factor at any initial theta. Choose other initial values, or more noise."
         return Outcome("failed", message)
-    largest, evaluations = _largest_derivative(state), len(state.answers)
+    largest, evaluations = _largest_derivative(problem, state), len(state.answers)
     if largest <= method.tolerance * max(abs(state.objective), 1.0):
         return Outcome("converged", f"The largest derivative is {largest:.2g} after {evaluations} evaluations.")
     message = f"All {evaluations} evaluations are done; the largest derivative is {largest:.2g}. Raise evaluations."

@@ -43,6 +43,8 @@ class LeaveOneOut(ExactLearning):
         "criterion": r"\sum_i (y_i-\mu_{-i})^2 = \sum_i \big([C^{-1}y]_i / [C^{-1}]_{ii}\big)^2"
     }
     row_noise: ClassVar[tuple[str, ...]] = ("relative",)
+    takes_priors: ClassVar[bool] = False
+    no_priors_because: ClassVar[str] = "minimises errors of rows left out, which are no likelihood of the data"
     channels: ClassVar[tuple[Channel, ...]] = channels_of(
         LearningInfo, objective=channel("leave-one-out loss", monotone=True)
     )

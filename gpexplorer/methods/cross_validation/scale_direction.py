@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...kernels.restrictions import is_free
 from ...problem import Problem, take
 
 ROWS = 8  # they give 36 pairs
@@ -28,7 +29,8 @@ def scale_direction(problem: Problem) -> Tensor | None:
     Returns
     -------
     Tensor [p] or None
-        None where the kernel has no such direction, as a kernel without an sd.
+        None where the kernel has no such direction, as a kernel without an sd, or where an entry along it is
+        restricted.
     """
     kernel: Any = problem.kernel
     theta, n = problem.theta, len(problem.train)
@@ -43,4 +45,6 @@ def scale_direction(problem: Problem) -> Tensor | None:
     u = theta.new_ones(len(theta))
     u[:-1] = (torch.linalg.pinv(gradients[:, :-1].double(), rtol=1e-6) @ doubled.double()).to(theta)
     error = (kernel(theta + 0.5 * math.log(2.0) * u, X, X) - 2.0 * K).abs().max()
+    if not is_free(kernel, u.abs() > CLOSE):
+        return None
     return u if float(error) <= CLOSE * float(K.abs().max()) else None

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
+from ...linalg.free_parameters import FreeParameters
 from .folds import FoldGroup
 from .lagrangian import FoldSystems, LagrangianTerms, Limits, lagrangian_terms, theta_gradient
 
@@ -54,6 +55,8 @@ class ConsensusPenalty(NamedTuple):
         The theta of the problem.
     span : float
         Every log-hyperparameter stays within this distance of `begin`.
+    free : FreeParameters or None
+        Which entries of theta are fixed, tied or bounded.
     """
 
     mean: Tensor
@@ -61,6 +64,7 @@ class ConsensusPenalty(NamedTuple):
     u: Tensor
     begin: Tensor
     span: float
+    free: FreeParameters | None = None
 
     def value(self, theta: Tensor, nu: Tensor) -> float:
         """Return the penalty at theta; infinite beyond the span."""
@@ -70,8 +74,14 @@ class ConsensusPenalty(NamedTuple):
         return math.inf if distance > self.span else linear + 0.5 * self.kappa * square
 
     def without_scale(self, g: Tensor) -> Tensor:
-        """Return g without its part along u."""
-        return g - (g @ self.u) * self.u
+        """Return g without its part along u, and without what the restrictions of theta take from a gradient."""
+        g = g - (g @ self.u) * self.u
+        return g if self.free is None else self.free.spread(g)
+
+    def at(self, theta: Tensor, g: Tensor) -> Tensor:
+        """Return `without_scale`, with 0 also where a bound stops the descent from theta."""
+        g = self.without_scale(g)
+        return g if self.free is None else self.free.descending(theta, g)
 
 
 ZRule = Callable[["ThetaProblem", FoldSystems], tuple[Tensor, int]]
@@ -124,6 +134,7 @@ class ThetaProblem(NamedTuple):
 
     def trial(self, theta: Tensor, z_rule: ZRule) -> Trial | None:
         """Evaluate L at theta: one kernel matrix, and z by the rule. None where L is not finite."""
+        theta = theta if self.penalty.free is None else self.penalty.free.project(theta)
         penalty = self.penalty.value(theta, self.nu)
         if not math.isfinite(penalty):
             return None
@@ -145,12 +156,12 @@ class ThetaProblem(NamedTuple):
         """Return dL/dtheta [p] without the penalty, on the device of the penalty."""
         W = self.dual + self.rho * trial.terms.c  # [c, K]
         gradient = theta_gradient(self.group, trial.systems.M, trial.Z, W, trial.terms.r)
-        return self.penalty.without_scale(gradient.to(self.penalty.u.device))
+        return self.penalty.at(trial.theta, gradient.to(self.penalty.u.device))
 
     def total_gradient(self, theta: Tensor, g: Tensor) -> Tensor:
         """Return the gradient [p] with the penalty, from dL/dtheta = g."""
         penalty = self.penalty
-        return penalty.without_scale(g + self.nu + penalty.kappa * (theta - penalty.mean))
+        return penalty.at(theta, g + self.nu + penalty.kappa * (theta - penalty.mean))
 
     def armijo(
         self, theta: Tensor, value: float, step: tuple[Tensor, Tensor], z_rule: ZRule

@@ -12,7 +12,7 @@ from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice
 from ...linalg.randomness import generator, random_rows
 from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
-from ...problem import Dataset, Problem
+from ...problem import Dataset, Kernel, Problem
 from ..fixed_subset import learn_on_subset
 from .evidence import evidence_gradient, regress
 
@@ -44,7 +44,7 @@ def exact_descent(learner: Learner, problem: Problem, initial: Tensor) -> Descen
     return learn_on_subset(started, learner.seed, learner.subset, learner.evaluations)
 
 
-def basis_descent(learner: Learner, choice: Choice, rows: Dataset, initial: Tensor) -> Descent:
+def basis_descent(learner: Learner, kernel: Kernel, choice: Choice, rows: Dataset, initial: Tensor) -> Descent:
     """Minimise the NLML of regression on a fixed choice of functions. 3 n p^2 flops per evaluation.
 
     A theta has no value where no factor exists, or a chosen eigenvalue is below rounding error.
@@ -56,7 +56,10 @@ def basis_descent(learner: Learner, choice: Choice, rows: Dataset, initial: Tens
         return Evaluated(regression.value, gradient, regression.fit)
 
     limit = learner.evaluations if learner.learn else 1
-    return replayed_descent(likelihood, initial, "L-BFGS-B", limit, undefined=(NotPositiveDefinite, IndexError))
+    return replayed_descent(
+        likelihood, initial, "L-BFGS-B", limit, undefined=(NotPositiveDefinite, IndexError),
+        restrictions=getattr(kernel, "restrictions", None) if learner.learn else None,
+    )  # fmt: skip
 
 
 def subset_rows(learner: Learner, problem: Problem) -> Dataset:

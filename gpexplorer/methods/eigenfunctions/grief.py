@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from ...features.basis_choices import Leading
+from ...kernels.restrictions import NoiseLimits, noise_limits
 from ...objectives import noise_variance
 from ...posteriors import DiagonalAndDirection, Posterior
 from ...problem import Cost, Outcome, Problem, Step
@@ -54,7 +55,7 @@ from .orthogonal_basis import (
     likelihood_terms,
 )
 from .posteriors import orthogonal_basis, orthogonal_posterior
-from .sampling.target import LogNormal, Target, log_normal
+from .sampling.target import LogNormal, Target, given_noise_prior, log_normal
 
 AXIS_CALLS = 175.0  # tensor operations per input: the eigenvectors of an axis, its part of Phi, and their derivatives
 SMALLEST_LOG = -60.0  # lower bound of log w and log s2
@@ -144,6 +145,8 @@ class Grief(GridMethod):
 
     def cross_validates(self, problem: Problem) -> bool:
         """Whether the noise is measured on rows that had no part in the choice of functions."""
+        if noise_limits(problem.kernel, problem.theta) is not None:
+            return False
         is_small = FOLDS <= len(problem.train) < FEW_ROWS * self.num_eigenfunctions
         return bool(self.learn) and self.basis == "evidence" and is_small
 
@@ -174,13 +177,15 @@ class Grief(GridMethod):
         """Return the orthogonal basis, the optimised z = (log w, log s2) [r + 1], and the eigenfunctions."""
         choice, theta = self.eigenfunctions(problem, state), state.theta
         basis = orthogonal_basis(problem, choice, theta, self.map)
-        return basis, optimise_weights(basis, *self.priors(theta)), choice
+        limits = noise_limits(problem.kernel, theta)
+        return basis, optimise_weights(basis, *self.priors(theta, limits), limits), choice
 
-    def priors(self, theta: Tensor) -> tuple[LogNormal, LogNormal]:
+    def priors(self, theta: Tensor, limits: NoiseLimits | None = None) -> tuple[LogNormal, LogNormal]:
         """Return the prior of every weight, and that of the noise variance (section 6)."""
+        noise_prior = None if limits is None else given_noise_prior(limits, self.key)
         if self.weights == "likelihood":
-            return FLAT, FLAT
-        return log_normal(1.0, 100.0), log_normal(noise_variance(theta), 0.04)
+            return FLAT, noise_prior or FLAT
+        return log_normal(1.0, 100.0), noise_prior or log_normal(noise_variance(theta), 0.04)
 
     def posterior(self, problem: Problem, state: BasisState) -> Posterior:
         if state.phase == "weights":
@@ -201,10 +206,13 @@ class Grief(GridMethod):
         return evaluation_cost(problem, self.num_functions(problem), AXIS_CALLS * problem.train.d)
 
 
-def optimise_weights(basis: OrthogonalBasis, weight_prior: LogNormal, noise_prior: LogNormal) -> Tensor:
+def optimise_weights(
+    basis: OrthogonalBasis, weight_prior: LogNormal, noise_prior: LogNormal, limits: NoiseLimits | None = None
+) -> Tensor:
     """Return the mode z = (log w, log s2) [r + 1] of the posterior that is nearest to the mode of the prior.
 
-    If both priors are FLAT, it is a mode of the likelihood. The cost is O(p) per iteration.
+    If both priors are FLAT, it is a mode of the likelihood. The cost is O(p) per iteration. The noise stays within its
+    limits.
     """
     target = Target(basis, weight_prior, noise_prior)
     z = target.mode
@@ -212,10 +220,17 @@ def optimise_weights(basis: OrthogonalBasis, weight_prior: LogNormal, noise_prio
         z = torch.zeros_like(z)
         z[-1] = math.log((basis.rest + float(basis.u.square().sum())) / (2.0 * basis.n))  # half the mean of y^2
     precision = target.prior[1].square().reciprocal()
-    return fisher_scoring(target.density(), z, lambda z: fisher_information(basis, z) + precision)
+    low, high = (-math.inf, math.inf) if limits is None else (2.0 * limits.low, 2.0 * limits.high)
+    z[-1] = z[-1].clamp(low, high)
+    return fisher_scoring(target.density(), z, lambda z: fisher_information(basis, z) + precision, (low, high))
 
 
-def fisher_scoring(density: Callable[[Tensor], Density], z: Tensor, information: Callable[[Tensor], Tensor]) -> Tensor:
+def fisher_scoring(
+    density: Callable[[Tensor], Density],
+    z: Tensor,
+    information: Callable[[Tensor], Tensor],
+    last: tuple[float, float] = (-math.inf, math.inf),
+) -> Tensor:
     """Maximise a log density by Fisher scoring; the density never decreases.
 
     Parameters
@@ -226,6 +241,8 @@ def fisher_scoring(density: Callable[[Tensor], Density], z: Tensor, information:
         The initial point.
     information : callable
         Point [q] -> diagonal of the Fisher information [q].
+    last : pair of float
+        Bounds of the last entry of z.
 
     Notes
     -----
@@ -236,6 +253,7 @@ def fisher_scoring(density: Callable[[Tensor], Density], z: Tensor, information:
         current = density(z[None])
         direction = current.gradient[0] / information(z).clamp_min(1e-3)  # [q]
         proposals = (z + lengths * direction.clamp(-4.0, 4.0)).clamp_min_(SMALLEST_LOG)  # [10, q]
+        proposals[:, -1].clamp_(*last)
         values = density(proposals).value  # [10]
         best = int(values.nan_to_num(nan=-math.inf).argmax())
         gain = float(values[best] - current.value[0])

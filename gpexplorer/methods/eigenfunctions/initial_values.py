@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice
+from ...kernels.restrictions import projected
 from ...problem import Kernel, Problem
 from .descents import Learner
 from .evidence import regress
@@ -27,7 +28,7 @@ def longer_lengthscales(kernel: Kernel, theta: Tensor, count: int) -> list[Tenso
     copies = [theta.clone() for _ in range(count if entries else 1)]
     for k, copy in enumerate(copies):
         copy[entries] += k * math.log(2.0)
-    return copies
+    return [projected(kernel, copy) for copy in copies]
 
 
 def shorter_starts(learner: Learner, problem: Problem, choose: Callable[[Tensor], Choice]) -> list[Tensor]:
@@ -48,6 +49,7 @@ def shorter_starts(learner: Learner, problem: Problem, choose: Callable[[Tensor]
     for entry in _lengthscales(problem.kernel):
         copy = problem.theta.clone()
         copy[entry] -= math.log(SHORTER)
+        copy = projected(problem.kernel, copy)
         try:
             values.append(regress(choose(copy), copy, problem.train, learner.map).value)
         except (NotPositiveDefinite, IndexError):  # as in a descent

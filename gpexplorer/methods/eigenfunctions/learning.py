@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Annotated, Any, NamedTuple, Protocol
 
 import torch
@@ -34,6 +35,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice, Leading
+from ...kernels.restrictions import log_prior
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.replayed_descent import Replayed
 from ...objectives import noise_variance
@@ -154,7 +156,7 @@ def _subset_phase(learner: Learner, problem: Problem, state: State) -> Phase:
     initial_values = longer_lengthscales(problem.kernel, problem.theta, learner.starts) if learner.learn else []
     while state.round < len(initial_values):
         descent = until_no_gain(exact_descent(learner, problem, initial_values[state.round]), learner.tolerance)
-        state = yield from _follow(state, descent, lambda theta: {"chosen": theta}, _report)
+        state = yield from _follow(state, descent, lambda theta: {"chosen": theta}, partial(_report, problem))
         state = state._replace(round=state.round + 1, position=0)
     exact = state.objective
     return _begin(state, "trial" if learner.learn else "learn", state.theta)._replace(exact=exact)
@@ -170,8 +172,9 @@ def _trial_phase(
     while state.round < len(candidates):
         theta, spacing = candidates[state.round]
         origin = {"chosen": theta, "spacing": spacing}
-        descent = until_no_gain(basis_descent(learner, chooser.leading(theta, spacing), rows, theta), learner.tolerance)
-        state = yield from _follow(state, descent, lambda _, origin=origin: origin, _report)  # type: ignore[misc]
+        leading = chooser.leading(theta, spacing)
+        descent = until_no_gain(basis_descent(learner, problem.kernel, leading, rows, theta), learner.tolerance)
+        state = yield from _follow(state, descent, lambda _, origin=origin: origin, partial(_report, problem))  # type: ignore[misc]
         state = state._replace(round=state.round + 1, position=0)
     is_worse = state.objective > state.exact + WORSE_PER_ROW * len(rows)
     if is_worse and isinstance(chooser.leading(state.chosen, state.spacing), Leading):
@@ -189,8 +192,9 @@ def _search_phase(learner: Learner, problem: Problem, state: State, chooser: Cho
         starts = shorter_starts(learner, begin, lambda theta: chooser.leading(theta, spacing))
         for theta in starts[first:SEARCH_DESCENTS]:
             leading = chooser.leading(theta, spacing)
-            descent = until_no_gain(basis_descent(learner, leading, rows, theta), learner.tolerance)
-            state = yield from _follow(state, descent, lambda _, theta=theta: {"chosen": theta}, _report)  # type: ignore[misc]
+            descent = until_no_gain(basis_descent(learner, problem.kernel, leading, rows, theta), learner.tolerance)
+            origin = {"chosen": theta}
+            state = yield from _follow(state, descent, lambda _, origin=origin: origin, partial(_report, problem))  # type: ignore[misc]
             state = state._replace(round=state.round + 1, position=0)
         if state.objective <= enough or torch.equal(state.theta, state.theta_begin):
             break
@@ -220,8 +224,14 @@ def _begin(state: State, phase: str, chosen: Tensor) -> State:
     return state._replace(phase=phase, round=0, position=0, theta_begin=state.theta, chosen=chosen, objective=math.inf)
 
 
-def _report(state: State, best: Replayed) -> Info:
-    return Info(state.phase, state.objective, evidence=state.objective)
+def of_the_data(problem: Problem, state: State) -> float:
+    """The best NLML of this phase; the objective of the state contains minus the log prior density."""
+    return state.objective + log_prior(problem.kernel, state.theta)
+
+
+def _report(problem: Problem, state: State, best: Replayed) -> Info:
+    value = of_the_data(problem, state)
+    return Info(state.phase, value, evidence=value)
 
 
 def _follow(
@@ -324,16 +334,18 @@ def _round(learner: Learner, problem: Problem, state: State, choice: Choice) -> 
 
     def report(state: State, best: Replayed) -> Info:
         fit = math.nan if best.extra is None else best.extra
-        return Info("learn", state.objective, fit=fit, kept=share)
+        return Info("learn", of_the_data(problem, state), fit=fit, kept=share)
 
-    descent = until_no_gain(basis_descent(learner, choice, problem.train, state.theta_begin), learner.tolerance)
+    descent = basis_descent(learner, problem.kernel, choice, problem.train, state.theta_begin)
+    descent = until_no_gain(descent, learner.tolerance)
     return (yield from _follow(state, descent, lambda theta: {}, report))
 
 
 def _objective(learner: Learner, problem: Problem, state: State, choice: Choice) -> float:
-    """NLML of all rows with these functions; infinite if the Gram matrix has no factor."""
+    """NLML of all rows with these functions, with the penalty; infinite if the Gram matrix has no factor."""
     try:
-        return regress(choice, state.theta, problem.train, learner.map).value
+        value = regress(choice, state.theta, problem.train, learner.map).value
+        return value - log_prior(problem.kernel, state.theta)
     except NotPositiveDefinite:
         return math.inf
 

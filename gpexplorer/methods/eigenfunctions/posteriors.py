@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ...features.basis_choices import Choice, ChosenFeatures
+from ...kernels.restrictions import noise_limits
 from ...kernels.row_scaled import unscaled_kernel
 from ...linalg.gaussian import LinearGaussian
 from ...linalg.reduction import Map, sum_of_squares
@@ -77,6 +78,8 @@ def refitted_posterior(problem: Problem, choice: Choice, theta: Tensor, mapper: 
     basis = orthogonal_basis(problem, choice, theta, mapper)
     z = basis.e.new_zeros(1, len(basis.e) + 1)  # w = 1
     z[0, -1] = most_likely_noise(basis)
+    if (limits := noise_limits(problem.kernel, theta)) is not None:
+        z[0, -1] = z[0, -1].clamp(2.0 * limits.low, 2.0 * limits.high)
     mean, var = coefficient_posterior(basis, z)
     b, noise = DiagonalAndDirection(mean[0], var[0], torch.zeros_like(mean[0])), float(z[0, -1].exp())
     return orthogonal_posterior(problem, choice, theta, basis.V, b).asked_for("f", noise), noise

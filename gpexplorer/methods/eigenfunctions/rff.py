@@ -23,7 +23,14 @@ from ..base import Method, Steps
 from . import settings
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
-from .learning import evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
+from .learning import (
+    evaluation_cost,
+    initial_state,
+    learn_hyperparameters,
+    of_the_data,
+    state_noise,
+    state_posterior,
+)
 
 FEATURE_CALLS = 20.0  # tensor operations: frequencies, all their rotations at once, features and their derivatives
 
@@ -103,7 +110,8 @@ class RFF(Method):
         choice = self._features(problem, problem.theta)
         state, outcome = yield from learn_hyperparameters(self, problem, state, SameFunctions(choice), ("",))
         if self.learn:
-            message = f"The descent is done, and the frequencies are fixed. The NLML is {state.objective:.6g}."
+            value = of_the_data(problem, state)
+            message = f"The descent is done, and the frequencies are fixed. The NLML is {value:.6g}."
             return Outcome("converged", message)
         return outcome
 

@@ -50,6 +50,7 @@ class Solver(Method):
     """
 
     family: ClassVar[str] = "exact"
+    learned_channel: ClassVar[str] = "evidence"
     State: ClassVar[type] = SolverState
     Info: ClassVar[type] = SolverInfo
     added_settings: ClassVar[Mapping[str, Any]] = {"bands": "rows", "band_tolerance": 0.01, "mean_tolerance": 0.0}
@@ -139,7 +140,7 @@ class Solver(Method):
                 evaluations = learn_on_subset(problem, self.seed, size, self.evaluations, state.position)
                 for best in evaluations:
                     state = state._replace(step=state.step + 1, position=best.position, theta=best.theta)
-                    yield Step(state, SolverInfo("learn", objective=0.0, evidence=best.value))
+                    yield Step(state, SolverInfo("learn", objective=0.0, evidence=best.of_the_data))
             state = state._replace(phase="full", position=0)
         if state.phase == "full":
             for step in self.learn_on_all(problem, state):

@@ -76,7 +76,7 @@ def learn_hyperparameters(
         model, gradient = nystrom_gradient(kernel, theta, train, Z, objective)
         return model.terms, gradient, model.jitter
 
-    return minimise(resolved(terms_at, kernel, train, begin), begin, objective, settings, done)
+    return minimise(resolved(terms_at, kernel, train, begin), kernel, begin, objective, settings, done)
 
 
 def resolved(terms_at: Objective, kernel: Kernel, train: Dataset, begin: Tensor) -> Objective:
@@ -102,6 +102,7 @@ def resolved(terms_at: Objective, kernel: Kernel, train: Dataset, begin: Tensor)
 
 def minimise(
     terms_at: Objective,
+    kernel: Kernel,
     begin: Tensor,
     objective: str,
     settings: LearningSettings,
@@ -113,6 +114,8 @@ def minimise(
     ----------
     terms_at : callable
         Takes theta [p]; returns the terms of the objective, its gradient [p], and the jitter that it needed.
+    kernel : Kernel
+        Its restrictions of theta hold, and the log density of its priors is added.
     begin, objective, settings, done : Tensor or str or LearningSettings or int
         As for `learn_hyperparameters`, with the same yields.
     """
@@ -122,5 +125,6 @@ def minimise(
         return Evaluated(terms.total(objective), gradient, (terms, jitter))
 
     limit = settings.evaluations or min(20, max(15, 2 * len(begin)))
-    for best in replayed_descent(evaluate, begin, settings.optimiser, limit, done):
+    restrictions = getattr(kernel, "restrictions", None)
+    for best in replayed_descent(evaluate, begin, settings.optimiser, limit, done, restrictions=restrictions):
         yield Evaluation(best.position, best.theta, *best.extra)

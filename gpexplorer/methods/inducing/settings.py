@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import param
 
-from ...problem import Outcome
+from ...kernels.restrictions import log_prior
+from ...problem import Outcome, Problem
 from ..base import Method
 
 FEWEST = 64  # inducing points that a method has by default, unless there are fewer rows
@@ -92,9 +93,10 @@ class LearningMethod(Method):
         1e-4, bounds=(0.0, 1.0), doc="Stop when an epoch decreases the objective by less than this fraction."
     )
 
-    def converged(self, state: Any, objective: float) -> Outcome | None:
+    def converged(self, problem: Problem, state: Any, objective: float) -> Outcome | None:
         """Return why the epoch of a state, at whose end the objective has this value, is the last one; None if not."""
         decrease = state.epoch_begin - objective
+        decrease += log_prior(problem.kernel, state.theta) - log_prior(problem.kernel, state.theta_begin)
         if not decrease <= self.tolerance * max(abs(objective), 1.0):
             return None
         message = (

@@ -90,7 +90,7 @@ class SubsetOfData(settings.LearningMethod):
         while self.learn and state.epoch < self.max_epochs:
             state = yield from self._learning_phase(problem, subset, state)
             objective = state.terms.total("vfe")
-            if outcome := self.converged(state, objective):
+            if outcome := self.converged(problem, state, objective):
                 return outcome
             state = state._replace(
                 epoch=state.epoch + 1, position=0, theta_begin=state.theta.clone(), epoch_begin=objective
@@ -114,7 +114,8 @@ class SubsetOfData(settings.LearningMethod):
             return evidence_terms(problem.kernel, theta, subset)
 
         guarded = resolved(objective, problem.kernel, subset, state.theta_begin)
-        for position, theta, terms, jitter in minimise(guarded, state.theta_begin, "vfe", self, state.position):
+        evaluations = minimise(guarded, problem.kernel, state.theta_begin, "vfe", self, state.position)
+        for position, theta, terms, jitter in evaluations:
             state = state._replace(step=state.step + 1, position=position, phase="learn", theta=theta, terms=terms)
             yield Step(state, _report("learn", terms, jitter))
         return state

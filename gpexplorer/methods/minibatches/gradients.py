@@ -13,6 +13,8 @@ operations. On a GPU they stay on the device.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -95,15 +97,16 @@ class Parameters:
         self.into[-1].fill_((n - self.model.D - fit * (n / b) + s2 * scale * number(M.trace())) / n)
         return fit
 
-    def project(self, log_floor: float, largest: float) -> None:
-        """Project w and theta onto the box |x| <= largest, and the log noise sd onto log_floor and above.
+    def project(self, log_floor: float, largest: float, log_ceiling: float = math.inf) -> None:
+        """Project w and theta onto the box |x| <= largest, and the log noise sd between log_floor and log_ceiling.
 
         It has to be called after each move of x.
         """
         self._bounded.clamp_(-largest, largest)
         self.forget_noise()
-        if not self.x.is_cpu:
-            self._log_sd.clamp_min_(log_floor)
+        if not self.x.is_cpu or log_ceiling < math.inf:
+            self._log_sd.clamp_(log_floor, log_ceiling)
+            self.forget_noise()
         elif self.log_s2() < 2.0 * log_floor:
             self._log_sd.fill_(log_floor)
             self.forget_noise()

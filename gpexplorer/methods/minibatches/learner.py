@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from ...kernels.restrictions import noise_limits
 from ...linalg.deferred_reads import Number, RareCases, RecordedMinibatch
 from ...linalg.randomness import generator
 from .exact_likelihood import ExactLikelihood
@@ -98,6 +99,10 @@ class Learner(ABC):
             torch.zeros_like(x) for _ in range(self.optimiser.averages)
         )
         self.log_floor, self.largest = math.log(method.noise_floor), method.largest
+        self.log_ceiling, self.noise_limits = math.inf, noise_limits(model.problem.kernel, model.problem.theta)
+        if self.noise_limits is not None:
+            self.log_ceiling = self.noise_limits.high
+            self.log_floor = max(min(self.log_floor, self.log_ceiling), self.noise_limits.low)
         self.decay, self.last = method.rate_decay, method.epochs * self.rows.per_epoch
         self.cosine = method.schedule == "cosine"
         like = self.parameters.theta
@@ -107,7 +112,10 @@ class Learner(ABC):
         self._graph: RecordedMinibatch | None = None
         self._recorded: tuple[float, ...] = ()  # the constants of the graph
         self._launched = 0  # minibatches without a graph
-        self._is_recordable = self.closed and self.model.map.closed and self.rows.device.type == like.device.type
+        has_prior = self.noise_limits is not None and self.noise_limits.prior is not None  # which reads the noise
+        self._is_recordable = (
+            not has_prior and self.closed and self.model.map.closed and self.rows.device.type == like.device.type
+        )
 
     @abstractmethod
     def begin(self, state: State) -> Parameters:
@@ -192,8 +200,10 @@ class Learner(ABC):
         """
         self.parameters.forget_noise()
         self._estimates += self.gradient(indices[0], t)
+        if self.noise_limits is not None and self.noise_limits.prior is not None:
+            self.parameters.into[-1].add_(self.noise_limits.penalty(float(self.parameters.theta[-1]))[1] / self.model.n)
         self.optimiser.move(self.parameters.x, self.parameters.g, self.averages, earlier, rate)
-        self.parameters.project(self.log_floor, self.largest)
+        self.parameters.project(self.log_floor, self.largest, self.log_ceiling)
         self.after(t, *indices[1:])
 
     def _replay(self, t: int) -> bool:
@@ -268,6 +278,12 @@ class Learner(ABC):
         value = 0.5 * self.model.n * float(self._estimates) / max(self._count, 1)
         self._estimates, self._count = self._estimates * 0.0, 0
         return value
+
+    def penalty(self) -> float:
+        """Return minus the log prior density of the noise; 0 where the error of rows set aside chooses theta."""
+        if self.noise_limits is None or len(self.model.validation_rows):
+            return 0.0
+        return self.noise_limits.penalty(float(self.parameters.theta[-1]))[0]
 
     def within_bounds(self) -> bool:
         """Return whether all parameters are finite and inside their bounds, not on them: that would be divergence."""

@@ -23,6 +23,7 @@ from ...errors import NotPositiveDefinite, SettingError
 from ...features.deep import ACTIVATIONS
 from ...features.pretrained import Pretrained
 from ...features.random_fourier import KINDS
+from ...kernels.restrictions import noise_limits
 from ...posteriors import Posterior
 from ...problem import Outcome, Problem, Step
 from ..base import Method, Steps
@@ -185,6 +186,9 @@ class Minibatches(Method):
         model, state = Model(self, problem, self.validation), resume
         if self.samples and not self.refits:
             raise SettingError(f"{self.title} has no weights of features that could be sampled; set samples to 0.")
+        limits = noise_limits(problem.kernel, problem.theta)
+        if self.samples and limits is not None:
+            raise SettingError(f"{self.title} samples the noise, and cannot keep it where it is; set samples to 0.")
         if self.samples:
             refuse_few_rows(self.title, len(model.validation_rows))
         if state is None:
@@ -223,15 +227,19 @@ class Minibatches(Method):
         exact = exact_likelihood(model, theta)
         gap, penalty = learner.gap(exact)
         error, diverged = validation_error(model, theta, exact), bool(learner.divergence(exact))
-        factor = band_factor(model, theta, exact) if self.refit == "held-out" else 1.0
+        factor = band_factor(model, theta, exact) if self._may_refit(model.problem) else 1.0
         return Evaluation(exact.value, error, gap=gap, penalty=penalty, diverged=diverged, band_factor=factor)
 
     def num_folds(self, model: Model) -> int:
         """Return the number of parts of the rows that are set aside in turn."""
         count = len(model.validation_rows)
-        if not (self.refits and count) or self.refit == "none":
+        if not (self.refits and count) or not self._may_refit(model.problem):
             return 1
         return min(self.folds, math.ceil(ENOUGH_ROWS / count), model.num_parts)
+
+    def _may_refit(self, problem: Problem) -> bool:
+        """Whether the rows set aside choose the noise: not where it is fixed, bounded or has a prior."""
+        return bool(self.refit == "held-out") and noise_limits(problem.kernel, problem.theta) is None
 
     def _learn_fold(self, problem: Problem, state: MinibatchState) -> MinibatchState:
         """Learn the features without the next part of the rows, with as many minibatches as the best theta took."""
@@ -262,7 +270,7 @@ class Minibatches(Method):
             sentences.append(
                 f"The NLML decreased by another {decrease:.0f} nat after the best theta, which is overfitting."
             )
-        if self.refit == "held-out":
+        if self._may_refit(problem):
             parts = [rows_set_aside(model, state.theta, exact)]
             for fold, theta in enumerate(state.fold_thetas, 1):
                 if len(theta):
@@ -306,7 +314,7 @@ class Minibatches(Method):
             evaluation = self.evaluate(model, learner)
             if evaluation.diverged:
                 return state._replace(phase="diverged")
-            state = _update_best(state, evaluation.score)
+            state = _update_best(state, evaluation.score + learner.penalty())
             state = state._replace(band_factor=evaluation.band_factor, remark=learner.remark(evaluation.gap))
             info = info._replace(
                 objective=evaluation.objective,

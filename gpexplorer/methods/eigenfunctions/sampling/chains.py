@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -152,13 +153,17 @@ def _begin(sampler: Sampler, target: Target, state: State) -> State:
     mode, (_, tau) = target.mode, target.prior
     normal = torch.randn(sampler.chains, len(mode), generator=generator(sampler.seed, "begin"), dtype=torch.float64)
     z = mode + 0.5 * normal.to(mode) * tau.clamp_max(1.0)  # [C, r + 1]
+    z[:, -1].clamp_(*target.limits)
     watched = state.theta.new_zeros(sampler.chains, 0, 2 + min(WATCHED, len(mode) - 1))
     return state._replace(z=z, sd=_scales(target, mode), tuning=initial_tuning(len(mode)), watched=watched)
 
 
 def _scales(target: Target, z: Tensor) -> Tensor:
     """sqrt(D) [r + 1]: the Fisher information and the prior precision at z."""
-    return (fisher_information(target.basis, z) + target.prior[1].square().reciprocal()).rsqrt()
+    scales = (fisher_information(target.basis, z) + target.prior[1].square().reciprocal()).rsqrt()
+    if target.limits[0] == target.limits[1]:
+        scales[-1] = 0.0  # the noise is fixed
+    return scales
 
 
 def _watch(state: State, draws: Tensor, values: Tensor, draws_before: int) -> tuple[Tensor, int]:
@@ -179,7 +184,7 @@ def report(state: State, acceptance: float, kept: float) -> Info:
     `kept` is the share of the prior variance that the basis functions represent.
     """
     watched = state.watched.double().cpu().numpy()
-    series = [watched[:, :, j] for j in range(watched.shape[2])]
+    series = [watched[:, :, j] for j in range(watched.shape[2]) if np.ptp(watched[:, :, j])]  # without fixed noise
     return Info(
         phase=state.phase,
         objective=-state.value,

@@ -21,6 +21,7 @@ import param
 from torch import Tensor
 
 from ....features.basis_choices import Leading
+from ....kernels.restrictions import NoiseLimits, noise_limits
 from ....objectives import noise_variance
 from ....posteriors import DiagonalAndDirection, Posterior
 from ....problem import Cost, Outcome, Problem, Step
@@ -43,7 +44,7 @@ from .chains import Info as ChainInfo
 from .chains import State as ChainState
 from .chains import advance, initial_state, report
 from .moments import Moments, cast, coefficient_covariance, mean_noise, moments_of
-from .target import LogNormal, Target, log_normal
+from .target import LogNormal, Target, given_noise_prior, log_normal
 
 ITERATION_CALLS = 43.0  # tensor operations of one iteration of all chains
 REPORT_CALLS = 90.0  # tensor operations of the channels of a step
@@ -146,7 +147,7 @@ class GriefMCMC(GridMethod):
             choice = self.select(problem, *self.origin(state))
             state = state._replace(**self.chooser(problem).fields(choice))
         basis, choice = self.orthogonal(problem, state)
-        target, total = Target(basis, *self.priors(state.theta)), self.warm_up + self.samples
+        target, total = self.target(problem, basis, state.theta), self.warm_up + self.samples
         state, share = state._replace(spacing=choice.grid.spacing), share_kept(problem, state.theta, choice)
         while state.position < total:
             state, acceptance = advance(self, target, state, warming_up=state.position < self.warm_up)
@@ -179,10 +180,17 @@ class GriefMCMC(GridMethod):
         choice = self.eigenfunctions(problem, state)
         return orthogonal_basis(problem, choice, state.theta, self.map), choice
 
-    def priors(self, theta: Tensor) -> tuple[LogNormal, LogNormal]:
+    def priors(self, theta: Tensor, limits: NoiseLimits | None = None) -> tuple[LogNormal, LogNormal]:
         """Return the prior of every weight, and that of the noise variance."""
+        noise_prior = None if limits is None else given_noise_prior(limits, self.key)
         weight_prior = log_normal(self.weight_mode, self.weight_variance)
-        return weight_prior, log_normal(noise_variance(theta), self.noise_prior)
+        return weight_prior, noise_prior or log_normal(noise_variance(theta), self.noise_prior)
+
+    def target(self, problem: Problem, basis: OrthogonalBasis, theta: Tensor) -> Target:
+        """Return the density that the chains sample, within the limits of the noise."""
+        limits = noise_limits(problem.kernel, theta)
+        target = Target(basis, *self.priors(theta, limits))
+        return target if limits is None else target._replace(limits=(2.0 * limits.low, 2.0 * limits.high))
 
     def posterior(self, problem: Problem, state: ChainState) -> Posterior:
         """Return the distribution of f averaged over weights and noise; without draws, the start of the chains."""

@@ -18,6 +18,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ....errors import SettingError
+from ....kernels.restrictions import NoiseLimits
 from ...langevin import Density, Evaluate
 from ..orthogonal_basis import OrthogonalBasis, likelihood, likelihood_terms
 
@@ -38,12 +40,30 @@ def log_normal(mode: float, variance: float) -> LogNormal:
     return LogNormal(math.log(mode) + tau2, math.sqrt(tau2))
 
 
+def given_noise_prior(limits: NoiseLimits, key: str) -> LogNormal | None:
+    """Return the prior of s2 from that of the noise sd that a person gave; None if there is none.
+
+    Raises
+    ------
+    SettingError
+        If it is not log-normal, as the densities on log s2 of this family are.
+    """
+    if limits.prior is None:
+        return None
+    parameter, prior = limits.prior
+    if prior.name != "lognormal":
+        raise SettingError(f"Method {key!r} takes a log-normal prior of the noise, and not {prior}.")
+    mean, sd = prior.numbers
+    return LogNormal(2.0 * (mean - math.log(parameter.factor)), 2.0 * sd)
+
+
 class Target(NamedTuple):
     """The posterior density of weights and noise."""
 
     basis: OrthogonalBasis
     weights: LogNormal  # prior of every weight
     noise: LogNormal  # prior of the noise variance
+    limits: tuple[float, float] = (-math.inf, math.inf)  # of log s2; equal where the noise is fixed
 
     @property
     def prior(self) -> tuple[Tensor, Tensor]:
@@ -57,7 +77,9 @@ class Target(NamedTuple):
     def mode(self) -> Tensor:
         """The z [r + 1] at which the prior of (w, s2) is largest; sampling begins there (section 6)."""
         mu, tau = self.prior
-        return mu - tau.square()
+        mode = mu - tau.square()
+        mode[-1] = mode[-1].clamp(*self.limits)
+        return mode
 
     def density(self) -> Evaluate:
         """Return a function that evaluates log p(z | y), without its constant, and its gradient.
@@ -74,6 +96,9 @@ class Target(NamedTuple):
             data = likelihood(terms, z, gradient)
             torch.sub(z, mu, out=offset)
             data.gradient.addcmul_(offset, precision, value=-1.0)
-            return Density(data.value.addmv_(offset.square_(), precision, alpha=-0.5), data.gradient)
+            value = data.value.addmv_(offset.square_(), precision, alpha=-0.5)
+            if self.limits[0] > -math.inf or self.limits[1] < math.inf:
+                value.masked_fill_((z[..., -1] < self.limits[0]) | (z[..., -1] > self.limits[1]), -math.inf)
+            return Density(value, data.gradient)
 
         return density

@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ....kernels.restrictions import projected
 from ....linalg.blocks import row_blocks
 from ....linalg.randomness import generator
 from ....objectives import noise_derivative, noise_variance
@@ -93,8 +94,12 @@ def learn_on_all_rows(problem: Problem, learner: Learner, position: Position) ->
             pass
         V = columns.result()[0]
         gradient = likelihood_gradient(problem, position.theta, V[:, 0], V[:, 1:], Z)
+        if (restrictions := getattr(problem.kernel, "restrictions", None)) is not None:
+            gradient = gradient + restrictions.penalty(position.theta)[1]
+            gradient = restrictions.parameters.descending(position.theta, gradient)
         rate = learner.rate * (1.0 - position.step / learner.steps)
         theta, moments = adam_step(position.theta, gradient, position.moments, position.step + 1, rate)
+        theta = projected(problem.kernel, theta)
         norm = float(gradient.norm()) / n
         position = Position(position.step + 1, theta, V[:, 0].clone(), V[:, 1:].clone(), moments, norm)
         yield position

@@ -64,7 +64,7 @@ class KMeans(settings.SparseMethod):
         while state.epoch < self.max_epochs:
             state = yield from self._learn_theta(problem, state)
             objective = state.terms.total(self.objective)
-            if outcome := self.converged(state, objective):
+            if outcome := self.converged(problem, state, objective):
                 return outcome
             state = state._replace(
                 epoch=state.epoch + 1, position=0, theta_begin=state.theta.clone(), epoch_begin=objective

@@ -121,7 +121,7 @@ def moving_steps(method: MovingPoints, problem: Problem, resume: State | None, d
     while state.epoch < method.max_epochs:
         state = yield from descent_steps(problem, state, descent)
         objective = state.terms.total(descent.likelihood)
-        if outcome := method.converged(state, objective):
+        if outcome := method.converged(problem, state, objective):
             return outcome
         state = state._replace(
             epoch=state.epoch + 1,
@@ -167,7 +167,11 @@ def _descend(problem: Problem, state: State, descent: Descent) -> Generator[tupl
         return Evaluated(model.terms.total(descent.likelihood), flat, model)
 
     begin = torch.cat([state.theta_begin, state.Z_begin.reshape(-1)])
-    for best in replayed_descent(evaluate, begin, descent.optimiser, descent.limit, state.position):
+    restrictions = getattr(problem.kernel, "restrictions", None) if descent.learn else None
+    steps = replayed_descent(
+        evaluate, begin, descent.optimiser, descent.limit, state.position, restrictions=restrictions
+    )
+    for best in steps:
         yield best.theta[:p].clone(), best.theta[p:].reshape(state.Z.shape).clone(), best.extra
 
 

@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 
 from ....data.given_folds import drawn_share
+from ....kernels.restrictions import projected
 from ....linalg.randomness import generator
 from ....objectives import nystrom, rounding
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
@@ -93,6 +94,7 @@ class CSI(Method):
     """
 
     key: ClassVar[str] = "csi"
+    takes_priors: ClassVar[bool] = False
     title: ClassVar[str] = "CSI kernel ridge"
     family: ClassVar[str] = "inducing"
     row_noise: ClassVar[tuple[str, ...]] = ("relative",)
@@ -173,7 +175,7 @@ class CSI(Method):
         theta = problem.theta.clone()
         theta[_lengthscales(problem)] += math.log(scale)
         theta[-1] += math.log(noise)
-        return theta
+        return projected(problem.kernel, theta)
 
     def _validate(self, problem: Problem, theta: Tensor) -> tuple[Tensor, float]:
         """Choose rows of the fitting part; return them and the SMSE of their ridge regression on the held-out part."""

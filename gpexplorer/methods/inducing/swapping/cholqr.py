@@ -186,7 +186,7 @@ class CholQR(settings.SparseMethod):
             if changed is not None:
                 swapper, state = None, changed
                 continue
-            if outcome := self.converged(state, state.objective):
+            if outcome := self.converged(problem, state, state.objective):
                 return state, self._explained(outcome, problem, state, distance)
             state = state._replace(
                 epoch=state.epoch + 1, phase="swap", position=0, accepted=0, epoch_begin=state.objective
