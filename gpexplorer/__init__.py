@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import data, errors, kernels, methods, views
     from .data import load
     from .estimator import Estimator
+    from .hyperparameters import Hyperparameters
     from .methods.base import Method
     from .recommendation import recommend
     from .runs import Run, Spec, Store
@@ -36,6 +37,7 @@ _MODULE_OF = {
     "Run": "runs",
     "Store": "runs",
     "Estimator": "estimator",
+    "Hyperparameters": "hyperparameters",
     "Explorer": "ui",
     "Picture": "views.picture",
     "Race": "runs.studies.race",
@@ -49,6 +51,7 @@ __all__ = [
     "Compare",
     "Estimator",
     "Explorer",
+    "Hyperparameters",
     "Method",
     "Picture",
     "Race",

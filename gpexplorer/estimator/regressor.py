@@ -93,6 +93,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         The finished run, with its trace and outcome. An unpickled estimator has it if `keep_run` was set.
     theta_ : array [p]
         Log-hyperparameters in the scaled space. The last one is the log noise standard deviation.
+    hyperparameters_ : Hyperparameters
+        The learned hyperparameters by name, in the units of X and y.
     kernel_ : dict
         The kernel with the theta that was learned, as the parameter `kernel` takes it.
     inducing_points_ : array [m, d] or list
@@ -123,6 +125,7 @@ class Estimator(RegressorMixin, BaseEstimator):
     posterior_: Any
     run_: Any
     kernel_: Any
+    hyperparameters_: Any
 
     def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters off this signature
         self,
@@ -421,6 +424,7 @@ class Estimator(RegressorMixin, BaseEstimator):
             "run_": runs,
             "posterior_": [run.posterior(of="y") for run in runs],
             "theta_": thetas,
+            "hyperparameters_": [run.hyperparameters_at(-1, curvature=False) for run in runs],
             "kernel_": [
                 {"name": unscaled_kernel(run.problem.kernel).key, "theta": theta.tolist()}
                 for run, theta in zip(runs, thetas, strict=True)

@@ -56,6 +56,34 @@ class Restrictions:
         return value, gradient
 
 
+class Options:
+    """What restrictions say about each hyperparameter, in the words of a spec."""
+
+    def __init__(self, restrictions: Restrictions | None) -> None:
+        self.restrictions = restrictions
+
+    def of(
+        self, parameter: Parameter, parameters: tuple[Parameter, ...]
+    ) -> tuple[tuple[float | None, float | None], bool, str, str]:
+        """Return bounds, whether it is fixed, the names of those after it that are tied to it, and its prior."""
+        if self.restrictions is None:
+            return (None, None), False, "", ""
+        free, entry = self.restrictions.parameters, parameter.entry
+        group = int(free.group[entry])
+        prior = str((self.restrictions.named_priors or {}).get(entry, ""))
+        if group < 0:
+            return (None, None), True, "", prior
+        limits = (float(limit[group] + free.offset[entry]) for limit in (free.lower, free.upper))
+        low, high = (math.exp(limit) * parameter.factor if math.isfinite(limit) else None for limit in limits)
+        others = (i for i, other in enumerate(free.group.tolist()) if other == group and i != entry)
+        return (low, high), False, ", ".join(parameters[i].name for i in others), prior
+
+
+def options_of(kernel: Any) -> Options:
+    """Return what the restrictions of a kernel say, nothing if it has none."""
+    return Options(getattr(kernel, "restrictions", None))
+
+
 def log_prior(kernel: Any, theta: Tensor) -> float:
     """Return the log prior density of theta, 0 without priors."""
     restrictions = getattr(kernel, "restrictions", None)

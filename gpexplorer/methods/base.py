@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import param
+from torch import Tensor
 
 from ..errors import SettingError
 from ..posteriors import Posterior
@@ -176,6 +177,16 @@ class Method(param.ParameterizedABC):
     @abstractmethod
     def posterior(self, problem: Problem, state: Any) -> Posterior:
         """The predictive distribution of f at this state, as a function of inputs [t, d]."""
+
+    def theta_gradient(self, problem: Problem, state: Any) -> Callable[[Tensor], Tensor] | None:
+        """Return the gradient in theta [p] of the objective that hyperparameters minimise, all else as in this state.
+
+        Returns
+        -------
+        callable or None
+            theta [p] -> gradient [p], without that of the priors. None if the method has no such gradient, or not yet.
+        """
+        return None
 
     @abstractmethod
     def cost(self, problem: Problem) -> Cost:

@@ -22,6 +22,8 @@ from torch import Tensor
 from ..data.reader.table_reader import reader_from
 from ..data.units import checked_inputs, scaled_inputs, scaled_targets, targets
 from ..errors import PosteriorError
+from ..hyperparameters import Hyperparameters, hyperparameters
+from ..kernels.base import Covariance
 from ..kernels.row_scaled import plain_rows
 from ..mixed_rows import MixedRows
 from ..problem import Dataset, Prediction, Problem, Scale
@@ -56,6 +58,22 @@ class InUnits(Posterior):
         self.y_sd = train.scale.y_sd if train.scale else 1.0
         super().__init__(inner.like, inner.noise_variance * self.y_sd**2)
         self.inner, self.of, self.guard = inner, inner.of, guard
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """The hyperparameters of the model, in the units of the file.
+
+        Raises
+        ------
+        PosteriorError
+            If the posterior is not that of one kernel, such as an average of several.
+        """
+        inner: Any = self.inner
+        while not hasattr(inner, "theta") and hasattr(inner, "inner"):
+            inner = inner.inner
+        if not hasattr(inner, "theta") or not isinstance(getattr(inner, "kernel", None), Covariance):
+            raise PosteriorError(f"A {type(self.inner).__name__} has no table of hyperparameters; ask its run for it.")
+        return hyperparameters(inner.kernel, self.columns, inner.theta)
 
     @property
     def row_numbers(self) -> int:

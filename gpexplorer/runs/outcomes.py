@@ -23,6 +23,15 @@ def stopped(steps: int) -> Outcome:
     return Outcome("stopped", f"Stopped on request after {steps} steps; it can go on from there.")
 
 
+def callback_failed(error: Exception, steps: int) -> Outcome:
+    """The outcome of a run after whose last step a callback raised an error."""
+    return Outcome(
+        "stopped",
+        f"The callback raised {type(error).__name__} after {steps} steps, which are kept. Correct it, and the run can "
+        "go on from there.",
+    )
+
+
 def failed(error: Exception, steps: int, method: Method | None = None, problem: Problem | None = None) -> Outcome:
     """The outcome of a run whose method raised an error; for an error of memory, with a setting that would fit.
 

@@ -11,13 +11,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from ..data.units import targets
 from ..display import RunDisplay
-from ..errors import StoreError
+from ..errors import SettingError, StoreError
+from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.restrictions import log_prior
-from ..kernels.row_scaled import plain_rows
+from ..kernels.row_scaled import input_count, plain_rows
 from ..methods.base import Method, Steps
 from ..methods.capabilities import EstimatesNoise, NotesAnswer, NotesVariance
 from ..posteriors import InUnits, Of, as_posterior, in_units
@@ -26,10 +30,13 @@ from . import scores
 from .budget import Budget, Progress, ScoringTime, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
-from .outcomes import FINAL, enough_memory, failed, stopped
+from .outcomes import FINAL, callback_failed, enough_memory, failed, stopped
 from .rounding import MonotoneWatch, Rise, rounding_notes
-from .setting_checks import of_kind
+from .setting_checks import of_kind, quoted
 from .trace import Record, Spent, Trace
+
+Watcher = Callable[[Record], object]
+QUICK_FLOPS = 1e10  # of derivatives and standard errors of hyperparameters that are computed without being asked for
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,6 +119,8 @@ class Run(RunDisplay):
         self.outcome, self.closed = outcome, False
         self.error: Exception | None = None
         self.jitters: dict[str, float] = {}
+        self._watchers: list[Watcher] = []
+        self._stop_reason: Outcome | None = None  # of a callback
         self._watch = MonotoneWatch(method.channels, problem.train.y.dtype, method.learned_channel, self._log_prior)
         self.rises: list[Rise] = [rise for record in self.trace for rise in self._watch.check(record)]
         last = self.trace[-1] if len(self.trace) else None
@@ -157,13 +166,17 @@ class Run(RunDisplay):
                 if self.closed:
                     self._release()
 
-    def finish(self, steps: int | None = None, seconds: float | None = None) -> Outcome:
+    def finish(
+        self, steps: int | None = None, seconds: float | None = None, callback: Watcher | None = None
+    ) -> Outcome:
         """Take steps until the method ends, `stop` is called, or a budget is used up.
 
         Parameters
         ----------
         steps, seconds : int, float, optional
             Limits on the whole run, counted from record 0 also if it is resumed; without them the spec's budget holds.
+        callback : callable, optional
+            Called with each new record, as by `watch`, until this call returns.
 
         Returns
         -------
@@ -174,6 +187,12 @@ class Run(RunDisplay):
         -----
         Records 0, 1, 2, 5, 10, 20, 50, ... and the last one are scored; with a limit in seconds, see `ScoringTime`.
         """
+        if callback is not None:
+            stop_watching = self.watch(callback)
+            try:
+                return self.finish(steps, seconds)
+            finally:
+                stop_watching()
         budget = self._budget if steps is None and seconds is None else Budget(steps, seconds)
         scoring = ScoringTime(budget, self._seconds)
         while True:
@@ -185,6 +204,25 @@ class Run(RunDisplay):
         if len(self.trace) and self.outcome and self.outcome.reason != "failed":
             self.scores()
         return self.outcome or stopped(self.done)
+
+    def watch(self, callback: Watcher) -> Callable[[], None]:
+        """Call a function with every new record, after it is kept and while the clock is stopped.
+
+        Parameters
+        ----------
+        callback : callable
+            Takes a record. If it returns True, the run stops after this record, as by `stop`. If it raises an error,
+            the run stops with a sentence that names it and keeps its records; `error` has the error.
+
+        Returns
+        -------
+        callable
+            Without arguments; it ends the watch.
+        """
+        if not callable(callback):
+            raise SettingError(f"A run is watched by a function of a record, and not by {quoted(callback)}.")
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback) if callback in self._watchers else None
 
     @contextmanager
     def using_mapper(self, mapper: Callable[..., Iterable[Any]]) -> Iterator[None]:
@@ -238,11 +276,11 @@ class Run(RunDisplay):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has the trace and the answers, and continues by itself. It has no store and no running generator."""
-        left_out = ("_steps", "_journal", "_stop_requested", "_busy", "error")
+        left_out = ("_steps", "_journal", "_stop_requested", "_busy", "error", "_watchers")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _steps=None, _journal=None, error=None)
+        self.__dict__.update(state, _steps=None, _journal=None, error=None, _watchers=[])
         self._stop_requested, self._busy = threading.Event(), threading.RLock()
 
     def posterior(self, at: int = -1, of: Of = "f") -> InUnits:
@@ -267,6 +305,49 @@ class Run(RunDisplay):
             if inner is not model and isinstance(self.method, EstimatesNoise):
                 inner = inner.asked_for("f", self.method.noise_variance(self.problem, state))
             return in_units(inner, self.problem, guard).asked_for(of)
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """The hyperparameters at the latest record, in the units of the file; see `hyperparameters_at`."""
+        return self.hyperparameters_at(-1)
+
+    def hyperparameters_at(self, at: int = -1, curvature: bool | None = None) -> Hyperparameters:
+        """The hyperparameters at one record, as a table in the units of the file.
+
+        Parameters
+        ----------
+        at : int, default -1
+            The index of the record; before the first one, the table is that of the start.
+        curvature : bool, optional
+            Whether derivatives and standard errors are computed, by two gradients of the objective per parameter.
+            Without it, where these take less than about a second.
+        """
+        problem = self.problem
+        state = self.trace[at].step.state if len(self.trace) else None
+        theta = getattr(state, "theta", problem.theta)
+        flops = (2.0 * len(problem.theta) + 1.0) * self.method.cost(problem).flops
+        wanted = flops < QUICK_FLOPS if curvature is None else curvature
+        gradient = self.method.theta_gradient(problem, state) if wanted and state is not None else None
+        start = getattr(self.trace[0].step.state, "theta", problem.theta) if len(self.trace) else theta
+        return hyperparameters(problem.kernel, plain_rows(problem), theta, start, gradient)
+
+    def inducing_points(self, at: int = -1) -> NDArray[np.float64]:
+        """The inducing points [m, d] of one record, in the units of the file, as the setting `start` takes them.
+
+        Raises
+        ------
+        SettingError
+            If the method has no inducing points, or they are not rows of numbers.
+        """
+        state, train = self.trace[at].step.state, self.problem.train
+        Z = getattr(state, "Z", None)
+        rows = getattr(state, "inducing", None)
+        Z = train.rows(rows).X if Z is None and rows is not None else Z
+        if not isinstance(Z, Tensor):
+            raise SettingError(f"Method {self.method.key!r} has no inducing points that are rows of numbers.")
+        d, scale = input_count(self.problem), train.scale
+        Z = Z[:, :d].double().cpu()
+        return (Z if scale is None else Z * scale.x_sd[:d].to(Z) + scale.x_mean[:d].to(Z)).numpy()
 
     def scores(self, at: int = -1) -> dict[str, float]:
         """Score one record on the test rows, for observations y in the units of the file.
@@ -306,7 +387,8 @@ class Run(RunDisplay):
     def table(self) -> pd.DataFrame:
         """One row per record: index, seconds, kernel entries, the method's channels, and scores if they were taken.
 
-        With priors, the method's `learned_channel`, such as the objective, is that of the data alone, `log_prior` the log density of the hyperparameters, and
+        With priors, the method's `learned_channel`, such as the objective, is that of the data alone, `log_prior` the
+        log density of the hyperparameters, and
         `map_objective`, which is minimised, their difference.
         """
         table = self.trace.table(self.method.channels)
@@ -357,7 +439,7 @@ class Run(RunDisplay):
     def _has_ended(self) -> bool:
         """Whether no step may be taken, because of a request to stop or because the end is final."""
         if requested := self._stop_requested.is_set():
-            self._end(stopped(self.done))
+            self._end(self._stop_reason or stopped(self.done))
         return requested or self._final
 
     def _next(self, score: bool) -> Record | None:
@@ -377,7 +459,19 @@ class Run(RunDisplay):
         self._write(lambda journal: journal.extend(self.trace[len(journal) :]))
         if score:
             self.scores()
+        self._call_watchers()
         return self.trace[-1]
+
+    def _call_watchers(self) -> None:
+        """Call those that watch with the newest record; stop if one says so or raises an error."""
+        for callback in list(self._watchers):
+            try:
+                if callback(self.trace[-1]) is True:
+                    self.stop()
+            except Exception as error:
+                self.error, self._stop_reason = error, callback_failed(error, self.done)
+                self._stop_requested.set()
+                return
 
     def _start_method(self) -> Steps:
         """The method's generator, from the state of the last record if there is one."""
@@ -393,6 +487,7 @@ class Run(RunDisplay):
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended, with sentences on rounding. Only a used-up budget leaves the generator open."""
         self._stop_requested.clear()
+        self._stop_reason = None
         answer = ""
         if isinstance(self.method, NotesAnswer) and len(self.trace):
             answer = self.method.answer_note(self.problem, self.trace[-1].step.state)

@@ -122,6 +122,9 @@ def _values(setting: param.Parameter[Any]) -> dict[str, Any]:
     """What a setting takes, in the words of JSON Schema."""
     if isinstance(setting, param.Boolean):
         return {"type": "boolean"}
+    if isinstance(setting, param.Selector) and hasattr(setting, "lists"):
+        point = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "array", "items": {"type": "number"}}]}
+        return {"anyOf": [{"enum": list(setting.objects)}, {"type": "array", "minItems": 1, "items": point}]}
     if isinstance(setting, param.Selector):
         return {"enum": list(setting.objects)}
     if isinstance(setting, param.Range):

@@ -174,6 +174,12 @@ def _is_finite(value: float) -> bool:
 def _checked(owner: str, setting: param.Parameter[Any], value: Any) -> Any:
     """This value as JSON would represent it, if the parameter accepts it."""
     value = plain(value)
+    if hasattr(setting, "lists"):  # a name, or a list of its own form
+        try:
+            return setting.checked(value)
+        except ValueError:
+            way_out = f"{wanted(setting)}, or {setting.lists}"
+            raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {way_out}.") from None
     _refuse_what_bounds_accept(owner, setting, value)
     converted = tuple(value) if isinstance(setting, param.Tuple) and isinstance(value, list) else value
     try:

@@ -16,6 +16,7 @@ import torch
 from .. import kernels
 from ..display import SpecDisplay
 from ..errors import SettingError, closest
+from ..hyperparameters import Hyperparameters
 from ..kernels.restrictions import OPTIONS
 from ..methods.base import registry
 from ..target_transforms import checked_transform
@@ -169,6 +170,15 @@ class Spec(SpecDisplay):
             Ready for its next step.
         """
         return open_run(self, store, data)
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """The hyperparameters with which a run of this spec begins; its rows are read, and the starts compared."""
+        run = self.open()
+        try:
+            return run.hyperparameters
+        finally:
+            run.close()
 
     def _entries(self) -> dict[str, Any]:
         """The fields, without a transform that is none, so that specs from before there were any keep their names."""

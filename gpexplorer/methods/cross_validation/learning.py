@@ -101,6 +101,11 @@ class ExactLearning(Method):
     def steps(self, problem: Problem, resume: LearningState | None = None) -> Steps:
         return learn(self, problem, resume, self.objective(problem))
 
+    def theta_gradient(self, problem: Problem, state: LearningState) -> Callable[[Tensor], Tensor]:
+        """Return the gradient of the objective."""
+        evaluate = self.objective(problem).evaluate
+        return lambda theta: evaluate(theta)[2]
+
     def posterior(self, problem: Problem, state: LearningState) -> Posterior:
         return exact_posterior(problem, state.theta, self.refit, self.memory)
 

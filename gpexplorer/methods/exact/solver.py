@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, ClassVar
 
 import param
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from ...objectives import noise_variance
+from ...objectives import evidence, noise_variance
 from ...posteriors import Posterior
 from ...problem import Outcome, Problem, Step
 from ..base import Method, Steps
@@ -300,6 +300,11 @@ class Solver(Method):
             f"{largest}, so that a predictive mean may err by {bounds.mean:.2g} noise standard deviations. "
             f"{way_out(state.alpha.dtype)}",
         )
+
+    def theta_gradient(self, problem: Problem, state: SolverState) -> Callable[[Tensor], Tensor]:
+        """Return the gradient of the likelihood of the subset on which theta is learned."""
+        rows = problem.train.rows(subset_rows(problem, self.seed, self._rows_to_learn_on(problem)))
+        return lambda theta: evidence(problem.kernel, theta, rows)[1]
 
     def posterior(self, problem: Problem, state: SolverState) -> Posterior:
         """Predictive mean and variance of f at this state; see `exact_posterior`.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import param
 import torch
 from torch import Tensor
 
 from ...errors import SettingError
+from ...kernels.row_scaled import input_count
 from ...problem import Problem, described_rows
 from .distinct_rows import distinct_rows, random_order
 from .lloyd import kmeans_centres, rows_near
@@ -18,26 +20,55 @@ from .selection.titsias import BestCandidate
 from .selection.unsupervised import InOrder, LargestVariance
 
 CANDIDATES = 16  # of Titsias' selection
+Start = str | list[int] | list[list[float]]
 LEFT_SHARE = 0.14  # of the rows: those with the smallest first input, of which the start "left" takes m
+
+
+class InitialSet(param.Selector):  # type: ignore[type-arg]
+    """The name of an initial set, or one's own: row numbers [m], or points [m, d] in the units of the file."""
+
+    lists: ClassVar[str] = "a list of row numbers, or of points with one number per input"
+
+    def _validate(self, val: Any) -> None:
+        if isinstance(val, str) or val is None:
+            super()._validate(val)
+        else:
+            self.checked(val)
+
+    def checked(self, value: Any) -> str | list[int] | list[list[float]]:
+        """Return the value with lists as JSON has them; ValueError if it is neither a name nor such a list."""
+        if isinstance(value, str) and value in self.objects:
+            return value
+        try:
+            points = np.asarray(value)
+        except ValueError:  # lists of different lengths
+            points = np.empty(0)
+        if points.dtype.kind == "i" and points.ndim == 1 and len(points) == len(set(points.tolist())) > 0:
+            if (points >= 0).all():
+                return [int(row) for row in points]
+        elif points.dtype.kind in "if" and points.ndim == 2 and points.size and np.isfinite(points).all():
+            return [[float(number) for number in point] for point in points]
+        raise ValueError(f"{self.name} is none of {', '.join(self.objects)}, nor {self.lists}")
 
 
 def start(default: str) -> Any:
     """Return the setting that names the initial inducing set."""
-    return param.Selector(
+    return InitialSet(
         default=default,
         objects=list(STARTS),
         doc="Initial points: random rows, k-means centres, greedy conditional variance, Titsias' greedy selection, or "
-        "left: rows bunched at the smallest values of the first input, a poor start from which swaps are seen to work.",
+        "left: rows bunched at the smallest values of the first input, a poor start from which swaps are seen to work. "
+        "In Python also a list of row numbers, or of points in the units of the file.",
     )
 
 
-def start_rows(name: str, problem: Problem, m: int, seed: int, objective: str = "vfe") -> Tensor:
+def start_rows(name: Start, problem: Problem, m: int, seed: int, objective: str = "vfe") -> Tensor:
     """Choose up to m rows of the training data; at most O(n m^2) flops.
 
     Parameters
     ----------
-    name : str
-        A key of `STARTS`.
+    name : str or list
+        A key of `STARTS`, row numbers, or points in the units of the file, whose nearest rows are chosen.
     objective : {"vfe", "tight-vfe", "pp"}
         What Titsias' selection decreases.
 
@@ -51,14 +82,43 @@ def start_rows(name: str, problem: Problem, m: int, seed: int, objective: str = 
     SettingError
         "kmeans" and "left" need columns of numbers, and the inputs are objects.
     """
-    return STARTS[name](problem, m, seed, objective)
+    if isinstance(name, str):
+        return STARTS[name](problem, m, seed, objective)
+    if isinstance(name[0], int):
+        return _own_rows(name, problem)
+    X, Z = _columns(problem, "A start from points"), _own_points(name, problem)
+    near, others = rows_near(X, Z), random_order(problem, seed)
+    is_other = others.new_ones(len(others)).bool()
+    is_other[near] = False
+    order = torch.cat([near, others[is_other[others]]])  # [n] near ones first; random rows replace equal ones
+    return distinct_rows(problem.kernel, problem.theta, problem.train, order, len(name))
 
 
-def start_inputs(name: str, problem: Problem, m: int, seed: int, objective: str = "vfe") -> Tensor:
-    """Choose up to m inducing inputs [m, d]: rows of the data, except for k-means, which gives its centres."""
+def _own_rows(rows: list[int], problem: Problem) -> Tensor:
+    n = len(problem.train)
+    if max(rows) >= n:
+        raise SettingError(f"The start has row {max(rows)}, but there are {n} training rows, from 0 to {n - 1}.")
+    return torch.tensor(rows, device=problem.train.y.device)
+
+
+def _own_points(points: list[list[float]], problem: Problem) -> Tensor:
+    """The points [m, d] in the scaled space, with a last column of ones where rows have one of their own noise."""
+    train, d = problem.train, input_count(problem)
+    if len(points[0]) != d:
+        raise SettingError(f"The points of the start have {len(points[0])} numbers, but the data have {d} inputs.")
+    Z = torch.tensor(points, dtype=torch.float64)
+    if train.scale is not None:
+        Z = (Z - train.scale.x_mean.to(Z)) / train.scale.x_sd.to(Z)
+    return torch.cat([Z, Z.new_ones(len(Z), train.d - d)], 1).to(train.X)
+
+
+def start_inputs(name: Start, problem: Problem, m: int, seed: int, objective: str = "vfe") -> Tensor:
+    """Choose up to m inducing inputs [m, d]: rows of the data, the centres of k-means, or points of one's own."""
     X = _columns(problem)
     if name == "kmeans":
         return kmeans_centres(X, m, seed)
+    if not isinstance(name, str) and not isinstance(name[0], int):
+        return _own_points(name, problem)
     return X[start_rows(name, problem, m, seed, objective)].clone()
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import param
+from torch import Tensor
 
 from ...kernels.restrictions import log_prior
+from ...objectives import nystrom_gradient
 from ...problem import Outcome, Problem
 from ..base import Method
 
@@ -115,6 +118,16 @@ class SparseMethod(LearningMethod):
 
     num_inducing = num_inducing()
 
+    def theta_gradient(self, problem: Problem, state: Any) -> Callable[[Tensor], Tensor] | None:
+        """Return the gradient of the objective at the inducing points of this state."""
+        Z = getattr(state, "Z", None)
+        if not state.step or (Z is None and not len(state.inducing)):
+            return None
+        Z = problem.train.rows(state.inducing).X if Z is None else Z
+        name = getattr(self, "likelihood_name", None) or self.objective  # type: ignore[attr-defined]
+        return lambda theta: nystrom_gradient(problem.kernel, theta, problem.train, Z, name)[1]
+
     def num_points(self, n: int) -> int:
         """Number of inducing points for n training rows."""
-        return resolve_num_inducing(self.num_inducing, n)
+        start = getattr(self, "start", "")  # of some methods; a list of points of one's own gives their number
+        return min(len(start), n) if isinstance(start, (list, tuple)) else resolve_num_inducing(self.num_inducing, n)

@@ -12,7 +12,7 @@ K_mm, so that rows may be alike.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import ClassVar
 
 import param
@@ -124,6 +124,13 @@ class SubsetOfData(settings.LearningMethod):
         if state.step == 0:
             return subset_posterior(problem, state)
         return exact_gp_posterior(problem.kernel, state.theta, problem.train.rows(state.inducing))
+
+    def theta_gradient(self, problem: Problem, state: SelectionState) -> Callable[[Tensor], Tensor] | None:
+        """Return the gradient of the likelihood of the subset."""
+        if not state.step:
+            return None
+        subset = problem.train.rows(state.inducing)
+        return lambda theta: evidence_terms(problem.kernel, theta, subset)[1]
 
     def cost(self, problem: Problem) -> Cost:
         m, s = min(self.num_rows, len(problem.train)), problem.train.y.element_size()

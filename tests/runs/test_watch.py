@@ -1,0 +1,65 @@
+"""A run that is watched: a callback per record, which may stop the run or fail."""
+
+import pickle
+
+import pytest
+
+from gpexplorer.errors import SettingError
+from steps_of import small_spec
+
+
+def test_a_callback_sees_every_record_and_stops_the_run():
+    run, seen = small_spec("sgpr", d=2).open(), []
+
+    def callback(record):
+        seen.append(record.index)
+        return record.index == 3
+
+    outcome = run.finish(steps=10, callback=callback)
+    assert seen == [0, 1, 2, 3]
+    assert outcome.reason == "stopped"
+    assert run.done == 3
+    assert run.finish(steps=5).reason == "budget"
+    assert seen[-1] == 3  # the callback ended with its call
+
+
+def test_an_error_ends_the_run_with_a_sentence_and_keeps_its_steps():
+    run = small_spec("gbcd", d=2).open()
+
+    def callback(record):
+        if record.index == 2:
+            raise KeyError("secret")
+
+    outcome = run.finish(steps=8, callback=callback)
+    assert outcome.reason == "stopped"
+    assert "KeyError after 2 steps" in outcome.message
+    assert "secret" not in outcome.message
+    assert isinstance(run.error, KeyError)
+    assert run.done == 2
+    run.finish(steps=6)
+    assert run.done == 6
+
+
+def test_watching_ends_and_time_in_it_is_not_counted():
+    ticks = iter(range(10_000))
+    run, seen = small_spec("sgpr", d=2).open(), []
+    run._clock = lambda: float(next(ticks))
+
+    def slow(record):
+        for _ in range(100):
+            next(ticks)
+        seen.append(record)
+
+    end = run.watch(slow)
+    run.advance()
+    end()
+    end()
+    run.advance()
+    assert [record.index for record in seen] == [0]
+    assert run.trace[-1].seconds == 2.0
+    assert pickle.loads(pickle.dumps(run)).done == 1
+
+
+def test_only_functions_can_watch():
+    with pytest.raises(SettingError, match="function of a record"):
+        small_spec("sgpr", d=2).open().watch("print")
