@@ -2,7 +2,7 @@
 
     standard error of value_i = value_i * sqrt(diag(J H^-1 J')_i),   H = d2 F / df2,   theta = T(f),   J = dT/df
 
-H is the curvature of the minimised objective in the free numbers f (`linalg.free_parameters`), by differences of its
+H is the curvature of the minimised objective in the free numbers f (`kernels.theta.free_parameters`), by differences of its
 gradient: the normal approximation of the likelihood of log values, or of their posterior where there are priors.
 """
 
@@ -18,16 +18,18 @@ import torch
 from torch import Tensor
 
 from .errors import SettingError
-from .kernels.parameters import Parameter, kernel_parameters, matching
-from .kernels.restrictions import options_of
 from .kernels.row_scaled import unscaled_kernel
-from .linalg.free_parameters import FreeParameters
+from .kernels.theta.free_parameters import FreeParameters
+from .kernels.theta.named_parameters import Parameter, kernel_parameters, matching
+from .kernels.theta.restrictions import options_of
 from .problem import Dataset
 
 if TYPE_CHECKING:
     import pandas as pd
 
 STEP = 1e-4  # of log values, for the curvature
+FLAT = 1e-6  # an eigenvalue of the curvature below this share of the largest one is rounding
+LEAST_SHARE = 1e-3  # of a parameter along such directions; its standard error is then unknown
 COLUMNS = ("value", "unit", "start", "bounds", "learned", "prior", "gradient", "standard_error")  # that a text shows
 
 
@@ -110,7 +112,7 @@ class Hyperparameters(Sequence[Hyperparameter]):
         ----------
         **options : object
             "values", "fixed", "bounds", "tied" or "priors" as `Spec` takes them. Values change those of this table; the
-            others take the place of the present ones.
+            others take the place of the present ones. A present value outside new bounds begins at the nearer one.
 
         Returns
         -------
@@ -118,6 +120,9 @@ class Hyperparameters(Sequence[Hyperparameter]):
             What `Spec` takes as `kernel`.
         """
         values = {row.name: row.value for row in self._rows}
+        for name, (low, high) in (options.get("bounds") or {}).items():
+            least, most = low or 0.0, math.inf if high is None else high
+            values |= {row.name: min(max(row.value, least), most) for row in self.matching(name)}
         for name, value in options.pop("values", {}).items():
             values |= {row.name: value for row in self.matching(name)}
         present: dict[str, Any] = {
@@ -201,7 +206,7 @@ def hyperparameters(
     parameters, options = kernel_parameters(kernel, train), options_of(kernel)
     own = len(theta) != len(parameters)  # features of a method in place of the kernel
     shown = parameters[-1:] if own else parameters
-    derivatives, errors = {}, {}
+    derivatives, errors = dict[int, float](), dict[int, float]()
     if gradient is not None and not own:
         derivatives, errors = _curvature(kernel, theta, gradient)
     rows = []
@@ -218,6 +223,15 @@ def hyperparameters(
             )
         )  # fmt: skip
     return Hyperparameters(rows, unscaled_kernel(kernel).key)
+
+
+def _standard_deviations(H: Tensor) -> Tensor:
+    """The square roots of the diagonal of H^-1 [q]; nan for entries along which H is flat or no minimum."""
+    lam, Q = torch.linalg.eigh(H)
+    curved = lam > FLAT * float(lam[-1].clamp_min(0.0))
+    variance = (Q[:, curved].square() / lam[curved]).sum(1)  # [q]
+    undetermined = Q[:, ~curved].square().sum(1) > LEAST_SHARE
+    return variance.sqrt().where(~undetermined, math.nan)
 
 
 def _curvature(
@@ -238,7 +252,7 @@ def _curvature(
     inside = (f > free.lower) & (f < free.upper)  # at a bound there is no normal approximation
     H = (0.5 * (H + H.T))[inside][:, inside].double().cpu()
     sd = torch.full_like(f, math.nan)
-    if len(H) and bool(H.isfinite().all()) and float(torch.linalg.eigvalsh(H)[0]) > 0.0:
-        sd[inside] = torch.linalg.inv(H).diagonal().sqrt().to(sd)
+    if len(H) and bool(H.isfinite().all()):
+        sd[inside] = _standard_deviations(H).to(sd)
     entries = [(entry, group) for entry, group in enumerate(free.group.tolist()) if group >= 0]
     return {entry: float(g[group]) for entry, group in entries}, {entry: float(sd[group]) for entry, group in entries}

@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .errors import GPExplorerError, NotPositiveDefinite
-from .kernels.restrictions import is_free, log_prior, projected
 from .kernels.row_scaled import input_count, unscaled_kernel, unscaled_rows
+from .kernels.theta.restrictions import is_free, log_prior, projected
 from .linalg.cholesky import cholesky, logdet
 from .linalg.periodogram import Peak, peaks
 from .linalg.preconditioners import pivoted_root

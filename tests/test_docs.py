@@ -23,7 +23,14 @@ from search_packages import stand_ins
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-PAGES_WITH_PYTHON = {"own-data.md", "cluster.md", "in-a-notebook.md", "which-method.md", "tuning.md"}
+PAGES_WITH_PYTHON = {
+    "own-data.md",
+    "cluster.md",
+    "in-a-notebook.md",
+    "which-method.md",
+    "tuning.md",
+    "hyperparameters.md",
+}
 CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
 COSTS = [{"key": "sgpr", "memory": 2.5e9, "flops": 1e9, "largest array": "factor L"}]
 LISTED = {  # what the command line would print, so that no process is started here
@@ -177,11 +184,30 @@ def test_the_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytes
             row = next(line for line in written.splitlines() if line.startswith(f"| {work} |"))
             shown = [float(cell) for cell in re.findall(r"([\d.]+) s \|", row.removeprefix(f"| {work} |"))]
             assert seconds == pytest.approx(shown, rel=0.04)
+    if name == "hyperparameters.md":
+        check_first_week(names)
     if name == "tuning.md":
         best = held_out_score(names["spec"], names["study"].best_params)
         assert best == names["study"].best_value
         assert best < names["study"].reported[0]
         assert trackers["mlflow"].logged["smse"] == names["run"].scores()["smse"]
+
+
+def check_first_week(names: dict[str, Any]) -> None:
+    """What each of the ten programs promises."""
+    tables = {key: names[key].hyperparameters for key in ("fixed", "bounded", "mode", "tied", "run", "healed")}
+    assert [row.value for row in tables["fixed"] if row.fixed] == pytest.approx([1.0])
+    assert 0.1 <= tables["bounded"]["se-ard.lengthscale[x1]"].value <= 0.3 + 1e-12
+    assert tables["tied"]["lengthscale[x1]"].value == pytest.approx(tables["tied"]["lengthscale[x2]"].value)
+    assert tables["mode"]["lengthscale[x10]"].value < tables["run"]["lengthscale[x10]"].value  # the prior has mode e^-1
+    assert 0.0 < names["noise"].standard_error < names["noise"].value
+    assert len(names["again"].spec.settings["start"]) == len(names["own"].inducing_points()) == 3
+    assert names["watched"].done < names["run"].done
+    assert 0.5 <= names["estimator"].hyperparameters_["noise"].value <= 2.0
+    assert names["wider"].hyperparameters["lengthscale[x1]"].bounds == pytest.approx((0.05, 1.0))
+    healed = tables["healed"]["lengthscale[x1]"]
+    assert healed.start == pytest.approx(100.0)
+    assert healed.value < 5.0
 
 
 def test_only_the_tested_pages_contain_python_of_their_own():

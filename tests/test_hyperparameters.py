@@ -113,6 +113,7 @@ def test_learning_goes_on_with_other_restrictions_from_the_present_values():
     assert table["*[x1]"].value == pytest.approx(0.5)
     assert table["*[x2]"].value == pytest.approx(run.hyperparameters["*[x2]"].value, rel=1e-12)
     assert table["noise"].bounds == pytest.approx((0.01, 0.2))
+    assert table["noise"].value == pytest.approx(0.2)  # where 0.31 begins
     other.finish()
     assert other.hyperparameters["noise"].value <= 0.2 + 1e-12
     again = replace(run.spec, kernel=other.hyperparameters.kernel()).open()

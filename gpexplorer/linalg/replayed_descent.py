@@ -33,7 +33,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import NotPositiveDefinite
-from .free_parameters import FreeParameters
 
 MAX_DISTANCE = 12.0  # a parameter stays this close to its initial value
 GRADIENT_DESCENT = "gradient descent"
@@ -76,10 +75,12 @@ class Replayed(NamedTuple):
 
 @runtime_checkable
 class Restrictions(Protocol):
-    """What restricts a descent: `kernels.restrictions.Restrictions` of theta."""
+    """What restricts a descent: `kernels.theta.restrictions.Restrictions` of theta."""
 
     @property
-    def parameters(self) -> FreeParameters: ...
+    def parameters(self) -> Any:
+        """Which entries are free: `kernels.theta.free_parameters.FreeParameters`, a layer above."""
+
     def penalty(self, theta: Tensor) -> tuple[float, Tensor]:
         """What is added to the value at theta [p], and its gradient [p]."""
 
@@ -170,7 +171,7 @@ def _descended(
     optimiser: str,
     limit: int,
     undefined: tuple[type[Exception], ...],
-    parameters: FreeParameters | None,
+    parameters: Any,
 ) -> Generator[Best, None, None]:
     """The best point so far of a descent with the optimiser of this name, within the bounds of the parameters."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import SettingError
-from ..kernels.priors import parse_prior
+from ..kernels.theta.priors import parse_prior
 from .setting_checks import number, quoted
 
 LARGEST = 1e30  # a value in the units of the file, and its inverse

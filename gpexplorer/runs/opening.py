@@ -15,8 +15,8 @@ from .. import kernels
 from ..data import Split
 from ..data.loading import CHOICES
 from ..errors import DataError, SettingError
-from ..kernels.restrictions import restricted_problem
 from ..kernels.row_scaled import with_row_noise
+from ..kernels.theta.restrictions import restricted_problem
 from ..methods.base import registry
 from ..problem import Problem
 from ..starts import Race, race

@@ -20,8 +20,8 @@ from ..data.units import targets
 from ..display import RunDisplay
 from ..errors import SettingError, StoreError
 from ..hyperparameters import Hyperparameters, hyperparameters
-from ..kernels.restrictions import log_prior
 from ..kernels.row_scaled import input_count, plain_rows
+from ..kernels.theta.restrictions import log_prior
 from ..methods.base import Method, Steps
 from ..methods.capabilities import EstimatesNoise, NotesAnswer, NotesVariance
 from ..posteriors import InUnits, Of, as_posterior, in_units

@@ -17,7 +17,7 @@ from .. import kernels
 from ..display import SpecDisplay
 from ..errors import SettingError, closest
 from ..hyperparameters import Hyperparameters
-from ..kernels.restrictions import OPTIONS
+from ..kernels.theta.restrictions import OPTIONS
 from ..methods.base import registry
 from ..target_transforms import checked_transform
 from .budget import named_limits

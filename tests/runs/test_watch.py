@@ -57,7 +57,16 @@ def test_watching_ends_and_time_in_it_is_not_counted():
     run.advance()
     assert [record.index for record in seen] == [0]
     assert run.trace[-1].seconds == 2.0
-    assert pickle.loads(pickle.dumps(run)).done == 1
+
+
+def test_a_copy_is_not_watched():
+    run, seen = small_spec("sgpr", d=2).open(), []
+    run.watch(lambda record: seen.append(record.index))
+    run.advance()
+    copy = pickle.loads(pickle.dumps(run))
+    copy.advance()
+    assert seen == [0]
+    assert copy.done == 1
 
 
 def test_only_functions_can_watch():

@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ...kernels.restrictions import projected
+from ...kernels.theta.restrictions import projected
 from ...linalg.deferred_reads import moved_together
 from ...problem import Outcome, Problem, Step, channel
 from ..base import Steps

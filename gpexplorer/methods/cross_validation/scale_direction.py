@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...kernels.restrictions import is_free
+from ...kernels.theta.restrictions import is_free
 from ...problem import Problem, take
 
 ROWS = 8  # they give 36 pairs

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from ...linalg.free_parameters import FreeParameters
+from ...kernels.theta.free_parameters import FreeParameters
 from .folds import FoldGroup
 from .lagrangian import FoldSystems, LagrangianTerms, Limits, lagrangian_terms, theta_gradient
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice
-from ...kernels.restrictions import projected
+from ...kernels.theta.restrictions import projected
 from ...problem import Kernel, Problem
 from .descents import Learner
 from .evidence import regress

@@ -35,7 +35,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice, Leading
-from ...kernels.restrictions import log_prior
+from ...kernels.theta.restrictions import log_prior
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.replayed_descent import Replayed
 from ...objectives import noise_variance

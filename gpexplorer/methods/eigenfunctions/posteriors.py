@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from ...features.basis_choices import Choice, ChosenFeatures
-from ...kernels.restrictions import noise_limits
 from ...kernels.row_scaled import unscaled_kernel
+from ...kernels.theta.restrictions import noise_limits
 from ...linalg.gaussian import LinearGaussian
 from ...linalg.reduction import Map, sum_of_squares
 from ...objectives import noise_variance

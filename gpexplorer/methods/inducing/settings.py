@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import param
 from torch import Tensor
 
-from ...kernels.restrictions import log_prior
+from ...kernels.theta.restrictions import log_prior
 from ...objectives import nystrom_gradient
 from ...problem import Outcome, Problem
 from ..base import Method

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from ...kernels.restrictions import noise_limits
+from ...kernels.theta.restrictions import noise_limits
 from ...linalg.deferred_reads import Number, RareCases, RecordedMinibatch
 from ...linalg.randomness import generator
 from .exact_likelihood import ExactLikelihood

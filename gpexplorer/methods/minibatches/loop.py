@@ -23,7 +23,7 @@ from ...errors import NotPositiveDefinite, SettingError
 from ...features.deep import ACTIVATIONS
 from ...features.pretrained import Pretrained
 from ...features.random_fourier import KINDS
-from ...kernels.restrictions import noise_limits
+from ...kernels.theta.restrictions import noise_limits
 from ...posteriors import Posterior
 from ...problem import Outcome, Problem, Step
 from ..base import Method, Steps

@@ -40,6 +40,9 @@ FEWEST_TIMES, FEWEST_GROUPS = 30, 6
 DEPENDENT, DEPENDENT_ERRORS = 0.15, 4.0  # least correlation of neighbours, and in standard errors
 ALIKE = 0.1  # least share of the variance that lies between groups
 LARGEST_GROUP = 0.4  # of the rows
+FEWEST_IN_GROUP = 3  # rows of a label in a panel, on the mean
+ONE_EACH, IN_ORDER = 0.99, 0.95  # shares of the rows of a panel: the only one of label and time, later than the last
+LABELS_AT_MOST = 0.3  # correlation between the mean targets of one label and the next, by its number
 BLOCK = 0.1  # share of the rows that a fold forward in time holds out
 FOLDS = ((1000, 4), (3000, 2))  # rows up to which there are so many of these folds; with more rows there is one
 MOST_HELD_OUT = 2000
@@ -144,7 +147,49 @@ def group_columns(rows: Dataset) -> list[str]:
             result.append(name)
     reader = rows.reader if hasattr(rows, "reader") else None
     left_out = [column.name for column in reader.columns if column.left_out] if reader else []
-    return [*result, *(name for name in left_out if ID_NAME.search(name.lower()))]
+    result += [name for name in left_out if ID_NAME.search(name.lower())]
+    return [*result, *(name for name in panel_columns(rows) if name not in result)]
+
+
+def panel_columns(rows: Dataset) -> list[str]:
+    """Columns of labels in a panel: each label has one row at each of several times, in rising order in the file.
+
+    Of many short series, new ones are predicted; few long ones are continued. So a column with fewer labels than times
+    is not among them, nor one whose neighbouring numbers have alike targets: it measures something.
+    """
+    X, n = numbers_of(rows), len(rows)
+    if X is None:
+        return []
+    names = rows.names[: X.shape[1]]
+    sources = [column.source for column in rows.reader.inputs][: len(names)] if rows.reader else list(names)
+    residuals, result = linear_residuals(X, rows.y.double().cpu().numpy()), list[str]()
+    whole = [j for j in range(X.shape[1]) if bool((X[:, j] == np.round(X[:, j])).all())]
+    times = {j: np.unique(X[:, j], return_inverse=True)[1] for j in whole}
+    for source in dict.fromkeys(sources):
+        own = [j for j, name in enumerate(sources) if name == source]
+        is_number = rows.reader is None or rows.reader.column(source).is_number
+        if PLAIN_NAME.fullmatch(source.lower()) or (is_number and not set(own) <= set(whole)):
+            continue
+        _, label = np.unique(X[:, own], axis=0, return_inverse=True)
+        sizes = np.bincount(label)
+        if not FEWEST_GROUPS <= len(sizes) <= n / FEWEST_IN_GROUP or sizes.max() >= LARGEST_GROUP * n:
+            continue
+        if is_number and correlation_of_neighbours(label.astype(float), residuals)[0] > LABELS_AT_MOST:
+            continue
+        if any(_is_panel(label, times[j]) for j in whole if j not in own):
+            result.append(source)
+    return result
+
+
+def _is_panel(label: NDArray[np.int64], time: NDArray[np.int64]) -> bool:
+    """Whether labels have one row at each time, times rise in the file, and there are at least as many labels."""
+    count_of_times = int(time.max()) + 1
+    if not FEWEST_IN_GROUP <= count_of_times <= label.max() + 1:
+        return False
+    order = np.argsort(label, kind="stable")
+    steps = np.diff(time[order])[np.diff(label[order]) == 0]
+    pairs = len(np.unique(label * count_of_times + time))
+    return bool((steps > 0).mean() >= IN_ORDER) and pairs >= ONE_EACH * len(label)
 
 
 def plan_of_groups(rows: Dataset, column: str, asked: bool) -> Plan | None:

@@ -21,7 +21,7 @@ import param
 from torch import Tensor
 
 from ....features.basis_choices import Leading
-from ....kernels.restrictions import NoiseLimits, noise_limits
+from ....kernels.theta.restrictions import NoiseLimits, noise_limits
 from ....objectives import noise_variance
 from ....posteriors import DiagonalAndDirection, Posterior
 from ....problem import Cost, Outcome, Problem, Step

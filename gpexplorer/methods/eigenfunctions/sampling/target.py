@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ....errors import SettingError
-from ....kernels.restrictions import NoiseLimits
+from ....kernels.theta.restrictions import NoiseLimits
 from ...langevin import Density, Evaluate
 from ..orthogonal_basis import OrthogonalBasis, likelihood, likelihood_terms
 

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ....kernels.restrictions import projected
+from ....kernels.theta.restrictions import projected
 from ....linalg.blocks import row_blocks
 from ....linalg.randomness import generator
 from ....objectives import noise_derivative, noise_variance

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from ....data.given_folds import drawn_share
-from ....kernels.restrictions import projected
+from ....kernels.theta.restrictions import projected
 from ....linalg.randomness import generator
 from ....objectives import nystrom, rounding
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior

@@ -1,6 +1,6 @@
 """What a person has decided about hyperparameters: values, and which are fixed, bounded, tied or have a prior.
 
-    minimise F(theta) - sum_i log p_i(value_i),   theta = T(f)                 MAP; T is `linalg.free_parameters`
+    minimise F(theta) - sum_i log p_i(value_i),   theta = T(f)                 MAP; T is `kernels.theta.free_parameters`
 
 The density of a prior is that of the value in the units of the file, as in GPflow and GPyTorch: the mode does not
 contain the Jacobian of the logarithm. Tied parameters are equal in the units of the file.
@@ -17,13 +17,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..errors import SettingError
-from ..linalg.free_parameters import FreeParameters
-from ..problem import Problem
-from .base import Covariance
-from .parameters import Parameter, kernel_parameters, matching
+from ...errors import SettingError
+from ...problem import Problem
+from ..base import Covariance
+from ..row_scaled import plain_rows
+from .free_parameters import FreeParameters
+from .named_parameters import Parameter, kernel_parameters, matching
 from .priors import Prior, parse_prior
-from .row_scaled import plain_rows
 
 OPTIONS = ("values", "fixed", "bounds", "tied", "priors")  # of the kernel in a spec
 

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..errors import SettingError, closest
-from ..problem import Dataset, Scale
-from .composites import Product
-from .on_columns import OnColumns
-from .row_scaled import unscaled_kernel
+from ...errors import SettingError, closest
+from ...problem import Dataset, Scale
+from ..composites import Product
+from ..on_columns import OnColumns
+from ..row_scaled import unscaled_kernel
 
 SD_OF_INPUTS = "sd of x"  # the unit of a length over several inputs, which were each divided by their own sd
 OWN_NAME = re.compile(r"(.*?)(?: (\d+))?")

@@ -141,7 +141,7 @@ class FreeParameters:
         return torch.where(same, v[first], mean).clamp(self.lower.to(v), self.upper.to(v))
 
     def full(self, f: Float[Tensor, " q"]) -> Float[Tensor, " p"]:
-        """Return T(f)."""
+        """Return all entries, v = T(f)."""
         values = torch.cat([f, f.new_zeros(1)])[self.group] + self.offset.to(f)
         return torch.where(self.is_fixed, self.given.to(f), values)
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from gpexplorer.linalg.free_parameters import FreeParameters
+from gpexplorer.kernels.theta.free_parameters import FreeParameters
 
 
 def example(offset=None):

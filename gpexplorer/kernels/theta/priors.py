@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..errors import SettingError, closest
+from ...errors import SettingError, closest
 
 FORM = re.compile(r"\s*([A-Za-z_-]+)\s*\(([^()]*)\)\s*")
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)

@@ -1,0 +1,1 @@
+"""The entries of theta: their names and units, their prior densities, and what restricts them."""
