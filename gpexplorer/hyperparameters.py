@@ -2,8 +2,8 @@
 
     standard error of value_i = value_i * sqrt(diag(J H^-1 J')_i),   H = d2 F / df2,   theta = T(f),   J = dT/df
 
-H is the curvature of the minimised objective in the free numbers f (`kernels.theta.free_parameters`), by differences of its
-gradient: the normal approximation of the likelihood of log values, or of their posterior where there are priors.
+H is the curvature of the minimised objective in the free numbers f (`kernels.theta.free_parameters`), by differences of
+its gradient: the normal approximation of the likelihood of log values, or of their posterior where there are priors.
 """
 
 from __future__ import annotations
