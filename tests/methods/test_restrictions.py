@@ -80,7 +80,7 @@ def test_methods_with_features_of_their_own_name_what_they_do_not_have(key):
         small_spec(key, d=3, kernel=RESTRICTED).open()
 
 
-@pytest.mark.parametrize("key", ["cholqr", "sgpr", "ml", "gbcd", "grief", "gpcv-admm", "svgp"])
+@pytest.mark.parametrize("key", ["cholqr", "sgpr", "ml", "gbcd", "grief", "gpcv-admm", "svgp", "vecchia"])
 def test_a_restricted_run_continues_as_if_it_had_not_stopped(key):
     kernel = NOISE if registry[key].own_kernel else RESTRICTED
     run = small_spec(key, d=3, kernel=kernel).open()

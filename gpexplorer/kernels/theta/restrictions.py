@@ -90,6 +90,19 @@ def log_prior(kernel: Any, theta: Tensor) -> float:
     return 0.0 if restrictions is None or not restrictions.priors else -restrictions.penalty(theta)[0]
 
 
+def largest_derivative(kernel: Any, theta: Tensor, gradient: Tensor) -> float:
+    """Return the largest absolute derivative in the numbers that may move, with that of the priors.
+
+    A derivative does not count where a bound stops the descent.
+    """
+    restrictions = getattr(kernel, "restrictions", None)
+    if restrictions is not None:
+        free, total = restrictions.parameters, gradient.to(theta) + restrictions.penalty(theta)[1]
+        f, g = free.free(theta), free.sums(total)
+        gradient = g[~(((f <= free.lower) & (g > 0.0)) | ((f >= free.upper) & (g < 0.0)))]
+    return float(gradient.abs().max()) if len(gradient) else 0.0
+
+
 def projected(kernel: Any, theta: Tensor) -> Tensor:
     """Return the allowed theta [p] nearest to this one: theta itself where nothing is restricted."""
     restrictions = getattr(kernel, "restrictions", None)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
+from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator
 from ...linalg.replayed_descent import GRADIENT_DESCENT, Evaluated, Replayed, replayed_descent
@@ -163,7 +164,7 @@ def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tenso
         def watched(theta: Tensor) -> Evaluated:
             nonlocal largest
             result = evaluate(theta)
-            largest = _largest_entry(restrictions, theta, result.gradient)
+            largest = largest_derivative(problem.kernel, theta, result.gradient)
             return result
 
         descent = replayed_descent(watched, theta, method.optimiser, method.evaluations, restrictions=restrictions)
@@ -174,16 +175,6 @@ def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tenso
                     break
 
 
-def _largest_entry(restrictions: Any, theta: Tensor, gradient: Tensor) -> float:
-    """Return the largest absolute derivative in the numbers that may move, with that of the priors."""
-    if restrictions is not None:
-        _, of_penalty = restrictions.penalty(theta)
-        parameters = restrictions.parameters
-        f, g = parameters.free(theta), parameters.sums(gradient.to(theta) + of_penalty)
-        gradient = g[~((f <= parameters.lower) & (g > 0.0) | (f >= parameters.upper) & (g < 0.0))]
-    return float(gradient.abs().max()) if len(gradient) else 0.0
-
-
 def _largest_derivative(problem: Problem, state: State) -> float:
     """Return the largest absolute derivative at the best point."""
     restrictions = getattr(problem.kernel, "restrictions", None)
@@ -191,7 +182,7 @@ def _largest_derivative(problem: Problem, state: State) -> float:
         best = int(state.answers[:, 0].nan_to_num(math.inf).argmin())
     else:
         best = int((state.answers[:, 0] - state.objective).abs().nan_to_num(math.inf).argmin())
-    return _largest_entry(restrictions, state.theta, state.answers[best, 2:])
+    return largest_derivative(problem.kernel, state.theta, state.answers[best, 2:])
 
 
 def _outcome(method: ExactLearning, problem: Problem, state: State) -> Outcome:

@@ -30,6 +30,7 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...kernels.groups import check_stationary, correlation_lengths
 from ...kernels.row_scaled import input_count
+from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
 from ...posteriors import NearestRowsPosterior, Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
@@ -127,14 +128,14 @@ class Vecchia(Method):
                 stretch = _stretch(self._lengths(problem, best.theta), lengths)
                 phase = "neighbours" if len(results) == 1 else "learn"
                 state = VecchiaState(
-                    state.step + 1, best.theta, best.value, state.round, state.begin, torch.stack(results)
+                    state.step + 1, best.theta, best.of_the_data, state.round, state.begin, torch.stack(results)
                 )
-                yield Step(state, VecchiaInfo(phase, best.value, _largest_derivative(state), stretch))
+                yield Step(state, VecchiaInfo(phase, state.objective, _largest_derivative(problem, state), stretch))
             if not math.isfinite(state.objective):
                 return Outcome("failed", "The covariance of near rows has no Cholesky factor. Raise the noise.")
             stretch = _stretch(self._lengths(problem, state.theta), lengths)
             if stretch <= STRETCH or state.round + 1 >= self.rounds:
-                return self._outcome(state, stretch)
+                return self._outcome(problem, state, stretch)
             state = VecchiaState(state.step, state.theta, math.inf, state.round + 1, state.theta, _no_answers(theta))
 
     def posterior(self, problem: Problem, state: VecchiaState) -> Posterior:
@@ -176,21 +177,31 @@ class Vecchia(Method):
                 result = _evaluation(found, theta, problem.theta)
                 results.append(result)
             value, *gradient = result.tolist()
-            largest = max(map(abs, gradient))
-            return Evaluated(value, torch.tensor(gradient, dtype=torch.float64))
+            derivatives = torch.tensor(gradient, dtype=torch.float64)
+            largest = largest_derivative(problem.kernel, theta, derivatives)
+            return Evaluated(value, derivatives)
 
+        restrictions = getattr(problem.kernel, "restrictions", None) if self.learn else None
         limit = self.evaluations if self.learn else 1
         done = int(state.answers[:, 0].isfinite().sum())
-        if done and _is_flat(state, self.tolerance):
+        if done and restrictions is None and _is_flat(state, self.tolerance):
             return
-        with closing(replayed_descent(evaluate, state.begin, "L-BFGS-B", limit, done)) as descent:
+        if done and restrictions is not None:  # replayed, to have the last derivatives in the numbers that may move
+            *_, last = replayed_descent(
+                evaluate, state.begin, "L-BFGS-B", len(state.answers), restrictions=restrictions
+            )
+            if largest <= self.tolerance * max(abs(last.value), 1.0):
+                return
+            earlier_results = iter(state.answers)
+        descent = replayed_descent(evaluate, state.begin, "L-BFGS-B", limit, done, restrictions=restrictions)
+        with closing(descent):
             for best in descent:
                 yield best
                 if largest <= self.tolerance * max(abs(best.value), 1.0):
                     return
 
-    def _outcome(self, state: VecchiaState, stretch: float) -> Outcome:
-        slope, rounds = _largest_derivative(state), state.round + 1
+    def _outcome(self, problem: Problem, state: VecchiaState, stretch: float) -> Outcome:
+        slope, rounds = _largest_derivative(problem, state), state.round + 1
         if not self.learn:
             return Outcome("converged", "The hyperparameters kept their initial values. Turn on learn to learn them.")
         if len(state.answers) < self.evaluations and stretch <= STRETCH:
@@ -223,10 +234,10 @@ def _stretch(lengths: Tensor, before: Tensor) -> float:
     return float(ratio.max() / ratio.min())
 
 
-def _largest_derivative(state: VecchiaState) -> float:
-    """The largest absolute derivative at the best point."""
-    best = int(state.answers[:, 0].nan_to_num(math.inf).argmin())
-    return float(state.answers[best, 1:].abs().max())
+def _largest_derivative(problem: Problem, state: VecchiaState) -> float:
+    """The largest absolute derivative at the best point, in the numbers that may move."""
+    best = int((state.answers[:, 0] - state.objective).abs().nan_to_num(math.inf).argmin())
+    return largest_derivative(problem.kernel, state.theta, state.answers[best, 1:])
 
 
 def _is_flat(state: VecchiaState, tolerance: float) -> bool:
