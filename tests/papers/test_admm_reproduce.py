@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import holoviews as hv
 import pandas as pd
 import pytest
@@ -110,3 +112,24 @@ def test_both_methods_begin_at_the_same_thetas(monkeypatch: pytest.MonkeyPatch):
     assert torch.equal(admm_co2.start(problem, 2).theta, admm_co2.start(problem, 2).theta)
     moved = (admm_co2.start(problem, 2).theta - problem.theta).abs() > 0
     assert [name for name, m in zip(problem.kernel.names, moved, strict=True) if not m] == ["lp: period"]
+
+
+@pytest.mark.parametrize(("name", "count"), [("SE", 1), ("LP", 2), ("SE+LP", 3)])
+def test_theta_has_the_free_numbers_of_the_paper(name: str, count: int):
+    problem, _ = admm_synthetic.drawn(name, 60, 0)
+    free = problem.kernel.restrictions.parameters
+    assert len(free.lower) == count
+    theta = free.full(torch.zeros(count, dtype=torch.float64)).exp()
+    is_sd = [name.endswith("sd") for name in problem.kernel.names]
+    assert theta[is_sd].tolist() == [1.0] * sum(is_sd)
+    assert theta[-1] == pytest.approx(admm_synthetic.NOISE)
+
+
+def test_the_kernel_with_a_tied_width_is_equation_20():
+    problem, _ = admm_synthetic.drawn("LP", 60, 0)
+    length, period = 0.6, 1.3
+    theta = problem.kernel.restrictions.parameters.full(torch.tensor([length, period], dtype=torch.float64).log())
+    x = problem.train.X[:9, 0]
+    r = x[:, None] - x
+    expected = torch.exp(-2.0 * torch.sin(math.pi * r / period) ** 2 / length**2 - r**2 / (2.0 * length**2))
+    torch.testing.assert_close(problem.kernel(theta, x[:, None], x[:, None]), expected)
