@@ -3,8 +3,9 @@
 Inputs lie in [0, 10] for 500 rows, and in [0, 20] otherwise; 20 additional rows are for testing. The paper does not
 state the noise of its draws. Here its sd is 0.3 and that of the signal 1, so that test errors compare the two methods
 with each other, but not with the paper. As in the paper, theta is l, or (l, p), or (l1, l2, p): the sizes of signal and
-noise are fixed at those of the draws, and the lengthscale of the sine is that of the decay (eq 20). In table 1 both methods begin at the best of the same random initial values, each by its own objective (section
-5.3 recommends restarts and gives no number).
+noise are fixed at those of the draws, and the lengthscale of the sine is that of the decay (eq 20). In table 1 both
+methods begin at the best of the same random initial values, each by its own objective (section 5.3 recommends restarts
+and gives no number).
 
 For SE + LP the estimates of GPCV-ADMM from random initial values are far from the truth, and those of the paper are
 close to it. The reason is the criterion and not its minimiser: the cross-validated error of such an estimate is that of
