@@ -119,6 +119,16 @@ def test_overconfident_bands_are_said_to_be_too_narrow() -> None:
     assert few == "100 % of these rows lie in their 95 % interval."
 
 
+@pytest.mark.parametrize(("rows", "least"), [(400, 367), (1000, 930)])
+def test_too_few_rows_in_their_interval_are_three_standard_errors_too_few(rows: int, least: int) -> None:
+    """95 % of 400 rows have a standard error of 1.09 %, so that up to 366 rows, below 91.73 %, are too few."""
+    for inside in (least, least - 1):
+        noise = np.zeros(rows)
+        noise[np.linspace(0, rows - 1, rows - inside).astype(int)] = 5.0
+        sentence = band_sentences(scores_of(noise, np.arange(rows) / rows, 1.0), "y")[0]
+        assert ("too few" in sentence) == (inside < least)
+
+
 def lane(name: str, rows: int, scores: RowScores) -> Lane:
     return Lane(Candidate(name, "exact", "ml", "se"), 0, 1e9, rows=rows, scores=scores)
 

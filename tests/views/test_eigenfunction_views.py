@@ -191,3 +191,5 @@ def test_the_spectrum_shows_the_ranks_of_functions_chosen_by_evidence():
     assert max(ranks) > run.method.num_eigenfunctions
     np.testing.assert_allclose(layers["kept"]["y"], spectrum.log_values[torch.tensor(ranks) - 1] / np.log(10.0))
     assert not set(layers["dropped"]["x"]) & set(ranks)
+    s2 = float(state.theta[-1].exp()) ** 2  # eigenvalues are variances, and so is the line
+    assert layers["noise"]["y"].tolist() == pytest.approx([np.log10(s2)] * 2)

@@ -204,3 +204,30 @@ def test_steps_in_the_affine_metric_need_no_eigenvalues(monkeypatch: pytest.Monk
 
     assert model.D > 8
     assert float(torch.linalg.eigvalsh(learner.A)[0]) * model.n >= float(learner.parameters.s2()) * (1.0 - 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "weight"),
+    [
+        ({}, 0.05 * 0.5 / (2 * (0.02 + 2.0 * 0.05))),
+        ({"rate_matrix": 0.1, "rate_ascent": 0.05, "damping": 0.5}, 0.1 * 0.5 / (2 * (0.05 + 0.5 * 0.1))),
+        ({"rate_matrix": 0.1, "rate_ascent": 1e-4, "damping": 0.0}, 1.0),  # never more than M alone
+    ],
+)
+def test_the_multiplier_has_the_weight_with_which_both_delays_cancel(settings: dict, weight: float):
+    """w = a (1 - 2 l) / (2 (b + kappa a)) with l = 1/4; w M + (1 - w) A^-1 stands for F^-1."""
+    at = problem()
+    minimax = method("minimax", batch_size=20, **settings)
+    assert minimax.multiplier_terms() == pytest.approx((0.25, weight), rel=1e-12)
+    _, learner = begun(minimax, at)
+    n, A_inverse = learner.model.n, learner.A_inverse
+
+    def stands_for_inverse(B: Tensor) -> Tensor:
+        learner.B.copy_(B)
+        matrix, factor = learner.inverse_of_F(0)
+        return matrix * factor
+
+    torch.testing.assert_close(stands_for_inverse(torch.zeros_like(A_inverse)), (1.0 - weight) * A_inverse / n)
+    M = -float(learner._mu(0)) / float(learner.A_norm)  # M = M B for a matrix B
+    torch.testing.assert_close(stands_for_inverse(A_inverse / M), A_inverse / n)  # at A^-1 = M any weight is right
+    torch.testing.assert_close(stands_for_inverse(3.0 * A_inverse / M), (1.0 + 2.0 * weight) * A_inverse / n)
