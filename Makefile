@@ -50,7 +50,7 @@ bench: .venv/.test ## seconds a swap over the machine's floor, objective and err
 mutants: .venv/.test ## change one operator or constant of a formula at a time and name what no test notices (ARGS=linalg)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(ARGS)
 
-notebooks: .venv/.test ## run every notebook in place and keep its pictures
+notebooks: .venv/.test ## run every notebook in place and keep its answers
 	$(BIN)/python tests/support/notebook_pictures.py notebooks/*.ipynb
 
 docs: .venv/.docs ## build the documentation into build/docs; a warning is an error

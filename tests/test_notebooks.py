@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import nbformat
 import pytest
 from jupyter_client import KernelManager
 
-from notebook_pictures import PICTURE, executed
+from notebook_pictures import PICTURE, executed, masked, masked_html
 from stand_in_files import FILES
 
 pytestmark = pytest.mark.long
@@ -51,16 +52,39 @@ def test_notebook_runs(path: Path, tmp_path: Path, kernel: KernelManager) -> Non
 def test_a_saved_notebook_begins_with_one_import_and_the_idea_as_a_small_static_picture(path: Path) -> None:
     cells = nbformat.read(path, as_version=4).cells
     code = [cell for cell in cells if cell.cell_type == "code"]
-    kinds = {kind for cell in code for out in cell.outputs for kind in out.get("data", {"text": ""})}
+    kinds = {kind for cell in code for out in cell.outputs for kind in out.get("data", {"text/plain": ""})}
     first = ast.parse(code[0].source).body
     imports = [ast.unparse(line) for line in first if isinstance(line, ast.Import | ast.ImportFrom)]
 
-    assert kinds == {PICTURE}
+    assert PICTURE in kinds
+    assert kinds <= {PICTURE, "text/html", "text/plain"}
     assert [line for line in imports if "rdkit" not in line or path.stem != "molecules"] == ["import gpexplorer as gpx"]
     assert not [line.name for line in first if isinstance(line, ast.FunctionDef)]
     assert code[0].outputs, "the idea comes as a picture first"
     assert not [cell for cell in cells if cell.get("attachments")]  # JupyterLab logs an error for each of them
     assert "holoviews" not in "".join(cell.source for cell in code)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_saved_cell_that_ends_with_a_value_keeps_its_answer(path: Path) -> None:
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type != "code" or not (lines := ast.parse(cell.source).body):
+            continue
+        last = lines[-1]
+        answers = isinstance(last, ast.Expr) and not cell.source.rstrip().endswith(";")
+        written = ast.unparse(last)
+        silent = re.search(r"\.(close|finish|clear|save|append|update)\(", written)
+        assert cell.outputs or not answers or silent, cell.source
+
+
+def test_seconds_of_a_saved_table_are_masked() -> None:
+    table = "<table><tr><th></th><th>seconds</th><th>smse</th></tr><tr><th>a</th><td>0.25</td><td>0.5</td></tr></table>"
+    row = "<table><tr><th>seconds of work</th><td>0.25</td></tr><tr><th>smse</th><td>0.5</td></tr></table>"
+
+    for html in (table, row):
+        assert "0.25" not in masked_html(html)
+        assert "<td>0.5</td>" in masked_html(html)
+    assert masked("3 swaps in 0.37 s and 12 ms, 4 points") == "3 swaps in – s and – ms, 4 points"
 
 
 def test_saved_notebooks_are_small() -> None:

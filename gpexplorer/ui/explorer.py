@@ -44,7 +44,7 @@ from .playback.transport import Transport
 from .session import Session
 from .shared_limits import Shares
 from .stories import STORIES
-from .styles import MAIN, TEXT
+from .styles import BESIDE, MAIN, TEXT
 from .text import record, sentence, text
 
 SIDE = 330  # pixels of the controls beside the pictures, in the page of a host
@@ -415,7 +415,8 @@ class Explorer(pn.viewable.Viewer):
         if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
             pn.state.on_session_destroyed(lambda _: self.leave())
         return guest_sheet(
-            [BokehFixes(), ButtonNames(), pn.Row(side, main, sizing_mode="stretch_width")], self.set_dark
+            [BokehFixes(), ButtonNames(), pn.Row(side, main, sizing_mode="stretch_width", stylesheets=[BESIDE])],
+            self.set_dark,
         )
 
     def _complete(self, rest: pn.Column) -> None:

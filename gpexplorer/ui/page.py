@@ -18,7 +18,7 @@ from .browser.callbacks import together, weakly
 from .browser.components import ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour
 from .connections import Arrivals, follow_connection
 from .notebook.shown_in_cells import in_notebook
-from .styles import MAIN, PAGE, THEME
+from .styles import GUEST, MAIN, PAGE, THEME
 
 WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes
 SIDEBAR = 320  # pixels
@@ -104,7 +104,7 @@ def guest_sheet(parts: Sequence[Any], set_dark: Callable[[bool], None]) -> pn.Co
             sheet.dark_theme = dark
             set_dark(dark)
 
-    return pn.Column(HostTheme(follow_host), sheet, sizing_mode="stretch_width", margin=0)
+    return pn.Column(HostTheme(follow_host), sheet, sizing_mode="stretch_width", margin=0, stylesheets=[GUEST])
 
 
 def explorer_page(

@@ -72,6 +72,12 @@ MAIN = """
 @container (max-width: 639px) { .status { order: 1; } .rest { order: 2; } }
 """
 
+GUEST = ":host { container-type: inline-size; }"
+BESIDE = """
+:host { max-height: none !important; }
+@container (max-width: 899px) { :host { flex-direction: column-reverse !important; } }
+"""
+
 CARDS_FRAME = (
     ":host { container-type: inline-size; padding: 6px 8px; box-sizing: border-box; max-height: none !important; }"
 )

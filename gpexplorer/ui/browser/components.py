@@ -14,6 +14,7 @@ import param
 from panel.custom import JSComponent
 
 from ..styles import DRAWER_BELOW, TEXT, beside
+from .callbacks import change
 
 HELP = "Space: play or pause. Left and right arrow: step back or forward. R: reset. S: stop. U: undo. ?: this help."
 LONGEST_QUERY = 5000  # characters of a query that a browser sends
@@ -60,7 +61,7 @@ class HostTheme(JSComponent):
 
     def _handle_msg(self, msg: Any) -> None:
         if isinstance(msg, bool):
-            self._on_theme(msg)
+            change(pn.state.curdoc, lambda: self._on_theme(msg))  # a message arrives without the lock
 
 
 class Keys(JSComponent):

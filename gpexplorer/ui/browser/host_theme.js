@@ -19,6 +19,8 @@ export function render({ model, el }) {
   const start = above(el) // the component itself may be painted by the theme that it reports
   let last = null
   const look = () => {
+    // Panel does not pass on to the page what the server changes before all of the page is drawn.
+    if (!window.Bokeh?.documents.every((document) => document.is_idle)) return setTimeout(look, 50)
     const dark = isDark(above(el) ?? start)
     if (dark !== last) model.send_msg((last = dark))
   }

@@ -1,0 +1,112 @@
+"""Explorers and pictures as guests in the applications of others: rows, tabs and templates, light and dark."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from pages import ON_PAGE, answers, until
+
+pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
+
+HOSTS = """
+import sys
+import panel as pn
+import gpexplorer as gpx
+
+SPEC = gpx.Spec("cholqr", {"num_inducing": 6}, data="snelson-like", kernel="se")
+
+def opened():
+    run = SPEC.open()
+    run.finish(steps=2)
+    return run
+
+def template(kind, theme):
+    page = kind(title="A host", theme=theme, main=[gpx.Explorer(SPEC), opened().plot("fit")])
+    assert pn.config.design is not gpx_design(), pn.config.design
+    return page
+
+def gpx_design():
+    import panel_material_ui
+    return panel_material_ui.theme.MaterialDesign
+
+pn.serve({
+    "row": lambda: pn.Row(gpx.Explorer(SPEC), gpx.Explorer(SPEC)),
+    "tabs": lambda: pn.Tabs(("plot", opened().plot("fit")), ("player", opened().widget()), ("run", opened())),
+    "dark": lambda: template(pn.template.FastListTemplate, "dark"),
+    "material": lambda: template(pn.template.MaterialTemplate, "default"),
+}, port=int(sys.argv[1]), show=False)
+"""
+BACKGROUNDS = (
+    f"{ON_PAGE}.filter((m) => m.type === 'Figure').map((m) => m.background_fill_color.value ?? m.background_fill_color)"
+)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of somebody else, which shows explorers."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    folder: Path = tmp_path_factory.mktemp("host")
+    (folder / "hosts.py").write_text(HOSTS)
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen([sys.executable, str(folder / "hosts.py"), str(port)], stdout=log, stderr=log)
+    until(lambda: answers(f"http://localhost:{port}/"))
+    yield f"http://localhost:{port}"
+    server.kill()
+    server.wait()
+    assert "Error" not in (folder / "log").read_text()
+
+
+def opened(browser: Browser, address: str) -> tuple[Page, list[str]]:
+    """A page of the host, and what its console says against it."""
+    page, errors = browser.new_page(viewport={"width": 1400, "height": 900}), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(address)
+    return page, errors
+
+
+def colours(page: Page) -> set[str]:
+    """The backgrounds of the figures."""
+    return set(page.evaluate(BACKGROUNDS))
+
+
+def test_two_explorers_in_a_row_play_each_for_itself(browser: Browser, host: str) -> None:
+    page, errors = opened(browser, f"{host}/row")
+    buttons = page.get_by_role("button", name="Play or pause")
+    until(lambda: buttons.count() == 2 and page.locator(".facts").count() == 2, 60)
+    buttons.last.click()
+    until(lambda: int(page.locator(".facts").last.locator("b").first.text_content() or 0) > 2, 60)
+    assert page.locator(".facts").first.locator("b").first.text_content() == "0"
+    assert errors == []
+    page.close()
+
+
+def test_pictures_players_and_runs_lie_in_tabs(browser: Browser, host: str) -> None:
+    page, errors = opened(browser, f"{host}/tabs")
+    until(lambda: page.locator(".bk-Figure").count() >= 1, 60)
+    page.get_by_text("player", exact=True).click()
+    page.get_by_role("button", name="Play or pause").wait_for()
+    page.get_by_text("run", exact=True).click()
+    page.get_by_text("training rows").wait_for()
+    assert errors == []
+    page.close()
+
+
+@pytest.mark.parametrize(("template", "dark"), [("dark", True), ("material", False)])
+def test_a_guest_is_as_dark_as_its_host(browser: Browser, host: str, template: str, dark: bool) -> None:
+    page, errors = opened(browser, f"{host}/{template}")
+    until(lambda: page.locator(".bk-Figure").count() >= 3, 90)
+    until(lambda: len(colours(page)) == 1 and all((int(colour[1:3], 16) < 128) == dark for colour in colours(page)), 30)
+    paper = page.locator(".MuiPaper-root").first
+    shade = "(one) => Number(getComputedStyle(one).backgroundColor.match(/[0-9]+/)[0])"
+    until(lambda: (paper.evaluate(shade) < 128) == dark, 30)
+    assert errors == []
+    page.close()
