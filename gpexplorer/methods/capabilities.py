@@ -126,6 +126,23 @@ class Landscape(NamedTuple):
     pivots: Tensor  # int64 [z] rows of the information pivots
 
 
+class NearRows(NamedTuple):
+    """Some training rows in the order of the method, and whom each depends on."""
+
+    rows: Tensor  # int64 [c] training rows
+    places: Tensor  # int64 [c] their places in the order
+    neighbours: Tensor  # int64 [c, k] training rows that come before each, the nearest first
+    sd: Tensor  # [c] standard deviation of each scaled target given its neighbours; nan where there is none
+
+
+@runtime_checkable
+class DependsOnNearRows(Protocol):
+    """A method in which each row depends on a few rows before it, in an order."""
+
+    def near_rows(self, problem: Problem, state: Any, most: int) -> NearRows:
+        """Whom the rows depend on at this state; a random sample of at most this many."""
+
+
 @runtime_checkable
 class HasInducingPoints(Protocol):
     """A method that represents all rows by a few points, whose number may follow the number of rows."""

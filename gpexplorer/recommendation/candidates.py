@@ -31,6 +31,7 @@ LEARNING_SHARES = 12.0  # shares of the time in which thirty evaluations of the 
 SUBSET_SHARE = 0.5  # of a share, for the rows on which the full GP that is solved by blocks learns its hyperparameters
 LEAST_SUBSET = 500  # of these rows, at least: the default of its methods
 NETWORK_FROM = 400  # training rows: with fewer, a network is fitted to too few rows to set some aside
+NEAR_INPUTS = 3  # inputs up to which each row may depend on its nearest rows only, where the exact GP takes too long
 GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
 ANOVA_INPUTS = 2, 40  # fewest and most inputs of a kernel that sums over them and their interactions
 SEASON_INPUTS = 3  # inputs in which a period is looked for, if none of them is a time
@@ -127,7 +128,16 @@ def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candid
         return list(_of_mixed_rows(split, seconds))
     others = list(_of_numbers(n, split.train.d, seconds))
     series = [full_gp(kernel, n, seconds) for kernel in series_kernels(split.train, time_name)]
-    return [*pursuits(split.train), *series[:2], *others[:1], *series[2:], *others[1:]]
+    near = near_rows(n, split.train.d, seconds)
+    return [*near[:1], *pursuits(split.train), *series[:2], *others[:1], *near[1:], *series[2:], *others[1:]]
+
+
+def near_rows(n: int, d: int, seconds: float) -> list[Candidate]:
+    """Candidates in which rows depend on their nearest rows, for few inputs and too many rows for an exact GP."""
+    if d > NEAR_INPUTS or exact_gp("matern32-ard", n, seconds).method == "ml":
+        return []
+    kernels = ("matern32-ard", "matern12-ard")
+    return [Candidate(f"vecchia, {kernel}", "neighbours", "vecchia", kernel, all_rows=True) for kernel in kernels]
 
 
 def series_kernels(rows: Dataset, time_name: str) -> list[str]:

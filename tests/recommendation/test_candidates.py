@@ -98,15 +98,23 @@ def test_many_rows_begin_with_the_network_and_the_full_gp_by_blocks():
     assert tried[4].settings == {}
 
 
+def test_many_rows_of_few_inputs_begin_with_their_nearest_rows():
+    n = EXACT_UP_TO + 1
+    near, network, second = candidates(split_of(n, torch.zeros(1, 3).expand(n, 3)), 40.0)[:3]
+    assert (near.name, near.all_rows) == ("vecchia, matern32-ard", True)
+    assert (network.name, second.name) == ("scgd, network", "vecchia, matern12-ard")
+    assert not any("vecchia" in name for name in (*names(n, 4, seconds=40.0), *names(EXACT_UP_TO, 3)))
+
+
 def split_of(n: int, X: Any = None) -> Split:
-    X = torch.zeros(1, 3).expand(n, 3) if X is None else X
+    X = torch.zeros(1, 4).expand(n, 4) if X is None else X
     train = Dataset(X, torch.zeros(1).expand(n))
     return Split(train, train, "x")
 
 
 def test_very_many_rows_have_exact_gps_on_some_of_them():
-    assert names(DESCENT_UP_TO, seconds=40.0)[1] == "gbcd, matern32-ard"
-    tried = names(DESCENT_UP_TO + 1, seconds=40.0)
+    assert names(DESCENT_UP_TO, 4, seconds=40.0)[1] == "gbcd, matern32-ard"
+    tried = names(DESCENT_UP_TO + 1, 4, seconds=40.0)
     assert tried[:2] == ["scgd, network", "subset-of-data, matern32-ard, 4000 rows"]
     assert tried.count("subset-of-data, se-ard, 4000 rows") == 1
 

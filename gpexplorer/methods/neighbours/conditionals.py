@@ -18,6 +18,7 @@ References: Vecchia (1988); Datta et al. (2016); Katzfuss and Guinness (2021); G
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -103,10 +104,7 @@ class Conditionals:
         value, gradient = evidence(self.kernel, theta, self.rows.rows(range(self.head)))
         gradient = gradient.clone()
         groups = Groups(self.kernel, theta, self.head)
-        for chunk in row_blocks(len(self.positions), 8 * groups.numbers, GROUP_BYTES):
-            rows = torch.cat([self.neighbours[chunk], self.positions[chunk, None]], 1)  # [c, k + 1]
-            X, y = self.rows.X[rows], self.rows.y[rows]
-            L = _factors(groups.matrices(X), s2)
+        for X, y, L in self._chunks(groups, s2):
             w = torch.linalg.solve_triangular(L, y[:, :, None], upper=False)  # [c, k + 1, 1]
             last = torch.zeros_like(w)
             last[:, -1] = 1.0
@@ -117,6 +115,19 @@ class Conditionals:
             gradient += self.weight * groups.gradient(X, u, v)
             gradient[-1] += noise_derivative(self.kernel, self.weight * 2.0 * s2 * float((u * v).sum()))
         return value, gradient
+
+    def sds(self, theta: Float[Tensor, " p"]) -> Float[Tensor, " b"]:
+        """The standard deviation of each target given its neighbours, noise included."""
+        groups = Groups(self.kernel, theta.double(), self.head)
+        parts = [L[:, -1, -1] for _, _, L in self._chunks(groups, noise_variance(theta))]
+        return torch.cat([theta.double()[:0], *parts])
+
+    def _chunks(self, groups: Groups, s2: float) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Rows X [c, k + 1, D], targets y [c, k + 1] and factors L [c, k + 1, k + 1] of some conditionals at a time."""
+        for chunk in row_blocks(len(self.positions), 8 * groups.numbers, GROUP_BYTES):
+            rows = torch.cat([self.neighbours[chunk], self.positions[chunk, None]], 1)
+            X = self.rows.X[rows]
+            yield X, self.rows.y[rows], _factors(groups.matrices(X), s2)
 
 
 def _factors(S: Tensor, s2: float) -> Tensor:

@@ -35,6 +35,7 @@ from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
 from ...posteriors import NearestRowsPosterior, Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
 from ..base import Method, Steps
+from ..capabilities import NearRows
 from .conditionals import GROUP_BYTES, Conditionals
 
 STRETCH = 1.25  # change of the proportions of the lengths above which neighbours are found again
@@ -148,6 +149,15 @@ class Vecchia(Method):
             lengths=self._lengths(problem, state.theta),
             neighbours=self.num_nearest,
         )
+
+    def near_rows(self, problem: Problem, state: VecchiaState, most: int) -> NearRows:
+        lengths = self._lengths(problem, state.begin)
+        found = Conditionals(problem, lengths, self.num_neighbours, most, self.seed)
+        try:
+            sd = found.sds(state.theta)
+        except NotPositiveDefinite:
+            sd = torch.full((len(found.positions),), math.nan, dtype=torch.float64)
+        return NearRows(found.order[found.positions], found.positions, found.order[found.neighbours], sd)
 
     def cost(self, problem: Problem) -> Cost:
         n, d, k = len(problem.train), problem.train.d, min(self.num_neighbours, len(problem.train) - 1) + 1

@@ -1,0 +1,1 @@
+"""Pictures of methods of near neighbours."""

@@ -1,0 +1,69 @@
+"""Pictures of methods of near neighbours."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import holoviews as hv
+import numpy as np
+import pytest
+
+from gpexplorer import Spec, views
+from gpexplorer.runs.run import Run
+
+hv.extension("bokeh")
+
+
+def run_of(d: int = 2, n: int = 200, **settings: Any) -> Run:
+    data = {"name": "hypercube", "n": n, "d": d, "noise": 0.2}
+    run = Spec("vecchia", {"evaluations": 4, **settings}, data=data, kernel="matern32-ard").open()
+    run.finish(steps=5)
+    return run
+
+
+def view_of(run: Run, key: str) -> Any:
+    (view,) = [view for view in views.for_run(run) if view.key == key]
+    return view
+
+
+@pytest.mark.parametrize(("d", "neighbours"), [(1, 5), (2, 5), (4, 5), (2, 500)])
+def test_every_picture_can_be_drawn(d: int, neighbours: int):
+    run = run_of(d, n=60, num_neighbours=neighbours)
+
+    for view, at in itertools.product(views.for_run(run), (0, 1, len(run.trace) - 1)):
+        layers = view.data(run, at)
+        assert all(np.isfinite(frame.select_dtypes("number").to_numpy()).all() for frame in layers.values())
+        assert view.plot(layers) is not None
+
+
+def test_lines_lead_from_the_row_to_its_nearest_earlier_rows_and_become_shorter_along_the_order():
+    run = run_of(num_neighbours=6)
+    view, lengths = view_of(run, "near-rows"), []
+
+    for view.place in (0.0, 0.5, 1.0):
+        layers = view.data(run, len(run.trace) - 1)
+        lines = layers["lines"].to_numpy()
+        assert len(lines) == len(layers["neighbours"]) == 6
+        assert (lines[:, :2] == layers["chosen"].to_numpy()).all()
+        assert (lines[:, 2:] == layers["neighbours"].to_numpy()).all()
+        lengths.append(np.linalg.norm(lines[:, 2:] - lines[:, :2], axis=1).mean())
+
+    assert lengths[0] > 2.0 * lengths[2]
+    assert layers["rows"].attrs["title"] == "row 180 of 180, 6 neighbours"
+
+
+def test_what_is_unexplained_falls_from_the_prior_to_above_the_noise():
+    run = run_of(1, num_neighbours=8)
+    theta = run.trace[-1].step.state.theta
+
+    layers = view_of(run, "near-rows-sd").data(run, len(run.trace) - 1)
+
+    sd = 10.0 ** layers["rows"]["y"].to_numpy()
+    noise = math.exp(float(theta[-1]))
+    assert (sd > noise).all()
+    assert (sd**2 < math.exp(2.0 * float(theta[0])) + noise**2 + 1e-12).all()
+    median = layers["median"]["y"].to_numpy()
+    assert median[0] > median[-1]
+    assert layers["noise"]["y"].tolist() == pytest.approx([math.log10(noise)] * 2)
