@@ -6,6 +6,7 @@ two inputs and noise. Contenders that are not installed, celerite2 and GPBoost, 
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import math
 import time
@@ -82,10 +83,9 @@ def vecchia(case: Case, neighbours: int) -> Moments:
 
 def gpboost(case: Case, neighbours: int) -> Moments:
     """GPBoost's Vecchia approximation, by maximum likelihood."""
-    import gpboost as gpb
-
+    package: Any = importlib.import_module("gpboost")
     shape: dict[str, Any] = {"cov_function": "matern", "cov_fct_shape": 1.5, "likelihood": "gaussian"}
-    model = gpb.GPModel(gp_coords=case.X, gp_approx="vecchia", num_neighbors=neighbours, **shape)
+    model = package.GPModel(gp_coords=case.X, gp_approx="vecchia", num_neighbors=neighbours, **shape)
     model.fit(y=case.y)
     answer = model.predict(gp_coords_pred=case.X_new, predict_var=True, predict_response=True)
     return np.asarray(answer["mu"]), np.asarray(answer["var"])
@@ -93,14 +93,13 @@ def gpboost(case: Case, neighbours: int) -> Moments:
 
 def celerite2(case: Case, _: int) -> Moments:
     """celerite2's Matern 3/2 term, which is exact for one input, by maximum likelihood."""
-    from celerite2 import GaussianProcess, terms
-
+    package: Any = importlib.import_module("celerite2")
     order = np.argsort(case.X[:, 0])
     t, y = case.X[order, 0], case.y[order]
 
     def model(log_theta: Array) -> Any:
         sd, lengthscale, noise = np.exp(log_theta)
-        gp = GaussianProcess(terms.Matern32Term(sigma=sd, rho=lengthscale))
+        gp = package.GaussianProcess(package.terms.Matern32Term(sigma=sd, rho=lengthscale))
         gp.compute(t, diag=np.full(len(t), noise**2), quiet=True)
         return gp
 
