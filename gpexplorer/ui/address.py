@@ -18,8 +18,8 @@ from .inputs.presets import PRESETS
 from .stories import STORIES
 
 HIDE = {"controls": "the controls", "panels": "the panels below"}  # what ?hide= accepts -> its name on the page
-FIRST, SIDE_BY_SIDE, LABORATORY = "first", "side-by-side", "laboratory"
-PAGES = (FIRST, SIDE_BY_SIDE, LABORATORY)  # values of ?page=
+FIRST, GALLERY, SIDE_BY_SIDE, LABORATORY = "first", "stories", "side-by-side", "laboratory"
+PAGES = (FIRST, GALLERY, SIDE_BY_SIDE, LABORATORY)  # values of ?page=
 LONGEST_VALUE = 40  # characters of ?ask= and ?hide= that are read
 
 

@@ -44,8 +44,9 @@ from .playback.transport import Transport
 from .session import Session
 from .shared_limits import Shares
 from .stories import STORIES
-from .styles import BESIDE, MAIN, TEXT
+from .styles import BESIDE, HEAD, MAIN, TEXT
 from .text import record, sentence, text
+from .widgets import WIDE, row
 
 SIDE = 330  # pixels of the controls beside the pictures, in the page of a host
 CELL_HEIGHT = 860  # pixels of the page in a notebook cell
@@ -118,9 +119,11 @@ class Explorer(pn.viewable.Viewer):
         read_rows = None if data is None else lambda _: data
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
         self.transport = Transport(self.session.player, self.session.open)
+        self.status.folded.append(self.transport.speed)
+        self._playback = row(self.transport, self.status.line, self.status.more, **WIDE, css_classes=["playback"])
         self.pictures = Pictures(self.session)
         self.below = self._panels()
-        self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT])
+        self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT, HEAD])
         self.sources = DataSource(spec, self.session.change_rows, self.status.fail, self._wait)
         self.choices = Controls(spec, self._controls_changed)
         questions = {"—": {"—": ""}, "Questions": {preset.question: key for key, preset in PRESETS.items()}}
@@ -147,15 +150,24 @@ class Explorer(pn.viewable.Viewer):
         return [self.presets, self.sources, self.recommendation.begin, self.choices]
 
     @property
+    def tools(self) -> list[str]:
+        """The titles of the panels that the bar names; none where the address leaves the panels out."""
+        return self.below.titles[:-1] if "panels" not in self._hidden else []
+
+    def open_tool(self, index: int) -> None:
+        """Open the panel with this number in `tools`."""
+        self.below.open(index)
+
+    @property
     def openers(self) -> list[Any]:
         """The buttons of the sidebar that open something beside it."""
         return [self.recommendation.begin]
 
     @property
     def top(self) -> list[Any]:
-        """The parts that are looked at first: question, transport, status, the pictures on top, and messages."""
+        """The parts that are looked at first: question, transport and numbers, the pictures on top, and messages."""
         return [
-            self.story, self.title, self.transport, self.status, self.recommendation, self.pictures.top,
+            self.story, self.title, self._playback, self.status, self.recommendation, self.pictures.top,
             self.status.alert,
         ]  # fmt: skip
 

@@ -12,18 +12,19 @@ from typing import Any, Protocol
 import panel as pn
 import panel_material_ui as pmui
 
-from .address import FIRST
+from .address import FIRST, GALLERY, SIDE_BY_SIDE
 from .browser.bokeh_fix import BokehFixes
 from .browser.callbacks import together, weakly
-from .browser.components import ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour
+from .browser.components import ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour, Ways
 from .connections import Arrivals, follow_connection
 from .notebook.shown_in_cells import in_notebook
 from .styles import GUEST, MAIN, PAGE, THEME
 
 WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes
 SIDEBAR = 320  # pixels
-PAGES_BAR = f'<a href="?page={FIRST}" style="color: #ffffff; font: 14px system-ui, sans-serif">First screen</a>'
-ON_WIDE_PAGES = "@media (max-width: 799px) { :host { display: none !important; } }"  # a phone's bar has no room
+PAGES = {
+    "First screen": f"?page={FIRST}", "Stories": f"?page={GALLERY}", "Side by side": f"?page={SIDE_BY_SIDE}"
+}  # fmt: skip
 
 
 class PageParts(Protocol):
@@ -42,6 +43,13 @@ class PageParts(Protocol):
     @property
     def controls(self) -> list[Any]:
         """The parts of the sidebar."""
+
+    @property
+    def tools(self) -> list[str]:
+        """The titles of the panels that the bar names."""
+
+    def open_tool(self, index: int) -> None:
+        """Open the panel with this number in `tools`."""
 
     @property
     def openers(self) -> list[Any]:
@@ -144,9 +152,7 @@ def explorer_page(
     keys = pmui.IconButton(
         icon="keyboard", description="Keys (?)", color="default", sx=WHITE, on_click=lambda _: explorer.key("?")
     )
-    back = pn.pane.HTML(
-        PAGES_BAR, margin=(0, 6), align="center", stylesheets=[ON_WIDE_PAGES], visible=not in_notebook()
-    )
+    ways = Ways(explorer.open_tool, pages={} if in_notebook() else PAGES, tools=explorer.tools, align="center")
     tour = Tour(welcome=welcome and show_controls)
     guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=WHITE, on_click=tour.begin)
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
@@ -159,7 +165,7 @@ def explorer_page(
     rest = pn.Column(sizing_mode="stretch_width", css_classes=["rest"])
     page = pmui.Page(
         title="gpexplorer",
-        header=[pmui.Row(pn.layout.HSpacer(), back, guide, keys, sizing_mode="stretch_width")],
+        header=[pmui.Row(pn.layout.HSpacer(), ways, guide, keys, sizing_mode="stretch_width")],
         sidebar=[drawer, side] if show_controls else [],
         main=[
             pn.Column(

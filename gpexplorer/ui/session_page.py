@@ -13,18 +13,23 @@ from typing import Any
 import panel as pn
 
 from ..runs import Spec, Store
-from .address import FIRST, SIDE_BY_SIDE, session_page, session_request
+from .address import FIRST, GALLERY, SIDE_BY_SIDE, session_page, session_request
 from .connections import Arrivals
 from .explorer import START, Explorer
 from .page import explorer_page, load_resources, own_page
 from .screens.first_screen import FirstScreen
-from .screens.screen import screen_page
+from .screens.gallery import Gallery
+from .screens.screen import Screen, screen_page
 from .screens.side_by_side import SideBySide
 from .shared_limits import Shares, heavy_link
 from .text import record
 
 COLLECTION = (20_000, 20, 50)  # thresholds of garbage collection, which took an eighth of the time of a page
-SCREENS = {FIRST: FirstScreen, SIDE_BY_SIDE: SideBySide}  # the pages beside the laboratory
+SCREENS: dict[str, type[Screen]] = {
+    FIRST: FirstScreen,
+    GALLERY: Gallery,
+    SIDE_BY_SIDE: SideBySide,
+}  # the pages beside the laboratory
 
 
 def app(

@@ -57,6 +57,10 @@ THEME = {
 }
 PAGE = "body { overflow-x: hidden; }"
 
+HEAD = """
+:host > div { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 14px; }
+"""  # question and hint on one line, where there is room
+
 TEXT = """
 :host { color: inherit; font-size: 12.5px; line-height: 1.4; }
 h1 { font-size: 20px; font-weight: 650; line-height: 1.3; margin: 0; }
@@ -83,11 +87,11 @@ CARDS_FRAME = (
 )
 CARDS = """
 :host { display: grid !important; gap: 10px; height: auto !important; max-height: none !important;
-        grid-template: "prediction hero course" minmax(clamp(380px, 100vh - 290px, 20vw + 270px), auto)
+        grid-template: "prediction hero course" minmax(clamp(380px, 100vh - 236px, 20vw + 320px), auto)
                        / minmax(0, 1.25fr) minmax(0, 1.15fr) minmax(0, 1fr); }
 .prediction { grid-area: prediction; } .hero { grid-area: hero; } .course { grid-area: course; }
 @container (max-width: 999px) {
-  :host { grid-template: "prediction hero" minmax(clamp(400px, 100vh - 330px, 620px), auto)
+  :host { grid-template: "prediction hero" minmax(clamp(400px, 100vh - 280px, 620px), auto)
                          "course course" minmax(340px, auto) / minmax(0, 1fr) minmax(0, 1fr); }
 }
 @container (max-width: 639px) {
@@ -99,6 +103,13 @@ CARDS = """
 CARD = """
 :host { border: 1px solid rgba(127, 140, 153, .35); border-radius: 8px; padding-bottom: 6px; box-sizing: border-box;
         height: auto !important; max-height: none !important; align-self: stretch; position: relative; }
+.has-options::after { content: "⋯"; position: absolute; top: -4px; right: 0; font-size: 18px; opacity: .7; }
+.corner { position: absolute !important; top: 3px; right: 3px; z-index: 3; width: auto !important;
+          max-width: calc(100% - 6px);
+          opacity: 0; border-radius: 8px; background: var(--mui-palette-background-paper, #fff);
+          box-shadow: 0 4px 18px rgba(0, 0, 0, .25); }
+.corner:hover, .corner:focus-within { opacity: 1; }
+@media (hover: none) { .corner { position: relative !important; opacity: 1; box-shadow: none; } }
 .place { position: relative; flex: 1 1 auto !important; min-height: clamp(230px, 34vh, 520px); }
 """
 

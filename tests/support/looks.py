@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 READABLE, VISIBLE = 4.5, 3.0  # contrasts of words and of the signs of controls that WCAG 2.2 asks for (AA)
@@ -59,7 +60,7 @@ CONTRASTS = """([readable, visible]) => {
   }
   const opacity = (one) => {
     let all = 1
-    for (let at = one; at; at = parent(at)) all *= Number(getComputedStyle(at).opacity)
+    for (let at = one; at; at = parent(at)) all *= Number(getComputedStyle(at).opacity) || 1  // 0: not pointed at
     return all
   }
   const found = []
@@ -123,3 +124,9 @@ def contrasts(page: Page) -> list[list]:
 def faint(measured: list[list]) -> list[list]:
     """The words and signs that `contrasts` found with too little contrast."""
     return [entry for entry in measured if entry[1] < entry[2]]
+
+
+def violations(page: Page) -> list[tuple[str, list[str]]]:
+    """The rules of axe-core that a page breaks, with the elements."""
+    found = Axe().run(page).response["violations"]
+    return [(rule["id"], [node["html"][:160] for node in rule["nodes"]]) for rule in found]

@@ -72,6 +72,21 @@ def test_a_curve_is_the_eigenfunction_of_its_rank():
     assert x[0] < float((train.X * train.scale.x_sd + train.scale.x_mean).min()) < x[-1]
 
 
+def test_the_curves_add_up_to_the_prediction_of_as_many_functions():
+    run = played("grief", 1)
+    at, picture = len(run.trace) - 1, view(run, "grief-eigenfunctions")
+    p, state = 5, run.trace[at].step.state  # the grid has five points
+    grid = Grid(run.problem.kernel, run.problem.train.X, 5)
+    line = torch.linspace(float(grid.axes[0][0]), float(grid.axes[0][-1]), 200).double()[:, None]
+    picture.rank = p - 3  # four curves, the last of which is the last function
+
+    layers = picture.data(run, at)
+
+    mean = run.method.posterior(run.problem, state)(line).mean
+    np.testing.assert_allclose(layers["sum"]["y"], mean, atol=1e-5)
+    assert layers["phi1"].attrs["title"].startswith(f"ranks {p - 3} to {p}, with weights ")
+
+
 def test_errors_for_all_p_equal_those_of_each_matrix():
     rng = torch.Generator().manual_seed(0)
     F = torch.randn(6, 9, generator=rng, dtype=torch.float64)

@@ -14,10 +14,24 @@ function name(root) {
   }
 }
 
+const MORE = {  // what else would be announced without a name or a role: selector -> attributes
+  "[role=progressbar]:not([aria-label])": { "aria-label": "Progress" },
+  "span[aria-label]:not([role])": { role: "img" },
+  "div[aria-label]:not([role])": { role: "separator" },
+  ".MuiToolbar-root > h5:not([role]), .MuiAccordionSummary-content > h6:not([role])": { role: "presentation" },
+}
+
+function complete(root) {
+  for (const [selector, attributes] of Object.entries(MORE))
+    for (const part of root.querySelectorAll(selector))
+      for (const [key, value] of Object.entries(attributes)) part.setAttribute(key, value)
+}
+
 function look(root) {
   for (const host of root.querySelectorAll("*")) {
     if (!host.shadowRoot) continue
     name(host.shadowRoot)
+    complete(host.shadowRoot)
     look(host.shadowRoot)
   }
 }

@@ -24,7 +24,7 @@ QUICK = 0.25  # seconds from a frame to its acknowledgement, up to which two fra
 
 
 class ButtonNames(JSComponent):
-    """Names the buttons of number inputs, which panel-material-ui 0.16 leaves unnamed.
+    """Names the buttons of number inputs and the bars of progress, which panel-material-ui 0.16 leaves unnamed.
 
     It repeats because widgets are added later.
     """
@@ -62,6 +62,34 @@ class HostTheme(JSComponent):
     def _handle_msg(self, msg: Any) -> None:
         if isinstance(msg, bool):
             change(pn.state.curdoc, lambda: self._on_theme(msg))  # a message arrives without the lock
+
+
+class Ways(JSComponent):
+    """The ways from the title bar: to Play for keyboards, to the other pages, and to the panels under the pictures.
+
+    On a narrow page they are a menu.
+
+    Parameters
+    ----------
+    open_tool : callable
+        Called with the number of the panel that a person asks for.
+    **params : object
+        `pages`, `tools` and parameters of the component.
+    """
+
+    pages = param.Dict({}, doc="Labels and addresses of the other pages.")
+    tools = param.List(default=[], doc="Titles of the panels; a title begins with its name and a colon.")
+
+    _esm = beside(__file__, "ways.js")
+    _stylesheets: ClassVar[list[str]] = [beside(__file__, "ways.css")]
+
+    def __init__(self, open_tool: Callable[[int], None], **params: Any) -> None:
+        super().__init__(**params)
+        self._open_tool = open_tool
+
+    def _handle_msg(self, msg: Any) -> None:
+        if isinstance(msg, int) and not isinstance(msg, bool) and 0 <= msg < len(self.tools):
+            self._open_tool(msg)
 
 
 class Keys(JSComponent):

@@ -169,9 +169,8 @@ def question(spec: Spec, rows: int | None, preset: str = "") -> str:
         m = opened.num_points(rows) if isinstance(opened, HasInducingPoints) else None
     n = f"{rows:,}" if rows else "all"
     title = f"Which {m} of {n} rows can represent the others?" if m else BY_FAMILY.get(method.family, method.title)
-    summary = " ".join((method.__doc__ or "").strip().splitlines()[:1])
-    watch = "how the points move and the objective decreases" if m else "how the objective decreases"
-    return _heading(title, f"<b>{text(method.title)}.</b> {text(summary)} Press <b>Play</b> and watch {watch}.")
+    watch = "how the points move" if m else "how the objective decreases"
+    return _heading(title, f"<b>{text(method.title)}.</b> Press <b>Play</b> and watch {watch}.")
 
 
 def _heading(title: str, line: str) -> str:

@@ -25,6 +25,7 @@ from ..session import Session
 from ..text import sentence, text
 from ..widgets import WIDE, button, column, download, line_of_text, row, select, watch
 from .pair_worker import PAIR, PairFrame, PairWorker, Side
+from .race_panel import DEFAULT_METHODS
 from .study_panel import StudyPanel
 
 OPEN_RUN = "the open run"
@@ -71,8 +72,9 @@ class PairPanel(StudyPanel):
         """Offer the open run, the kept runs and all methods that fit the rows."""
         runs = {name: f"kept: {name}" for name in self._kept()}
         methods_here = [kind for kind in registry.values() if kind.__module__.startswith("gpexplorer.")]
-        family = registry[self._session.spec.method].family
-        methods_here.sort(key=lambda kind: (kind.family != family, kind.title))
+        method = registry[self._session.spec.method]
+        first = [kind for key, kind in registry.items() if key in DEFAULT_METHODS and kind is not method]
+        methods_here.sort(key=lambda kind: (kind.family != method.family, kind not in first, kind.title))
         methods = {f"{kind.title}, default settings": f"method: {kind.key}" for kind in methods_here}
         offers = ((self.left, {OPEN_RUN: OPEN_RUN, **runs}), (self.right, {**runs, **methods}))
         for choice, options in offers:

@@ -121,6 +121,7 @@ class PanelAccordion(pn.viewable.Viewer):
     def __init__(self, builders: Mapping[str, Callable[[], StudyPanel]], **params: Any) -> None:
         super().__init__(**params)
         self._builders, self._theme = list(builders.values()), "light"
+        self.titles = list(builders)
         self.panels: dict[int, StudyPanel] = {}
         self._places = [pn.Column(sizing_mode="stretch_width", margin=0) for _ in builders]
         style = {"title_variant": "subtitle2", "sizing_mode": "stretch_width", "margin": (8, 10)}
@@ -135,6 +136,11 @@ class PanelAccordion(pn.viewable.Viewer):
     @visible.setter
     def visible(self, shown: bool) -> None:
         self._layout.visible = shown
+
+    def open(self, index: int) -> None:
+        """Open one panel, as a person does, and close the others."""
+        if 0 <= index < len(self.titles):
+            self._layout.active = [index]
 
     def update(self) -> None:
         """Update every panel that has been built."""

@@ -2,7 +2,7 @@ export function render({ model, el }) {
   const list = document.createElement("div")
   list.setAttribute("role", "group")
   list.setAttribute("aria-label", "Layers of the picture")
-  const show = () => list.replaceChildren(...model.entries.map(([label, sign, colour, alpha, visible], index) => {
+  const fill = () => list.replaceChildren(...model.entries.map(([label, sign, colour, alpha, visible], index) => {
     const button = document.createElement("button")
     const mark = document.createElement("i")
     Object.assign(button, { type: "button", title: visible ? "Hide this layer" : "Show this layer" })
@@ -14,6 +14,10 @@ export function render({ model, el }) {
     button.onclick = () => model.send_msg(index)
     return button
   }))
+  const show = () => {
+    fill()
+    list.hidden = !model.entries.length
+  }
   const caption = document.createElement("p")
   const say = () => { caption.textContent = model.caption; caption.hidden = !model.caption }
   model.on("entries", show)

@@ -43,7 +43,9 @@ LABEL_FONT = ".MuiFormControlLabel-root .MuiFormControlLabel-label { font-size: 
 
 
 class Picture(pn.viewable.Viewer):
-    """The card of one view: its title, what to look for, its options, and its figure.
+    """The card of one view: its title, what to look for, its figure, and its options in a corner.
+
+    The options appear under the pointer and with the keyboard; on a touch screen they are always there.
 
     The figure is drawn once and updated in place for as long as its axes mean the same.
 
@@ -98,9 +100,16 @@ class Picture(pn.viewable.Viewer):
         widgets = options(lambda: self.view, self._inputs, self._session.player.redraw)
         self._sentence = pn.pane.HTML(DRAWING, margin=(24, 14), stylesheets=[TEXT])
         self._place = pn.Column(self._sentence, sizing_mode="stretch_width", margin=(0, 6), css_classes=["place"])
-        mode = self.gestures.mode if self.gestures is not None else None
-        parts = [title, mode, widgets, self.gestures, self.legend, self._place]
-        self.card[:] = [part for part in parts if part is not None]
+        tools = [part for part in (self.gestures and self.gestures.mode, widgets) if part is not None]
+        title.css_classes = ["has-options"] if tools else []
+        corner = [pn.Column(*tools, margin=0, css_classes=["corner"])] if tools else []
+        self.card[:] = [
+            title,
+            *corner,
+            *([self.gestures] if self.gestures is not None else []),
+            self.legend,
+            self._place,
+        ]
 
     def update(self, layers: Layers, theme: str) -> None:
         """Show these layers; an error of the view becomes a sentence on the card."""

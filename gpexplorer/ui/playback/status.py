@@ -9,7 +9,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ..text import nbytes, number, span, text
-from ..widgets import WIDE, column, line_of_text
+from ..widgets import WIDE, button, column, line_of_text, row
 from .open_run import Frame, RunSummary
 from .readings import StatusNumbers
 
@@ -19,34 +19,48 @@ CSS = """
 .facts div { min-width: 52px; }
 .facts b { display: block; font-size: 15px; line-height: 1.25; font-weight: 600; font-variant-numeric: tabular-nums; }
 .facts span { font-size: 12px; line-height: 1.25; opacity: .78; }
+:host(.few) .more { display: none; }
 .cost { font-size: 12px; line-height: 1.35; opacity: .78; }
 """
 TOAST = """
-:host { position: fixed !important; bottom: 14px; right: 14px; z-index: 1250;
+:host { position: fixed !important; top: 54px; right: 14px; z-index: 1250;
         width: min(560px, calc(100vw - 28px)) !important; background: var(--mui-palette-background-paper, #fff);
         border-radius: 8px; box-shadow: 0 6px 24px rgba(0, 0, 0, .3); }
-"""  # over the page, so that nothing moves when a message comes; opaque, and Panel's own width would be the page's
+"""  # over the head: nothing moves, and no picture is covered; Panel's own width would be the page's
+OVER = """
+:host(.over) { position: absolute !important; right: 12px; top: 5px; z-index: 2; width: auto !important; padding: 0 8px;
+               border-radius: 6px; background: var(--mui-palette-background-paper, #fff); }
+"""  # what is waited for, so that nothing moves for a moment
+SHOWN = ("objective", "SMSE", "seconds of work")  # the beginnings of labels; the other numbers unfold
 SAID = ":host { color: inherit; font-size: 13.5px; line-height: 1.4; }"
 LONG_STEP = 1.0  # seconds after which the step under way is mentioned
 PHASES = {"swap": "swapping", "learn": "learning", "full": "learning on all rows", "choose": "choosing"}
 
 
 class Status(pn.viewable.Viewer):
-    """An alert for messages, the line of numbers, a progress bar, and a line on what a step costs."""
+    """An alert for messages, the line of numbers, a progress bar, and a line on what a step costs.
+
+    Three numbers are shown; a button unfolds the others, the costs, and `folded`, which a page adds.
+    """
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
-        self._last_notice = 0
+        self._last_notice, self._unfolded = 0, False
         self._last_cost, self._activity = "", ""
         self.line = line_of_text(_cells([("step", "0")]), (2, 12), [CSS])
-        self.line.min_height = 38
+        self.line.param.update(min_height=38, sizing_mode=None, css_classes=["few"])
+        self.more = button("All numbers", "", self.unfold, size="small", variant="text", margin=(2, 4))
         self.bar = pmui.LinearProgress(value=0, variant="determinate", **WIDE, margin=(0, 12))
-        self.cost = line_of_text(styles=[CSS])
+        self.cost = line_of_text(styles=[CSS, OVER])
+        self.cost.param.update(visible=False, css_classes=["over"])
         # not the alert's own `object`, which renders markup in messages
         self.sentence = pn.pane.HTML("", margin=0, stylesheets=[SAID])
         look = {"closeable": True, "severity": "warning", "margin": 0, "stylesheets": [TOAST]}
         self.alert = pmui.Alert(self.sentence, visible=False, **WIDE, **look)
-        self._layout = column(self.line, self.bar, self.cost, margin=0, css_classes=["status"])
+        self.folded = row(visible=False, margin=0)
+        self._layout = column(
+            self.bar, self.folded, self.cost, margin=0, css_classes=["status"], styles={"position": "relative"}
+        )
 
     def update(self, frame: Frame, step_seconds: float) -> None:
         """Show a frame; `step_seconds` is how long the step under way has taken so far."""
@@ -61,6 +75,16 @@ class Status(pn.viewable.Viewer):
         self.bar.value = 0 if math.isnan(budget) else round(100 * budget)
         self._last_cost = self.cost.object = _cost_line(frame.run, frame.numbers, step_seconds)
 
+    def unfold(self) -> None:
+        """Show all numbers and what a step costs, or three numbers only."""
+        self._unfolded = not self._unfolded
+        self.line.css_classes = [] if self._unfolded else ["few"]
+        self.more.label = "Fewer numbers" if self._unfolded else "All numbers"
+        self.folded.visible = self._unfolded
+        self.cost.param.update(
+            visible=self._unfolded or bool(self._activity), css_classes=[] if self._unfolded else ["over"]
+        )
+
     def busy(self, activity: str) -> None:
         """Show that something is being waited for; an empty text shows that nothing is."""
         variant = "indeterminate" if activity else "determinate"
@@ -71,6 +95,8 @@ class Status(pn.viewable.Viewer):
         elif self._activity:
             self.cost.object = self._last_cost
         self._activity = activity
+        if self.cost.visible != (shown := self._unfolded or bool(activity)):
+            self.cost.visible = shown
 
     def say(self, message: str, severity: str = "warning") -> None:
         """Show a message in an alert that can be closed. It is escaped, as it may repeat text that a person gave."""
@@ -98,7 +124,11 @@ def _went_well(frame: Frame) -> bool:
 
 
 def _cells(entries: list[tuple[str, str]]) -> str:
-    cells = "".join(f"<div><b>{text(value)}</b><span>{text(label)}</span></div>" for label, value in entries)
+    kinds = ["first" if label.startswith(SHOWN) else "more" for label, _ in entries]
+    cells = "".join(
+        f'<div class="{kind}"><b>{text(value)}</b><span>{text(label)}</span></div>'
+        for kind, (label, value) in zip(kinds, entries, strict=True)
+    )
     return f'<div class="facts" role="status">{cells}</div>'
 
 

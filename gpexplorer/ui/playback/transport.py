@@ -15,7 +15,7 @@ from panel.custom import JSComponent
 
 from ..styles import TOOLTIP, beside
 from ..text import named
-from ..widgets import WIDE, button, row, select
+from ..widgets import button, row, select
 from .open_run import Frame
 from .player import Player
 
@@ -78,7 +78,7 @@ class Transport(pn.viewable.Viewer):
         self.speed.param.watch(lambda event: player.speed(event.new), "value")
         player.speed(DEFAULT_SPEED)
         buttons = pn.Row(self.play, self.back, self.forward, self.stop, self.reset, self.undo, margin=0)
-        self._layout = row(buttons, self.scrub, self.speed, **WIDE)
+        self._layout = row(buttons, self.scrub, styles={"flex": "1 1 420px"})
 
     def toggle(self) -> None:
         """Play if paused, pause if playing."""

@@ -10,10 +10,13 @@ import panel as pn
 import param
 from panel.custom import JSComponent
 
-from ..address import LABORATORY, SIDE_BY_SIDE
+from ..address import GALLERY, LABORATORY, SIDE_BY_SIDE
 from ..connections import Arrivals, follow_connection
 
-LINKS = {"Stories": "?story=swaps", "Side by side": f"?page={SIDE_BY_SIDE}", "Laboratory": f"?page={LABORATORY}"}
+LINKS = {
+    label: f"?page={page}"
+    for label, page in (("Stories", GALLERY), ("Side by side", SIDE_BY_SIDE), ("Laboratory", LABORATORY))
+}
 
 
 class Screen(JSComponent):

@@ -50,8 +50,33 @@ def basis_at(run: Run, at: int, count: int = 0) -> tuple[Grid, Basis, Tensor]:
     return choice.grid, choice(state.theta), choice.index
 
 
+def posterior_weights(run: Run, at: int, basis: Basis) -> Tensor:
+    """Return the posterior means [p] of the weights of eigenfunctions, from at most `MAX_ROWS` rows.
+
+    Parameters
+    ----------
+    at : int
+        The index of the record.
+    basis : Basis
+        The p functions of `basis_at`; the prediction of a model of these alone is their sum with these weights.
+    """
+    part = run.problem.train.rows(run_rows.sampled(len(run.problem.train), MAX_ROWS).to(run.problem.train.y.device))
+    with torch.no_grad():
+        return _weights(basis(part.X).T, part.y, _noise(run, at))
+
+
+def _noise(run: Run, at: int) -> float:
+    state = run.trace[at].step.state
+    if isinstance(run.method, EstimatesNoise):
+        return run.method.noise_variance(run.problem, state)
+    return noise_variance(state.theta)
+
+
 class EigenfunctionsView(View):
-    """phi_j on its grid, scaled by the root of its eigenvalue (Evans and Nair 2018, eqs 3 and 15)."""
+    """phi_j on its grid, scaled by the root of its eigenvalue (Evans and Nair 2018, eqs 3 and 15), and its weight.
+
+    Over one input, the weighted sum of all functions up to the last one drawn is beside them.
+    """
 
     key: ClassVar[str] = "grief-eigenfunctions"
     title: ClassVar[str] = "Eigenfunctions"
@@ -76,8 +101,9 @@ class EigenfunctionsView(View):
         return min(self.rank, p) - 1
 
     def _curves(self, run: Run, at: int) -> Layers:
-        grid, basis, index = basis_at(run, at, self.rank + CURVES)
+        grid, basis, index = basis_at(run, at, self.rank - 1 + CURVES)
         line, first = torch.linspace(float(grid.axes[0][0]), float(grid.axes[0][-1]), POINTS), self._first(len(index))
+        weights = posterior_weights(run, at, basis).cpu().double().numpy()
         X = line[:, None].to(run.problem.train.X)
         x, values = _in_file_units(run, X)[:, 0], _values(basis, X)
         layers = {}
@@ -86,7 +112,10 @@ class EigenfunctionsView(View):
             y = values[first + k] if exists else np.full(POINTS, np.nan)
             layers[f"phi{k + 1}"] = pd.DataFrame({"x": x, "y": y})
         layers["phi1"].attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": "eigenfunction"}
-        layers["phi1"].attrs["title"] = f"ranks {first + 1} to {min(first + CURVES, len(index))}"
+        last = min(first + CURVES, len(index))
+        listed = ", ".join(f"{weight:.2g}".replace("-", "−") for weight in weights[first:last])
+        layers["phi1"].attrs["title"] = f"ranks {first + 1} to {last}, with weights {listed}"
+        layers["sum"] = pd.DataFrame({"x": x, "y": weights[:last] @ values[:last]})
         return layers
 
     def _map(self, run: Run, at: int) -> Layers:
@@ -97,7 +126,8 @@ class EigenfunctionsView(View):
         frame = pd.DataFrame({"x": x[:, 0], "y": x[:, 1], "value": _values(basis, X)[first]})
         frame.attrs |= {"map": True, "xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
         ranks = ", ".join(str(k + 1) for k in index[first].tolist())
-        frame.attrs["title"] = f"rank {first + 1}, a product of the 1-D ranks {ranks}"
+        weight = f"{float(posterior_weights(run, at, basis)[first]):.2g}".replace("-", "−")
+        frame.attrs["title"] = f"rank {first + 1} with weight {weight}, a product of the 1-D ranks {ranks}"
         return {"map": frame}
 
     def _along_axes(self, run: Run, at: int) -> Layers:
@@ -121,7 +151,10 @@ class EigenfunctionsView(View):
         lines = [
             line(layers, name, frame.attrs.get("name", f"rank + {k}" if k else "rank"), color=colour, line_width=2)
             for k, ((name, frame), colour) in enumerate(zip(layers.items(), CYCLE, strict=False))
+            if name != "sum"
         ]
+        if "sum" in layers:
+            lines.append(line(layers, "sum", "sum up to here", color=ROLES["mean"], line_width=4, line_alpha=0.7))
         zero = hv.HLine(0.0).opts(color=ROLES["reference"], line_width=1)
         return overlay([zero, *lines], next(iter(layers.values())), legend_position="right")
 
@@ -163,10 +196,7 @@ class Mixer(View):
 
         If the target is transformed, the mean of the transformed target becomes the median of the target.
         """
-        train, state = run.problem.train, run.trace[at].step.state
-        noise = noise_variance(state.theta)
-        if isinstance(run.method, EstimatesNoise):
-            noise = run.method.noise_variance(run.problem, state)
+        train, noise = run.problem.train, _noise(run, at)
         part = train.rows(run_rows.sampled(len(train), MAX_ROWS).to(train.y.device))
         grid, basis, index = basis_at(run, at)
         q = min(self.column, train.d) - 1
@@ -181,7 +211,7 @@ class Mixer(View):
 
         layers = {}
         for name, w in (("mean", torch.ones_like(mixed)), ("mixed", mixed)):
-            mean = _regression_mean(Phi * w.sqrt(), Phi_line * w.sqrt(), part.y, noise)
+            mean = (Phi_line * w.sqrt()) @ _weights(Phi * w.sqrt(), part.y, noise)
             layers[name] = pd.DataFrame(
                 {"x": x, "y": run_rows.targets_of(train.__class__(line, mean, scale=train.scale))}
             )
@@ -203,8 +233,8 @@ class Mixer(View):
         return overlay(parts, layers["mean"], legend_position="right")
 
 
-def _regression_mean(Phi: torch.Tensor, Phi_line: torch.Tensor, y: torch.Tensor, s2: float) -> torch.Tensor:
-    """Posterior mean [t] of regression on weighted eigenfunctions."""
+def _weights(Phi: Tensor, y: Tensor, s2: float) -> Tensor:
+    """Posterior mean [p] of the weights of regression on functions with the values Phi [n, p]."""
     A = Phi.T @ Phi
     A.diagonal().add_(s2)
-    return Phi_line @ torch.cholesky_solve((Phi.T @ y)[:, None], cholesky(A, "Phi'Phi + s2 I").L)[:, 0]
+    return torch.cholesky_solve((Phi.T @ y)[:, None], cholesky(A, "Phi'Phi + s2 I").L)[:, 0]

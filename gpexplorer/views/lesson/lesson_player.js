@@ -75,6 +75,7 @@ const gpexplorerLesson = (() => {
     const source_of = (figure) => Object.fromEntries(
       figure.renderers.map((renderer) => [renderer.data_source.name, renderer.data_source]))
     const all = Object.fromEntries(Object.entries(figures).map(([name, { model }]) => [name, source_of(model)]))
+    const star = figures.points.model.renderers.find((renderer) => renderer.data_source.name === "star").glyph
     const fill = (figure, name, data) => { all[figure][name].data = data }
     const row = (id) => rows.get(id)
     const point = (id, y) => ({ x: id === null ? [] : [row(id).x], y: id === null ? [] : [y] })
@@ -174,6 +175,8 @@ const gpexplorerLesson = (() => {
       const way = next.accepted ? ease(u) : ease(u < 0.5 ? 2 * u : 2 - 2 * u)
       fill("points", "removed", { x: [mix(from, to, way)], y: [u > 0 && u < 1 && way < 1 ? -1.2 * Math.sin(Math.PI * Math.min(way, 1)) ** 0.5 : 0] })
       fill("points", "star", point(next.tested, 0))
+      const inks = INKS[theme], ink = next.accepted || u < 0.5 ? inks.tested : inks.rows  // grey once it is rejected
+      Object.assign(star, { fill_color: ink, line_color: ink })
       const corner = Math.sign(to - from) * Math.min(Math.abs(to - from) / 2, (lesson.x.at(-1) - lesson.x[0]) / 90)
       const bow = (x, turn) => [0, 0.25, 0.5, 0.75, 1].map((v) => [x + turn * (1 - Math.cos(v * Math.PI / 2)), -0.55 - 0.75 * Math.sin(v * Math.PI / 2)])
       const path = [...bow(from, corner), ...bow(to, -corner).reverse()]

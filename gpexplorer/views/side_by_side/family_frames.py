@@ -16,17 +16,15 @@ import torch
 from torch import Tensor
 
 from ...errors import SettingError
-from ...linalg.cholesky import cholesky
 from ...methods.minibatches.loop import Minibatches
 from ...methods.minibatches.model import Model
-from ...objectives import noise_variance
 from ...posteriors import in_units
 from ...runs import Spec
 from ...runs import link as links
 from ...runs.run import Run
 from ...runs.scores import smse
 from ..drawing import run_rows
-from ..eigenfunctions.eigenfunction_curves import basis_at
+from ..eigenfunctions.eigenfunction_curves import basis_at, posterior_weights
 from ..lesson.lesson_frames import rounded, swap_states
 
 STEPS = 30
@@ -194,11 +192,8 @@ def _eigenfunctions(run: Run, plane: Plane) -> list[dict[str, Any]]:
         part.finish()
         state, seconds = part.trace[-1].step.state, seconds + part.trace[-1].seconds
         _, basis, _ = basis_at(part, part.done)
+        weights = posterior_weights(part, part.done, basis)
         with torch.no_grad():
-            Phi = basis(train.X)  # [p, n]
-            A = Phi @ Phi.T
-            A.diagonal().add_(noise_variance(state.theta))
-            weights = torch.cholesky_solve((Phi @ train.y)[:, None], cholesky(A, "Phi'Phi + s2 I").L)[:, 0]
             function = basis(X.to(train.X))[-1]
         largest = float(function.abs().max())
         marks = {"weights": rounded(weights), "function": packed(function, (-largest, largest))}

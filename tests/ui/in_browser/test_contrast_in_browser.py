@@ -7,7 +7,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from looks import contrasts, faint
+from looks import contrasts, faint, violations
 from pages import PATIENCE, Seen, until
 
 pytestmark = pytest.mark.ui
@@ -47,3 +47,43 @@ def test_words_can_be_read_in_both_themes(seen: Seen, theme: str):
     if theme == "dark":
         seen.press("Toggle theme")
         until(lambda: not is_dark())
+
+
+def test_axe_finds_nothing_on_the_laboratory_and_beside_a_recommendation(seen: Seen):
+    seen.page.get_by_label("Device", exact=True).wait_for()
+    seen.press("What should I use?")
+    seen.page.get_by_role("button", name="Find out").wait_for()
+    seen.page.wait_for_timeout(2500)  # names that are missing are completed every two seconds
+
+    assert violations(seen.page) == []
+
+    seen.page.get_by_role("button", name="Close", exact=True).click()
+
+
+def test_a_keyboard_skips_the_bar_and_the_bar_opens_a_panel(seen: Seen):
+    seen.page.get_by_role("button", name="Skip to Play").focus()
+    seen.page.keyboard.press("Enter")
+    expect(seen.page.get_by_role("button", name="Play or pause").first).to_be_focused()
+
+    seen.press("Scaling")
+
+    expect(seen.page.get_by_role("button", name="Measure", exact=True)).to_be_in_viewport(timeout=PATIENCE)
+    seen.page.set_viewport_size({"width": 390, "height": 844})
+    seen.press("Menu")
+    expect(seen.page.get_by_role("link", name="First screen")).to_be_visible()
+    seen.page.keyboard.press("Escape")
+    expect(seen.page.get_by_role("link", name="First screen")).to_be_hidden()
+    seen.page.set_viewport_size({"width": 1400, "height": 900})
+
+
+def test_the_data_begin_early_and_three_numbers_are_shown(seen: Seen):
+    seen.page.set_viewport_size({"width": 1440, "height": 900})
+    seen.page.wait_for_timeout(400)
+
+    assert seen.page.locator(".prediction").bounding_box()["y"] <= 150
+    assert seen.page.locator(".facts div").filter(visible=True).count() == 3
+    seen.press("All numbers")
+    until(lambda: seen.page.locator(".facts div").filter(visible=True).count() == 8)
+    seen.press("Fewer numbers")
+    until(lambda: seen.page.locator(".facts div").filter(visible=True).count() == 3)
+    seen.page.set_viewport_size({"width": 1400, "height": 900})

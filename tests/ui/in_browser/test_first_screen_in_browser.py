@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from gpexplorer.views.lesson.lesson_frames import lesson_spec
 from gpexplorer.views.lesson.lesson_page import save_lesson
+from looks import violations
 from pages import PATIENCE, Seen, Served, until
 
 SIZES = [(390, 844), (768, 1024), (1024, 768), (1440, 900), (1920, 1080), (2560, 1440)]
@@ -40,13 +40,6 @@ def number(page: Page) -> float:
 
 def frame(page: Page) -> int:
     return int(page.locator("output").inner_text().removeprefix("swap "))
-
-
-def violations(page: Page) -> list[tuple[str, list[str]]]:
-    """The rules of axe-core that a page breaks, with the elements."""
-    return [
-        (rule["id"], [node["html"][:160] for node in rule["nodes"]]) for rule in Axe().run(page).response["violations"]
-    ]
 
 
 def go_to(page: Page, k: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gpexplorer.ui.stories import STORIES
-from looks import BOXES, contrasts, faint, faults
+from looks import BOXES, contrasts, faint, faults, violations
 from pages import Seen, until
 
 pytestmark = pytest.mark.ui
@@ -26,6 +26,7 @@ def look_at(seen: Seen) -> None:
             if not wrong:
                 break
         assert wrong == [], f"{theme}, {width} x {height}"
+    assert violations(seen.page) == []
 
 
 def test_a_story_is_walked_to_its_end(open_page: Callable[..., Seen]):

@@ -1,0 +1,28 @@
+const every = (selector, root = document) => [...root.querySelectorAll(selector),
+  ...[...root.querySelectorAll("*")].flatMap((part) => (part.shadowRoot ? every(selector, part.shadowRoot) : []))]
+
+const bring = (title, waits = 20) => {  // scroll to the panel with this title, once it is open
+  const heading = every("button").find((part) => part.textContent.trim() === title)
+  heading?.scrollIntoView({ block: "start", behavior: "smooth" })
+  if (waits && heading?.getAttribute("aria-expanded") !== "true") setTimeout(() => bring(title, waits - 1), 200)
+  else heading?.focus({ preventScroll: true })
+}
+
+export function render({ model, el }) {
+  const part = (tag, text, more = {}) => Object.assign(document.createElement(tag), { textContent: text, ...more })
+  const skip = part("button", "Skip to Play", { type: "button", className: "skip" })
+  skip.onclick = () => every("button").find((one) => /^Play or pause|^Play|^Pause/.test(one.ariaLabel ?? ""))?.focus()
+  const nav = document.createElement("nav")
+  nav.setAttribute("aria-label", "Pages and tools")
+  const menu = part("button", "Menu", { type: "button", className: "menu" })
+  const open = (shown) => { nav.classList.toggle("open", shown); menu.setAttribute("aria-expanded", String(shown)) }
+  open(false)
+  menu.onclick = () => open(!nav.classList.contains("open"))
+  const list = document.createElement("div")
+  for (const [label, address] of Object.entries(model.pages)) list.append(part("a", label, { href: address }))
+  model.tools.forEach((title, index) => list.append(part("button", title.split(":")[0], {
+    type: "button", title, onclick: () => { open(false); model.send_msg(index); bring(title) } })))
+  nav.append(menu, list)
+  nav.addEventListener("keydown", (event) => event.key === "Escape" && open(false))
+  el.append(skip, nav)
+}
