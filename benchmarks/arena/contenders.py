@@ -18,11 +18,11 @@ from gpexplorer.data import Split
 from gpexplorer.posteriors import Marginals, NormalMarginals
 from gpexplorer.recommendation import recommend
 from gpexplorer.recommendation.lanes import step_until
-from gpexplorer.recommendation.simple_models import SIMPLE
 from gpexplorer.runs.spec import Spec
 
 from . import other_programs
 from .other_programs import MeanAndVar, arrays
+from .simple_models import SIMPLE
 
 EXACT_UP_TO = 5000  # training rows of our exact GP, whose every step costs n^3 operations
 OURS, GP, OTHER = "ours", "GP", "other"

@@ -37,6 +37,9 @@ def recommend(  # noqa: PLR0913 - the options of the command
         str, typer.Option(help='Hold out "time" (later rows), "groups" (whole) or "random" rows; else the rows decide.')
     ] = "",
     before: Annotated[str, typer.Option(help="Hold out the rows from this date or number on.")] = "",
+    prefer: Annotated[
+        str, typer.Option(help='"nlpd": the best bands; "rmse": the smallest error; "gp": no trees in the answer.')
+    ] = "nlpd",
     missing: Annotated[str, typer.Option(help='Rows with gaps: "fill" (as without it), "drop", or "refuse".')] = "",
     kinds: Annotated[
         list[str] | None, typer.Option("--kind", help='How a column is read, such as when="date mdy" or code=words.')
@@ -69,6 +72,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
                 source,
                 seconds=seconds,
                 seed=seed,
+                prefer=prefer,
                 on_progress=None if quiet else _report,
                 should_stop=stopped.is_set,
                 **{name: value for name, value in options.items() if value},

@@ -17,6 +17,7 @@ from .marginals import Marginals, MixtureMarginals, NormalMarginals, Transformed
 from .nearest_rows import NearestRowsPosterior
 from .sample_paths import Paths
 from .saved.model_file import load_posterior
+from .shifted import LinearMean, NeighboursMean, ShiftedPosterior, TreesMean
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
 from .unit_rows import UnitRowsPosterior
 from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor
@@ -32,10 +33,12 @@ __all__ = [
     "InUnits",
     "InducingPosterior",
     "JointBand",
+    "LinearMean",
     "MarginalPosterior",
     "Marginals",
     "MixtureMarginals",
     "NearestRowsPosterior",
+    "NeighboursMean",
     "NormalMarginals",
     "NormalWeights",
     "Of",
@@ -45,8 +48,10 @@ __all__ = [
     "PrecisionFactor",
     "PriorPosterior",
     "RowsPosterior",
+    "ShiftedPosterior",
     "Solver",
     "TransformedMarginals",
+    "TreesMean",
     "UnitRowsPosterior",
     "UnsolvedPosterior",
     "as_posterior",

@@ -165,9 +165,8 @@ class InUnits(Posterior):
 
     @classmethod
     def read(cls, parts: Parts) -> InUnits:
-        inner = read_posterior(
-            parts.part("inner"), "inducing", "rows", "nearest rows", "features", "prior", "unit rows"
-        )
+        kinds = ("inducing", "rows", "nearest rows", "features", "prior", "unit rows", "shifted")
+        inner = read_posterior(parts.part("inner"), *kinds)
         return in_units_of(inner, read_columns(parts.part("columns")))
 
     def check(self) -> None:

@@ -2,8 +2,8 @@
 
 `candidates` lists what the rows, the time and the memory allow; `halving` tries all of them on few rows, and the better
 half on more; `held_out` scores them on training rows that they were not fitted to; `final_fit` gives the chosen one the
-rest of the time, and `averaging` averages it with the others; `simple_models` run along, so that a simple answer is not
-overlooked; `result` is the answer. `tuning` gives one number to searches of other packages.
+rest of the time, and `averaging` averages it with the others and with the `simple_members` that run along, such as
+boosted trees; `result` is the answer. `tuning` gives one number to searches of other packages.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from ..problem import Dataset
 from ..runs.setting_checks import number, quoted
 
 FEWEST_ROWS = 10
-ARGUMENTS = ("seconds", "memory", "seed", "folds", "before", "among", "on_progress", "should_stop", *CHOICES)
+ARGUMENTS = ("seconds", "memory", "seed", "folds", "before", "prefer", "among", "on_progress", "should_stop", *CHOICES)
 UNITS = {"": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 NO_ROWS = torch.arange(0)
 MOST_COMPARED = 200_000  # rows that are compared with each other: sorting them takes half a second

@@ -17,11 +17,13 @@ Bayesian Analysis 13, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from scipy.optimize import nnls
 from scipy.special import logsumexp
 
 from ..errors import GPExplorerError
@@ -29,11 +31,14 @@ from ..posteriors import AveragePosterior, InUnits
 from .final_fit import REFIT_TIMES, FinalModel, refit_to_all_rows
 from .held_out import Array, Interval, RowScores
 from .lanes import Lane, comparable
+from .simple_members import Member
 from .stages import TimedSearch
 
 ITERATIONS = 200  # of EM
 LEAST_WEIGHT = 0.03  # a model with a smaller weight is left out
 FEWEST_ROWS = 50  # held-out rows from which weights are learned
+LOST = 0.1  # nats by which a simple model has to be better to be the answer where no average is
+PREFERENCES = ("nlpd", "rmse", "gp")
 TENTHS = 10  # parts of the held-out rows, for the expected scores
 
 
@@ -88,6 +93,17 @@ def large_weights(scores: Sequence[RowScores]) -> Array:
     return result
 
 
+def weights_of_means(scores: Sequence[RowScores]) -> Array:
+    """The weights [k] with which the mean of these models has the smallest squared error, by least squares."""
+    means = np.column_stack([own.mean for own in scores])  # [t, k]
+    centre = scores[0].targets.mean()
+    found = nnls(means - centre, scores[0].targets - centre)[0]
+    if found.sum() <= 0.0:
+        return np.eye(len(scores))[int(np.argmin([own.smse for own in scores]))]
+    found = np.where(found >= LEAST_WEIGHT * found.sum(), found, 0.0)
+    return np.asarray(found / found.sum())
+
+
 def averaged_scores(scores: Sequence[RowScores]) -> RowScores:
     """The scores of the average, each row with weights that were learned from the rows of other tenths."""
     return _scores_by_tenths(scores, large_weights)
@@ -118,8 +134,60 @@ def is_worthwhile(scores: Sequence[RowScores]) -> bool:
     return lower >= -error
 
 
-def average_of_lanes(search: TimedSearch, final: FinalModel, lanes: Sequence[Lane]) -> Average | None:
-    """The average of the chosen model and of other lanes; None if it is worse than the best model.
+def weighed(models: Mapping[Any, RowScores], prefer: str) -> dict[Any, float]:
+    """The weights of these models that are above 0, the largest first; none if the best of them had better be alone.
+
+    Parameters
+    ----------
+    models : mapping of Lane or Member to RowScores
+        On the same held-out rows, the chosen lane first.
+    prefer : {"nlpd", "rmse", "gp"}
+        Whether the density or the squared error decides.
+    """
+    scores = list(models.values())
+    if len(scores) < 2 or len(scores[0].targets) < FEWEST_ROWS:
+        return {}
+    if prefer != "rmse" and not is_worthwhile(scores):
+        return {}
+    weights = (weights_of_means if prefer == "rmse" else large_weights)(scores).tolist()
+    pairs = sorted(zip(models, weights, strict=True), key=lambda pair: -pair[1])
+    return {model: weight for model, weight in pairs if weight > 0.0}
+
+
+def better_member(winner: RowScores, members: Sequence[Member], prefer: str) -> Member | None:
+    """The simple model that is clearly better than the chosen one: by more than 0.1 nat and a standard error."""
+    same = [own for own in members if len(own.scores.targets) == len(winner.targets)]
+    if not same or prefer == "gp":
+        return None
+    best = min(same, key=lambda own: own.scores.rmse if prefer == "rmse" else own.scores.nlpd)
+    if prefer == "rmse":
+        return best if best.scores.rmse < winner.rmse else None
+    lower, error = best.scores.better_by(winner)
+    return best if lower > max(LOST, error) else None
+
+
+def used_members(
+    search: TimedSearch, winner: Lane, lanes: Sequence[Lane], members: Sequence[Member], prefer: str
+) -> list[Member]:
+    """The simple models that an answer of this lane would use, so that they are fitted to all rows."""
+    assert winner.scores is not None
+    if search.should_stop() or prefer == "gp":
+        return []
+    models = _candidates(winner, lanes, members)
+    used = [model for model in weighed(models, prefer) if isinstance(model, Member)]
+    better = better_member(winner.scores, members, prefer)
+    return used or [better] * (better is not None)
+
+
+def average_of_lanes(
+    search: TimedSearch,
+    final: FinalModel,
+    lanes: Sequence[Lane],
+    members: Sequence[Member] = (),
+    whole: Mapping[str, InUnits] | None = None,
+    prefer: str = "nlpd",
+) -> Average | None:
+    """The average of the chosen model, of other lanes and of simple models; None if it is worse than the best model.
 
     Parameters
     ----------
@@ -127,28 +195,61 @@ def average_of_lanes(search: TimedSearch, final: FinalModel, lanes: Sequence[Lan
         The chosen model. If it was fitted to all rows, the others are then too, as long as there is time.
     lanes : sequence of Lane
         Those that were fitted to as many rows as the chosen one, and scored on the same held-out rows, are averaged.
+    members : sequence of Member
+        Simple models.
+    whole : mapping of str to InUnits, optional
+        Those of them that were fitted to all rows.
+    prefer : {"nlpd", "rmse", "gp"}
+        Whether the density or the squared error decides, or whether simple models are left out.
     """
-    members = {lane: lane.scores for lane in lanes if lane.scores is not None and comparable(lane, final.lane)}
-    if not is_worthwhile(list(members.values())):
+    assert final.lane.scores is not None
+    models = _candidates(final.lane, lanes, () if prefer == "gp" else members)
+    parts = dict[Any, list[InUnits]]()
+    for model in weighed(models, prefer):
+        if isinstance(model, Member):
+            parts[model] = [whole[model.name]] if whole and model.name in whole else model.models
+        elif own := _models_of(search, model, final):
+            parts[model] = own
+    weights = (
+        weighed({model: models[model] for model in parts}, prefer) if len(parts) > 1 else dict.fromkeys(parts, 1.0)
+    )
+    if not weights or (len(weights) == 1 and final.lane in weights):
+        better = better_member(final.lane.scores, members, prefer)
+        if better is None:
+            return None
+        weights = {better: 1.0}
+        parts[better] = [whole[better.name]] if whole and better.name in whole else better.models
+    if len(weights) == 1 and not isinstance(next(iter(weights)), Member):
         return None
-    by_weight = sorted(zip(large_weights(list(members.values())), members, strict=True), key=lambda pair: -pair[0])
-    models = {lane: _models_of(search, lane, final) for weight, lane in by_weight if weight > 0.0}
-    scores = [members[lane] for lane, own in models.items() if own]
-    if len(scores) < len(members) and not is_worthwhile(scores):
-        return None
-    weights = dict(zip((lane for lane, own in models.items() if own), large_weights(scores).tolist(), strict=True))
-    weights = {lane: weight for lane, weight in sorted(weights.items(), key=lambda pair: -pair[1]) if weight > 0.0}
-    if len(weights) < 2:
-        return None
-    average = averaged_scores(scores)
-    shared = [(model, weight / len(models[lane])) for lane, weight in weights.items() for model in models[lane]]
+    return _averaged(weights, parts, {**models, **{own: own.scores for own in weights}}, final.lane.scores, prefer)
+
+
+def _averaged(
+    weights: Mapping[Any, float], parts: Mapping[Any, list[InUnits]], models: Mapping[Any, RowScores],
+    winner: RowScores, prefer: str,
+) -> Average:  # fmt: skip
+    """The average with these weights, and what to expect of it."""
+    scores = [models[model] for model in weights]
+    weigh = weights_of_means if prefer == "rmse" else large_weights
+    average = _scores_by_tenths(scores, weigh) if len(scores) > 1 else scores[0]
+    shared = [(model, weight / len(parts[own])) for own, weight in weights.items() for model in parts[own]]
     return Average(
-        weights={lane.name: weight for lane, weight in weights.items()},
+        weights={model.name: weight for model, weight in weights.items()},
         posterior=AveragePosterior(*map(list, zip(*shared, strict=True))),
         expected={metric: average.interval(metric) for metric in ("smse", "nlpd")},
-        gain=average.better_by(best_scores(scores)),
+        gain=average.better_by(best_scores(scores) if len(scores) > 1 else winner),
         scores=average,
     )
+
+
+def _candidates(winner: Lane, lanes: Sequence[Lane], members: Sequence[Member]) -> dict[Any, RowScores]:
+    """The lanes and simple models that have scores on the held-out rows of the chosen lane."""
+    assert winner.scores is not None
+    rows = len(winner.scores.targets)
+    models: dict[Any, RowScores] = {
+        lane: lane.scores for lane in lanes if lane.scores is not None and comparable(lane, winner)
+    }
+    return models | {own: own.scores for own in members if len(own.scores.targets) == rows}
 
 
 def _scores_by_tenths(scores: Sequence[RowScores], weigh: Callable[[list[RowScores]], Array]) -> RowScores:

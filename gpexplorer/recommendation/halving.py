@@ -27,7 +27,7 @@ Jamieson, K. and Talwalkar, A. (2016). Non-stochastic best arm identification an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,24 +37,25 @@ from ..data import Split
 from ..data.given_folds import fold_pairs
 from ..errors import SettingError
 from ..methods.base import registry
-from ..runs.setting_checks import number, of_kind
+from ..runs.setting_checks import number, of_kind, quoted
 from ..runs.spec import Spec
 from .arguments import bytes_of
-from .averaging import average_of_lanes
+from .averaging import PREFERENCES, average_of_lanes, used_members
 from .candidates import EXACT, Candidate, candidates
 from .final_fit import ANEW_TIMES, REFIT_TIMES, REFIT_UP_TO, final_model
-from .held_out import RowScores, parts
+from .held_out import parts
 from .lanes import Lane, by_density, chosen
 from .promises import planned, scores_between_rows
 from .questions.row_order import Plan, in_blocks
 from .result import REFITTED, Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
-from .simple_models import scored_on_held_out_rows
+from .simple_members import Member, fitted_members, refitted_members
 from .skewness import suitable_transform, with_transform
 from .stages import FEWEST_LANES, Progress, TimedSearch, lanes_for, parts_of_stages, shares_for
 
 LEAST_SHARE = 0.02  # share of the time that the lanes of a stage have in any case, if earlier stages took too long
 EXACT_WEIGHT = {True: 1.5, False: 3.0}  # shares of the first stage for an exact GP, if it is the only stage or not
 SIZE_SHARE = 1 / 15  # of the time: what thirty steps of a candidate may take, which decides its size
+REFIT_MARGIN, MOST_RESERVED = 1.3, 0.25  # of the seconds of the simple models of a part, for those of all rows
 COMPLETE_SHARE = 0.4  # of the time left after the stages, for lanes that were given up early
 
 
@@ -68,6 +69,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     folds: Any = None,
     before: Any = None,
     groups: Any = None,
+    prefer: str = "nlpd",
     among: Sequence[Candidate] | None = None,
     on_progress: Callable[[Progress], object] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -99,6 +101,9 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     groups : array [n], optional
         The group of each row, such as a patient: rows of one group are held out together. Of a file or a table also
         the name of a column.
+    prefer : {"nlpd", "rmse", "gp"}, default "nlpd"
+        What the average of models is for: bands, or the smallest squared error. "gp" leaves trees and other simple
+        models out of the answer.
     among : sequence of Candidate, optional
         Other candidates than those that are chosen by the size of the data, the most promising one first. Of candidates
         whose scores hardly differ, the first is chosen.
@@ -138,6 +143,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     seconds = float(number("seconds", seconds, whole=False, low=0, above=True))
     limit = bytes_of(memory)
     seed = int(number("seed", seed, whole=True, low=0, high=2**31 - 1))
+    if prefer not in PREFERENCES:
+        raise SettingError(f'prefer is {quoted(prefer)}; give "nlpd", "rmse" or "gp".')
     split, plan = planned(X, y, options, folds, before, groups)
     train = split.train
     pairs = (
@@ -147,9 +154,11 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     if plan.kind == "time":
         held_out = [in_blocks(part, plan.column, 2 * k) for k, part in enumerate(held_out)]
     search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock)
+    time_name = plan.column if plan.kind == "time" else ""
+    suitable = suitable_transform(search, seed) if among is None else ""
+    members, member_seconds = fitted_members(search, suitable, time_name)
+    search.reserved = min(REFIT_MARGIN * member_seconds, MOST_RESERVED * seconds)
     if among is None:
-        suitable = suitable_transform(search, seed)
-        time_name = plan.column if plan.kind == "time" else ""
         tried = with_transform(candidates(split, seconds * SIZE_SHARE, time_name), suitable)[
             : lanes_for(len(train), seconds, len(held_out))
         ]
@@ -159,21 +168,30 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         raise SettingError("among is empty: give at least one Candidate, or leave it out.")
     lanes = [Lane(candidate, seed, limit) for candidate in tried]
     finalists = search.complete(lanes, search.halve(lanes))
-    simple = scored_on_held_out_rows(search)  # after the search, so that a slow one takes no time from it
-    return _answer(search, lanes, finalists, simple, plan)
+    return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan)
 
 
 def _answer(
-    search: Halving, lanes: list[Lane], finalists: list[Lane], simple: Mapping[str, RowScores], plan: Plan
+    search: Halving,
+    lanes: list[Lane],
+    finalists: list[Lane],
+    members: list[Member],
+    how: tuple[str, str, str],
+    plan: Plan,
 ) -> Recommendation:
     """Choose among the finalists, use the time that is left, and describe the result."""
+    transform, time_name, prefer = how
+    simple = {member.name: member.scores for member in members}
     if not finalists:
         reasons = " ".join(f"{lane.name}: {lane.sentence}" for lane in lanes)
         raise SettingError(f"No candidate gave an answer within {search.seconds:g} s. {reasons}")
     chosen_lane = search.choose(finalists, lanes)
     between = scores_between_rows(search, chosen_lane) if plan.kind != "random" else None
+    used = used_members(search, chosen_lane, lanes, members, prefer)
+    whole = refitted_members(search, used, transform, time_name) if used else {}
+    search.reserved = 0.0
     final = final_model(search, chosen_lane, finalists, lanes)
-    average = None if search.should_stop() else average_of_lanes(search, final, lanes)
+    average = None if search.should_stop() else average_of_lanes(search, final, lanes, members, whole, prefer)
     winner, run = final.lane, final.run
     assert winner.scores is not None
     others = [lane for lane in finalists if lane is not winner]
@@ -191,7 +209,7 @@ def _answer(
         expected={metric: winner.scores.interval(metric) for metric in ("smse", "nlpd")},
         table=table(lanes, winner, simple, average),
         runner_up=others[0].name if others else "",
-        better_simple_model=better_simple_model(winner.scores if average is None else average.scores, simple),
+        better_simple_model=better_simple_model(winner.scores, simple),
         refitted=final.refitted,
         average=average,
         sentences=sentences(search.split, winner, others, simple, average, seconds, note, plan, between),

@@ -19,7 +19,7 @@ from ..errors import GPExplorerError, SettingError
 from .arguments import rows_of
 from .held_out import RowScores, parts
 from .lanes import Lane, step_until
-from .questions.row_order import Plan, group_columns, plan_in_time, plan_of_groups
+from .questions.row_order import Plan, group_columns, is_panel, plan_in_time, plan_of_groups, repeated_columns
 from .stages import TimedSearch
 
 WAYS = ("time", "groups", "random")
@@ -69,11 +69,14 @@ def _with_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> tu
     """The rows with the groups of a column that looks like one, and the plan; None if none does."""
     if y is not None or isinstance(X, Split):
         return None
-    for column in group_columns(split.train):
+    named = group_columns(split.train)
+    for column in [*named, *(own for own in repeated_columns(split.train) if own not in named)]:
         if column in (options.get("inputs") or ()):
             continue
         try:
             grouped = rows_of(X, None, {**options, "groups": column})
+            if column not in named and not is_panel(grouped.train):
+                continue
             plan = plan_of_groups(grouped.train, column, asked=False)
         except GPExplorerError:
             continue
@@ -100,20 +103,27 @@ def scores_between_rows(search: TimedSearch, lane: Lane) -> RowScores | None:
     return scores if scores is not None and scores.usable else None
 
 
+def about(value: float) -> str:
+    """A number with at most three digits that count, and marks between thousands: 351234 is 351,000."""
+    return f"{float(f'{value:.3g}'):,.12g}"
+
+
 def promise(scores: RowScores, target: str, plan: Plan, between: RowScores | None) -> list[str]:
     """What error to expect of new rows."""
     held_out = count(len(scores.targets), "held-out row")
     if plan.kind == "random":
         return [
-            f"Expected on new rows: an error (RMSE) of {scores.rmse:.3g} in the units of {quote(target)}, SMSE "
+            f"Expected on new rows: an error (RMSE) of {about(scores.rmse)} in the units of {quote(target)}, SMSE "
             f"{scores.described('smse')} and NLPD {scores.described('nlpd')}, from {held_out}."
         ]
     sd = float(scores.targets.std())
     _, low, high = np.sqrt(scores.interval("smse")) * sd
-    beyond = f"{scores.rmse:.3g} {plan.beyond} (95 % interval {low:.3g} to {high:.3g}, from {held_out})"
+    beyond = f"{about(scores.rmse)} {plan.beyond} (95 % interval {about(low)} to {about(high)}, from {held_out})"
     words = f"Expected error (RMSE) in the units of {quote(target)}: {beyond}."
     if between is not None:
-        words = f"Expected error (RMSE) in the units of {quote(target)}: {between.rmse:.3g} {plan.between}; {beyond}."
+        words = (
+            f"Expected error (RMSE) in the units of {quote(target)}: {about(between.rmse)} {plan.between}; {beyond}."
+        )
     need = (
         "To forecast you need the second, to fill gaps the first."
         if plan.kind == "time"

@@ -21,11 +21,11 @@ from ..runs.spec import Spec
 from ..target_transforms import transform_in_words
 from .arguments import repeated_rows
 from .averaging import Average
-from .band_checks import band_sentences, share_inside
+from .band_checks import band_sentences
 from .candidates import Candidate
 from .held_out import Interval, RowScores
 from .lanes import Lane, comparable
-from .promises import promise
+from .promises import about, promise
 from .questions.relevance_pursuit import pursuit
 from .questions.row_order import Plan
 from .questions.row_questions import findings
@@ -61,11 +61,13 @@ class Recommendation:
     runner_up : str
         The second best candidate; empty if there was only one.
     better_simple_model : str
-        A simple model whose NLPD or SMSE on the held-out rows is lower; empty if there is none.
+        A simple model whose NLPD or SMSE on the held-out rows is lower than that of the chosen method; empty if there
+        is none. It may be part of the answer, see `average`.
     refitted : bool
         Whether the chosen method was fitted again to all training rows.
     average : Average or None
-        An average of several models, if it is better on the held-out rows than the chosen model, and if there was time.
+        What predicts, if it is not the chosen method alone: an average of several models, trees and other simple ones
+        included, or one simple model that is clearly better on the held-out rows.
     sentences : tuple of str
         The answer in words.
     held_out_by : {"random", "time", "groups"}
@@ -144,9 +146,9 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
         The scores on a random draw of rows, where others were held out.
     """
     assert winner.scores is not None
-    scores, train = winner.scores, split.train
+    scores, train = winner.scores if average is None else average.scores, split.train
     words = [
-        f"Use {winner.name}: {_in_words(winner.candidate)}.",
+        *_heading(winner, average),
         f"It predicts {quote(train.target)} from {listing(train.names, MOST_NAMES)}, and learned from "
         f"{count(len(train), 'row')}{_unused(split)}.",
         *split.notes,
@@ -158,36 +160,60 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
     ]
     if others:
         words.append(f"The runner-up is {others[0].name}. {others[0].sentence}")
-    if average is not None:
-        words.extend(_average_in_words(average))
-    best = min(simple, key=lambda name: simple[name].nlpd, default="")
-    if better := better_simple_model(scores if average is None else average.scores, simple):
-        words.append(
-            f"A simple model is better here: {better} has SMSE {simple[better].smse:.3g} and NLPD "
-            f"{simple[better].nlpd:.3g} on the same rows."
-        )
-    elif best:
-        words.append(
-            f"The best simple model is {best}, with SMSE {simple[best].smse:.3g} and NLPD {simple[best].nlpd:.3g}."
-        )
+    if average is not None and len(average.weights) > 1:
+        words.append(_gain_in_words(average))
+    words.extend(_simple_in_words(scores, simple))
     if note:
         words.append(note)
     return (*words, f"The recommendation took {seconds[0]:.1f} s of {seconds[1]:g} s.")
 
 
-def _average_in_words(average: Average) -> tuple[str, str, str]:
-    """What the average consists of, what to expect of it, and what it gains."""
+def _heading(winner: Lane, average: Average | None) -> tuple[str, ...]:
+    """What predicts: one model, or an average and its parts."""
+    in_words = f"{winner.name}: {_in_words(winner.candidate)}"
+    if average is None:
+        return (f"Use {in_words}.",)
+    names = list(average.weights)
+    if len(names) == 1:
+        return (
+            f"Use {names[0]}: it is better on the held-out rows than the Gaussian processes that were tried, and this "
+            "answer and its saved model predict with it.",
+            f'The best of these is {in_words}; prefer="gp" makes it the answer.',
+        )
+    return (
+        f"Use the average of {len(names)} models, with which this answer and its saved model predict: "
+        f"{shares(average)}.",
+        f"The best Gaussian process alone is {in_words}.",
+    )
+
+
+def _gain_in_words(average: Average) -> str:
+    """What the average gains over the best of its models."""
     lower, error = average.gain
-    inside = f"{100 * share_inside(average.scores):.0f} % of the held-out rows"
     gain = f"lower by {lower:.2g} nats" if lower >= 0.0 else f"higher by {-lower:.2g} nats"
     return (
-        f"Predictions of this answer and its saved model are those of an average of {len(average.weights)} models: "
-        f"{shares(average)}.",
-        f"Expected of the average: SMSE {average.scores.described('smse')} and NLPD "
-        f"{average.scores.described('nlpd')}, with {inside} in their 95 % interval.",
-        f"On rows that decided neither its weights nor the best model, its NLPD is {gain} than that of the best model, "
-        f"with a standard error of {error:.1g}.",
+        f"On rows that decided neither its weights nor the best model, the NLPD of the average is {gain} than that of "
+        f"the best model, with a standard error of {error:.1g}."
     )
+
+
+def _simple_in_words(scores: RowScores, simple: Mapping[str, RowScores]) -> list[str]:
+    """The best simple model beside the answer, and which option takes the one with a smaller error."""
+    best = min(simple, key=lambda name: simple[name].nlpd, default="")
+    better = better_simple_model(scores, simple)
+    if better and simple[better].nlpd >= scores.nlpd:
+        return [
+            f"{better[0].upper()}{better[1:]} alone has the smaller error (RMSE {about(simple[better].rmse)} against "
+            f'{about(scores.rmse)}), this answer the better bands: prefer="rmse" takes the smaller error.'
+        ]
+    if better:
+        return [
+            f"A simple model is better here: {better} has SMSE {simple[better].smse:.3g} and NLPD "
+            f"{simple[better].nlpd:.3g} on the same rows."
+        ]
+    if not best:
+        return []
+    return [f"The best simple model is {best}, with SMSE {simple[best].smse:.3g} and NLPD {simple[best].nlpd:.3g}."]
 
 
 def shares(average: Average) -> str:

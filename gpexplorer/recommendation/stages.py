@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..data import Split
@@ -59,6 +59,8 @@ class TimedSearch:
         Whether the best answer so far is wanted.
     clock : callable
         Gives seconds.
+    reserved : float
+        Seconds that are kept for what follows the search.
     """
 
     split: Split
@@ -68,11 +70,12 @@ class TimedSearch:
     on_progress: Callable[[Progress], object] | None
     should_stop: Callable[[], bool]
     clock: Callable[[], float]
+    reserved: float = field(default=0.0, kw_only=True)
 
     @property
     def end(self) -> float:
-        """When the time is used, by the clock."""
-        return self.begin + self.seconds
+        """When the time is used, by the clock, except for what is reserved."""
+        return self.begin + self.seconds - self.reserved
 
     def report(self, sentence: str) -> None:
         """Report how much of the time is used, with a sentence about the work that begins."""

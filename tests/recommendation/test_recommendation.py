@@ -14,6 +14,7 @@ import torch
 from typer.testing import CliRunner
 
 import gpexplorer as gpx
+from benchmarks.arena.simple_models import SIMPLE
 from gpexplorer.cli import app
 from gpexplorer.data import Split
 from gpexplorer.errors import DataError, KernelError, SettingError
@@ -22,7 +23,6 @@ from gpexplorer.recommendation import final_fit, halving, stages
 from gpexplorer.recommendation.candidates import Candidate, candidates, points_for, rows_for
 from gpexplorer.recommendation.held_out import RowScores, first_rows, parts
 from gpexplorer.recommendation.lanes import Lane, chosen, step_until
-from gpexplorer.recommendation.simple_models import SIMPLE
 from gpexplorer.runs import scores
 from gpexplorer.runs.studies import machine_speed
 

@@ -39,6 +39,7 @@ EVEN = 0.8  # standard deviation over mean of the steps of a column that rises s
 FEWEST_TIMES, FEWEST_GROUPS = 30, 6
 DEPENDENT, DEPENDENT_ERRORS = 0.15, 4.0  # least correlation of neighbours, and in standard errors
 ALIKE = 0.1  # least share of the variance that lies between groups
+FEWEST_PANEL, LEAST_PANEL_ROWS, PANEL_TIMES = 10, 4, 3.0  # groups, rows of one, and times over the rows of one
 LARGEST_GROUP = 0.4  # of the rows
 FEWEST_IN_GROUP = 3  # rows of a label in a panel, on the mean
 ONE_EACH, IN_ORDER = 0.99, 0.95  # shares of the rows of a panel: the only one of label and time, later than the last
@@ -190,6 +191,46 @@ def _is_panel(label: NDArray[np.int64], time: NDArray[np.int64]) -> bool:
     steps = np.diff(time[order])[np.diff(label[order]) == 0]
     pairs = len(np.unique(label * count_of_times + time))
     return bool((steps > 0).mean() >= IN_ORDER) and pairs >= ONE_EACH * len(label)
+
+
+def repeated_columns(rows: Dataset) -> list[str]:
+    """Columns of whole numbers or words with several values of several rows each, whatever their names say."""
+    X, result = numbers_of(rows), list[str]()
+    reader = rows.reader if hasattr(rows, "reader") else None
+    sizes = dict[str, tuple[int, int]]()
+    for j, name in enumerate(rows.names[: 0 if X is None else X.shape[1]]):
+        assert X is not None
+        if bool((X[:, j] == np.round(X[:, j])).all()):
+            _, counts = np.unique(X[:, j], return_counts=True)
+            sizes[name] = len(counts), int(counts.max())
+    for column in reader.columns if reader else ():
+        if column.kind == "words" and len(column.levels.names):
+            sizes[column.name] = len(column.levels.names), int(max(column.levels.counts))
+    for name, (levels, largest) in sizes.items():
+        if FEWEST_PANEL <= levels <= len(rows) / LEAST_PANEL_ROWS and largest < LARGEST_GROUP * len(rows):
+            result.append(name)
+    return result
+
+
+def is_panel(rows: Dataset) -> bool:
+    """Whether the groups of these rows look like subjects that were measured again and again.
+
+    Then some inputs are constant in every group though they differ between groups, such as the breed of an animal or
+    the continent of a country, and another one, such as a time, hardly ever has a value twice in a group though it has
+    few values in all. A place or a kind, such as a zip code, has no such column.
+    """
+    X = numbers_of(rows)
+    if X is None or rows.groups is None:
+        return False
+    _, number = np.unique(rows.groups.number.cpu().numpy(), return_inverse=True)
+    k, size = int(number.max()) + 1, float(np.median(np.bincount(number)))
+    constant, times = 0, 0
+    for values in X.T:
+        distinct, code = np.unique(values, return_inverse=True)
+        pairs = len(np.unique(number.astype(np.int64) * len(distinct) + code))
+        constant += 1 < len(distinct) < k and pairs == k
+        times += pairs >= RISING * len(number) and FEWEST_GROUPS <= len(distinct) <= PANEL_TIMES * size
+    return constant > 0 and times > 0
 
 
 def plan_of_groups(rows: Dataset, column: str, asked: bool) -> Plan | None:

@@ -1,4 +1,4 @@
-"""The simple models that run along with a recommendation, by scikit-learn. Each predicts a Gaussian for y.
+"""The simple models of the arena, by scikit-learn. Each predicts a Gaussian for y.
 
     mean                the mean and variance of the training targets
     ridge               linear regression; leave-one-out error chooses the penalty and gives the variance
@@ -11,8 +11,6 @@ The variance is one number per model, the mean squared error on rows that the mo
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +19,6 @@ from sklearn.linear_model import RidgeCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import Tensor
-
-from ..data import Split
-from ..mixed_rows import MixedRows
-from .held_out import RowScores, first_rows
-from .stages import TimedSearch
 
 Array = NDArray[np.float64]
 Gaussian = tuple[Array, Array]  # mean and variance of y, [t] each
@@ -36,7 +28,6 @@ NEIGHBOURS = (1, 2, 4, 8, 16, 32)
 NEIGHBOUR_ROWS = 20_000  # nearest neighbours are sought among at most this many rows
 ASIDE = 0.15  # the share of the rows that gives the variance
 SMALLEST = 1e-12
-ROWS_PER_SECOND = 600  # limit of the rows that they are fitted to, per second of the time of a recommendation
 
 
 def mean(X: Array, y: Array, X_new: Array) -> Gaussian:
@@ -79,41 +70,6 @@ SIMPLE: dict[str, Callable[[Array, Array, Array], Gaussian]] = {
     "nearest neighbours": nearest_neighbours,
     "boosted trees": boosted_trees,
 }
-
-
-def for_inputs(split: Split) -> dict[str, Callable[[Array, Array, Array], Gaussian]]:
-    """The simple models that can be fitted to these inputs: all for numbers, and the mean alone for texts.
-
-    Of rows with numbers and texts they read the numbers, which their names say.
-    """
-    if isinstance(split.train.X, MixedRows) and split.train.X.numbers.shape[1]:
-        return {name if name == "mean" else f"{name} (numbers only)": model for name, model in SIMPLE.items()}
-    return SIMPLE if isinstance(split.train.X, Tensor) else {"mean": mean}
-
-
-def plain_inputs(X: Any) -> Array:
-    """The inputs that the simple models read: numbers [n, d], or texts [n]."""
-    return np.asarray(X.numbers if isinstance(X, MixedRows) else X)
-
-
-def scored_on_held_out_rows(search: TimedSearch) -> dict[str, RowScores]:
-    """Fit the simple models, to a random part of the rows if time is short. One that fails is left out."""
-    result: dict[str, RowScores] = {}
-    most = max(1000, int(ROWS_PER_SECOND * search.seconds))
-    for name, model in for_inputs(search.split).items():
-        if search.should_stop():
-            break
-        search.report(f"Fitting the simple model: {name}.")
-        scores: RowScores | None = None
-        with suppress(ValueError, FloatingPointError):  # scikit-learn refuses the rows
-            for part in (first_rows(part, most) for part in search.parts):
-                X, X_new = (plain_inputs(rows.X) for rows in (part.train, part.test))  # [n, d], or texts [n]
-                mean, var = model(X, part.train.y.numpy(), X_new)
-                of_part = RowScores.of(part.test.y.numpy(), mean, var, part.test.groups)
-                scores = of_part if scores is None else scores.joined(of_part)
-        if scores is not None and scores.usable:
-            result[name] = scores
-    return result
 
 
 def _parts(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

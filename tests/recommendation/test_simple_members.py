@@ -1,0 +1,92 @@
+"""Trees and other simple models in the answer of a recommendation, and the options that choose among them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import gpexplorer as gpx
+from gpexplorer.problem import Dataset, RowGroups
+from gpexplorer.recommendation.candidates import Candidate
+from gpexplorer.recommendation.promises import about, planned
+from gpexplorer.recommendation.simple_members import cross_fitted_trees, cross_fitting_folds
+
+POOR = Candidate("twelve points", "inducing points", "random", "se-ard", {"num_inducing": 12, "learn": False})
+
+
+def steps_and_boxes(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Targets that trees learn well, and a smooth kernel badly."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 6))
+    y = 5.0 * (X[:, 0] > 0.37) * (X[:, 1] > 0.6) - 4.0 * (X[:, 2] > 0.2) * (X[:, 3] < 0.5)
+    return X, y + 0.1 * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, gpx.recommendation.Recommendation]:
+    X, y = steps_and_boxes(400, 0)
+    return {prefer: gpx.recommend(X, y, seconds=5.0, among=[POOR], prefer=prefer) for prefer in ("nlpd", "rmse", "gp")}
+
+
+def test_trees_predict_where_they_are_better(answers, tmp_path) -> None:
+    X_new, y_new = steps_and_boxes(500, 1)
+    rmse = {key: float((answer.predict(X_new).mean.numpy() - y_new).std()) for key, answer in answers.items()}
+    assert max(rmse["nlpd"], rmse["rmse"]) < 0.5 * rmse["gp"]
+    average = answers["nlpd"].average
+    assert average is not None
+    assert any("boosted trees" in name for name in average.weights)
+    mean, var = answers["nlpd"].predict(X_new)
+    inside = np.abs(mean.numpy() - y_new) < 1.96 * var.sqrt().numpy()
+    assert 0.88 < inside.mean() <= 1.0
+    answers["nlpd"].posterior.save(tmp_path / "m.safetensors")
+    loaded = gpx.load_posterior(tmp_path / "m.safetensors")
+    torch.testing.assert_close(loaded(X_new).mean, mean)
+
+
+def test_an_option_keeps_the_gaussian_process(answers) -> None:
+    assert answers["gp"].average is None
+    assert str(answers["gp"]).startswith("Use twelve points")
+    assert "boosted trees" in answers["gp"].better_simple_model
+    with pytest.raises(gpx.errors.SettingError, match='give "nlpd", "rmse" or "gp"'):
+        gpx.recommend(*steps_and_boxes(40, 0), seconds=1.0, prefer="trees")
+
+
+def test_residuals_come_from_trees_of_other_rows_groups_and_times() -> None:
+    rng = np.random.default_rng(2)
+    X, noise = rng.normal(size=(300, 2)), rng.normal(size=300)
+    plain = Dataset(torch.from_numpy(X), torch.from_numpy(noise), ("t", "x"))
+    groups = RowGroups(torch.arange(300) // 10, are_folds=False)
+    grouped = cross_fitting_folds(Dataset(plain.X, plain.y, plain.names, groups=groups), X, "")
+    assert all(len(set(grouped[k : k + 10])) == 1 for k in range(0, 300, 10))
+    assert len(set(grouped)) == 3
+    in_time = cross_fitting_folds(plain, X, "t")
+    assert (np.diff(in_time[np.argsort(X[:, 0])]) >= 0).all()
+    assert set(in_time) == {0, 1, 2}
+    trees, residuals = cross_fitted_trees(X, noise, cross_fitting_folds(plain, X, ""), 10.0)
+    seen = noise - trees(plain.X).numpy()
+    assert seen.std() < 0.9 < residuals.std()  # there is nothing to learn, and the noise is 1
+
+
+def test_subjects_that_are_measured_again_are_groups_whatever_their_name() -> None:
+    rng = np.random.default_rng(3)
+    subject = np.repeat(np.arange(30), 8)
+    week = np.tile(np.arange(8), 30)
+    breed, level = rng.choice(["a", "b", "c"], 30)[subject], rng.normal(0, 3, 30)[subject]
+    y = level + 2.0 * week + rng.normal(size=240)
+    ewes = pd.DataFrame({"ewe": 101 + subject, "breed": breed, "week": week, "y": y})
+    assert planned(ewes, None, {"target": "y"}, None, None, None)[1].column == "ewe"
+    words = ewes.assign(ewe=[f"ewe {k:02d}" for k in subject])
+    assert planned(words, None, {"target": "y"}, None, None, None)[1].column == "ewe"
+    shops = ewes.assign(week=rng.normal(size=240), breed=rng.choice(["a", "b", "c"], 240))  # a place, not a subject
+    assert planned(shops, None, {"target": "y"}, None, None, None)[1].kind == "random"
+
+
+def test_numbers_have_marks_and_three_digits() -> None:
+    assert [about(value) for value in (351234.0, 68.5312, 0.012345, 1234567.0)] == [
+        "351,000",
+        "68.5",
+        "0.0123",
+        "1,230,000",
+    ]
