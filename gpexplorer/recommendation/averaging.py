@@ -176,7 +176,7 @@ def used_members(
     models = _candidates(winner, lanes, members)
     used = [model for model in weighed(models, prefer) if isinstance(model, Member)]
     better = better_member(winner.scores, members, prefer)
-    return used or [better] * (better is not None)
+    return used or ([] if better is None else [better])
 
 
 def average_of_lanes(

@@ -317,7 +317,7 @@ def table(
         for lane in lanes
     ]
     rows += [{"model": name, **_scores(scores), "sentence": "A simple model."} for name, scores in simple.items()]
-    if average is not None:
+    if average is not None and len(average.weights) > 1:
         name = f"average of {len(average.weights)} models"
         rows.append({"model": name, **_scores(average.scores), "sentence": f"It is {shares(average)}."})
     columns = ["model", "rows", "held_out", "seconds", "smse", "nlpd", *ENDS, "sentence"]

@@ -39,7 +39,7 @@ def scores_of(noise: np.ndarray, mean: np.ndarray, sd: float) -> RowScores:
 
 def test_the_answer_names_its_target_its_inputs_and_the_columns_it_did_not_use() -> None:
     frame = pd.DataFrame({"lot": 7.0, **prices().assign(sold=["late", "soon"] * 30)})
-    answer = gpx.recommend(frame, seconds=1.0, among=TWELVE)
+    answer = gpx.recommend(frame, seconds=1.0, among=TWELVE, prefer="gp")
 
     assert answer.sentences[0] == ("Use twelve points: Random rows with the kernel squared exponential, ARD.")
     assert 'It predicts "price" from "width", "sold = soon", and learned from 60 rows.' in answer.sentences

@@ -146,7 +146,7 @@ def test_an_average_needs_models_rows_and_no_clear_loss(monkeypatch: pytest.Monk
 
 @pytest.fixture(scope="module")
 def answer() -> gpx.Recommendation:
-    return gpx.recommend(*waves(150), seconds=20.0, among=EXACT)
+    return gpx.recommend(*waves(150), seconds=20.0, among=EXACT, prefer="gp")
 
 
 def test_predictions_are_those_of_models_of_all_rows(answer: gpx.Recommendation) -> None:
@@ -208,7 +208,7 @@ def test_lanes_that_were_given_up_early_are_completed_on_all_held_out_rows(answe
 def test_without_time_left_the_models_of_the_search_are_averaged() -> None:
     """Each look at the clock costs half a second."""
     ticks = itertools.count()
-    answer = gpx.recommend(*waves(150), seconds=12.0, among=EXACT, clock=lambda: 0.5 * next(ticks))
+    answer = gpx.recommend(*waves(150), seconds=12.0, among=EXACT, prefer="gp", clock=lambda: 0.5 * next(ticks))
     average = answer.average
     assert average is not None
     X, y = waves(400, seed=1)
@@ -229,7 +229,7 @@ def test_a_request_to_stop_gives_no_average() -> None:
         stopped.append("to all" in progress.sentence)
 
     answer = gpx.recommend(
-        *waves(150), seconds=20.0, among=EXACT, on_progress=on_progress, should_stop=lambda: any(stopped)
+        *waves(150), seconds=20.0, among=EXACT, prefer="gp", on_progress=on_progress, should_stop=lambda: any(stopped)
     )
     assert answer.average is None
 
@@ -243,7 +243,7 @@ def test_a_model_whose_distribution_cannot_be_computed_is_left_out(monkeypatch: 
         return whole(self, at, of)
 
     monkeypatch.setattr(gpx.Run, "posterior", posterior)
-    answer = gpx.recommend(*waves(150, seed=1), seconds=20.0, among=EXACT)
+    answer = gpx.recommend(*waves(150, seed=1), seconds=20.0, among=EXACT, prefer="gp")
     assert answer.average is not None
     assert set(answer.average.weights) == {"ml, se[x0]", "ml, se[x1]"}
     assert sum(answer.average.weights.values()) == pytest.approx(1.0)
@@ -257,7 +257,7 @@ def test_a_model_that_fails_on_all_rows_is_averaged_as_the_search_has_it(monkeyp
         return run, note or ("failed" if lane.candidate.kernel == "se[x2]" else "")
 
     monkeypatch.setattr(averaging, "refit_to_all_rows", refit)
-    answer = gpx.recommend(*waves(150, seed=1), seconds=20.0, among=EXACT)
+    answer = gpx.recommend(*waves(150, seed=1), seconds=20.0, among=EXACT, prefer="gp")
     assert answer.average is not None
     assert len(answer.average.weights) == 3
     assert len(answer.average.posterior.parts) == 2 + 3
@@ -266,7 +266,11 @@ def test_a_model_that_fails_on_all_rows_is_averaged_as_the_search_has_it(monkeyp
 def test_models_with_larger_weights_are_fitted_first() -> None:
     seen: list[str] = []
     answer = gpx.recommend(
-        *waves(150, seed=1), seconds=20.0, among=EXACT, on_progress=lambda progress: seen.append(progress.sentence)
+        *waves(150, seed=1),
+        seconds=20.0,
+        among=EXACT,
+        prefer="gp",
+        on_progress=lambda progress: seen.append(progress.sentence),
     )
     assert answer.average is not None
     others = [name for name in answer.average.weights if name != f"ml, {answer.kernel}"]
@@ -298,7 +302,19 @@ def test_the_command_saves_the_average_and_says_so(tmp_path: Path) -> None:
     path, model, out = tmp_path / "mine.csv", tmp_path / "model.safetensors", tmp_path / "spec.json"
     pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "price": y}).to_csv(path, index=False)
 
-    arguments = ["recommend", str(path), "--seconds", "12", "--json", "--model", str(model), "--out", str(out)]
+    arguments = [
+        "recommend",
+        str(path),
+        "--seconds",
+        "12",
+        "--prefer",
+        "rmse",
+        "--json",
+        "--model",
+        str(model),
+        "--out",
+        str(out),
+    ]
     result = CliRunner().invoke(app, arguments)
 
     assert result.exit_code == 0, result.output
