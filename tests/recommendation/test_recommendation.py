@@ -94,7 +94,8 @@ def test_a_straight_line_is_the_answer_where_it_is_better():
     poor = Candidate("twelve points", "inducing points", "random", "se-ard", {"num_inducing": 12, "learn": False})
     answer = gpx.recommend(X, y, seconds=2.0, among=[poor])
     assert answer.better_simple_model == "ridge"
-    assert str(answer).startswith("Use ridge: ") and answer.average.weights == {"ridge": 1.0}
+    assert str(answer).startswith("Use ridge: ")
+    assert answer.average.weights == {"ridge": 1.0}
     X_new = rng.normal(size=(50, 8))
     np.testing.assert_allclose(answer.predict(torch.tensor(X_new)).mean, X_new @ np.arange(8.0), atol=0.3)
 
