@@ -159,8 +159,9 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     members, member_seconds = fitted_members(search, suitable, time_name)
     search.reserved = min(REFIT_MARGIN * member_seconds, MOST_RESERVED * seconds)
     if among is None:
-        tried = with_transform(candidates(split, seconds * SIZE_SHARE, time_name), suitable)[
-            : lanes_for(len(train), seconds, len(held_out))
+        left = max(search.end - clock(), 0.5 * seconds)
+        tried = with_transform(candidates(split, left * SIZE_SHARE, time_name), suitable)[
+            : lanes_for(len(train), left, len(held_out))
         ]
     else:
         tried = list(of_kind("among", among, Sequence, "candidates"))

@@ -129,7 +129,7 @@ def simple_posteriors(
         result["nearest neighbours"] = _nearest(X, y, rows)
     has_time = bool(names) or search.clock() - begin < LONGEST * search.seconds / len(search.parts)
     if has_time and (wanted(TREES) or wanted(TREES_AND_GP)):
-        trees, residuals = cross_fitted_trees(X, y, cross_fitting_folds(rows, X, time_name), search.seconds)
+        trees, residuals = cross_fitted_trees(X, y, cross_fitting_folds(rows, X, time_name), search)
         known = np.isfinite(residuals)
         result[TREES] = _shifted(trees, float(np.square(residuals[known]).mean()), rows)
         with suppress(GPExplorerError):
@@ -152,9 +152,13 @@ def cross_fitting_folds(rows: Dataset, X: Array, time_name: str) -> NDArray[np.i
     return np.asarray(np.random.default_rng(0).permutation(n) % FOLDS)
 
 
-def cross_fitted_trees(X: Array, y: Array, fold: NDArray[np.int64], seconds: float) -> tuple[TreesMean, Array]:
-    """Trees of all rows, and what trees of the other folds leave of each row [n]; NaN for rows of no fold."""
-    iterations = ITERATIONS if seconds >= SHORT else FEW_ITERATIONS
+def cross_fitted_trees(X: Array, y: Array, fold: NDArray[np.int64], search: TimedSearch) -> tuple[TreesMean, Array]:
+    """Trees of all rows, and what trees of the other folds leave of each row [n]; NaN for rows of no fold.
+
+    If the trees of the first fold have taken too long, they are the answer, with the residuals of its rows.
+    """
+    begin, most = search.clock(), LONGEST * search.seconds / len(search.parts)
+    iterations = ITERATIONS if search.seconds >= SHORT else FEW_ITERATIONS
     residuals = np.full(len(y), np.nan)
     used = np.random.default_rng(0).permutation(len(y))[:MOST_TREE_ROWS]
     for number in range(FOLDS):
@@ -167,6 +171,8 @@ def cross_fitted_trees(X: Array, y: Array, fold: NDArray[np.int64], seconds: flo
         ).fit(X[kept], y[kept])
         iterations = model.n_iter_
         residuals[out] = y[out] - model.predict(X[out])
+        if number == 0 and (search.clock() - begin) * (FOLDS + 1) > most:
+            return as_trees(model), residuals
     whole = HistGradientBoostingRegressor(max_iter=iterations, early_stopping=False, random_state=0)
     return as_trees(whole.fit(X[used], y[used])), residuals
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 import gpexplorer as gpx
+from gpexplorer.data import Split
 from gpexplorer.problem import Dataset, RowGroups
 from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.promises import about, planned
 from gpexplorer.recommendation.simple_members import cross_fitted_trees, cross_fitting_folds
+from gpexplorer.recommendation.stages import TimedSearch
+
+
+def search(seconds: float, rows: Dataset) -> TimedSearch:
+    split = Split(rows, rows.rows(torch.arange(0)), "rows", key="rows")
+    return TimedSearch(split, time.perf_counter(), seconds, [split], None, lambda: False, time.perf_counter)
+
 
 POOR = Candidate("twelve points", "inducing points", "random", "se-ard", {"num_inducing": 12, "learn": False})
 
@@ -64,9 +74,12 @@ def test_residuals_come_from_trees_of_other_rows_groups_and_times() -> None:
     in_time = cross_fitting_folds(plain, X, "t")
     assert (np.diff(in_time[np.argsort(X[:, 0])]) >= 0).all()
     assert set(in_time) == {0, 1, 2}
-    trees, residuals = cross_fitted_trees(X, noise, cross_fitting_folds(plain, X, ""), 10.0)
+    trees, residuals = cross_fitted_trees(X, noise, cross_fitting_folds(plain, X, ""), search(1000.0, plain))
     seen = noise - trees(plain.X).numpy()
     assert seen.std() < 0.9 < residuals.std()  # there is nothing to learn, and the noise is 1
+    _, of_one_fold = cross_fitted_trees(X, noise, cross_fitting_folds(plain, X, ""), search(1e-6, plain))
+    assert np.isfinite(of_one_fold).sum() == 100  # there was time for one fit
+    assert np.nanstd(of_one_fold) > 0.9
 
 
 def test_subjects_that_are_measured_again_are_groups_whatever_their_name() -> None:
