@@ -184,7 +184,7 @@ class ShiftedPosterior(Posterior):
         if self.inner is None:
             raise PosteriorError(
                 f"This model is a function ({self.mean_function.kind}) and a noise, which takes no new rows: fit it "
-                "again."
+                'again, or let recommend answer with Gaussian processes alone, by prefer="gp".'
             )
         inner = self.inner.updated(X, y - self._shift(X), V)
         return ShiftedPosterior(self.mean_function, inner, self.like, self.noise_variance).asked_for(self.of)
