@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.promises import about, planned
 from gpexplorer.recommendation.simple_members import cross_fitted_trees, cross_fitting_folds
 from gpexplorer.recommendation.stages import TimedSearch
+from gpexplorer.runs.studies import machine_speed
 
 
 def search(seconds: float, rows: Dataset) -> TimedSearch:
@@ -103,3 +105,16 @@ def test_numbers_have_marks_and_three_digits() -> None:
         "0.0123",
         "1,230,000",
     ]
+
+
+def test_on_a_slow_machine_one_candidate_has_the_time_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step is said to take a second, which is more than the share of each candidate."""
+    monkeypatch.setattr(machine_speed, "machine", lambda: SimpleNamespace(seconds=lambda cost: 1.0))
+    X, y = steps_and_boxes(60, 0)
+    tried = [Candidate(f"ml, {kernel}", "exact", "ml", kernel) for kernel in ("se", "se-ard", "matern32", "matern52")]
+    seen: list[str] = []
+    answer = gpx.recommend(
+        X, y, seconds=4.0, among=tried, prefer="gp", on_progress=lambda progress: seen.append(progress.sentence)
+    )
+    assert "Trying ml, se with more time." in seen
+    assert answer.kernel == "se"
