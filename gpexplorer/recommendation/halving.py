@@ -53,6 +53,7 @@ from .skewness import suitable_transform, with_transform
 from .stages import FEWEST_LANES, Progress, TimedSearch, lanes_for, parts_of_stages, shares_for
 
 LEAST_SHARE = 0.02  # share of the time that the lanes of a stage have in any case, if earlier stages took too long
+LAST_SHARE = 0.25  # of the time, for one lane where no other has given an answer
 EXACT_WEIGHT = {True: 1.5, False: 3.0}  # shares of the first stage for an exact GP, if it is the only stage or not
 SIZE_SHARE = 1 / 15  # of the time: what thirty steps of a candidate may take, which decides its size
 REFIT_MARGIN, MOST_RESERVED = 1.3, 0.25  # of the seconds of the simple models of a part, for those of all rows
@@ -281,13 +282,13 @@ class Halving(TimedSearch):
         return sorted([*finalists, *completed], key=by_density)
 
     def tried_again(self, lanes: list[Lane]) -> list[Lane]:
-        """The first lane that gives an answer with half of the time that is left, if none did with its share of it."""
+        """The first lane that gives an answer with more time, if none did with its share: late is better than none."""
         for lane in lanes:
             if self.should_stop():
                 break
             lane.runs, lane.rows, lane.sentence = {}, 0, ""
             self.report(f"Trying {lane.name} with more time.")
-            share = max(0.5 * (self.end - self.clock()), LEAST_SHARE * self.seconds)
+            share = max(0.5 * (self.end - self.clock()), LAST_SHARE * self.seconds)
             lane.work(self.parts, share, self.should_stop, self.clock)
             if lane.scores is not None and not lane.sentence:
                 return [lane]

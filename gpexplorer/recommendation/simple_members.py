@@ -46,6 +46,7 @@ MOST_TREE_ROWS, MOST_NEIGHBOUR_ROWS, MOST_GP_ROWS = 20_000, 5000, 600
 LARGEST_INPUT = 1e99  # a threshold of trees that is infinite in memory, and has to be finite in a file
 GP_KERNEL, GP_INPUTS, GP_SHARE = "matern32-ard", 60, 0.05  # of the residuals; its share of the time
 LONGEST = 0.25  # share of the time after which no further model is fitted
+QUICK = ("mean", "ridge", "nearest neighbours")
 TREES, TREES_AND_GP = "boosted trees", "boosted trees and a GP on their residuals"
 
 
@@ -79,12 +80,14 @@ def fitted_members(search: TimedSearch, transform: str, time_name: str) -> tuple
     """
     models: dict[str, list[InUnits]] = {}
     scores: dict[str, RowScores] = {}
-    begin = search.clock()
-    for part in search.parts:
+    begin, names = search.clock(), tuple[str, ...]()
+    for k, part in enumerate(search.parts):
         if search.should_stop():
             return [], 0.0
         search.report("Fitting simple models and trees.")
-        for name, posterior in simple_posteriors(search, part.train, transform, time_name).items():
+        if k and (search.clock() - begin) * len(search.parts) / k > 2.0 * LONGEST * search.seconds:
+            names = QUICK
+        for name, posterior in simple_posteriors(search, part.train, transform, time_name, names).items():
             with suppress(GPExplorerError):
                 marginals = posterior.marginals(part.test.X)
                 own = RowScores.of_marginals(part.test.y.numpy(), marginals, part.test.groups)

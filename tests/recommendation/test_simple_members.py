@@ -108,8 +108,8 @@ def test_numbers_have_marks_and_three_digits() -> None:
 
 
 def test_on_a_slow_machine_one_candidate_has_the_time_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every step is said to take a second, which is more than the share of each candidate."""
-    monkeypatch.setattr(machine_speed, "machine", lambda: SimpleNamespace(seconds=lambda cost: 1.0))
+    """Every step is said to take 0.9 s, which is more than the share of each candidate."""
+    monkeypatch.setattr(machine_speed, "machine", lambda: SimpleNamespace(seconds=lambda cost: 0.9))
     X, y = steps_and_boxes(60, 0)
     tried = [Candidate(f"ml, {kernel}", "exact", "ml", kernel) for kernel in ("se", "se-ard", "matern32", "matern52")]
     seen: list[str] = []
