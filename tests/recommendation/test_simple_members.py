@@ -39,7 +39,7 @@ def steps_and_boxes(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def answers() -> dict[str, gpx.recommendation.Recommendation]:
     X, y = steps_and_boxes(400, 0)
-    return {prefer: gpx.recommend(X, y, seconds=5.0, among=[POOR], prefer=prefer) for prefer in ("nlpd", "rmse", "gp")}
+    return {prefer: gpx.recommend(X, y, seconds=60.0, among=[POOR], prefer=prefer) for prefer in ("nlpd", "rmse", "gp")}
 
 
 def test_trees_predict_where_they_are_better(answers, tmp_path) -> None:
