@@ -24,6 +24,7 @@ from .. import data as data_sets
 from ..data.edits import checked
 from ..data.sets.generators import GENERATORS, complete
 from ..errors import GPExplorerError, SettingError, closest
+from ..kernels.theta.restrictions import OPTIONS
 from .setting_checks import object_without_duplicates, quoted
 from .spec import Spec
 
@@ -184,6 +185,9 @@ def _pairs(spec: Spec) -> Iterable[tuple[str, str]]:
         yield "kernel.theta", _text(kernel["theta"])
     if "start" in kernel:
         yield "kernel.start", kernel["start"]
+    for name in OPTIONS:  # what is said about hyperparameters
+        if name in kernel:
+            yield f"kernel.{name}", _text(kernel[name])
     yield "seed", str(spec.seed)
     yield from _nest("set", spec.settings)
     yield from _nest("budget", spec.budget or "none")
@@ -269,7 +273,9 @@ def _spec(parts: Mapping[str, Any], start: Spec, corrected: list[str]) -> Spec:
         spec = _changed(spec, {"budget": {**spec.budget, name: value}}, corrected)
     if "kernel" in parts:
         entries = _entries(parts, "kernel")
-        kernel = {"name": parts["kernel"]} | {name: entries[name] for name in ("theta", "start") if name in entries}
+        kernel = {"name": parts["kernel"]} | {
+            name: entries[name] for name in ("theta", "start", *OPTIONS) if name in entries
+        }
         spec = _changed(spec, {"kernel": kernel}, corrected)
     spec = replace(spec, target_transform="") if parts else spec
     for name in ("seed", "dtype", "device", "target_transform"):

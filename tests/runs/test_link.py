@@ -238,3 +238,12 @@ def test_a_transform_that_there_is_not_is_left_out_with_a_sentence(value: str, o
     assert sentence.startswith("target_transform is ")
     assert 'give "log", "yeo-johnson", or "yeo-johnson 0.5"' in sentence
     assert sentence.endswith("The link's value was left out.")
+
+
+def test_a_link_carries_what_is_said_about_hyperparameters_and_own_points():
+    kernel = {"name": "se-ard", "values": {"noise": 0.3}, "fixed": ["noise"], "bounds": {"*.sd": [0.1, None]}}
+    kernel |= {"tied": [["*[x1]", "*[x2]"]], "priors": {"*.lengthscale": "lognormal(0, 1)"}}
+    spec, plain = Spec("sgpr", {"start": [[1.0], [2.5]]}, kernel=kernel), Spec("sgpr")
+    assert link.read(link.write(spec), plain).spec == spec
+    assert link.read(link.write_short(spec, plain), plain).spec == spec
+    assert link.read(link.write_short(plain, spec), spec).spec == plain
