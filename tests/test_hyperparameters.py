@@ -137,3 +137,12 @@ def test_a_name_of_several_or_of_none_is_refused():
         table["nois"]
     with pytest.raises(SettingError, match="bound"):
         table.kernel(bound={})
+
+
+def test_a_warm_start_keeps_the_restrictions():
+    X, y = FRAME[["<b>x</b>"]], FRAME["price"]
+    kernel = {"name": "se", "values": {"noise": 12.0}, "fixed": ["noise"]}
+    estimator = gpx.Estimator("ml", kernel=kernel, warm_start=True).fit(X, y)
+    again = estimator.fit(X, y)
+    assert again.hyperparameters_["noise"].fixed
+    assert again.hyperparameters_["noise"].value == pytest.approx(12.0, rel=1e-12)

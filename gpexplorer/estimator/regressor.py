@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from ..data.in_memory import column_titles, is_frame
 from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.row_scaled import unscaled_kernel
+from ..kernels.theta.restrictions import kept_options
 from ..methods.base import registry
 from ..mixed_rows import MixedRows
 from ..posteriors import InUnits
@@ -426,7 +427,7 @@ class Estimator(RegressorMixin, BaseEstimator):
             "theta_": thetas,
             "hyperparameters_": [run.hyperparameters_at(-1, curvature=False) for run in runs],
             "kernel_": [
-                {"name": unscaled_kernel(run.problem.kernel).key, "theta": theta.tolist()}
+                {"name": unscaled_kernel(run.problem.kernel).key, "theta": theta.tolist()} | kept_options(run.spec)
                 for run, theta in zip(runs, thetas, strict=True)
             ],
         }

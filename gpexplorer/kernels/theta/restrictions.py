@@ -56,6 +56,12 @@ class Restrictions:
         return value, gradient
 
 
+def kept_options(spec: Any) -> dict[str, Any]:
+    """Return what a spec says about hyperparameters beside their values, for a spec that begins at a given theta."""
+    kernel = spec.kernel if isinstance(spec.kernel, dict) else {}
+    return {name: kernel[name] for name in OPTIONS if name != "values" and name in kernel}
+
+
 class Options:
     """What restrictions say about each hyperparameter, in the words of a spec."""
 
