@@ -28,14 +28,9 @@ from .inputs.field import Field
 from .inputs.presets import PRESETS, question
 from .notebook.shown_in_cells import mimebundle
 from .page import explorer_page, guest_sheet, load_resources, own_page
-from .panels.compare_panel import ComparePanel
-from .panels.predict_panel import PredictPanel
-from .panels.race_panel import RacePanel
+from .panels.panels_below import panels_below
 from .panels.recommend_panel import RecommendPanel
-from .panels.scaling_panel import ScalingPanel
-from .panels.share_panel import SharePanel
 from .panels.story_panel import StoryPanel
-from .panels.study_panel import PanelAccordion
 from .pictures.html_export import sheet, written
 from .pictures.picture_cards import Pictures
 from .playback.open_run import Frame, RunSummary
@@ -46,7 +41,6 @@ from .shared_limits import Shares
 from .stories import STORIES
 from .styles import BESIDE, HEAD, MAIN, TEXT
 from .text import record, sentence, text
-from .widgets import WIDE, row
 
 SIDE = 330  # pixels of the controls beside the pictures, in the page of a host
 CELL_HEIGHT = 860  # pixels of the page in a notebook cell
@@ -119,10 +113,9 @@ class Explorer(pn.viewable.Viewer):
         read_rows = None if data is None else lambda _: data
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
         self.transport = Transport(self.session.player, self.session.open)
-        self.status.folded.append(self.transport.speed)
-        self._playback = row(self.transport, self.status.line, self.status.more, **WIDE, css_classes=["playback"])
+        self._playback = self.status.beside(self.transport, self.transport.speed)
         self.pictures = Pictures(self.session)
-        self.below = self._panels()
+        self.below = panels_below(self.session, self._export, self.pictures.options)
         self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT, HEAD])
         self.sources = DataSource(spec, self.session.change_rows, self.status.fail, self._wait)
         self.choices = Controls(spec, self._controls_changed)
@@ -153,10 +146,6 @@ class Explorer(pn.viewable.Viewer):
     def tools(self) -> list[str]:
         """The titles of the panels that the bar names; none where the address leaves the panels out."""
         return self.below.titles[:-1] if "panels" not in self._hidden else []
-
-    def open_tool(self, index: int) -> None:
-        """Open the panel with this number in `tools`."""
-        self.below.open(index)
 
     @property
     def openers(self) -> list[Any]:
@@ -294,16 +283,6 @@ class Explorer(pn.viewable.Viewer):
         if stop is not None:
             stop()
 
-    def _panels(self) -> PanelAccordion:
-        session = self.session
-        return PanelAccordion({
-            "Compare: runs you keep, sweeps, the front of time and error": lambda: ComparePanel(session),
-            "Race: several methods on these rows, in turns": lambda: RacePanel(session),
-            "Predict: new rows by the run on the screen": lambda: PredictPanel(session),
-            "Scaling: what would more rows cost?": lambda: ScalingPanel(session),
-            "Link, code and files": lambda: SharePanel(session, self._export, self.pictures.options),
-        })  # fmt: skip
-
     def _export(self, note: str) -> str:
         """The pictures on the screen as one HTML file, under the question, the status line and this note."""
         heading = [str(self.title.object), str(self.status.line.object), written(note)]
@@ -415,8 +394,7 @@ class Explorer(pn.viewable.Viewer):
             self._write_address(self._address)
 
     def _name_run(self, run: RunSummary | None) -> None:
-        session = self.session
-        self.title.object = question(session.spec, run.rows if run else None, session.question)
+        self.title.object = question(self.session.spec, run.rows if run else None, self.session.question)
 
     def __panel__(self) -> Any:
         self._stop_following()

@@ -31,6 +31,7 @@ class PageParts(Protocol):
     """What a page is made of: the parts of an explorer, and what its keys and its theme do to it."""
 
     pulse: pn.viewable.Viewable
+    below: Any
 
     @property
     def top(self) -> list[Any]:
@@ -47,9 +48,6 @@ class PageParts(Protocol):
     @property
     def tools(self) -> list[str]:
         """The titles of the panels that the bar names."""
-
-    def open_tool(self, index: int) -> None:
-        """Open the panel with this number in `tools`."""
 
     @property
     def openers(self) -> list[Any]:
@@ -152,7 +150,7 @@ def explorer_page(
     keys = pmui.IconButton(
         icon="keyboard", description="Keys (?)", color="default", sx=WHITE, on_click=lambda _: explorer.key("?")
     )
-    ways = Ways(explorer.open_tool, pages={} if in_notebook() else PAGES, tools=explorer.tools, align="center")
+    ways = Ways(explorer.below.open, pages={} if in_notebook() else PAGES, tools=explorer.tools, align="center")
     tour = Tour(welcome=welcome and show_controls)
     guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=WHITE, on_click=tour.begin)
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.

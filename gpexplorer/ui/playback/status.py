@@ -75,6 +75,11 @@ class Status(pn.viewable.Viewer):
         self.bar.value = 0 if math.isnan(budget) else round(100 * budget)
         self._last_cost = self.cost.object = _cost_line(frame.run, frame.numbers, step_seconds)
 
+    def beside(self, transport: Any, folded: Any) -> Any:
+        """Return the row of the transport and three numbers, and add a part to those that unfold."""
+        self.folded.append(folded)
+        return row(transport, self.line, self.more, **WIDE, css_classes=["playback"])
+
     def unfold(self) -> None:
         """Show all numbers and what a step costs, or three numbers only."""
         self._unfolded = not self._unfolded
