@@ -19,15 +19,14 @@ from ..runs import link as links
 from ..views.base import registry as views
 from ..views.picture import Picture
 from .address import PageRequest, read_query, write_query
-from .browser.bokeh_fix import BokehFixes
 from .browser.callbacks import follow, repeat, together
-from .browser.components import HELP, AddressBar, ButtonNames, Pulse
+from .browser.components import HELP, AddressBar, Pulse
 from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.field import Field
 from .inputs.presets import PRESETS, question
 from .notebook.shown_in_cells import mimebundle
-from .page import explorer_page, guest_sheet, load_resources, own_page
+from .page import explorer_in_host, explorer_page, load_resources, own_page
 from .panels.panels_below import panels_below
 from .panels.recommend_panel import RecommendPanel
 from .panels.story_panel import StoryPanel
@@ -39,10 +38,9 @@ from .playback.transport import Transport
 from .session import Session
 from .shared_limits import Shares
 from .stories import STORIES
-from .styles import BESIDE, HEAD, MAIN, TEXT
+from .styles import HEAD, TEXT
 from .text import record, sentence, text
 
-SIDE = 330  # pixels of the controls beside the pictures, in the page of a host
 CELL_HEIGHT = 860  # pixels of the page in a notebook cell
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIRST_PICTURE_WAIT = 0.5  # seconds that building a page waits at most for its first picture
@@ -398,22 +396,7 @@ class Explorer(pn.viewable.Viewer):
 
     def __panel__(self) -> Any:
         self._stop_following()
-        side, rest = pn.Column(*self.controls, width=SIDE), pn.Column(sizing_mode="stretch_width")
-        main = pn.Column(*self.top, rest, self.pulse, sizing_mode="stretch_width", stylesheets=[MAIN])
-        self.settle()
-        pn.state.onload(lambda: self._complete(rest))
-        if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
-            pn.state.on_session_destroyed(lambda _: self.leave())
-        return guest_sheet(
-            [BokehFixes(), ButtonNames(), pn.Row(side, main, sizing_mode="stretch_width", stylesheets=[BESIDE])],
-            self.set_dark,
-        )
-
-    def _complete(self, rest: pn.Column) -> None:
-        """Add what can wait until the first picture is on the screen, and follow the run."""
-        with together():
-            rest[:] = self.rest
-            self.start()
+        return explorer_in_host(self, self.leave)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """What a notebook cell shows: the page, live, and its first pictures for a saved notebook."""

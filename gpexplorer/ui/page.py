@@ -18,7 +18,7 @@ from .browser.callbacks import together, weakly
 from .browser.components import ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour, Ways
 from .connections import Arrivals, follow_connection
 from .notebook.shown_in_cells import in_notebook
-from .styles import GUEST, MAIN, PAGE, THEME
+from .styles import BESIDE, GUEST, MAIN, PAGE, THEME
 
 WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes
 SIDEBAR = 320  # pixels
@@ -111,6 +111,26 @@ def guest_sheet(parts: Sequence[Any], set_dark: Callable[[bool], None]) -> pn.Co
             set_dark(dark)
 
     return pn.Column(HostTheme(follow_host), sheet, sizing_mode="stretch_width", margin=0, stylesheets=[GUEST])
+
+
+def explorer_in_host(explorer: PageParts, end: Callable[[], None]) -> pn.Column:
+    """Put the parts of an explorer on a sheet in the page of a host.
+
+    Parameters
+    ----------
+    explorer : PageParts
+        The explorer.
+    end : callable
+        Called when the session of the host is over.
+    """
+    side, rest = pn.Column(*explorer.controls, width=SIDEBAR), pn.Column(sizing_mode="stretch_width")
+    main = pn.Column(*explorer.top, rest, explorer.pulse, sizing_mode="stretch_width", stylesheets=[MAIN])
+    explorer.settle()
+    pn.state.onload(lambda: _complete(explorer, [(rest, explorer.rest)]))
+    if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
+        pn.state.on_session_destroyed(lambda _: end())
+    both = pn.Row(side, main, sizing_mode="stretch_width", stylesheets=[BESIDE])
+    return guest_sheet([BokehFixes(), ButtonNames(), both], explorer.set_dark)
 
 
 def explorer_page(

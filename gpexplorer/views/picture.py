@@ -95,9 +95,10 @@ class Picture(InPanel, param.Parameterized):
     @property
     def layers(self) -> Layers:
         """What is drawn, as one data frame per layer in the units of the file."""
-        if not len(self.run.trace):
+        run = self.run
+        if run is None or not len(run.trace):
             raise SettingError("The run has no record to draw yet. Take a step first: run.advance().")
-        return self.view.data(self.run, self.run.trace[self.at].index)
+        return self.view.data(run, run.trace[self.at].index)
 
     @property
     def element(self) -> hv.Overlay | hv.Element:
