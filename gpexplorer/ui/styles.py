@@ -104,13 +104,13 @@ CARD = """
 :host { border: 1px solid rgba(127, 140, 153, .35); border-radius: 8px; padding-bottom: 6px; box-sizing: border-box;
         height: auto !important; max-height: none !important; align-self: stretch; position: relative; }
 .has-options::after { content: "⋯"; position: absolute; top: -4px; right: 0; font-size: 18px; opacity: .7; }
-.corner { position: absolute !important; top: 3px; right: 3px; z-index: 3; width: auto !important;
+.corner { position: absolute !important; top: 3px; right: 3px; z-index: 0; width: auto !important;
           max-width: calc(100% - 6px);
           opacity: 0; border-radius: 8px; background: var(--mui-palette-background-paper, #fff);
           box-shadow: 0 4px 18px rgba(0, 0, 0, .25); }
-.corner:hover, .corner:focus-within { opacity: 1; }
+.corner:hover, .corner:focus-within { opacity: 1; z-index: 3; }
 @media (hover: none) { .corner { position: relative !important; opacity: 1; box-shadow: none; } }
-.place { position: relative; flex: 1 1 auto !important; min-height: clamp(230px, 34vh, 520px); }
+.place { position: relative; z-index: 1; flex: 1 1 auto !important; min-height: clamp(230px, 34vh, 520px); }
 """
 
 TABS = {

@@ -183,7 +183,10 @@ class RunWidget(pn.viewable.Viewer):
         load_resources()
         self._stop_following()
         dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
-        page = pmui.Paper(self.__panel__(), dark_theme=dark, theme_config=THEME, sizing_mode="stretch_width")
+        parts = pn.Column(*self._parts(), sizing_mode="stretch_width")
+        page = pmui.Paper(parts, dark_theme=dark, theme_config=THEME, sizing_mode="stretch_width")
+        page.param.watch(lambda event: self._set_theme(event.new), "dark_theme")
+        self._set_theme(dark)
         if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
             pn.state.on_session_destroyed(lambda _: self._leave())
         return page
@@ -194,12 +197,15 @@ class RunWidget(pn.viewable.Viewer):
         return mimebundle(self, self._page, "Player", CELL_HEIGHT, Picture(self._run, key).svg())
 
     def __panel__(self) -> Any:
+        return guest_sheet(self._parts(), self._set_theme)
+
+    def _parts(self) -> list[Any]:
+        """What the player consists of, from top to bottom."""
         if self._stop is None:
             self._player.redraw()
             self._stop = repeat(self._drain, PERIOD)
         figures = pn.Row(*self._places.values(), sizing_mode="stretch_width")
-        parts = [BokehFixes(), self._transport, self._message, figures, self._pulse]
-        return guest_sheet(parts, self._set_theme)
+        return [BokehFixes(), self._transport, self._message, figures, self._pulse]
 
 
 def _default_keys(run: Run) -> list[str]:

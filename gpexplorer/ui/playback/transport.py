@@ -78,7 +78,7 @@ class Transport(pn.viewable.Viewer):
         self.speed.param.watch(lambda event: player.speed(event.new), "value")
         player.speed(DEFAULT_SPEED)
         buttons = pn.Row(self.play, self.back, self.forward, self.stop, self.reset, self.undo, margin=0)
-        self._layout = row(buttons, self.scrub, styles={"flex": "1 1 420px"})
+        self._layout = row(buttons, self.scrub)
 
     def toggle(self) -> None:
         """Play if paused, pause if playing."""

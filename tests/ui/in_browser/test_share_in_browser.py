@@ -104,10 +104,11 @@ def check_pictures(seen: Seen, folder: Path) -> None:
 def test_a_question_is_chosen_and_a_lecture_hides_the_controls(open_page: Callable[..., Seen]):
     seen = open_page(query="?v=1&ask=all-rows&hide=controls")
     until(lambda: seen.page.get_by_text("What is lost when every row is an inducing point?").count() == 1)
-    assert seen.page.get_by_label("Method").count() == 0
+    assert seen.page.get_by_label("Method", exact=True).count() == 0
     until(lambda: len(seen.inducing()) == 54)
 
     other = open_page()
+    expect(other.page.get_by_label("Method", exact=True)).to_be_attached()
     asked = "An exact GP on a few rows is fast. Can its bands be trusted?"
     other.page.get_by_label("Begin with a question", exact=True).select_option(asked)
     until(lambda: other.page.get_by_text("It uses 15 of the 180 rows").count() == 1)
