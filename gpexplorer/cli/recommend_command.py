@@ -62,7 +62,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
     options: dict[str, Any] = {
         "target": target, "inputs": inputs, "drop": drop, "encode": encode, "dates": dates, "groups": groups,
         "missing": missing, "decimal": decimal if decimal != "." else "", "kinds": _kinds(kinds or []),
-        "memory": memory, "folds": folds, "before": before,
+        "memory": memory, "folds": folds, "before": before, "prefer": prefer, "seconds": seconds, "seed": seed,
     }  # fmt: skip
     stopped = threading.Event()
     with stopping() as signals:
@@ -70,12 +70,9 @@ def recommend(  # noqa: PLR0913 - the options of the command
         try:
             answer = find(
                 source,
-                seconds=seconds,
-                seed=seed,
-                prefer=prefer,
                 on_progress=None if quiet else _report,
                 should_stop=stopped.is_set,
-                **{name: value for name, value in options.items() if value},
+                **{name: value for name, value in options.items() if value not in ("", None, [], {})},
             )
         except DataError as error:
             raise DataError(_as_options(str(error))) from None
