@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 import threading
@@ -22,6 +23,11 @@ def rosenbrock(x: np.ndarray) -> tuple[float, np.ndarray]:
 
 def optimisers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "optimiser"]
+
+
+@pytest.fixture(autouse=True)
+def _runs_of_other_tests_are_freed() -> None:
+    gc.collect()  # a run that nobody holds any more ends its optimiser when it is freed
 
 
 @pytest.mark.parametrize("method", ["CG", "L-BFGS-B"])
