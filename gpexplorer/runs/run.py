@@ -121,7 +121,8 @@ class Run(RunDisplay):
         self.jitters: dict[str, float] = {}
         self._watchers: list[Watcher] = []
         self._stop_reason: Outcome | None = None  # of a callback
-        self._watch = MonotoneWatch(method.channels, problem.train.y.dtype, method.learned_channel, self._log_prior)
+        prior = partial(_log_prior, problem)  # not a method of the run: nothing may keep a run that nobody holds
+        self._watch = MonotoneWatch(method.channels, problem.train.y.dtype, method.learned_channel, prior)
         self.rises: list[Rise] = [rise for record in self.trace for rise in self._watch.check(record)]
         last = self.trace[-1] if len(self.trace) else None
         self._seconds = last.seconds if last else 0.0
@@ -397,14 +398,9 @@ class Run(RunDisplay):
         if restrictions is None or not restrictions.priors or learned not in table:
             return table
         place = list(table.columns).index(learned) + 1
-        table.insert(place, "log_prior", [self._log_prior(record) for record in self.trace[: len(table)]])
+        table.insert(place, "log_prior", [_log_prior(self.problem, record) for record in self.trace[: len(table)]])
         table.insert(place + 1, "map_objective", table[learned] - table["log_prior"])
         return table
-
-    def _log_prior(self, record: Record) -> float:
-        """The log density of the priors at the theta of a record; 0 without priors."""
-        theta = getattr(record.step.state, "theta", self.problem.theta)
-        return log_prior(self.problem.kernel, theta) if theta.shape == self.problem.theta.shape else 0.0
 
     def progress(self, budget: Mapping[str, float] | None = None) -> Progress:
         """How much of a budget is used, and the seconds to go.
@@ -529,3 +525,9 @@ class Run(RunDisplay):
         if self._journal is not None:
             self._journal.close()
             self._journal = None
+
+
+def _log_prior(problem: Problem, record: Record) -> float:
+    """The log density of the priors at the theta of a record; 0 without priors."""
+    theta = getattr(record.step.state, "theta", problem.theta)
+    return log_prior(problem.kernel, theta) if theta.shape == problem.theta.shape else 0.0

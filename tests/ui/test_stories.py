@@ -124,7 +124,7 @@ class TestBlocks:
             pass
         cg, at = at_part("blocks", 5)
         n2 = len(cg.problem.train) ** 2
-        assert blocks.done == 16
+        assert blocks.done == 11
         assert blocks.trace[-1].cost.entries / n2 == pytest.approx(1.75, abs=0.01)
         assert cg.trace[at].cost.entries / n2 == pytest.approx(1.0, abs=0.01)
 

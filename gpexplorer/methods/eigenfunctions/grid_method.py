@@ -228,16 +228,6 @@ class GridMethod(Method):
         """Return what chooses the functions of this problem while hyperparameters are learned."""
         return GridChooser(self, problem)
 
-    def answer_note(self, problem: Problem, state: Any) -> str:
-        """Which answer a state gives before there are basis functions; empty afterwards."""
-        if not self.learn or state.phase != "subset":
-            return ""
-        rows = min(int(self.subset), len(problem.train))
-        return (
-            f"The hyperparameters are still being learned: predictions are those of an exact GP on {rows} rows. "
-            "Continue the run for those of the basis functions."
-        )
-
     def is_outside(self, problem: Problem, X: Tensor) -> Tensor:
         """Return a mask [t] of the rows outside the grid, where the prediction is the prior. O(n d + t d)."""
         return self.grid(problem).outside(X)

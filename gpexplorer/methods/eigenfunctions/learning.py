@@ -39,7 +39,7 @@ from ...kernels.theta.restrictions import log_prior
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.replayed_descent import Replayed
 from ...objectives import noise_variance
-from ...posteriors import Posterior, exact_gp_posterior
+from ...posteriors import Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
 from .axis_sizes import axis_shares
 from .descents import Descent, Learner, basis_descent, exact_descent, subset_rows, until_no_gain
@@ -360,20 +360,8 @@ def needs_refit(learner: Learner, state: Any) -> bool:
     return bool(learner.learn) and state.phase in ("subset", "trial", "search")
 
 
-def is_before_functions(learner: Learner, state: Any) -> bool:
-    """Whether a state knows no basis functions yet: theta is being learned by an exact GP on the subset."""
-    return bool(learner.learn) and state.phase == "subset"
-
-
-def subset_posterior(learner: Learner, problem: Problem, theta: Tensor) -> Posterior:
-    """Return the exact GP of the subset. At an initial theta, the functions may represent next to nothing."""
-    return exact_gp_posterior(problem.kernel, theta, subset_rows(learner, problem))
-
-
 def state_posterior(learner: Learner, problem: Problem, choose: Callable[[], Choice], state: State) -> Posterior:
     """Return the predictive distribution of f at a state; `choose` gives its basis functions."""
-    if is_before_functions(learner, state):
-        return subset_posterior(learner, problem, state.theta)
     choice = choose()
     if needs_refit(learner, state):
         return refitted_posterior(problem, choice, state.theta, learner.map)[0]
@@ -383,7 +371,7 @@ def state_posterior(learner: Learner, problem: Problem, choose: Callable[[], Cho
 
 def state_noise(learner: Learner, problem: Problem, choose: Callable[[], Choice], state: State) -> float:
     """Return the noise variance of y at a state; `choose` gives its basis functions."""
-    if needs_refit(learner, state) and not is_before_functions(learner, state):
+    if needs_refit(learner, state):
         return refitted_posterior(problem, choose(), state.theta, learner.map)[1]
     return noise_variance(state.theta)
 

@@ -190,8 +190,8 @@ def report(state: State, acceptance: float, kept: float) -> Info:
         objective=-state.value,
         acceptance=acceptance,
         step_size=math.exp(state.tuning.log_eps),
-        rhat=max(map(rhat, series)),
-        ess=min(map(bulk_ess, series)),
+        rhat=max(map(rhat, series), default=math.nan),
+        ess=min(map(bulk_ess, series), default=math.nan),
         noise=math.exp(0.5 * state.moments.noise),
         kept=kept,
     )

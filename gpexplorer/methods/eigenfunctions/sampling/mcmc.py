@@ -23,18 +23,17 @@ from torch import Tensor
 from ....features.basis_choices import Leading
 from ....kernels.theta.restrictions import NoiseLimits, noise_limits
 from ....objectives import noise_variance
-from ....posteriors import DiagonalAndDirection, Posterior
+from ....posteriors import DiagonalAndDirection, Posterior, exact_gp_posterior
 from ....problem import Cost, Outcome, Problem, Step
 from ...base import Steps
 from .. import settings
+from ..descents import subset_rows
 from ..grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
 from ..learning import State as BasisState
 from ..learning import (
     initial_hyperparameters,
-    is_before_functions,
     needs_refit,
     share_kept,
-    subset_posterior,
     with_coarse_axes,
     with_share_kept,
 )
@@ -194,8 +193,8 @@ class GriefMCMC(GridMethod):
 
     def posterior(self, problem: Problem, state: ChainState) -> Posterior:
         """Return the distribution of f averaged over weights and noise; without draws, the start of the chains."""
-        if is_before_functions(self, state):
-            return subset_posterior(self, problem, state.theta)
+        if self._is_before_functions(state):  # at an initial theta, the functions may represent next to nothing
+            return exact_gp_posterior(problem.kernel, state.theta, subset_rows(self, problem))
         basis, choice = self.orthogonal(problem, state)
         if needs_refit(self, state):
             return refitted_posterior(problem, choice, state.theta, self.map)[0]
@@ -206,18 +205,27 @@ class GriefMCMC(GridMethod):
 
     def noise_variance(self, problem: Problem, state: ChainState) -> float:
         """Return the noise variance of predictions of y: its mean over the draws."""
-        if is_before_functions(self, state):
+        if self._is_before_functions(state):
             return noise_variance(state.theta)
         basis, choice = self.orthogonal(problem, state)
         if needs_refit(self, state):
             return refitted_posterior(problem, choice, state.theta, self.map)[1]
         return mean_noise(self._moments(basis, state))
 
+    def _is_before_functions(self, state: ChainState) -> bool:
+        """Whether a state knows no basis functions yet: theta is being learned by an exact GP on the subset."""
+        return bool(self.learn) and state.phase == "subset"
+
     def answer_note(self, problem: Problem, state: ChainState) -> str:
         """Which answer a state gives before the first draw; empty afterwards."""
-        note = super().answer_note(problem, state)
-        if note or state.moments.size:
-            return note
+        if self._is_before_functions(state):
+            rows = min(int(self.subset), len(problem.train))
+            return (
+                f"The hyperparameters are still being learned: predictions are those of an exact GP on {rows} rows. "
+                "Continue the run for those of the basis functions."
+            )
+        if state.moments.size:
+            return ""
         return (
             "No draw has been kept so far: predictions are those of the kernel itself, with all weights 1. Continue "
             "the run for those of the chains."
