@@ -49,7 +49,7 @@ def test_layers_change_with_the_theme_and_back():
 
 
 def test_dots_that_are_coloured_by_a_number_can_be_seen_in_both_themes_and_images_use_the_whole_scale():
-    gbcd = gpx.Spec("gbcd", {"learn": False}, {"name": "friedman1", "n": 60}).open()
+    gbcd = gpx.Spec("gbcd", {"learn": False, "block": 20}, {"name": "friedman1", "n": 60}).open()
     surface = gpx.Spec("grief", {"num_eigenfunctions": 8}, {"name": "gp-draw", "n": 60, "d": 2}).open()
     for run in (gbcd, surface):
         run.finish(steps=2)
