@@ -24,7 +24,15 @@ from steps_of import small_spec, trail
 
 STEPS = {"float64": 3, "float32": 1}
 CONSENSUS = {"cg_tolerance": 0.1, "cg_iterations": 3, "theta_steps": 1, "restarts": 0}  # its steps are long
-PICTURED = ("cholqr", "gbcd", "gpcv-admm", "grief", "grief-mcmc", "minimax")  # they show all pictures but of molecules
+PICTURED = (
+    "cholqr",
+    "gbcd",
+    "gpcv-admm",
+    "grief",
+    "grief-mcmc",
+    "minimax",
+    "vecchia",
+)  # they show all pictures but of molecules
 
 
 def run_on(device: str, key: str, dtype: str) -> Run:
