@@ -29,8 +29,7 @@ class Screen(JSComponent):
         super().__init__(sizing_mode="stretch_width", **params)
 
     async def answer(self, request: Mapping[str, Any]) -> None:
-        """Do what the browser asks for; it is not to be trusted."""
-        raise NotImplementedError
+        """Do what the browser asks for; it is not to be trusted, and a page that has nothing to do ignores it."""
 
     async def begin(self) -> None:
         """Called once the page is on the screen."""
