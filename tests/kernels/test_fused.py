@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer import kernels
-from gpexplorer.kernels import fused
+from gpexplorer.kernels import stationary
 from gpexplorer.linalg import blocks
 from gpexplorer.linalg.kernel_columns import kernel_rows
 
@@ -19,10 +19,10 @@ KEYS = ["matern12-ard", "matern52-ard"]
 
 @pytest.fixture(autouse=True)
 def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(fused, "WORTH_ENTRIES", 40_000)
-    fused._compiled.clear()
+    monkeypatch.setattr(stationary, "WORTH_ENTRIES", 40_000)
+    stationary._compiled.clear()
     yield
-    fused._compiled.clear()
+    stationary._compiled.clear()
 
 
 def filled(key: str, device: str, n: int = 400) -> tuple[torch.Tensor, DeviceWork]:
@@ -40,20 +40,20 @@ def filled(key: str, device: str, n: int = 400) -> tuple[torch.Tensor, DeviceWor
 @pytest.mark.parametrize("key", KEYS)
 def test_a_large_covariance_is_one_compiled_kernel_on_a_gpu_only(key: str):
     expected, _ = filled(key, "cpu")
-    assert not fused._compiled
+    assert not stationary._compiled
     filled(key, "cuda", n=199)
-    assert not fused._compiled
+    assert not stationary._compiled
     on_gpu, work = filled(key, "cuda")
 
-    assert len(fused._compiled) == 1
+    assert len(stationary._compiled) == 1
     torch.testing.assert_close(on_gpu, expected, rtol=1e-12, atol=1e-12)
-    fused._compiled[type(kernels.make(key, 2)).covariances_] = type(kernels.make(key, 2)).covariances_
+    stationary._compiled[type(kernels.make(key, 2)).covariances_] = type(kernels.make(key, 2)).covariances_
     assert work.launches < filled(key, "cuda")[1].launches
 
 
 def test_where_compilation_fails_the_function_runs_as_it_is(monkeypatch: pytest.MonkeyPatch):
     attempts, warnings = [], []
-    monkeypatch.setattr(fused._log, "warning", lambda *arguments: warnings.append(arguments))
+    monkeypatch.setattr(stationary._log, "warning", lambda *arguments: warnings.append(arguments))
 
     def failing(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
         def call(*_: Any) -> None:

@@ -15,10 +15,9 @@ from scipy.special import ndtr
 import gpexplorer as gpx
 from gpexplorer import views
 from gpexplorer.views.base import layer
-from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.drawing.live import Drawing, Live
 from gpexplorer.views.runs.calibration import coverage
 from gpexplorer.views.runs.comparison_charts import Lanes
-from gpexplorer.views.studies import Drawing
 
 DATA = {1: {"name": "snelson-like", "n": 60}, 2: {"name": "sin-product", "n": 60}, 5: {"name": "hypercube", "n": 60}}
 
