@@ -5,7 +5,6 @@ Only the standard library is imported here, so that the tests can check the page
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import subprocess
@@ -202,29 +201,6 @@ def data(_: str) -> str:
     return table(("name", "rows", "inputs", "source", "licence", "notes"), rows)
 
 
-def views(_: str) -> str:
-    """Every picture: key, title and what to look for, from the sources."""
-    rows = []
-    for path in sorted((ROOT / "gpexplorer" / "views").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            fields = constants(node) if isinstance(node, ast.ClassDef) else {}
-            if fields.get("key") and fields.get("title"):
-                rows.append((f"`{fields['key']}`", fields["title"], path.parent.name, fields.get("help", "")))
-    return table(("key", "title", "family", "what to look for"), sorted(rows))
-
-
-def constants(node: ast.ClassDef) -> dict[str, str]:
-    """The texts that are assigned in the body of a class."""
-    values = {}
-    for line in node.body:
-        match line:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
-                values[name] = text
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=str(text))):
-                values[name] = text
-    return values
-
-
 def table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
     """A table of Markdown."""
     lines = [[cell_text(cell) for cell in row] for row in (head, *rows)]
@@ -258,5 +234,4 @@ MARKERS: dict[str, Callable[[str], str]] = {
     "methods": methods,
     "kernels": kernels,
     "data": data,
-    "views": views,
 }
