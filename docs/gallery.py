@@ -25,7 +25,7 @@ run.finish(steps=12)""",
 run = gpx.Spec("cholqr", {"num_inducing": 12}, data={"name": "sin-product", "n": 300, "d": 2}).open()
 run.finish(steps=20)""",
     "Molecules": """\
-smiles = [head + "C" * length + tail for head in ("O", "N", "Cl") for length in (1, 2, 3, 4) for tail in ("", "O", "C=O")]
+smiles = [head + "C" * length + tail for head in ("O", "N") for length in (1, 2, 3, 4, 5) for tail in ("", "O", "C=O")]
 weights = [float(len(text)) for text in smiles]
 run = gpx.Spec("cholqr", {"num_inducing": 6}, kernel="molecules").open(data=(smiles, weights))
 run.finish(steps=5)""",
@@ -103,7 +103,9 @@ def gallery(pictures: tuple[Drawn, ...]) -> str:
     parts = []
     for heading, program in PROGRAMS.items():
         figures = "".join(figure(picture) for picture in pictures if picture.heading == heading)
-        parts.append(f'### {heading}\n\n```python\n{program}\n```\n\n<div class="gallery" markdown="1">\n{figures}</div>\n')
+        parts.append(
+            f'### {heading}\n\n```python\n{program}\n```\n\n<div class="gallery" markdown="1">\n{figures}</div>\n'
+        )
     return "\n".join(parts)
 
 

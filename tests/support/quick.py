@@ -23,7 +23,7 @@ SECONDS = 50.0  # from the start of the command
 CONTRACT = "tests/methods/test_contract.py"
 PROGRAM = ("gpexplorer", "benchmarks", "papers")
 OF_OTHER_FILES = {  # tests of files that are no modules, by how their names begin
-    "docs/": ["tests/test_docs.py"],
+    "docs/": ["tests/test_docs.py", "tests/docs"],
     "README.md": ["tests/test_docs.py", "tests/test_house.py"],
     "CONTRIBUTING.md": ["tests/test_recipes.py", "tests/test_docs.py"],
     "pyproject.toml": ["tests/test_house.py", "tests/test_dependencies.py"],
