@@ -78,6 +78,7 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "largest_gap": (1e-9, FOLLOWS),
     "max_rollbacks": (1, FOLLOWS | {"largest_gap": 1e-9}),
     "theta_steps": (1, {"theta_method": "z held still"}),
+    "one_at_a_time": (True, {"theta_method": "z held still"}),
     "restarts": (1, {"max_iterations": 2, "evaluations": 2}),
     "gpcv-admm patience": (1, {"tolerance": 1.0}),
     "gpcv-admm-holdout patience": (1, {"tolerance": 1.0}),

@@ -5,7 +5,7 @@
 Algorithm 1 of Xu, Yin, Zhang, Luo and Cui (2019) and its K-fold schemes. This package adds, and a setting switches
 off: multipliers that start at the adjoint, a quasi-Newton theta step, a preconditioner for the z step, a rho that
 balances the residuals, and steps that are taken back. The published algorithm is `theta_method="z held still"`,
-`dual_start="ones"`, `rank=0`, `balance=0`.
+`one_at_a_time=True`, `dual_start="ones"`, `rank=0`, `balance=0`.
 """
 
 from __future__ import annotations
@@ -107,6 +107,11 @@ class GPCV(Method):
     theta_steps: Any = param.Integer(
         2, bounds=(1, 100), softbounds=(1, 10), doc="Gradient steps per iteration, where z is held still."
     )
+    one_at_a_time: Any = param.Boolean(
+        False,
+        doc="Where z is held still, a gradient step moves one hyperparameter after the other, each as far as Armijo's "
+        "rule allows: coordinate descent, as in section 5.3 of the paper.",
+    )
     cg_iterations: Any = param.Integer(
         100,
         bounds=(1, None),
@@ -180,6 +185,7 @@ class GPCV(Method):
             limits=Limits(self.cg_iterations, self.cg_tolerance),
             forcing=self.forcing,
             gradient_steps=self.theta_steps,
+            one_at_a_time=self.one_at_a_time,
             z_rule=Z_RULES[self.theta_method],
             relaxation=self.relaxation,
             balance=self.balance,
@@ -313,6 +319,7 @@ def admm_cost(problem: Problem, groups: list[tuple[int, int]], fold_settings: Fo
     from_matrix = _gradient_from_matrix(problem)
     solutions = 3.0 if fold_settings.z_rule is z_eliminated else 9.0
     steps = fold_settings.gradient_steps if fold_settings.z_rule is fixed_z else 0
+    steps *= len(problem.theta) if fold_settings.one_at_a_time else 1
     products = SOLUTION * solutions + 4.0
     flops = bytes_moved = calls = 0.0
     memory: dict[str, float] = {}

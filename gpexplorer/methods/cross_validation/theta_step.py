@@ -78,6 +78,15 @@ class ConsensusPenalty(NamedTuple):
         g = g - (g @ self.u) * self.u
         return g if self.free is None else self.free.spread(g)
 
+    def coordinates(self) -> list[Tensor]:
+        """Return one unit vector [p] per hyperparameter that moves alone; tied ones move together."""
+        every = torch.eye(len(self.u), dtype=self.u.dtype, device=self.u.device)
+        if self.free is not None:
+            groups = range(len(self.free.lower))
+            every = torch.stack([(self.free.group == group).to(self.u) for group in groups]) if groups else every[:0]
+        directions = (self.without_scale(direction) for direction in every)
+        return [direction / direction.norm() for direction in directions if bool(direction.any())]
+
     def at(self, theta: Tensor, g: Tensor) -> Tensor:
         """Return `without_scale`, with 0 also where a bound stops the descent from theta."""
         g = self.without_scale(g)

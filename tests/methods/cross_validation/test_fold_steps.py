@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from gpexplorer import kernels
+from gpexplorer.kernels.theta.restrictions import restricted_problem
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import fold_steps
 from gpexplorer.methods.cross_validation.folds import FoldGroup, equal_parts, split
@@ -19,7 +21,7 @@ from gpexplorer.methods.cross_validation.theta_step import (
     bfgs,
     z_eliminated,
 )
-from gpexplorer.problem import Problem
+from gpexplorer.problem import Dataset, Problem
 from oracles_admm import covariance, problem
 
 SHIFTS = [0.0, 1000.0]
@@ -233,6 +235,50 @@ def test_gradient_steps_with_z_fixed_begin_at_the_last_length_and_double_it(
     assert len(lengths) == 3
     assert lengths == pytest.approx([length or 1.0, *(2.0 * move for move in moves[:2])])
     assert report.refused == 0.0
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_coordinate_descent_moves_one_hyperparameter_after_the_other_along_its_own_derivative(
+    shift: float, monkeypatch: pytest.MonkeyPatch
+):
+    task = problem(shift)
+    settings = registry["gpcv-admm"](theta_method="z held still", one_at_a_time=True, rho=1.3).fold_settings()
+    settings = settings._replace(largest_gap=1e9)
+    [group] = split(task, equal_parts(len(task.train), 3), 3, 1e9, shared=True)
+    zero = torch.zeros_like(task.theta)
+    penalty = ConsensusPenalty(task.theta, 0.0, zero, task.theta, 8.0)
+    local = fold_steps.prepare(group, task.theta, settings, "ones", penalty)
+    calls = ArmijoCalls(monkeypatch)
+
+    after, _, _ = fold_steps.iterate(group, local, penalty, settings, False)
+
+    dual, Z = group.columns([fold.dual for fold in local]), group.columns([fold.z for fold in local])
+    assert len(calls.asked) == settings.gradient_steps * len(zero)
+    for k, (theta, _, d) in enumerate(calls.asked):
+        free = theta.clone().requires_grad_()
+        total = torch.zeros(()).double()
+        for fold in range(3):
+            _, c, r = dense_fold(task, group, free, fold, Z[:, fold])
+            total = total + r @ r + dual[group.T.bool()[:, fold], fold] @ c + 0.65 * (c @ c)
+        [gradient] = torch.autograd.grad(total, free)
+        entry = k % len(zero)
+        assert d.nonzero().flatten().tolist() == [entry]
+        assert float(d[entry]) * float(gradient[entry]) < 0.0
+    assert torch.equal(after[0].theta, calls.accepted[-1])
+
+
+def test_coordinate_descent_moves_tied_hyperparameters_together_and_leaves_fixed_ones():
+    lp = kernels.make("lp", 1)
+    theta = torch.tensor([1.0, 0.4, 1.3, 0.4, 0.2], dtype=torch.float64).log()
+    X = torch.rand(40, 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64) * 6.0
+    task = Problem(Dataset(X, torch.sin(2.0 * torch.pi * X[:, 0])), lp, theta)
+    task = restricted_problem(task, {"fixed": ["lp.sd", "noise"], "tied": [["lp.lengthscale", "lp.width"]]})
+    own = {"theta_method": "z held still", "one_at_a_time": True, "restarts": 0, "max_iterations": 3, "folds": 2}
+    states = [step.state for step in registry["gpcv-admm"](**own).steps(task)]
+    for state in states:
+        assert torch.equal(state.theta[[0, 4]], theta[[0, 4]])
+        assert torch.equal(state.theta[1], state.theta[3])
+    assert (states[-1].theta[1:3] != theta[1:3]).all()
 
 
 def test_a_refused_step_reports_the_shortest_length_and_sharpens_the_tolerance(monkeypatch: pytest.MonkeyPatch):

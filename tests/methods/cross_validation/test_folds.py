@@ -183,6 +183,8 @@ def test_the_settings_of_a_fold_are_those_of_the_method():
         0.4,
     )
     assert settings.z_rule is Z_RULES["z held still"]
+    assert not settings.one_at_a_time
+    assert registry["gpcv-admm"](one_at_a_time=True).fold_settings().one_at_a_time
 
 
 def costs(**settings: Any) -> Any:
@@ -197,6 +199,8 @@ def test_costs_grow_with_what_a_step_computes():
     assert costs(folds=4, memory=0.0).memory < base.memory
     assert costs(theta_method="z follows").flops > base.flops
     assert costs(theta_method="z held still", theta_steps=9).flops > costs(theta_method="z held still").flops
+    still = {"theta_method": "z held still"}
+    assert costs(**still, one_at_a_time=True).flops > costs(**still).flops
     assert costs(rank=0).flops < base.flops
     assert base.arrays["kernel of a group"] == 8 * 60 * 60
     cost = registry["gpcv-admm-holdout"](fraction=0.25).cost(problem(n=60))
