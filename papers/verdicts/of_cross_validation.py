@@ -37,7 +37,7 @@ def co2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
 def fig2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     """Do the curves become flat?"""
     verdicts = []
-    for kernel, rows in frame.groupby("kernel", sort=False):
+    for (kernel, algorithm), rows in frame.groupby(["kernel", "algorithm"], sort=False):
         moves = {}
         for curve, points in rows.dropna().groupby("curve", sort=False):
             values = points["value"].to_numpy(float)
@@ -46,7 +46,7 @@ def fig2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
         last = int(rows["iteration"].max())
         verdicts.append(
             statement(
-                f"{kernel}: all four curves are flat within some tens of iterations", "yes",
+                f"{kernel}, {algorithm}: all four curves are flat within some tens of iterations", "yes",
                 f"{last} iterations; share of its range that each moves over the last fifth: {listed(moves, '{:.2g}')}",
                 max(moves.values()) < FLAT,
             )

@@ -92,6 +92,7 @@ LABELS = {  # plain words for names that are short in a program; a doc may bring
     "patience": "Patience",
     "per_step": "Iterations per step",
     "pivot_policy": "Choice of pivots",
+    "one_at_a_time": "One number at a time",
     "pivot_refresh": "Swaps until new pivots",
     "polish": "Moves at the end",
     "pool": "Candidates per row",
