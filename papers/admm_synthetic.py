@@ -11,8 +11,8 @@ For SE + LP the estimates of GPCV-ADMM from random initial values are far from t
 close to it. The reason is the criterion and not its minimiser: the cross-validated error of such an estimate is that of
 the local minimum next to the truth, which a run that begins at the truth finds. A squared error over two folds does not
 tell such hyperparameters apart. A table row starts there. Figure 2 and, at 500 rows, table 1 are also computed with the
-algorithm as it is published, theta by coordinate descent included (`AS_PUBLISHED`). For LP, with the two free numbers of the paper, the mean of
-three draws of 500 rows is l = 0.47 and p = 1.01 (the truth is 0.5 and 1).
+algorithm as it is published, theta by coordinate descent included (`AS_PUBLISHED`). For LP, with the two free numbers
+of the paper, the mean of three draws of 500 rows is l = 0.47 and p = 1.01 (the truth is 0.5 and 1).
 """
 
 from __future__ import annotations
