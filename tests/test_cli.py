@@ -14,7 +14,7 @@ import pytest
 
 from commands import call, write
 from gpexplorer import Spec, Store, __version__, data, kernels, methods
-from gpexplorer.cli import catalogue, files
+from gpexplorer.cli import files, listings
 from gpexplorer.cli.output import format_duration
 from gpexplorer.cli.run_commands import progress_line
 from gpexplorer.errors import DataError, KernelError
@@ -181,10 +181,10 @@ def test_lists_and_completions_import_no_torch_once_they_are_kept(tmp_path: Path
 
 
 def test_a_damaged_catalogue_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(catalogue, "_path", lambda: tmp_path / "catalogue-0.json")
+    monkeypatch.setattr(listings, "_path", lambda: tmp_path / "catalogue-0.json")
     monkeypatch.delitem(sys.modules, "gpexplorer.methods.base")
     (tmp_path / "catalogue-0.json").write_text('{"methods": [')
-    assert catalogue.keys("kernels") == sorted(kernels.available())
+    assert listings.keys("kernels") == sorted(kernels.available())
     assert json.loads((tmp_path / "catalogue-0.json").read_text())["kernels"]
 
 

@@ -2,10 +2,16 @@
 
 Both have signed session ids, the guard of `gate` before every request, and no tracebacks for strangers. There are no
 accounts: everyone who can open the page can do everything that it offers.
+
+Closed pages are collected when nobody waits for a picture. The objects of a page refer to each other in cycles, so
+Python frees them only by garbage collection. By itself, Python would collect after some hundred pages, at any moment
+and for seconds, because a collection visits the objects of all open pages.
 """
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 import os
 import secrets
@@ -22,14 +28,57 @@ from ..errors import SettingError
 from ..runs import Store
 from .browser.patch_messages import send_patches_together
 from .browser.protocol_repairs import repair_protocol
-from .closed_pages import ClosedPages
-from .connections import UNUSED_LIFETIME
+from .connections import UNUSED_LIFETIME, Arrivals
 from .gate.host_names import LOCAL_NAME
 from .gate.request_guard import protect, protect_application
 from .gate.visitors import MAX_SESSIONS
 from .ready_sessions import ReadySessions
 from .session_page import app, warm
-from .shared_limits import Limits, Shares
+from .shared_limits import Limits, Shares, Turns
+
+QUIET = 2.0  # seconds without a step of any run, after which a collection disturbs nobody
+MOST = 10  # closed pages, of about 8 MB each, that are kept at most while it is not quiet
+GAP = 0.5  # seconds between two looks
+
+
+class ClosedPages:
+    """The closed pages of a server whose memory is not free yet.
+
+    Parameters
+    ----------
+    turns : Turns
+        The steps of all runs.
+    arrivals : Arrivals
+        The pages that are on their way to a browser.
+
+    Attributes
+    ----------
+    count : int
+        Number of pages.
+    """
+
+    def __init__(self, turns: Turns, arrivals: Arrivals) -> None:
+        self._turns, self._arrivals = turns, arrivals
+        self.count = 0
+
+    def add(self) -> None:
+        """A page was closed."""
+        self.count += 1
+
+    @property
+    def due(self) -> bool:
+        """Whether to free them now."""
+        quiet = self._turns.idle_seconds > QUIET and not self._arrivals.pending
+        return self.count >= MOST or (self.count > 0 and quiet)
+
+    async def keep_freeing(self) -> None:
+        """Free closed pages for as long as the server runs."""
+        while True:
+            await asyncio.sleep(GAP)
+            if self.due:
+                self.count = 0
+                gc.collect()
+
 
 COMPRESSION = 1  # of what travels to the browser, by deflate: half the bytes, in a third of a millisecond per picture
 ALL_INTERFACES = ("", "0.0.0.0", "::", "*")

@@ -87,7 +87,7 @@ def warm() -> None:
     """Prepare the server: draw once, so that the first visitor need not wait for imports and caches.
 
     Objects that exist by then stay for ever. They are excluded from garbage collection, which would otherwise walk
-    through all of them while pages are being built. From then on `closed_pages.py` decides when memory is freed.
+    through all of them while pages are being built. From then on `server.py` decides when memory is freed.
     """
     explorer = Explorer()
     explorer.settle()

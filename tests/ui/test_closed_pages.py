@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpexplorer.ui import closed_pages
-from gpexplorer.ui.closed_pages import MOST, QUIET, ClosedPages
+from gpexplorer.ui import server
+from gpexplorer.ui.server import MOST, QUIET, ClosedPages
 
 
 class Circle:
@@ -44,7 +44,7 @@ def test_pages_are_freed_when_it_is_quiet_or_when_there_are_many(idle: float, pe
 
 
 def test_what_a_closed_page_held_is_gone_shortly_after(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(closed_pages, "GAP", 0.001)
+    monkeypatch.setattr(server, "GAP", 0.001)
     pages = closed(idle=QUIET + 1)
 
     async def closing() -> bool:

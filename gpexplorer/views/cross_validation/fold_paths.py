@@ -1,9 +1,10 @@
-"""The paths of the folds' hyperparameters, over a slice of the cross-validated error."""
+"""The paths of the folds of GPCV-ADMM over a slice of the error, and curves of residuals, rho and convergence."""
 
 from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import holoviews as hv
@@ -16,9 +17,114 @@ from ...methods.cross_validation.fold_steps import score_folds
 from ...methods.cross_validation.folds import ordered_by_fold, split
 from ...methods.cross_validation.gpcv import GPCV
 from ...runs.run import Run
-from ..base import Layers, View, image, line, overlay
+from ..base import Layers, View, dots, image, line, overlay
 from ..drawing.palette import CYCLE, ROLES
-from .fold_curves import iterates_folds
+from ..series import Line, Series, points
+
+HYPERPARAMETER = "a hyperparameter"
+CURVES = {  # option -> channel, label, whether log10 is drawn
+    "norm of z": ("z_norm", "|z|", False),
+    "distance of z": ("z_gap", "log10 |z - C^-1 y|^2", True),
+    "Lagrangian": ("lagrangian", "augmented Lagrangian", False),
+}
+
+
+def iterates_folds(run: Run) -> bool:
+    """Return whether the run's method iterates over folds: its reports have an augmented Lagrangian."""
+    return "lagrangian" in run.method.Info._fields  # type: ignore[attr-defined]
+
+
+class Residuals(Series):
+    """The violation of Cz = y, the gradient of L, the disagreement of the folds, and rho; rollbacks are marked."""
+
+    key: ClassVar[str] = "admm-residuals"
+    title: ClassVar[str] = "Primal and dual residuals"
+    help: ClassVar[str] = (
+        "Both residuals should decrease together. If one stays far above the other, change rho or use balance."
+    )
+    family: ClassVar[str] = "cross_validation"
+    order: ClassVar[int] = 30
+    axes: ClassVar[tuple[str, str]] = ("step", "log10 of the residual")
+    log10: ClassVar[bool] = True
+    columns: ClassVar[int] = 5
+    lines: ClassVar[Mapping[str, Line]] = {
+        "primal": Line("primal", ROLES["inducing"], "gap"),
+        "dual": Line("dual", ROLES["mean"], "slope"),
+        "disagreement": Line("disagreement", ROLES["complexity"]),
+        "rho": Line("rho", ROLES["reference"], style={"line_dash": "dashed"}),
+    }
+
+    def applies(self, run: Run) -> bool:
+        """Return whether the run iterates over folds."""
+        return super().applies(run) and iterates_folds(run)
+
+    def series(self, run: Run, at: int) -> Layers:
+        """Return log10 of each quantity, and the points of rho at the steps that were taken back."""
+        table, layers = self.table(run, at), super().series(run, at)
+        steps = table["index"][table["rolled_back"] > 0]
+        layers["taken back"] = layers["rho"][layers["rho"]["x"].isin(steps)].reset_index(drop=True)
+        return layers
+
+    def caption(self, run: Run, at: int, layers: Layers) -> str:
+        """The newest rho, and how many steps were taken back."""
+        if not len(layers["rho"]):
+            return "no iteration yet"
+        count = len(layers["taken back"])
+        rho = 10.0 ** float(layers["rho"]["y"].iloc[-1])
+        return f"rho is {rho:.3g}" + (f", {count} steps taken back" if count else "")
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Draw one line per quantity, and a cross on rho for each step that was taken back."""
+        crosses = dots(layers, "taken back", "taken back", color=ROLES["removed"], marker="x", size=9, line_width=2)
+        lines = self.curves({name: layers[name] for name in self.lines})
+        return overlay([*lines, crosses], layers["primal"], self.columns)
+
+
+class Curves(Series):
+    """One of the four curves of figure 2 of Xu et al. (2019) at a time; an option selects it."""
+
+    key: ClassVar[str] = "admm-curves"
+    title: ClassVar[str] = "Convergence, as in the paper"
+    help: ClassVar[str] = "All four curves become flat within some tens of iterations. If they do not, change rho."
+    family: ClassVar[str] = "cross_validation"
+    order: ClassVar[int] = 20
+    columns: ClassVar[int] = 0
+    lines: ClassVar[Mapping[str, Line]] = {"curve": Line("now", ROLES["mean"])}
+
+    curve: Any = param.Selector(
+        default=HYPERPARAMETER, objects=[HYPERPARAMETER, *CURVES], doc="Which of the four curves to draw."
+    )
+    which = param.Integer(1, bounds=(0, None), softbounds=(0, 10), doc="Which hyperparameter: 0 is the first.")
+
+    def applies(self, run: Run) -> bool:
+        """Return whether the run iterates over folds."""
+        return super().applies(run) and iterates_folds(run)
+
+    def series(self, run: Run, at: int) -> Layers:
+        """Return the selected curve: a hyperparameter of the consensus, |z|, |z - C^-1 y|^2, or L."""
+        if self.curve == HYPERPARAMETER:
+            which = min(self.which, len(run.problem.theta) - 1)
+            infos = [(record.index, record.step.info) for record in run.trace[: at + 1]]
+            values = [(k, float(info.consensus[which].exp())) for k, info in infos if len(info.consensus)]
+            frame = points(*zip(*values, strict=True)) if values else points([], [])
+            frame.attrs["ylabel"] = f"{run.problem.kernel.names[which]} (scaled space)"
+        else:
+            column, label, log10 = CURVES[self.curve]
+            table = self.table(run, at)
+            frame = points(table["index"], table[column], log10)
+            frame.attrs["ylabel"] = label
+        return {"curve": frame}
+
+    def caption(self, run: Run, at: int, layers: Layers) -> str:
+        """The number of steps."""
+        count = len(layers["curve"])
+        return f"{count} step{'s' * (count != 1)}"
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Draw a line with its points."""
+        marks = dots(layers, "curve", "steps", color=ROLES["mean"], size=4)
+        return overlay([*self.curves(layers), marks], layers["curve"], self.columns)
+
 
 MAX_ROWS = 3000  # with more rows, the slice would block the page
 QUIET = 0.3  # seconds at one record after which its own surface is computed

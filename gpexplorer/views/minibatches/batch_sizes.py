@@ -15,8 +15,7 @@ import param
 from ...methods.base import registry
 from ...methods.capabilities import EstimatesLikelihoodGradient
 from ...methods.minibatches.loop import Minibatches
-from ...methods.minibatches.studies.gradient_spread import gradient_spread
-from ...methods.minibatches.studies.gradient_study import likelihood_course, study_problem
+from ...methods.minibatches.studies.gradient_spread import gradient_spread, likelihood_course, study_problem
 from ...problem import Problem
 from ...runs.run import Run
 from ..base import Layers, View, layer, line, overlay, segments

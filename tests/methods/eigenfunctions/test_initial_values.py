@@ -19,11 +19,11 @@ from gpexplorer.methods.eigenfunctions.descents import PATIENCE, basis_descent, 
 from gpexplorer.methods.eigenfunctions.evidence import regress
 from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS, GridChooser
 from gpexplorer.methods.eigenfunctions.grief import Grief
-from gpexplorer.methods.eigenfunctions.initial_values import longer_lengthscales
 from gpexplorer.methods.eigenfunctions.learning import (
     initial_hyperparameters,
     initial_state,
     learn_hyperparameters,
+    longer_lengthscales,
     share_kept,
 )
 from gpexplorer.problem import Dataset, Problem, Step

@@ -12,11 +12,11 @@ from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
 from gpexplorer.methods.minibatches.held_out_refit import rows_set_aside
 from gpexplorer.methods.minibatches.model import Model
 from gpexplorer.methods.minibatches.sampling import weight_chains
-from gpexplorer.methods.minibatches.sampling.held_out_density import HeldOutDensity
 from gpexplorer.methods.minibatches.sampling.weight_chains import (
     ACCEPTANCE,
     CHAINS,
     WARM_UP,
+    HeldOutDensity,
     _initial,
     largest_rhat,
     mean_noise,
