@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from jupyter_client import KernelManager
 
-from notebook_pictures import PICTURE, executed, masked, masked_html
+from notebook_pictures import PICTURE, executed, joined, masked, masked_html
 from stand_in_files import FILES
 
 pytestmark = pytest.mark.long
@@ -85,6 +85,16 @@ def test_seconds_of_a_saved_table_are_masked() -> None:
         assert "0.25" not in masked_html(html)
         assert "<td>0.5</td>" in masked_html(html)
     assert masked("3 swaps in 0.37 s and 12 ms, 4 points") == "3 swaps in – s and – ms, 4 points"
+
+
+def test_printed_lines_of_a_cell_are_kept_as_one_output() -> None:
+    lines = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in ("a\n", "b\n")]
+    picture = nbformat.v4.new_output("display_data", {PICTURE: "<svg/>"})
+
+    kept = joined([*lines, picture, lines[1]])
+
+    assert [output.output_type for output in kept] == ["stream", "display_data", "stream"]
+    assert kept[0].text == "a\nb\n"
 
 
 def test_saved_notebooks_are_small() -> None:

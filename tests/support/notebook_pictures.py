@@ -104,12 +104,23 @@ def answers(output: Any) -> list[Any]:
     return [nbformat.v4.new_output("display_data", {"text/plain": masked(data["text/plain"])})]
 
 
+def joined(outputs: list[Any]) -> list[Any]:
+    """The outputs with printed lines that follow each other as one, since a kernel cuts them by time."""
+    kept: list[Any] = []
+    for output in outputs:
+        if kept and output.output_type == kept[-1].output_type == "stream":
+            kept[-1].text += output.text
+        else:
+            kept.append(output)
+    return kept
+
+
 def keep_answers(book: Any) -> Any:
     """Remove what differs from one run to the next: seconds, live pages, and when cells were run."""
     for cell in book.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [kept for output in cell.outputs for kept in answers(output)]
+            cell.outputs = joined([kept for output in cell.outputs for kept in answers(output)])
             cell.execution_count = None
     book.metadata = {name: book.metadata[name] for name in ("kernelspec", "language_info") if name in book.metadata}
     book.metadata["language_info"] = {"name": "python"}
