@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Annotated, Any, NamedTuple, Protocol
 
@@ -173,7 +173,17 @@ def run(scheme: Scheme, problem: Problem, resume: State | None) -> Steps:
     while (outcome := outcome_of(scheme, state)) is None:
         state, info = iterate_folds(setup, state)
         yield Step(state, info)
-    return outcome
+    return replace(outcome, message=outcome.message + _at_the_limits(setup, state))
+
+
+def _at_the_limits(setup: Setup, state: State) -> str:
+    """Return a sentence about the hyperparameters that have moved as far as they may; empty where there is none."""
+    moved = (state.mean - setup.problem.theta).abs()
+    count = int((moved >= SPAN * (1.0 - 1e-6)).sum())
+    if not count:
+        return ""
+    are = "hyperparameter is" if count == 1 else "hyperparameters are"
+    return f" {count} {are} a factor of {math.exp(SPAN):,.0f} from the initial value, which is the limit."
 
 
 def make_setup(scheme: Scheme, problem: Problem) -> Setup:
@@ -301,14 +311,19 @@ def _first_order(setup: Setup, folds: Sequence[Local]) -> tuple[float, float]:
     disagreement counts as well. The Hessians are those of BFGS, without their inflation.
     """
     first_of_group = [group[0] for group in setup.by_group(folds)]
-    parts = zip(*((local.g, local.B, local.theta) for local in first_of_group), strict=True)
-    gs, Bs, copies = moved_together([torch.stack(part) for part in parts], torch.device("cpu"))
-    g, B = gs.sum(0), sum(B / max(local.length, 1.0) for B, local in zip(Bs, first_of_group, strict=True))
+    gs, Bs, copies = (
+        torch.stack(part) for part in zip(*((fold.g, fold.B, fold.theta) for fold in first_of_group), strict=True)
+    )
+    mean = copies.mean(0)
+    total = setup.penalty(mean, 1.0).descending(mean, gs.sum(0))
+    g, Bs, copies = moved_together([total, Bs, copies], torch.device("cpu"))
+    B = sum(B / max(local.length, 1.0) for B, local in zip(Bs, first_of_group, strict=True))
+    rows = g != 0.0  # not those at a limit
     disagreement = float((copies - copies.mean(0)).abs().max()) if setup.kappa(1.0) else 0.0
     gradient = float(g.abs().max()) / max(sum(local.loss for local in folds), 1e-30)
     distance = math.inf
     if bool(B.any()) and bool(B.isfinite().all()) and bool(g.isfinite().all()):
-        distance = float((torch.linalg.pinv(B, hermitian=True) @ g).norm())
+        distance = float((torch.linalg.pinv(B[rows][:, rows], hermitian=True) @ g[rows]).norm())
     return max(gradient, disagreement), max(distance, disagreement)
 
 

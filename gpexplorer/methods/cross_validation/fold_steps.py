@@ -31,7 +31,6 @@ from .theta_step import (
     ZRule,
     bfgs,
     fixed_z,
-    newton_direction,
     z_eliminated,
     z_follows,
 )
@@ -136,7 +135,7 @@ def prepare(
         length=0.0,
     )
     W = dual + settings.rho * terms.c
-    g = penalty.at(theta, theta_gradient(group, systems.M, Z, W, terms.r))
+    g = penalty.without_scale(theta_gradient(group, systems.M, Z, W, terms.r))
     B = initial_hessian(systems, Z, g, penalty) if settings.z_rule is not fixed_z else blank.B
     shared = blank._replace(g=g, B=B)
     return _locals(group, [shared] * len(group.validation), Z, dual, terms)
@@ -204,7 +203,7 @@ def inexact_limits(
         return settings.limits
     loss = sum(fold.loss for fold in local)
     total = local[0].g + local[0].nu + penalty.kappa * (local[0].theta - penalty.mean)
-    gradient = float(penalty.without_scale(total).norm()) / max(loss, TINY)
+    gradient = float(penalty.at(local[0].theta, total).norm()) / max(loss, TINY)
     noise_to_signal = math.sqrt(loss / max(float(group.V.sum(1) @ group.y.square()), TINY))
     tolerance = settings.forcing * gradient * min(noise_to_signal, 1.0)
     low, high = (factor * settings.limits.tolerance for factor in (TIGHTEST, LOOSEST))
@@ -278,8 +277,7 @@ def _quasi_newton_step(
     theta, rho = local[0].theta, problem.rho
     value = sum(fold.loss + fold.slack + 0.5 * rho * fold.gap**2 for fold in local)
     value += problem.penalty.value(theta, problem.nu)
-    g = problem.total_gradient(theta, local[0].g)
-    d = newton_direction(g, local[0].B, problem.penalty.kappa)
+    d, g = problem.newton_step(theta, local[0].g, local[0].B)
     trial, _ = problem.armijo(theta, value, (d, g), settings.z_rule)
     if trial is not None:
         return trial, 0.0

@@ -15,6 +15,10 @@ gradient of L is its gradient. It needs two solutions with C per step, to an acc
 
 The gradients have no part along the direction u in which the whole covariance is multiplied by a number, since no
 predicted mean changes along it (scale_direction).
+
+Every log-hyperparameter has limits: those of its restrictions, and a distance from where it began, because the error of
+an input that explains nothing decreases for ever as its lengthscale grows. Where d leaves the limits, it is replaced by
+the minimiser of g'd + d'(B + kappa I)d / 2 within them: all the way there is a direction of descent inside.
 """
 
 from __future__ import annotations
@@ -67,11 +71,23 @@ class ConsensusPenalty(NamedTuple):
     free: FreeParameters | None = None
 
     def value(self, theta: Tensor, nu: Tensor) -> float:
-        """Return the penalty at theta; infinite beyond the span."""
+        """Return the penalty at theta."""
         difference = theta - self.mean
-        values = [(theta - self.begin).abs().max(), nu @ difference, difference @ difference]
-        distance, linear, square = torch.stack(values).tolist()
-        return math.inf if distance > self.span else linear + 0.5 * self.kappa * square
+        linear, square = torch.stack([nu @ difference, difference @ difference]).tolist()
+        return float(linear + 0.5 * self.kappa * square)
+
+    def limits(self) -> tuple[Tensor, Tensor]:
+        """Return the least and the largest value of every entry, [p] each; those of a fixed entry are equal."""
+        lower, upper = self.begin - self.span, self.begin + self.span
+        if self.free is None:
+            return lower, upper
+        low, high = (self.free.full(bound) for bound in (self.free.lower, self.free.upper))
+        return torch.maximum(lower, low), torch.minimum(upper, high)
+
+    def project(self, theta: Tensor) -> Tensor:
+        """Return the theta nearest to this one within the limits."""
+        theta = theta.clamp(self.begin - self.span, self.begin + self.span)
+        return theta if self.free is None else self.free.project(theta)
 
     def without_scale(self, g: Tensor) -> Tensor:
         """Return g without its part along u, and without what the restrictions of theta take from a gradient."""
@@ -88,8 +104,13 @@ class ConsensusPenalty(NamedTuple):
         return [direction / direction.norm() for direction in directions if bool(direction.any())]
 
     def at(self, theta: Tensor, g: Tensor) -> Tensor:
-        """Return `without_scale`, with 0 also where a bound stops the descent from theta."""
-        g = self.without_scale(g)
+        """Return `without_scale`, with 0 also where a limit stops the descent from theta."""
+        return self.descending(theta, self.without_scale(g))
+
+    def descending(self, theta: Tensor, g: Tensor) -> Tensor:
+        """Return g with 0 where a limit stops the descent from theta."""
+        lower, upper = self.begin - self.span, self.begin + self.span
+        g = g.where(~(((theta <= lower) & (g > 0.0)) | ((theta >= upper) & (g < 0.0))), 0.0)
         return g if self.free is None else self.free.descending(theta, g)
 
 
@@ -142,11 +163,14 @@ class ThetaProblem(NamedTuple):
     penalty: ConsensusPenalty
 
     def trial(self, theta: Tensor, z_rule: ZRule) -> Trial | None:
-        """Evaluate L at theta: one kernel matrix, and z by the rule. None where L is not finite."""
-        theta = theta if self.penalty.free is None else self.penalty.free.project(theta)
-        penalty = self.penalty.value(theta, self.nu)
-        if not math.isfinite(penalty):
+        """Evaluate L at theta, or at the nearest one within the limits: one kernel matrix, and z by the rule.
+
+        The result is None where L is not finite.
+        """
+        if not bool(theta.isfinite().all()):
             return None
+        theta = self.penalty.project(theta)
+        penalty = self.penalty.value(theta, self.nu)
         try:
             systems = FoldSystems(self.group, self.group.kernel_matrix(theta), 0 if z_rule is fixed_z else self.rank)
         except NotPositiveDefinite:  # the kernel matrix is not finite, or beyond rounding
@@ -162,15 +186,25 @@ class ThetaProblem(NamedTuple):
         return Trial(theta, Z, systems, terms, terms.total + penalty, gap, iterations)
 
     def lagrangian_gradient(self, trial: Trial) -> Tensor:
-        """Return dL/dtheta [p] without the penalty, on the device of the penalty."""
+        """Return dL/dtheta [p] without the penalty and its part along u, on the device of the penalty."""
         W = self.dual + self.rho * trial.terms.c  # [c, K]
         gradient = theta_gradient(self.group, trial.systems.M, trial.Z, W, trial.terms.r)
-        return self.penalty.at(trial.theta, gradient.to(self.penalty.u.device))
+        return self.penalty.without_scale(gradient.to(self.penalty.u.device))
 
     def total_gradient(self, theta: Tensor, g: Tensor) -> Tensor:
-        """Return the gradient [p] with the penalty, from dL/dtheta = g."""
+        """Return the gradient [p] with the penalty, from dL/dtheta = g, with 0 where a limit stops the descent."""
         penalty = self.penalty
         return penalty.at(theta, g + self.nu + penalty.kappa * (theta - penalty.mean))
+
+    def newton_step(self, theta: Tensor, g: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the step d [p] that minimises g'd + d'(B + kappa I)d / 2 within the limits, and the total gradient."""
+        penalty = self.penalty
+        total = penalty.without_scale(g + self.nu + penalty.kappa * (theta - penalty.mean))
+        d = newton_direction(total, B, penalty.kappa)
+        lower, upper = (limit - theta for limit in penalty.limits())
+        if bool(((d < lower) | (d > upper)).any()) and bool(B.any()):
+            d = bounded_direction(total, B + penalty.kappa * torch.eye(len(g)).to(B), lower, upper)
+        return d.clamp(lower.clamp_max(0.0), upper.clamp_min(0.0)), total
 
     def armijo(
         self, theta: Tensor, value: float, step: tuple[Tensor, Tensor], z_rule: ZRule
@@ -222,6 +256,22 @@ def newton_direction(g: Tensor, B: Tensor, kappa: float) -> Tensor:
     d = -torch.linalg.solve(B + kappa * torch.eye(len(g)).to(B), g)
     largest = float(d.abs().max())
     return d * (LONGEST / largest) if largest > LONGEST else d
+
+
+def bounded_direction(g: Tensor, B: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Return the d [p] that minimises g'd + d'Bd / 2 with lower <= d <= upper and no entry above LONGEST.
+
+    With B = R'R it is the bounded least-squares solution of R d = -R'^-1 g.
+    """
+    from scipy.optimize import lsq_linear  # on first use: most runs stay within their limits
+
+    d, moves = torch.zeros_like(g), upper > lower
+    R = torch.linalg.cholesky(B[moves][:, moves].double()).mT
+    right = torch.linalg.solve_triangular(R.mT, -g[moves, None].double(), upper=False)[:, 0]
+    box = (limit[moves].double() for limit in (lower.clamp(-LONGEST, 0.0), upper.clamp(0.0, LONGEST)))
+    solution = lsq_linear(R.numpy(), right.numpy(), tuple(limit.numpy() for limit in box), method="bvls")
+    d[moves] = torch.from_numpy(solution.x).to(d)
+    return d
 
 
 def bfgs(B: Tensor, s: Tensor, y: Tensor) -> Tensor:

@@ -138,7 +138,8 @@ def test_a_step_that_is_taken_back_makes_the_next_one_four_times_shorter_and_rho
         assert (fold.rho, fold.length, fold.tolerance) == pytest.approx((8.0, 0.2, 2e-3))
         assert torch.equal(fold.theta, begin.theta)
         assert torch.equal(fold.z, begin.z)
-    beyond, report, _ = fold_steps.iterate(group, local, penalty._replace(span=-1.0), settings, True)
+    lost = [fold._replace(theta=torch.nan * fold.theta) for fold in local]
+    beyond, report, _ = fold_steps.iterate(group, lost, penalty, settings, True)
     assert report.rolled_back
     torch.testing.assert_close(beyond[0].B, 4.0 * local[0].B)
     wide = [fold._replace(tolerance=1e-3, rho=190.0) for fold in local]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gpexplorer.kernels import make
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import consensus, fold_steps
 from gpexplorer.methods.cross_validation.folds import equal_parts, split
@@ -26,12 +27,13 @@ from gpexplorer.methods.cross_validation.theta_step import (
     ThetaProblem,
     ZRule,
     bfgs,
+    bounded_direction,
     fixed_z,
     newton_direction,
     z_eliminated,
     z_follows,
 )
-from gpexplorer.problem import Problem
+from gpexplorer.problem import Dataset, Problem
 from oracles_admm import central_differences, covariance, held_out, problem
 
 SHIFTS = [0.0, 1000.0]
@@ -91,13 +93,12 @@ def test_with_z_eliminated_the_gradient_of_an_iteration_is_that_of_the_cross_val
     assert sum(local.loss for local in state.folds) == pytest.approx(loss(state.mean), rel=1e-7)
 
 
-def test_gradient_has_no_part_along_the_scale_and_the_penalty_is_infinite_beyond_the_span():
+def test_gradient_has_no_part_along_the_scale():
     _, g = curved()
     u = torch.ones(5, dtype=torch.float64) / 5**0.5
     penalty = ConsensusPenalty(g, 1.0, u, torch.zeros_like(g), 8.0)
 
     assert float(penalty.without_scale(g) @ u) == pytest.approx(0.0, abs=1e-14)
-    assert penalty.value(9.0 * torch.eye(5, dtype=torch.float64)[0], g) == float("inf")
 
 
 def three_folds(tolerance: float) -> ThetaProblem:
@@ -170,7 +171,7 @@ def test_a_trial_that_does_not_solve_the_constraint_counts_only_while_z_may_leav
     assert subproblem._replace(Z=subproblem.Z * torch.inf).trial(theta, fixed_z) is None
 
 
-def test_the_penalty_counts_up_to_the_span_and_beyond_it_no_matrix_is_computed():
+def test_the_penalty_ties_theta_to_the_mean_and_a_trial_stays_within_the_span():
     subproblem = three_folds(1e-3)
     nu, mean = (torch.tensor(numbers, dtype=torch.float64) for numbers in ([1.0, 0, -2, 3], [0.0, 1, 0, -1]))
     begin = torch.ones(4, dtype=torch.float64)
@@ -179,8 +180,70 @@ def test_the_penalty_counts_up_to_the_span_and_beyond_it_no_matrix_is_computed()
     difference = theta - mean
 
     assert penalty.value(theta, nu) == pytest.approx(float(nu @ difference + 1.5 * difference @ difference))
-    assert penalty.value(begin - 8.1, nu) == float("inf")
-    assert subproblem.trial(subproblem.penalty.begin - 8.1, fixed_z) is None
+    far = subproblem.penalty.begin + torch.tensor([9.0, -8.5, 3.0, 0.0], dtype=torch.float64)
+    trial = subproblem.trial(far, fixed_z)
+    assert trial is not None
+    torch.testing.assert_close(trial.theta - subproblem.penalty.begin, far.new_tensor([8.0, -8.0, 3.0, 0.0]))
+    assert subproblem.trial(torch.nan * far, fixed_z) is None
+
+
+def test_no_gradient_is_left_where_a_limit_stops_the_descent():
+    """Elsewhere, and where the descent leads back from the limit, it is the gradient itself."""
+    begin = torch.zeros(4, dtype=torch.float64)
+    penalty = ConsensusPenalty(begin, 0.0, torch.zeros_like(begin), begin, 8.0)
+    theta, g = begin.new_tensor([8.0, 8.0, -8.0, -8.0]), begin.new_tensor([-1.0, 1.0, -1.0, 1.0])
+
+    assert penalty.at(theta, g).tolist() == [0.0, 1.0, -1.0, 0.0]
+    assert penalty.at(0.99 * theta, g).tolist() == g.tolist()
+
+
+def test_a_newton_step_within_limits_minimises_the_model_and_descends():
+    """Against a fine search along the edge: where one entry is stopped, the others are those of the smaller problem."""
+    B, s = curved()
+    g = 0.3 * B @ s
+    lower, upper = torch.full_like(s, -1.0), torch.full_like(s, 1.0)
+    free = newton_direction(g, B, 0.0)
+    upper[0], lower[0] = (0.0, -1.0) if free[0] > 0.0 else (1.0, 0.0)
+    lower[1] = upper[1] = 0.0  # fixed
+
+    d = bounded_direction(g, B, lower, upper)
+
+    assert d[0] == d[1] == 0.0
+    torch.testing.assert_close(d[2:], -torch.linalg.solve(B[2:, 2:], g[2:]))
+    assert float(g @ d) <= -float(d @ B @ d) + 1e-12 < 0.0
+    assert float((B @ d + g)[0] * free[0]) <= 0.0  # the model would decrease beyond the limit alone
+
+
+@pytest.mark.parametrize("key", ["gpcv-admm", "gpcv-admm-holdout"])
+def test_a_lengthscale_at_its_limit_does_not_keep_the_others_from_a_minimum(key: str, monkeypatch: pytest.MonkeyPatch):
+    """The targets do not depend on the second input, so that the error decreases for ever with its lengthscale."""
+    rng = torch.Generator().manual_seed(5)
+    X = torch.randn(60, 2, generator=rng, dtype=torch.float64)
+    y = torch.sin(2.0 * X[:, 0]) + 0.1 * torch.randn(60, generator=rng, dtype=torch.float64)
+    kernel = make("se-ard", d=2)
+    theta = torch.tensor([0.3, 0.3, 0.0, -1.0], dtype=torch.float64)
+    monkeypatch.setattr(consensus, "SPAN", 1.5)
+    method, task = registry[key](), Problem(Dataset(X, y), kernel, theta)
+    generator = method.steps(task)
+    try:
+        while True:
+            state = next(generator).state
+    except StopIteration as end:
+        outcome = end.value
+
+    assert outcome.reason == "converged"
+    assert outcome.message.endswith(" 1 hyperparameter is a factor of 4 from the initial value, which is the limit.")
+    at_the_limit = int((state.mean - theta).abs().argmax())
+    assert float((state.mean - theta)[at_the_limit]) == pytest.approx(1.5)
+    setup = consensus.make_setup(method, task)
+    zeros = [torch.zeros_like(z) for z in (fold.z for fold in state.folds)]
+    for j in {0, 1, 3} - {at_the_limit}:  # central differences of the error at the end
+        step = 1e-3 * torch.eye(4, dtype=torch.float64)[j]
+        high, low = (
+            consensus._cross_validated_error(setup, consensus._score(setup, state.mean + s, zeros))
+            for s in (step, -step)
+        )
+        assert abs(high - low) / 2e-3 / state.best < 2e-2
 
 
 def test_the_hessian_begins_with_the_curvature_of_the_first_step_and_ignores_what_is_not_finite():
