@@ -34,7 +34,7 @@ SOURCES = [*PROGRAM, *sorted([*ROOT.glob("apps/**/*.py"), *ROOT.glob("tests/**/*
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PLAYER = "gpexplorer/views/saved_page/page_player.js"
 TOO_LONG = {"loop.py", "test_sessions_of_a_server.py"}  # files that are still too long; none may join them
-WITHOUT_REASON = 31  # files that do not say yet why they are apart; this number only falls
+WITHOUT_REASON = 24  # files that do not say yet why they are apart; this number only falls
 DRAWING = {"bokeh", "holoviews", "panel", "panel_material_ui", "matplotlib"}
 
 
@@ -43,10 +43,6 @@ def fresh(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def loaded_after(code: str) -> set[str]:
-    return set(fresh(f"import sys\n{code}\nprint(*{{name.partition('.')[0] for name in sys.modules}})").split())
 
 
 def test_every_module_imports_strictly_lower_floors(monkeypatch, capsys):
@@ -81,7 +77,7 @@ def test_files_and_functions_are_small_and_named_for_what_they_hold():
     functions = {
         f"{module.path.name}: {node.name}": (node.end_lineno or 0) - node.lineno + 1 - documentation(node)
         for module in modules
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
@@ -116,10 +112,10 @@ def test_two_modules_share_a_name_only_where_they_play_the_same_part():
 
 def definitions() -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
     """Every function and class of the package, with where it stands."""
-    for path in sorted(ROOT.glob("gpexplorer/**/*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for module in figures.modules("gpexplorer").values():
+        for node in module.nodes:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
+                yield f"{module.path.relative_to(ROOT)}:{node.lineno} {node.name}", node
 
 
 def test_public_docstrings_have_at_least_three_words():
@@ -142,13 +138,16 @@ def test_a_method_is_never_passed_as_any():
 
 
 def test_importing_the_package_draws_nothing_and_computes_nothing():
-    assert not loaded_after("import gpexplorer") & {*DRAWING, "torch", "pandas", "scipy"}
+    loaded = set(fresh("import sys, gpexplorer\nprint(*{name.partition('.')[0] for name in sys.modules})").split())
+
+    assert not loaded & {*DRAWING, "torch", "pandas", "scipy"}
 
 
 def test_the_shelf_below_the_views_imports_no_drawing_library():
     shelf = ["data", "kernels", "methods", "load", "Method", "Spec", "Run", "Store", "Estimator"]
+    begin = "\n".join(["import sys, gpexplorer as gpx", *(f"gpx.{name}" for name in shelf)])
 
-    loaded = loaded_after("import gpexplorer as gpx\n" + "\n".join(f"gpx.{name}" for name in shelf))
+    loaded = set(fresh(f"{begin}\nprint(*{{name.partition('.')[0] for name in sys.modules}})").split())
 
     assert {"torch", "pandas", "sklearn"} <= loaded
     assert not loaded & DRAWING

@@ -212,7 +212,7 @@ SLOW = "wheel or scipys or page_runs or readme_example or saved_by or shelf"  # 
 @pytest.mark.long
 def test_files_added_by_the_recipes_turn_no_rule_of_the_house_and_no_page_red(tmp_path: Path):
     clone, root = tmp_path / "clone", Path(__file__).resolve().parents[1]
-    left_out = shutil.ignore_patterns(".*_cache", ".venv", "__pycache__", "build", "dist", "*.egg-info")
+    left_out = shutil.ignore_patterns(".*_cache", ".venv", "build", "dist", "*.egg-info")
     shutil.copytree(root, clone, ignore=left_out)
     for place, recipe in PLACES.items():
         assert not (clone / place).exists()

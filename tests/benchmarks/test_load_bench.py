@@ -13,7 +13,7 @@ from benchmarks.page.load import Load, Reading, row, summary, under_load
 def test_a_short_load_is_read_at_regular_times(tmp_path: Path):
     seen: list[Reading] = []
     with served_page(tmp_path, max_sessions=20) as served, ThreadPoolExecutor(1) as other_thread:
-        load = under_load(served, Load(users=2, players=1, idle=3, seconds=12.0), seen.append)
+        load = under_load(served, Load(users=2, players=1, idle=3, seconds=6.0), seen.append)
         readings = other_thread.submit(asyncio.run, load).result()  # a browser's loop may be running in this one
 
     assert seen == readings

@@ -44,11 +44,10 @@ def test_another_interpreter_prints_the_number_on_the_screen():
     assert printed(program(SPEC, 7)) == pytest.approx(run.scores()["smse"], rel=1e-8)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_program_prints_the_same_number_whatever_threads_the_machine_offers(threads: int):
+def test_a_program_prints_the_same_number_whatever_threads_the_machine_offers():
     """Where hyperparameters are learned, the number of threads changes more than the eighth digit."""
     rows = {"name": "hypercube", "n": 900, "d": 4, "noise": 0.1, "seed": 3}
-    spec, before = Spec("sgpr", {"num_inducing": 128}, rows), torch.get_num_threads()
+    spec, before, threads = Spec("sgpr", {"num_inducing": 128}, rows), torch.get_num_threads(), 2
     torch.set_num_threads(threads)
     try:
         run = spec.open()
@@ -57,7 +56,7 @@ def test_a_program_prints_the_same_number_whatever_threads_the_machine_offers(th
     finally:
         torch.set_num_threads(before)
     assert f"set_num_threads({threads})" in text
-    assert printed(text, threads=3 - threads) == expected
+    assert printed(text, threads=1) == expected
 
 
 @pytest.mark.parametrize("step", [0, 1, 5])

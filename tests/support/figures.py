@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
@@ -34,6 +35,7 @@ class Module(NamedTuple):
     name: str
     path: Path
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]  # all of the tree, walked once: there are two million in the repository
     lines: set[int]  # numbers of the lines of code
 
     @property
@@ -42,10 +44,10 @@ class Module(NamedTuple):
         return len(self.lines)
 
 
-def docstring_lines(tree: ast.AST) -> set[int]:
+def docstring_lines(nodes: Iterable[ast.AST]) -> set[int]:
     """The numbers of the lines that belong to docstrings of a module, its classes and its functions."""
     lines: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
             continue
         first = node.body[0]
@@ -54,9 +56,9 @@ def docstring_lines(tree: ast.AST) -> set[int]:
     return lines
 
 
-def code_lines(text: str, tree: ast.AST) -> set[int]:
+def code_lines(text: str, nodes: Iterable[ast.AST]) -> set[int]:
     """The numbers of the lines of code."""
-    docs = docstring_lines(tree)
+    docs = docstring_lines(nodes)
     lines = enumerate(map(str.strip, text.splitlines()), 1)
     return {number for number, line in lines if line and not line.startswith("#") and number not in docs}
 
@@ -70,7 +72,8 @@ def modules(folder: str = "gpexplorer", root: Path = ROOT) -> dict[str, Module]:
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         text = path.read_text("utf-8")
         tree = ast.parse(text)
-        result[name] = Module(name, path, tree, code_lines(text, tree))
+        nodes = tuple(ast.walk(tree))
+        result[name] = Module(name, path, tree, nodes, code_lines(text, nodes))
     return result
 
 
@@ -78,7 +81,7 @@ def imported_modules(module: Module, known: dict[str, Module]) -> set[str]:
     """The modules among these that a module imports, at its top, inside functions and for types alike."""
     package = module.name if module.path.name == "__init__.py" else module.name.rpartition(".")[0]
     imported = set[str]()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -108,7 +111,7 @@ def function_lengths(known: dict[str, Module]) -> list[int]:
     """The lines of code of every function and method, those of the functions inside it included."""
     lengths = []
     for module in known.values():
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lengths.append(len(module.lines & set(range(node.lineno, (node.end_lineno or node.lineno) + 1))))
     return lengths
