@@ -1,4 +1,7 @@
-"""The command `serve`, and `bench` and `reproduce`, which say where benchmarks and papers are."""
+"""The command `serve`, and `bench` and `reproduce`, which say where benchmarks and papers are.
+
+Apart because they start other programs and compute nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The command `predict`: a saved model and a file of rows become a table of predictions."""
+"""The command `predict`: a saved model and a file of rows become a table of predictions.
+
+Apart because it needs a saved model only, and neither a spec nor a store.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How an estimator finishes its run, and the attributes that it computes from the run and its posterior."""
+"""How an estimator finishes its run, and the attributes that it computes from the run and its posterior.
+
+Apart because it reads a run that has ended; the estimator itself is the interface of scikit-learn.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Parameters of an estimator, which are checked when they are used: scikit-learn sets them without a check."""
+"""Parameters of an estimator, which are checked when they are used: scikit-learn sets them without a check.
+
+Apart because these are checks of single values; the estimator is the interface of scikit-learn.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@
 
 A is symmetric positive definite and given as a product v -> A v; M is a preconditioner, given as v -> M^-1 v. Several
 right-hand sides are columns, and each column has its own scalars. A column that has converged stays where it is.
+
+Apart because it knows no Gaussian process: any product v -> A v will do, as tests and benchmarks use it.
 """
 
 from __future__ import annotations

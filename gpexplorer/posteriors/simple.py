@@ -1,4 +1,7 @@
-"""The prior as a posterior without data, and posteriors that know means and variances only."""
+"""The prior as a posterior without data, and posteriors that know means and variances only.
+
+Apart because they need no kernel matrix and no file.
+"""
 
 from __future__ import annotations
 

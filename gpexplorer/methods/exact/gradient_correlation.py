@@ -4,6 +4,8 @@
 
 Two rows whose gradients rise and fall together promise nearly the same decrease of the objective, so that solving for
 both brings little more than solving for one.
+
+Apart because it is a measurement for a picture: no solver needs it to take a step.
 """
 
 from __future__ import annotations

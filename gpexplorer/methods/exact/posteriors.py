@@ -11,6 +11,8 @@ difference k' A^-1 (y - A alpha). It is estimated on the rows S, and its square 
 
 At alpha = 0 these are the bands of a GP of the rows S around a mean of zero; at the solution nothing is added.
 Equation numbers are those of Bo and Sminchisescu (2008).
+
+Apart because predictions begin where a solver has ended: they know its weights and not its rule.
 """
 
 from __future__ import annotations

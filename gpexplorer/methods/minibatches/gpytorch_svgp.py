@@ -1,6 +1,8 @@
 """GPyTorch's variational strategy on the kernel of a Model, with all parameters as views of one vector.
 
 GPyTorch is imported when it is needed.
+
+Apart because it imports another library, which the method itself does without.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ is the exact likelihood. The constant n/2 log 2 pi is left out. All is computed 
 If only b of the other rows are used, chosen at random, their sum is multiplied by (n - h) / b: an unbiased estimate.
 
 References: Vecchia (1988); Datta et al. (2016); Katzfuss and Guinness (2021); Guinness (2018) for the order.
+
+Apart because it is the likelihood alone, which tests compare with dense algebra; steps are the method's.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ width of the cells of a grid, and takes the row that is nearest to its centre fr
 Within a round the order is random. That is O(n log n), and a prefix is spaced nearly as widely.
 
 Reference: Guinness (2018), Permutation and grouping methods for sharpening Gaussian process approximations.
+
+Apart because it is geometry: it knows rows and distances, and no kernel.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A message of Bokeh's protocol comes in parts: a header, metadata, the content, a
 Each part is a message of the websocket, whose size the server limits; here their sum, their number and their time have
 limits, too, and a header that is not one ends the connection at once. It is apart from the guard of requests, which
 does not see what comes through an open websocket.
+
+Apart because it guards a connection that is open, and `request_guard` what comes before one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Panes of pictures, runs and studies, for layouts of Panel: they follow the parameters of what they show."""
+"""Panes of pictures, runs and studies, for layouts of Panel: they follow the parameters of what they show.
+
+Apart because they are for layouts of Panel; the widgets of this folder are for cells without a server.
+"""
 
 from __future__ import annotations
 

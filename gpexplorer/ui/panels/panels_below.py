@@ -1,4 +1,7 @@
-"""The panels under the pictures, in their order; apart, because the explorer is long and knows none of them by name."""
+"""The panels under the pictures, in their order.
+
+Apart because the explorer is long and knows none of them by name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The panel of a story: the part that is open, its question and answer, and buttons to the parts around it."""
+"""The panel of a story: the part that is open, its question and answer, and buttons to the parts around it.
+
+Apart because the explorer knows no story, and this panel nothing but its parts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The stories and the questions as cards with small pictures, each of which opens in the laboratory."""
+"""The stories and the questions as cards with small pictures, each of which opens in the laboratory.
+
+Apart because it is a screen of its own, without a run.
+"""
 
 from __future__ import annotations
 

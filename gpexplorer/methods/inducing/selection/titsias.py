@@ -4,6 +4,8 @@
 
 A candidate costs 4 n m flops, so that k = 512 is slow, while k = 16 looks at a small part of the data (Titsias 2009;
 Cao et al. 2013, section 1.1). With k = 0 every row that is left is a candidate.
+
+Apart because it is a published criterion with formulas of its own, one of several ways to choose the first points.
 """
 
 from __future__ import annotations

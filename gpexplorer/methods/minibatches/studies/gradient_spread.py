@@ -1,4 +1,7 @@
-"""Gradients of minibatches at one theta: bias and spread against the exact one, and the exact likelihood over a run."""
+"""Gradients of minibatches at one theta: bias and spread against the exact one, and the exact likelihood over a run.
+
+Apart because it is a study of gradients, and the picture only draws it.
+"""
 
 from __future__ import annotations
 
