@@ -43,7 +43,8 @@ class Scale:
     """How standardised numbers return to the units of the file: x_file = x * x_sd + x_mean, and likewise y.
 
     `x_mean` and `x_sd` have shape [d]; a standard deviation is 1 where a column is constant. With a transform of the
-    target, T(y_file) = y * y_sd + y_mean.
+    target, T(y_file) = y * y_sd + y_mean. Where `x_log` [d] has a number c > 0, x * x_sd + x_mean is the signed
+    logarithm sign(x_file) log(1 + |x_file| / c).
     """
 
     x_mean: Tensor
@@ -51,6 +52,25 @@ class Scale:
     y_mean: float
     y_sd: float
     transform: TargetTransform | None = None
+    x_log: Tensor | None = None
+
+    def scaled_inputs(self, X: Tensor) -> Tensor:
+        """Inputs [t, d] from the units of the file to the scaled space, in the precision of X."""
+        if self.x_log is not None:
+            c = self.x_log.to(X)
+            logarithms = X.sign() * torch.log1p(X.abs() / torch.where(c > 0.0, c, 1.0))
+            X = torch.where(c > 0.0, logarithms, X)
+        return (X - self.x_mean.to(X)) / self.x_sd.to(X)
+
+    def inputs_in_units(self, Z: Tensor) -> Tensor:
+        """Inputs [t, d] from the scaled space to the units of the file, in the precision of Z."""
+        X = Z * self.x_sd.to(Z) + self.x_mean.to(Z)
+        if self.x_log is None:
+            return X
+        c = self.x_log.to(Z)
+        is_log = c > 0.0
+        logarithms = torch.where(is_log, X, 0.0)
+        return torch.where(is_log, logarithms.sign() * c * torch.expm1(logarithms.abs()), X)
 
     def scaled_target(self, y: Tensor) -> Tensor:
         """Targets of any shape from the units of the file to the scaled space."""

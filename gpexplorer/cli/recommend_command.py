@@ -142,6 +142,7 @@ def _plain(answer: Recommendation) -> dict[str, Any]:
         "method": answer.method,
         "kernel": answer.kernel,
         "target_transform": answer.spec.target_transform,
+        "input_transform": answer.spec.input_transform,
         "spec": json.loads(answer.spec.to_json()),
         "expected": {name: interval._asdict() for name, interval in answer.expected.items()},
         "held_out_by": answer.held_out_by,

@@ -53,7 +53,7 @@ class Split:
     notes: tuple[str, ...] = ()
     key: str = field(default="", repr=False)
 
-    def scaled(self, inputs: bool = True, target_transform: str = "") -> Split:
+    def scaled(self, inputs: bool = True, target_transform: str = "", input_transform: str = "") -> Split:
         """Return the split with inputs and target at mean 0 and sd 1, by the statistics of the training rows alone.
 
         Parameters
@@ -62,6 +62,8 @@ class Split:
             If False, only the target is scaled, because kernels of counts and histograms are not defined below 0.
         target_transform : str, default ""
             A transform of the target before it is scaled: "log", "yeo-johnson" or "yeo-johnson 0.5".
+        input_transform : {"", "log"}
+            "log" takes inputs with a long tail as logarithms before they are scaled.
 
         Raises
         ------
@@ -73,11 +75,13 @@ class Split:
         Constant columns get sd 1. Objects (SMILES, text) do not change. A split that is scaled already is returned.
         """
         if self.train.scale is not None:
-            if target_transform:
-                raise DataError(f"{self.name}: the rows are scaled already, so the target cannot be transformed.")
+            for what, transform in (("target", target_transform), ("inputs", input_transform)):
+                if transform:
+                    raise DataError(f"{self.name}: the rows are scaled already, so the {what} cannot be transformed.")
             return self
-        statistics = fit_scale(self.train, inputs, target_transform)
+        statistics = fit_scale(self.train, inputs, target_transform, input_transform)
         key = f"{self.key}/scaled" + f" {target_transform}" * bool(target_transform)
+        key += f" inputs {input_transform}" * bool(input_transform)
         return replace(self, train=scale(self.train, statistics), test=scale(self.test, statistics), key=key)
 
 

@@ -1,6 +1,9 @@
 """Standardising inputs and targets by the mean and the standard deviation of the training rows.
 
 x_scaled = (x - mean_train) / sd_train, one mean and one sd per column, and likewise for y or its transform T(y)
+
+Columns with a long tail, such as populations or prices, may be taken as signed logarithms before that:
+sign(x) log(1 + |x| / c), where c is smaller than nearly all values that are not 0.
 """
 
 from __future__ import annotations
@@ -8,14 +11,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import DataError
+from ..errors import DataError, SettingError
 from ..mixed_rows import MixedRows
 from ..problem import Dataset, Scale
 from ..target_transforms import fitted_transform
+from .quoting import quote
 
+LOG_INPUTS = "log"
+LONG_TAIL, SHORTENED = 1.5, 0.5  # skewness of a column with a long tail, and the share of it that a logarithm may leave
+FEWEST_VALUES = 12  # different values of such a column
+SMALL_VALUES = 0.02  # c is half of this quantile of the values that are not 0
 _ROUNDING = 8.0  # units in the last place: a standard deviation below this is rounding, not variation
 
 
@@ -52,7 +61,41 @@ def moments(columns: Tensor) -> Moments:
     return Moments(len(columns), mean, (columns - mean).square().sum(0), largest)
 
 
-def fit_scale(train: Dataset, inputs: bool = True, target_transform: str = "") -> Scale:
+def long_tailed(columns: Tensor) -> Tensor:
+    """The number c [d] of each column whose signed logarithm is far less skewed than the column; 0 for others."""
+    result = columns.new_zeros(columns.shape[1])
+    for j, column in enumerate(columns.double().T):
+        sizes = column[column != 0.0].abs()
+        if len(sizes) < FEWEST_VALUES or abs(_skewness(column)) < LONG_TAIL:
+            continue
+        c = 0.5 * float(np.quantile(sizes.cpu().numpy(), SMALL_VALUES))
+        logarithms = column.sign() * torch.log1p(column.abs() / c)
+        is_shorter = abs(_skewness(logarithms)) <= SHORTENED * abs(_skewness(column))
+        if is_shorter and len(column.unique()) >= FEWEST_VALUES:
+            result[j] = c
+    return result
+
+
+def _skewness(column: Tensor) -> float:
+    centred = column - column.mean()
+    sd = float(centred.square().mean().sqrt())
+    return float((centred / sd).pow(3).mean()) if sd > 0.0 else 0.0
+
+
+def checked_input_transform(name: object) -> str:
+    """The name of a transform of the inputs, or "" for none.
+
+    Raises
+    ------
+    SettingError
+        If there is none of this name.
+    """
+    if name not in ("", LOG_INPUTS):
+        raise SettingError(f'input_transform is {quote(name)}; give "log", or "" for inputs as they are.')
+    return str(name)
+
+
+def fit_scale(train: Dataset, inputs: bool = True, target_transform: str = "", input_transform: str = "") -> Scale:
     """Return the means and population standard deviations of training rows.
 
     Parameters
@@ -63,6 +106,8 @@ def fit_scale(train: Dataset, inputs: bool = True, target_transform: str = "") -
         If False, the inputs keep their units, as counts and histograms must: their mean is set to 0, their sd to 1.
     target_transform : str, default ""
         A transform of the target before it is standardised; see `target_transforms.fitted_transform`.
+    input_transform : {"", "log"}
+        "log" takes inputs with a long tail as logarithms.
 
     Returns
     -------
@@ -81,8 +126,12 @@ def fit_scale(train: Dataset, inputs: bool = True, target_transform: str = "") -
     y_mean_and_sd = float(target.mean[0]), float(target.sd[0])
     if not inputs:
         return Scale(columns.new_zeros(columns.shape[1]), columns.new_ones(columns.shape[1]), *y_mean_and_sd, transform)
-    of_inputs = moments(columns)
-    return Scale(of_inputs.mean, of_inputs.sd, *y_mean_and_sd, transform)
+    x_log = long_tailed(columns) if input_transform == LOG_INPUTS else None
+    if x_log is not None and not bool((x_log > 0.0).any()):
+        x_log = None
+    plain = Scale(columns.new_zeros(columns.shape[1]), columns.new_ones(columns.shape[1]), 0.0, 1.0, x_log=x_log)
+    of_inputs = moments(plain.scaled_inputs(columns) if x_log is not None else columns)
+    return Scale(of_inputs.mean, of_inputs.sd, *y_mean_and_sd, transform, x_log)
 
 
 def scaled_target(y: Tensor, by: Scale) -> Tensor:
@@ -112,7 +161,7 @@ def scale(data: Dataset, by: Scale) -> Dataset:
     """
     X = data.X
     if isinstance(X, MixedRows):
-        X = X.with_numbers((X.numbers - by.x_mean) / by.x_sd)
+        X = X.with_numbers(by.scaled_inputs(X.numbers))
     elif isinstance(X, Tensor):
-        X = (X - by.x_mean) / by.x_sd
+        X = by.scaled_inputs(X)
     return replace(data, X=X, y=scaled_target(data.y, by), scale=by)

@@ -2,8 +2,8 @@
 
     x = (x_file - x_mean) / x_sd,   y = (T(y_file) - y_mean) / y_sd
 
-T is the transform of the target, if there is one. The means and standard deviations are those of the training rows
-(`problem.Scale`).
+T is the transform of the target, if there is one; inputs may be logarithms. The means and standard deviations are those
+of the training rows (`problem.Scale`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def scaled_inputs(X: Any, train: Dataset) -> Any:
     if not isinstance(X, Tensor):
         return X
     if train.scale is not None:
-        X = (X - train.scale.x_mean.to(X)) / train.scale.x_sd.to(X)
+        X = train.scale.scaled_inputs(X)
     return X.to(train.y.dtype)
 
 

@@ -78,9 +78,9 @@ def inducing_points(posterior: InUnits) -> Any:
         raise AttributeError(f"A {type(inner).__name__} has no inducing points.")
     if isinstance(inner.Z, MixedRows):
         of_rows = inner.Z.numbers.double()
-        in_units = of_rows if scale is None else of_rows * scale.x_sd.to(of_rows) + scale.x_mean.to(of_rows)
+        in_units = of_rows if scale is None else scale.inputs_in_units(of_rows)
         return list(inner.Z.with_numbers(in_units))
     if not isinstance(inner.Z, Tensor):
         return list(inner.Z)
     Z = inner.Z.double()[:, : posterior.columns.d]  # without the column of `kernels.row_scaled`
-    return (Z if scale is None else Z * scale.x_sd.to(Z) + scale.x_mean.to(Z)).cpu().numpy()
+    return (Z if scale is None else scale.inputs_in_units(Z)).cpu().numpy()

@@ -217,7 +217,7 @@ def rows_of(run: Run) -> tuple[Any, Floats]:
     y = targets(train.y.double(), train).cpu().numpy()
     if isinstance(train.X, MixedRows):
         numbers, scale = train.X.numbers.double(), train.scale
-        return train.X.with_numbers(numbers if scale is None else numbers * scale.x_sd + scale.x_mean), y
+        return train.X.with_numbers(numbers if scale is None else scale.inputs_in_units(numbers)), y
     if not isinstance(train.X, torch.Tensor) or train.scale is None:
         return (list(train.X) if not isinstance(train.X, torch.Tensor) else train.X.double().cpu().numpy()), y
-    return (train.X.double() * train.scale.x_sd + train.scale.x_mean).cpu().numpy(), y
+    return train.scale.inputs_in_units(train.X.double()).cpu().numpy(), y

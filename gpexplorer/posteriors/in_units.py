@@ -275,8 +275,12 @@ def write_columns(parts: Parts, train: Dataset) -> None:
         parts.text |= {"y_mean": scale.y_mean, "y_sd": scale.y_sd}
         if scale.transform is not None:
             parts.text["transform"], parts.version = scale.transform.described(), 2
+        if scale.x_log is not None:
+            parts.keep(x_log=scale.x_log)
     if train.reader is not None:
         parts.text["reader"], parts.version = train.reader.to_json(), 3
+    if scale is not None and scale.x_log is not None:
+        parts.version = 5
 
 
 def read_columns(parts: Parts) -> Dataset:
@@ -290,7 +294,10 @@ def read_columns(parts: Parts) -> Dataset:
         width = d - texts if numeric or texts else None
         mean, sd = parts.tensor("x_mean", width), parts.positive("x_sd", width)
         transform = transform_from(parts.text["transform"]) if "transform" in parts else None
-        scale = Scale(mean, sd, parts.number("y_mean"), parts.number("y_sd", 1.0 / LARGEST), transform)
+        x_log = parts.tensor("x_log", width) if "x_log" in parts else None
+        if x_log is not None and not bool((x_log >= 0.0).all()):
+            raise PosteriorError("the logarithms of its inputs have a negative unit.")
+        scale = Scale(mean, sd, parts.number("y_mean"), parts.number("y_sd", 1.0 / LARGEST), transform, x_log)
     empty = torch.zeros(0, dtype=dtype, device=parts.device)
     numbers = empty.reshape(0, 1).expand(0, d - texts)
     X: Any = numbers if numeric else MixedRows(numbers, ((),) * texts) if texts else []

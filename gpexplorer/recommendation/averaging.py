@@ -28,7 +28,7 @@ from scipy.special import logsumexp
 
 from ..errors import GPExplorerError
 from ..posteriors import AveragePosterior, InUnits
-from .final_fit import REFIT_TIMES, FinalModel, refit_to_all_rows
+from .final_fit import FinalModel, least_seconds, refit_to_all_rows
 from .held_out import Array, Interval, RowScores
 from .lanes import Lane, comparable
 from .simple_members import Member
@@ -53,7 +53,7 @@ class Average:
     posterior : AveragePosterior
         The predictive distribution of y, in the units of the file; `posterior.save` writes it.
     expected : dict of str to Interval
-        "smse" and "nlpd" on held-out rows, with weights that were learned from other rows.
+        "rmse", "smse" and "nlpd" on held-out rows, with weights that were learned from other rows.
     gain : tuple of float
         See `gain_of_average`.
     scores : RowScores
@@ -126,11 +126,14 @@ def gain_of_average(scores: Sequence[RowScores]) -> tuple[float, float]:
 def is_worthwhile(scores: Sequence[RowScores]) -> bool:
     """Whether there are enough models and rows, and the average is not worse by more than a standard error.
 
-    Of two that hardly differ, the average is preferred: it depends less on which rows happen to be held out.
+    Of two that hardly differ, the average is preferred: it depends less on which rows happen to be held out. Of few
+    blocks of time or groups, weights cannot be learned that safely, and the average must not be worse than any model.
     """
     if len(scores) < 2 or len(scores[0].targets) < FEWEST_ROWS:
         return False
     lower, error = gain_of_average(scores)
+    if scores[0].is_clustered and len(np.unique(scores[0].cluster)) < TENTHS:
+        return lower >= 0.0 and averaged_scores(scores).nlpd <= min(own.nlpd for own in scores)
     return lower >= -error
 
 
@@ -166,17 +169,18 @@ def better_member(winner: RowScores, members: Sequence[Member], prefer: str) -> 
     return best if lower > max(LOST, error) else None
 
 
-def used_members(
+def used_models(
     search: TimedSearch, winner: Lane, lanes: Sequence[Lane], members: Sequence[Member], prefer: str
-) -> list[Member]:
-    """The simple models that an answer of this lane would use, so that they are fitted to all rows."""
+) -> tuple[list[Member], list[Lane]]:
+    """The simple models and the other lanes that an answer of this lane would use, so that they are fitted again."""
     assert winner.scores is not None
-    if search.should_stop() or prefer == "gp":
-        return []
-    models = _candidates(winner, lanes, members)
-    used = [model for model in weighed(models, prefer) if isinstance(model, Member)]
+    if search.should_stop():
+        return [], []
+    models = weighed(_candidates(winner, lanes, () if prefer == "gp" else members), prefer)
+    used = [model for model in models if isinstance(model, Member)]
     better = better_member(winner.scores, members, prefer)
-    return used or ([] if better is None else [better])
+    others = [model for model in models if isinstance(model, Lane) and model is not winner]
+    return used or ([] if better is None else [better]), others
 
 
 def average_of_lanes(
@@ -204,11 +208,15 @@ def average_of_lanes(
     """
     assert final.lane.scores is not None
     models = _candidates(final.lane, lanes, () if prefer == "gp" else members)
-    parts = dict[Any, list[InUnits]]()
-    for model in weighed(models, prefer):
+    parts, chosen = dict[Any, list[InUnits]](), weighed(models, prefer)
+    to_fit = [model for model in chosen if isinstance(model, Lane) and model is not final.lane]
+    for model in chosen:
         if isinstance(model, Member):
-            parts[model] = [whole[model.name]] if whole and model.name in whole else model.models
-        elif own := _models_of(search, model, final):
+            parts[model] = [whole[model.name]] if whole and model.name in whole else model.models[: search.most_models]
+            continue
+        needed = sum(least_seconds(lane) for lane in to_fit[to_fit.index(model) :]) if model in to_fit else 0.0
+        share = least_seconds(model) / needed if needed > 0.0 else 1.0
+        if own := _models_of(search, model, final, search.clock() + share * (search.end - search.clock())):
             parts[model] = own
     weights = (
         weighed({model: models[model] for model in parts}, prefer) if len(parts) > 1 else dict.fromkeys(parts, 1.0)
@@ -218,7 +226,7 @@ def average_of_lanes(
         if better is None:
             return None
         weights = {better: 1.0}
-        parts[better] = [whole[better.name]] if whole and better.name in whole else better.models
+        parts[better] = [whole[better.name]] if whole and better.name in whole else better.models[: search.most_models]
     if len(weights) == 1 and not isinstance(next(iter(weights)), Member):
         return None
     return _averaged(weights, parts, {**models, **{own: own.scores for own in weights}}, final.lane.scores, prefer)
@@ -236,7 +244,7 @@ def _averaged(
     return Average(
         weights={model.name: weight for model, weight in weights.items()},
         posterior=AveragePosterior(*map(list, zip(*shared, strict=True))),
-        expected={metric: average.interval(metric) for metric in ("smse", "nlpd")},
+        expected=average.intervals,
         gain=average.better_by(best_scores(scores) if len(scores) > 1 else winner),
         scores=average,
     )
@@ -282,17 +290,18 @@ def _rows(scores: RowScores, rows: Array) -> RowScores:
     return RowScores(*(getattr(scores, name)[rows] for name in scores.__dataclass_fields__))
 
 
-def _models_of(search: TimedSearch, lane: Lane, final: FinalModel) -> list[InUnits]:
+def _models_of(search: TimedSearch, lane: Lane, final: FinalModel, end: float) -> list[InUnits]:
     """The distributions of y by a lane that is averaged, which share its weight; none if they cannot be computed.
 
-    One that is fitted to all rows if there is time; otherwise those of the search, one for each held-out part.
+    One that is fitted to all rows if there is time; otherwise those of the search, one for each held-out part, or the
+    latest where rows follow each other in time.
     """
-    runs = list(lane.runs.values())
-    seconds_left = search.end - search.clock()
+    runs = list(lane.runs.values())[: search.most_models]
+    seconds_left = end - search.clock()
     if lane is final.lane and final.refitted:
         runs = [final.run]
-    elif final.refitted and seconds_left >= REFIT_TIMES[lane.is_factored] * lane.seconds_of_a_run:
-        run, note = refit_to_all_rows(search, lane)
+    elif final.refitted and seconds_left >= least_seconds(lane):
+        run, note = refit_to_all_rows(search, lane, end)
         runs = runs if note else [run]
     with suppress(GPExplorerError):
         return [run.posterior(of="y") for run in runs]

@@ -12,20 +12,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..data import Split
 from ..kernels.on_columns import quoted_name
 from ..linalg.periodogram import peaks
+from ..linalg.randomness import generator
 from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from ..runs.spec import Spec
 from ..runs.studies.model_sizes import points_for, rows_for
 from .questions.relevance_pursuit import with_pursued_noise
-from .questions.row_order import numbers_of
+from .questions.row_order import is_series, numbers_of
 from .questions.row_questions import far_rows
 
 EXACT_UP_TO = 3000  # training rows: beyond them the exact model is fitted to some of the rows
+MOST_OF_GROUPS = 1000  # rows of a GP that is learned by holding out groups
 DESCENT_UP_TO = 30_000  # training rows of the full GP that is solved by blocks: a step needs O(n) entries per row
 LEARNING_SHARES = 12.0  # shares of the time in which thirty evaluations of the likelihood of all rows have to fit
 SUBSET_SHARE = 0.5  # of a share, for the rows on which the full GP that is solved by blocks learns its hyperparameters
@@ -37,6 +40,7 @@ ANOVA_INPUTS = 2, 40  # fewest and most inputs of a kernel that sums over them a
 SEASON_INPUTS = 3  # inputs in which a period is looked for, if none of them is a time
 MOST_WORDS = 30  # different texts of a column that is compared word by word
 PURSUIT = ", relevance pursuit"  # the end of the name of a candidate that gives rows a noise of their own
+GROUPS = "groups"  # the group of candidates that learn theta by holding out groups
 EXACT = "exact"  # the group whose learned theta is the initial theta of other candidates with the same kernel
 
 
@@ -59,8 +63,12 @@ class Candidate:
         number. It then continues from stage to stage and is not begun again.
     target_transform : str
         A transform of the target, as `Spec` takes it.
+    input_transform : str
+        A transform of the inputs, as `Spec` takes it.
     pursues : bool, default False
         Whether rows that look far off get a noise of their own; see `relevance_pursuit`.
+    most_rows : int, default 0
+        It is fitted to so many of the rows, drawn at random; 0 for all of them.
     """
 
     name: str
@@ -70,10 +78,15 @@ class Candidate:
     settings: dict[str, Any] = field(default_factory=dict)
     all_rows: bool = False
     target_transform: str = ""
+    input_transform: str = ""
     pursues: bool = False
+    most_rows: int = 0
 
     def prepared(self, split: Split) -> Split:
         """The rows as the run of this candidate takes them."""
+        if 0 < self.most_rows < len(split.train):
+            rows = torch.randperm(len(split.train), generator=generator(0, "rows of a candidate"))[: self.most_rows]
+            split = replace(split, train=split.train.rows(rows), key=f"{split.key}/drawn-{self.most_rows}")
         return with_pursued_noise(split, self.kernel) if self.pursues else split
 
     def spec(self, n: int, seed: int, theta: list[float] | None = None) -> Spec:
@@ -83,7 +96,8 @@ class Candidate:
             for name, value in self.settings.items()
         }
         kernel: str | dict[str, Any] = self.kernel if theta is None else {"name": self.kernel, "theta": theta}
-        return Spec(self.method, settings, kernel=kernel, seed=seed, target_transform=self.target_transform)
+        transforms = {"target_transform": self.target_transform, "input_transform": self.input_transform}
+        return Spec(self.method, settings, kernel=kernel, seed=seed, **transforms)
 
     @property
     def model(self) -> tuple[str, str]:
@@ -127,9 +141,27 @@ def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candid
     if isinstance(split.train.X, MixedRows):
         return list(_of_mixed_rows(split, seconds))
     others = list(_of_numbers(n, split.train.d, seconds))
-    series = [full_gp(kernel, n, seconds) for kernel in series_kernels(split.train, time_name)]
-    near = near_rows(n, split.train.d, seconds)
-    return [*near[:1], *pursuits(split.train), *series[:2], *others[:1], *near[1:], *series[2:], *others[1:]]
+    only_time = is_series(split.train, time_name)
+    size = exact_gp if only_time else full_gp  # far ahead, more rows of a series say little
+    series = [size(kernel, n, seconds) for kernel in series_kernels(split.train, time_name)]
+    near, early = near_rows(n, split.train.d, seconds), len(series) if only_time else 2
+    first = [*of_groups(split.train, seconds), *near[:1], *pursuits(split.train), *series[:early]]
+    return [*first, *others[:1], *near[1:], *series[early:], *others[1:]]
+
+
+def of_groups(rows: Dataset, seconds: float) -> list[Candidate]:
+    """Candidates whose hyperparameters predict whole groups that are held out, if the rows have groups.
+
+    The likelihood of all rows learns how to interpolate within groups: from it, lengthscales and noise are too small
+    for new ones.
+    """
+    if rows.groups is None:
+        return []
+    size = min(rows_for(len(rows), seconds), MOST_OF_GROUPS)
+    size = 0 if size >= len(rows) else size
+    kernels = ("matern32-ard", "se-ard")
+    of_size = f", {size} rows" if size else ""
+    return [Candidate(f"gpcv-admm, {k}{of_size}", GROUPS, "gpcv-admm", k, most_rows=size) for k in kernels]
 
 
 def near_rows(n: int, d: int, seconds: float) -> list[Candidate]:

@@ -23,6 +23,7 @@ ANEW_TIMES = 5.0
 # steps of that run gain more than the held-out rows do. An exact GP that is factored (True) needs less time, because
 # its answer with the theta of the search is complete at the first evaluation.
 REFIT_TIMES = {False: 2.0, True: 0.5}
+SOLVE_TIMES = 1.3  # the same of the seconds after learning, where theta is kept and a system is solved with all rows
 
 
 class FinalModel(NamedTuple):
@@ -38,11 +39,18 @@ def final_model(search: TimedSearch, winner: Lane, finalists: list[Lane], lanes:
     """The model of the winner after the time that is left, or that of another finalist if it is better then."""
     if search.should_stop():
         return FinalModel(winner, winner.first_run, False, "")
-    enough_time = search.end - search.clock() >= REFIT_TIMES[winner.is_factored] * winner.seconds_of_a_run
+    enough_time = search.end - search.clock() >= least_seconds(winner)
     if len(search.parts) > 1 or (len(search.split.train) <= REFIT_UP_TO and enough_time):
         run, note = refit_to_all_rows(search, winner)
         return FinalModel(winner, run, not note, note)
     return _continued(search, winner, finalists, lanes)
+
+
+def least_seconds(lane: Lane) -> float:
+    """The seconds that a fit of a lane to all rows needs at least."""
+    steps, seconds = lane.after_learning
+    whole = REFIT_TIMES[lane.is_factored] * lane.seconds_of_a_run
+    return min(whole, SOLVE_TIMES * seconds) if steps else whole
 
 
 def _continued(search: TimedSearch, winner: Lane, finalists: list[Lane], lanes: list[Lane]) -> FinalModel:
@@ -67,29 +75,36 @@ def _continued(search: TimedSearch, winner: Lane, finalists: list[Lane], lanes: 
     return FinalModel(best, run, False, note)
 
 
-def refit_to_all_rows(search: TimedSearch, lane: Lane) -> tuple[Run, str]:
-    """A run of a lane on all training rows for the rest of the time.
+def refit_to_all_rows(search: TimedSearch, lane: Lane, end: float | None = None) -> tuple[Run, str]:
+    """A run of a lane on all training rows until this moment of the clock, or for the rest of the time.
 
     It begins with the theta that the lane has learned. An exact GP learns from its initial values again, if there
-    is time, because the theta of some rows may lie near a poorer optimum of all rows. If it fails, or has taken too
+    is time, because the theta of some rows may lie near a poorer optimum of all rows. A GP that learns first and then
+    solves a system keeps theta, if the time suffices for no more than the system. If it fails, or has taken too
     few steps when the time is used, so that it may be worse, the result is the lane's run on the rows of the
     search, and a sentence that says so.
     """
-    seconds_left = search.end - search.clock()
+    end = search.end if end is None else end
+    seconds_left = end - search.clock()
     from_initial_values = lane.group == EXACT and seconds_left >= ANEW_TIMES * lane.seconds_of_a_run
     theta = None if from_initial_values else lane.learned_theta()
+    keeps_theta = bool(lane.after_learning[0]) and seconds_left < REFIT_TIMES[False] * lane.seconds_of_a_run
+    needed = lane.after_learning[0] if keeps_theta else lane.first_run.done
     all_rows = replace(search.split, test=search.split.train.rows(NO_ROWS), key=f"{search.split.key}/all")
-    spec = lane.candidate.spec(len(all_rows.train), lane.seed, theta)
+    candidate = lane.candidate
+    if keeps_theta:
+        candidate = replace(candidate, settings={**candidate.settings, "learn": False})
+    spec = candidate.spec(len(all_rows.train), lane.seed, theta)
     lane.give_up(lane.sentence)
     search.report(f"Fitting {lane.name} to all {len(all_rows.train):,} rows.")
-    run = spec.open(data=lane.candidate.prepared(all_rows))
-    step_until(run, search.end, search.should_stop, search.clock)
+    run = spec.open(data=candidate.prepared(all_rows))
+    step_until(run, end, search.should_stop, search.clock)
     run.close()
     if run.error is None and len(run.trace):
-        enough = 1 if lane.is_factored and theta is not None else lane.first_run.done
+        enough = 1 if lane.is_factored and theta is not None else needed
         if run.outcome is not None or run.done >= enough:
             return run, ""
-        return lane.first_run, TOO_SHORT.format(steps=run.done, needed=lane.first_run.done)
+        return lane.first_run, TOO_SHORT.format(steps=run.done, needed=needed)
     return lane.first_run, _failure(f"fitting {lane.name} to all rows", run)
 
 

@@ -40,23 +40,26 @@ from ..methods.base import registry
 from ..runs.setting_checks import number, of_kind, quoted
 from ..runs.spec import Spec
 from .arguments import bytes_of
-from .averaging import PREFERENCES, average_of_lanes, used_members
-from .candidates import EXACT, Candidate, candidates
-from .final_fit import ANEW_TIMES, REFIT_TIMES, REFIT_UP_TO, final_model
+from .averaging import PREFERENCES, average_of_lanes, used_models
+from .candidates import EXACT, EXACT_UP_TO, Candidate, candidates
+from .final_fit import ANEW_TIMES, REFIT_TIMES, REFIT_UP_TO, final_model, least_seconds
 from .held_out import parts
 from .lanes import Lane, by_density, chosen
 from .promises import planned, scores_between_rows
-from .questions.row_order import Plan, in_blocks
+from .questions.row_order import Plan, in_blocks, is_series
 from .result import REFITTED, Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
 from .simple_members import Member, fitted_members, refitted_members
-from .skewness import suitable_transform, with_transform
+from .skewness import Transforms, suitable_transforms, with_transforms
 from .stages import FEWEST_LANES, Progress, TimedSearch, lanes_for, parts_of_stages, shares_for
 
 LEAST_SHARE = 0.02  # share of the time that the lanes of a stage have in any case, if earlier stages took too long
 LAST_SHARE = 0.25  # of the time, for one lane where no other has given an answer
 EXACT_WEIGHT = {True: 1.5, False: 3.0}  # shares of the first stage for an exact GP, if it is the only stage or not
+FIRST_WEIGHT = 1.5  # more for the first lane, if there is only one stage and it is chosen between few
 SIZE_SHARE = 1 / 15  # of the time: what thirty steps of a candidate may take, which decides its size
 REFIT_MARGIN, MOST_RESERVED = 1.3, 0.25  # of the seconds of the simple models of a part, for those of all rows
+SERIES_ROWS = 1500  # of a long series, of which most candidates use no more, for the number of candidates
+OTHERS_MARGIN, MOST_FOR_OTHERS = 1.3, 0.5  # of the seconds to fit other models of an average, and of the time left
 COMPLETE_SHARE = 0.4  # of the time left after the stages, for lanes that were given up early
 
 
@@ -154,15 +157,18 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     held_out = parts(split, seed, pairs)
     if plan.kind == "time":
         held_out = [in_blocks(part, plan.column, 2 * k) for k, part in enumerate(held_out)]
-    search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock)
+    latest = 1 if plan.kind == "time" else None  # models of earlier rows would be behind the times
+    search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock, most_models=latest)
     time_name = plan.column if plan.kind == "time" else ""
-    suitable = suitable_transform(search, seed) if among is None else ""
+    suitable = suitable_transforms(search, seed) if among is None else Transforms()
     members, member_seconds = fitted_members(search, suitable, time_name)
     search.reserved = min(REFIT_MARGIN * member_seconds, MOST_RESERVED * seconds)
     if among is None:
         left = max(search.end - clock(), 0.5 * seconds)
-        tried = with_transform(candidates(split, left * SIZE_SHARE, time_name), suitable)[
-            : lanes_for(len(train), left, len(held_out))
+        is_long_series = is_series(train, time_name) and len(train) > EXACT_UP_TO
+        share = left * SIZE_SHARE / (len(held_out) if is_long_series else 1)
+        tried = with_transforms(candidates(split, share, time_name), suitable)[
+            : lanes_for(SERIES_ROWS if is_long_series else len(train), left, len(held_out))
         ]
     else:
         tried = list(of_kind("among", among, Sequence, "candidates"))
@@ -178,24 +184,27 @@ def _answer(
     lanes: list[Lane],
     finalists: list[Lane],
     members: list[Member],
-    how: tuple[str, str, str],
+    how: tuple[Transforms, str, str],
     plan: Plan,
 ) -> Recommendation:
     """Choose among the finalists, use the time that is left, and describe the result."""
-    transform, time_name, prefer = how
+    transforms, time_name, prefer = how
     simple = {member.name: member.scores for member in members}
     if not finalists:
         reasons = " ".join(f"{lane.name}: {lane.sentence}" for lane in lanes)
         raise SettingError(f"No candidate gave an answer within {search.seconds:g} s. {reasons}")
     chosen_lane = search.choose(finalists, lanes)
     between = scores_between_rows(search, chosen_lane) if plan.kind != "random" else None
-    used = used_members(search, chosen_lane, lanes, members, prefer)
-    whole = refitted_members(search, used, transform, time_name) if used else {}
-    search.reserved = 0.0
+    used, others = used_models(search, chosen_lane, lanes, members, prefer)
+    whole = refitted_members(search, used, transforms, time_name) if used else {}
+    needed = OTHERS_MARGIN * sum(map(least_seconds, others))
+    search.reserved = min(needed, MOST_FOR_OTHERS * max(search.begin + search.seconds - search.clock(), 0.0))
     final = final_model(search, chosen_lane, finalists, lanes)
+    search.reserved = 0.0
     average = None if search.should_stop() else average_of_lanes(search, final, lanes, members, whole, prefer)
     winner, run = final.lane, final.run
     assert winner.scores is not None
+    predicting = winner.scores if average is None else average.scores
     others = [lane for lane in finalists if lane is not winner]
     for lane in [*others, *(lane for lane in lanes if lane not in others and hardly_differs(lane, winner))]:
         lane.give_up(why_not(lane, winner))
@@ -208,7 +217,7 @@ def _answer(
         dict(spec.settings),
         spec,
         run,
-        expected={metric: winner.scores.interval(metric) for metric in ("smse", "nlpd")},
+        expected=predicting.intervals,
         table=table(lanes, winner, simple, average),
         runner_up=others[0].name if others else "",
         better_simple_model=better_simple_model(winner.scores, simple),
@@ -216,7 +225,7 @@ def _answer(
         average=average,
         sentences=sentences(search.split, winner, others, simple, average, seconds, note, plan, between),
         held_out_by=plan.kind,
-        between=None if between is None else {metric: between.interval(metric) for metric in ("smse", "nlpd")},
+        between=None if between is None else between.intervals,
     )
 
 
@@ -284,7 +293,7 @@ class Halving(TimedSearch):
     def tried_again(self, lanes: list[Lane]) -> list[Lane]:
         """The first lane that gives an answer with more time, if none did with its share: late is better than none."""
         for lane in lanes:
-            if self.should_stop():
+            if self.should_stop() or (self.clock() > self.begin + self.seconds and lane is not lanes[0]):
                 break
             lane.runs, lane.rows, lane.sentence = {}, 0, ""
             self.report(f"Trying {lane.name} with more time.")
@@ -305,6 +314,7 @@ class Halving(TimedSearch):
         # An exact GP has no useful answer before it has learned; later lanes of the same kernel begin with its theta.
         exact = EXACT_WEIGHT[len(self.shares) == 1] if stage == 0 else 1.0
         weights = [exact if lane.group == EXACT else 1.0 for lane in lanes]
+        weights[0] *= FIRST_WEIGHT if len(self.shares) == 1 else 1.0
         # Every lane has at least half of its share, even if the steps of earlier lanes took too long.
         least = max(0.5 * (end - self.clock()), LEAST_SHARE * self.seconds) / sum(weights)
         for position, lane in enumerate(lanes):

@@ -34,6 +34,8 @@ Mask = NDArray[np.bool_]
 
 FOLDS, FOLDS_BELOW = 3, 1000  # the number of parts of a data set with fewer than FOLDS_BELOW rows
 SHARE, MOST, LEAST = 0.1, 2000, 200  # the share of the rows in a single held-out part, and its limits in rows
+SHARE_OF_GROUPS, MOST_OF_GROUPS = 0.3, 4000  # the same where whole groups are held out, since these have to be many
+SCORES = ("rmse", "smse", "nlpd")
 RESAMPLES, LEVEL = 1000, 0.95  # bootstrap samples, and the level of the interval
 NEW_SHARE = 1 / 3  # of the groups or blocks of time: as many new ones the interval of a score is for
 MOST_SPREAD = 5.0  # logarithm of the ends of an interval over its middle
@@ -116,7 +118,7 @@ class RowScores:
         return bool(np.isfinite(self.squared).all() and np.isfinite(self.density).all())
 
     def interval(self, metric: str) -> Interval:
-        """The score "smse" or "nlpd" with its interval.
+        """The score "rmse", "smse" or "nlpd" with its interval.
 
         Notes
         -----
@@ -134,11 +136,18 @@ class RowScores:
         rows = np.random.default_rng(0).integers(0, t, (RESAMPLES, t))  # [RESAMPLES, t]
         if metric == "nlpd":
             values = self.density[rows].mean(1)
+        elif metric == "rmse":
+            values = np.sqrt(self.squared[rows].mean(1))
         else:
             variances = np.maximum(self.targets[rows].var(1), np.finfo(float).tiny)
             values = self.squared[rows].mean(1) / variances
         low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return Interval(getattr(self, metric), float(low), float(high))
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """All scores by name, each with its interval."""
+        return {metric: self.interval(metric) for metric in SCORES}
 
     def described(self, metric: str) -> str:
         """A score with its interval, such as "0.011 (95 % interval 0.0098 to 0.012)"."""
@@ -161,7 +170,8 @@ class RowScores:
         if metric == "nlpd":
             return Interval(value, value - spread, value + spread)
         factor = float(np.exp(min(spread / max(float(means.mean()), np.finfo(float).tiny), MOST_SPREAD)))
-        return Interval(value, value / factor, value * factor)
+        factor = np.sqrt(factor) if metric == "rmse" else factor
+        return Interval(value, float(value / factor), float(value * factor))
 
     def better_by(self, other: RowScores) -> tuple[float, float]:
         """How much lower the nlpd of these rows is than that of another model, and the standard error of that."""
@@ -212,6 +222,7 @@ def _drawn_masks(train: Dataset, order: Tensor, seed: int) -> list[Mask]:
         held_out = [order[k::FOLDS] for k in range(FOLDS)] if is_small else [order[: int(size)]]
         return [_mask(n, rows.numpy()) for rows in held_out]
     number = train.groups.number
+    size = min(max(SHARE_OF_GROUPS * n, LEAST), MOST_OF_GROUPS)
     if not train.groups.are_folds:
         number = drawn_folds(number, FOLDS, seed) if is_small else drawn_share(number, size / n, seed).long() - 1
     return [(number == k).numpy() for k in range(int(number.max()) + 1)]

@@ -15,7 +15,7 @@ from ..methods.base import registry
 from ..posteriors import Marginals, MixtureMarginals, NormalMarginals
 from ..runs.run import Run
 from ..runs.studies import machine_speed
-from .candidates import EXACT, Candidate
+from .candidates import EXACT, GROUPS, Candidate
 from .held_out import RowScores
 from .questions.relevance_pursuit import Pursued, pursuit
 
@@ -111,7 +111,7 @@ class Lane:
     @property
     def is_factored(self) -> bool:
         """Whether it is an exact GP by a factor, whose answer is complete for every theta that it evaluates."""
-        return self.group == EXACT and not self.candidate.all_rows
+        return self.group in (EXACT, GROUPS) and not self.candidate.all_rows
 
     def learned_theta(self) -> list[float] | None:
         """Theta as the first run has learned it; None if the method uses no kernel or has taken no step."""
@@ -122,6 +122,20 @@ class Lane:
         values = None if theta is None else [float(value) for value in theta]
         usable = values is not None and np.isfinite(values).all() and max(map(abs, values)) < 100
         return values if usable else None
+
+    @property
+    def after_learning(self) -> tuple[int, float]:
+        """Steps and seconds of the first run since theta has changed; none unless it learns first and then solves."""
+        method = registry[self.candidate.method]
+        if self.is_factored or "learn" not in method.param or method.own_kernel or not self.runs:
+            return 0, 0.0
+        records, last = list(self.first_run.trace), self.learned_theta()
+        if last is None:
+            return 0, 0.0
+        moved = [k for k, record in enumerate(records) if record.step.state.theta.tolist() != last]
+        if not moved or moved[-1] == len(records) - 1:
+            return 0, 0.0
+        return len(records) - 1 - moved[-1], records[-1].seconds - records[moved[-1]].seconds
 
     @property
     def first_run(self) -> Run:

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ..data import Split
 from ..data.given_folds import groups_of_rows
 from ..data.quoting import count, quote
@@ -23,7 +21,7 @@ from .questions.row_order import Plan, group_columns, is_panel, plan_in_time, pl
 from .stages import TimedSearch
 
 WAYS = ("time", "groups", "random")
-SHARE = 0.08  # of the time, for the scores between rows
+SHARE = 0.05  # of the time, for the scores between rows
 
 
 def planned(X: Any, y: Any, options: Mapping[str, Any], folds: Any, before: Any, groups: Any) -> tuple[Split, Plan]:
@@ -71,7 +69,7 @@ def _with_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> tu
         return None
     named = group_columns(split.train)
     for column in [*named, *(own for own in repeated_columns(split.train) if own not in named)]:
-        if column in (options.get("inputs") or ()):
+        if column in (options.get("inputs") or ()) or not (column in named or is_panel(split.train, column)):
             continue
         try:
             grouped = rows_of(X, None, {**options, "groups": column})
@@ -116,8 +114,7 @@ def promise(scores: RowScores, target: str, plan: Plan, between: RowScores | Non
             f"Expected on new rows: an error (RMSE) of {about(scores.rmse)} in the units of {quote(target)}, SMSE "
             f"{scores.described('smse')} and NLPD {scores.described('nlpd')}, from {held_out}."
         ]
-    sd = float(scores.targets.std())
-    _, low, high = np.sqrt(scores.interval("smse")) * sd
+    _, low, high = scores.interval("rmse")
     beyond = f"{about(scores.rmse)} {plan.beyond} (95 % interval {about(low)} to {about(high)}, from {held_out})"
     words = f"Expected error (RMSE) in the units of {quote(target)}: {beyond}."
     if between is not None:

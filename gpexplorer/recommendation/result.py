@@ -52,8 +52,9 @@ class Recommendation:
     run : Run
         The run of the chosen method, which took further steps after the choice until the time was used.
     expected : dict of str to Interval
-        "smse" and "nlpd" on held-out rows with their 95 % intervals. If the model was fitted again to all rows
-        (`refitted`), they are those of the same candidate on fewer rows.
+        "rmse" in the units of the file, "smse" and "nlpd" of what predicts, on held-out rows, with their 95 %
+        intervals: of the average if there is one.
+        If the model was fitted again to all rows (`refitted`), they are those of the same models on fewer rows.
     table : DataFrame
         One row per candidate and simple model: rows fitted to, held-out rows of the scores, seconds, smse, nlpd, the
         ends of the 95 % interval of nlpd (nlpd_low, nlpd_high), and a sentence. Models with scores on all held-out rows
@@ -73,7 +74,8 @@ class Recommendation:
     held_out_by : {"random", "time", "groups"}
         Whether single rows, the last rows or whole groups were held out for `expected`.
     between : dict of str to Interval, optional
-        "smse" and "nlpd" on a random draw of rows, where later rows or whole groups were held out for `expected`.
+        "rmse", "smse" and "nlpd" on a random draw of rows, where later rows or whole groups were held out for
+        `expected`.
     """
 
     method: str
@@ -151,6 +153,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
         *_heading(winner, average),
         f"It predicts {quote(train.target)} from {listing(train.names, MOST_NAMES)}, and learned from "
         f"{count(len(train), 'row')}{_unused(split)}.",
+        *_logarithms(winner, train),
         *split.notes,
         *filter(None, promise(scores, train.target, plan, between)),
         *findings(train),
@@ -242,6 +245,16 @@ def _pursued_in_words(split: Split, winner: Lane) -> tuple[str, ...]:
         f"{pursued.sd:.3g}, so that they do not bend the others. On the {int(plain.sum()):,} held-out rows that are "
         f"not like them the error (RMSE) is {rmse:.3g}.",
     )
+
+
+def _logarithms(winner: Lane, train: Dataset) -> tuple[str, ...]:
+    """Which inputs were taken as logarithms."""
+    scale = winner.first_run.problem.train.scale if winner.candidate.input_transform else None
+    if scale is None or scale.x_log is None:
+        return ()
+    names = [name for name, c in zip(train.names, scale.x_log.tolist(), strict=False) if c > 0.0]
+    verb = "has a long tail and is taken as its logarithm" if len(names) == 1 else "have long tails and are logarithms"
+    return (f"{listing(names, MOST_NAMES)} {verb} in the model.",)
 
 
 def _repeated(train: Dataset) -> tuple[str, ...]:

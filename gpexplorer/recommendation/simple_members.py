@@ -5,8 +5,8 @@
     trees and GP                      and a GP on the residuals of these rows
 
 The residuals come from trees that were fitted to other rows (cross-fitting), to other groups where there are groups,
-and to other stretches of time where rows follow each other in time. Residuals of rows that the trees have seen would be
-too small, and the bands too narrow.
+and to earlier stretches of time where rows follow each other in time. Residuals of rows that the trees have seen would
+be too small, and the bands too narrow.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ..posteriors.in_units import in_units_of
 from ..posteriors.shifted import numbers_of
 from ..problem import Dataset, Problem
 from .held_out import Array, RowScores
+from .skewness import Transforms
 from .stages import TimedSearch
 
 PENALTIES = tuple(10.0**k for k in range(-3, 6))
@@ -68,13 +69,13 @@ class Member:
     scores: RowScores
 
 
-def fitted_members(search: TimedSearch, transform: str, time_name: str) -> tuple[list[Member], float]:
+def fitted_members(search: TimedSearch, transforms: Transforms, time_name: str) -> tuple[list[Member], float]:
     """The simple models with scores on the held-out rows, and the seconds that fitting them to all rows will take.
 
     Parameters
     ----------
-    transform : str
-        Of the target.
+    transforms : Transforms
+        Of target and inputs.
     time_name : str
         The input that is the time of the rows, if they are in such an order.
     """
@@ -87,7 +88,7 @@ def fitted_members(search: TimedSearch, transform: str, time_name: str) -> tuple
         search.report("Fitting simple models and trees.")
         if k and (search.clock() - begin) * len(search.parts) / k > 2.0 * LONGEST * search.seconds:
             names = QUICK
-        for name, posterior in simple_posteriors(search, part.train, transform, time_name, names).items():
+        for name, posterior in simple_posteriors(search, part.train, transforms, time_name, names).items():
             with suppress(GPExplorerError):
                 marginals = posterior.marginals(part.test.X)
                 own = RowScores.of_marginals(part.test.y.numpy(), marginals, part.test.groups)
@@ -99,23 +100,23 @@ def fitted_members(search: TimedSearch, transform: str, time_name: str) -> tuple
 
 
 def refitted_members(
-    search: TimedSearch, members: Sequence[Member], transform: str, time_name: str
+    search: TimedSearch, members: Sequence[Member], transforms: Transforms, time_name: str
 ) -> dict[str, InUnits]:
     """These members, fitted to all training rows."""
     names = [member.name for member in members]
     search.report("Fitting simple models and trees to all rows.")
-    fitted = simple_posteriors(search, search.split.train, transform, time_name, names)
+    fitted = simple_posteriors(search, search.split.train, transforms, time_name, names)
     return {name: fitted[name] for name in names if name in fitted}
 
 
 def simple_posteriors(
-    search: TimedSearch, rows: Dataset, transform: str, time_name: str, names: Sequence[str] = ()
+    search: TimedSearch, rows: Dataset, transforms: Transforms, time_name: str, names: Sequence[str] = ()
 ) -> dict[str, InUnits]:
     """The distributions of y by the simple models with these names, or by all of them."""
     if rows.noise is not None:
         return {}
     begin, result = search.clock(), dict[str, Posterior]()
-    rows = scale(rows, fit_scale(rows, target_transform=transform))
+    rows = scale(rows, fit_scale(rows, target_transform=transforms.target, input_transform=transforms.inputs))
     X, y = numbers_of(rows.X, rows.y).double().cpu().numpy(), rows.y.double().cpu().numpy()
     ending = " (numbers only)" if isinstance(rows.X, MixedRows) else ""
 
@@ -132,7 +133,8 @@ def simple_posteriors(
         result["nearest neighbours"] = _nearest(X, y, rows)
     has_time = bool(names) or search.clock() - begin < LONGEST * search.seconds / len(search.parts)
     if has_time and (wanted(TREES) or wanted(TREES_AND_GP)):
-        trees, residuals = cross_fitted_trees(X, y, cross_fitting_folds(rows, X, time_name), search)
+        folds = cross_fitting_folds(rows, X, time_name)
+        trees, residuals = cross_fitted_trees(X, y, folds, search, forward=time_name in rows.names)
         known = np.isfinite(residuals)
         result[TREES] = _shifted(trees, float(np.square(residuals[known]).mean()), rows)
         with suppress(GPExplorerError):
@@ -145,36 +147,42 @@ def simple_posteriors(
 
 
 def cross_fitting_folds(rows: Dataset, X: Array, time_name: str) -> NDArray[np.int64]:
-    """The fold [n] of each row: whole groups, stretches of time, or a random draw; -1 for rows of no fold."""
+    """The fold [n] of each row: whole groups, stretches of time from 0 on, or a random draw; -1 for rows of no fold."""
     if rows.groups is not None:
         return drawn_folds(rows.groups.number, FOLDS, 0).cpu().numpy().astype(np.int64)
     n = len(X)
     if time_name in rows.names[: X.shape[1]]:
         time = X[:, rows.names.index(time_name)]
-        return np.minimum(np.searchsorted(np.sort(time), time) * FOLDS // n, FOLDS - 1).astype(np.int64)
+        return np.minimum(np.searchsorted(np.sort(time), time) * (FOLDS + 1) // n, FOLDS).astype(np.int64)
     return np.asarray(np.random.default_rng(0).permutation(n) % FOLDS)
 
 
-def cross_fitted_trees(X: Array, y: Array, fold: NDArray[np.int64], search: TimedSearch) -> tuple[TreesMean, Array]:
+def cross_fitted_trees(
+    X: Array, y: Array, fold: NDArray[np.int64], search: TimedSearch, forward: bool = False
+) -> tuple[TreesMean, Array]:
     """Trees of all rows, and what trees of the other folds leave of each row [n]; NaN for rows of no fold.
 
-    If the trees of the first fold have taken too long, they are the answer, with the residuals of its rows.
+    Forward in time, the trees are those of earlier folds, so that the rows of the first fold have no residuals. If the
+    first trees have taken too long, they are the answer, with the residuals of their rows; in time, only these.
     """
     begin, most = search.clock(), LONGEST * search.seconds / len(search.parts)
     iterations = ITERATIONS if search.seconds >= SHORT else FEW_ITERATIONS
     residuals = np.full(len(y), np.nan)
     used = np.random.default_rng(0).permutation(len(y))[:MOST_TREE_ROWS]
-    for number in range(FOLDS):
+    numbers = range(1, FOLDS + 1) if forward else range(FOLDS)
+    for number in numbers:
         out = np.flatnonzero(fold == number)
-        kept = used[fold[used] != number]
+        kept = used[fold[used] < number] if forward else used[fold[used] != number]
         if not len(out) or not len(kept):
             continue
         model = HistGradientBoostingRegressor(
-            max_iter=iterations, early_stopping=len(kept) > STOP_FROM and number == 0, random_state=0
+            max_iter=iterations, early_stopping=len(kept) > STOP_FROM and number == numbers[0], random_state=0
         ).fit(X[kept], y[kept])
         iterations = model.n_iter_
         residuals[out] = y[out] - model.predict(X[out])
-        if number == 0 and (search.clock() - begin) * (FOLDS + 1) > most:
+        if number == numbers[0] and (search.clock() - begin) * (FOLDS + 1) > most:
+            if forward:
+                break  # the first trees know the oldest rows only
             return as_trees(model), residuals
     whole = HistGradientBoostingRegressor(max_iter=iterations, early_stopping=False, random_state=0)
     return as_trees(whole.fit(X[used], y[used])), residuals

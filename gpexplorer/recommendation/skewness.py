@@ -1,4 +1,6 @@
-"""Which transform of the target suits its skewness, by the likelihood of a GP on some training rows.
+"""Which transforms of inputs and target suit their skewness, by the likelihood of a GP on some training rows.
+
+Inputs with a long tail, such as incomes, are taken as logarithms if the likelihood of the same targets is then larger.
 
 With theta learned for the untransformed target, K = k(X, X) + noise is fixed up to its scale, which has a maximum in
 closed form for every transform T. For z = T(y) minus its mean, on n rows:
@@ -18,15 +20,19 @@ De Oliveira, V., Kedem, B. and Short, D. (1997). Bayesian prediction of transfor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..data import Split
+from ..data.standardising import LOG_INPUTS, long_tailed
 from ..errors import GPExplorerError
 from ..linalg.cholesky import cholesky
-from ..problem import Kernel
+from ..objectives import evidence
+from ..problem import Dataset, Kernel, Problem
 from ..runs.spec import Spec
 from ..runs.studies.model_sizes import rows_for
 from ..target_transforms import LOG, YEO_JOHNSON, fitted_transform
@@ -37,7 +43,7 @@ from .questions.row_questions import outliers
 from .stages import TimedSearch
 
 FEWEST_ROWS, MOST_ROWS = 200, 1000  # of the GP
-SECONDS_SHARE = 0.05  # of the time of a recommendation, for learning theta
+SECONDS_SHARE = 0.04  # of the time of a recommendation, for learning theta, with plain inputs and with logarithms
 POWERS = tuple(k / 10 for k in range(21))
 LEAST_GAIN = 4.0  # nats, from which a transform is tried
 LEAST_PER_ROW, LEAST_PER_ROW_OF_PART = 0.015, 0.08  # nats per row, if the GP has at least half of the rows, or fewer
@@ -45,8 +51,15 @@ LOG_PREFERRED = 2.0  # nats by which the logarithm, which is simpler, may be les
 KERNEL = "matern32-ard"
 
 
-def suitable_transform(search: TimedSearch, seed: int) -> str:
-    """The transform with the largest likelihood, or "" if it is hardly larger than without one.
+class Transforms(NamedTuple):
+    """The transforms of target and inputs, as `Spec` takes them."""
+
+    target: str = ""
+    inputs: str = ""
+
+
+def suitable_transforms(search: TimedSearch, seed: int) -> Transforms:
+    """The transforms with the largest likelihood, or "" where it is hardly larger than without one.
 
     Parameters
     ----------
@@ -57,25 +70,40 @@ def suitable_transform(search: TimedSearch, seed: int) -> str:
     """
     train, seconds = search.split.train, SECONDS_SHARE * search.seconds
     if not isinstance(train.X, Tensor) or train.noise is not None or search.should_stop():
-        return ""
-    search.report("Looking at the skewness of the target.")
+        return Transforms()
+    search.report("Looking at the skewness of the columns.")
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
     most = min(rows_for(len(train), seconds), MOST_ROWS)
     order = order[: max(most, FEWEST_ROWS)]
     found = outliers(train.X[order].double().cpu().numpy(), train.y[order].double().cpu().numpy())
     rows = train.rows(torch.from_numpy(np.delete(order.numpy(), found)))  # a few mistakes do not make a target skewed
     try:
-        run = Spec("ml", kernel=KERNEL, seed=seed).open(data=Split(rows, rows.rows(NO_ROWS), search.split.name))
-        step_until(run, search.clock() + seconds, search.should_stop, search.clock)
-        run.close()
-        if not len(run.trace):
-            return ""  # it was stopped, or its candidates will say what is wrong
-        theta = run.trace[-1].step.state.theta
-        gains = likelihood_gains(run.problem.train.X, rows.y.double(), run.problem.kernel, theta)
+        problem, inputs = _learned(search, rows, "", seconds, seed), ""
+        if problem is not None and bool((long_tailed(train.X) > 0.0).any()):
+            logs = _learned(search, rows, LOG_INPUTS, seconds, seed)
+            least = max(LEAST_GAIN, LEAST_PER_ROW * len(rows))
+            if logs is not None and _nlml(problem) - _nlml(logs) > least:
+                problem, inputs = logs, LOG_INPUTS
+        if problem is None:
+            return Transforms()  # it was stopped, or its candidates will say what is wrong
+        gains = likelihood_gains(problem.train.X, rows.y.double(), problem.kernel, problem.theta)
     except GPExplorerError:
-        return ""  # its candidates then say what is wrong
+        return Transforms()  # its candidates then say what is wrong
     per_row = LEAST_PER_ROW if len(rows) >= len(train) / 2 else LEAST_PER_ROW_OF_PART
-    return best_of(gains, max(LEAST_GAIN, per_row * len(rows)))
+    return Transforms(best_of(gains, max(LEAST_GAIN, per_row * len(rows))), inputs)
+
+
+def _learned(search: TimedSearch, rows: Dataset, inputs: str, seconds: float, seed: int) -> Problem | None:
+    """The problem with the theta that an exact GP has learned on these rows; None if it was stopped."""
+    spec = Spec("ml", kernel=KERNEL, seed=seed, input_transform=inputs)
+    run = spec.open(data=Split(rows, rows.rows(NO_ROWS), search.split.name))
+    step_until(run, search.clock() + seconds, search.should_stop, search.clock)
+    run.close()
+    return replace(run.problem, theta=run.trace[-1].step.state.theta) if len(run.trace) else None
+
+
+def _nlml(problem: Problem) -> float:
+    return evidence(problem.kernel, problem.theta, problem.train)[0]
 
 
 def likelihood_gains(X: Tensor, y: Tensor, kernel: Kernel, theta: Tensor) -> dict[str, float]:
@@ -112,8 +140,10 @@ def best_of(gains: dict[str, float], least: float) -> str:
     return name if gains[name] >= least else ""
 
 
-def with_transform(candidates: Sequence[Candidate], target_transform: str) -> list[Candidate]:
+def with_transforms(candidates: Sequence[Candidate], transforms: Transforms) -> list[Candidate]:
     """The candidates for a transformed target among the others: two of them before each of the others."""
+    target_transform = transforms.target
+    candidates = [replace(candidate, input_transform=transforms.inputs) for candidate in candidates]
     if not target_transform:
         return list(candidates)
     others = iter(candidates)

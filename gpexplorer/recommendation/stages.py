@@ -61,6 +61,8 @@ class TimedSearch:
         Gives seconds.
     reserved : float
         Seconds that are kept for what follows the search.
+    most_models : int or None
+        Models of a lane that predict where it is not fitted to all rows: of the first parts, or of all of them.
     """
 
     split: Split
@@ -71,6 +73,7 @@ class TimedSearch:
     should_stop: Callable[[], bool]
     clock: Callable[[], float]
     reserved: float = field(default=0.0, kw_only=True)
+    most_models: int | None = field(default=None, kw_only=True)
 
     @property
     def end(self) -> float:

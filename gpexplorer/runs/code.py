@@ -17,7 +17,7 @@ import torch
 
 from .. import data as data_sets
 from .opening import file_entries
-from .spec import Spec
+from .spec import TRANSFORMS, Spec
 
 WIDTH = 100
 
@@ -87,7 +87,7 @@ def _spec_lines(spec: Spec) -> list[str]:
     lines = ["spec = gpx.Spec("]
     for entry in fields(spec):
         name, value = entry.name, getattr(spec, entry.name)
-        if name == "target_transform" and not value:
+        if name in TRANSFORMS and not value:
             continue
         short = f"    {name}={value!r},"
         if len(short) <= WIDTH or not isinstance(value, dict):

@@ -26,14 +26,14 @@ from ..data.sets.generators import GENERATORS, complete
 from ..errors import GPExplorerError, SettingError, closest
 from ..kernels.theta.restrictions import OPTIONS
 from .setting_checks import object_without_duplicates, quoted
-from .spec import Spec
+from .spec import TRANSFORMS, Spec
 
 VERSION = 1
 LONGEST = 4000  # characters of a link: browsers and chats cut longer ones
 MOST_CORRECTIONS = 8  # sentences shown; further ones are counted
 KEY = re.compile(r"[a-z0-9-]{1,40}")
 NESTS = ("data", "split", "set", "budget", "kernel")  # dicts, whose entries are written as set.num_inducing=12
-FIELDS = ("method", "data", "split", "kernel", "seed", "set", "budget", "device", "dtype", "target_transform")
+FIELDS = ("method", "data", "split", "kernel", "seed", "set", "budget", "device", "dtype", *TRANSFORMS)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def write_short(spec: Spec, start: Spec, view: str = "", at: int | None = None) 
     pairs = [
         (name, value)
         for name, value in _pairs(spec)
-        if name == "target_transform"  # a link without one means that there is none
+        if name in TRANSFORMS  # a link without one means that there is none
         or (name.partition(".")[0] in differing and (not name.startswith("set.") or (name, value) not in shared))
     ]
     pairs = pairs if spec.method == start.method else [("method", spec.method), *(p for p in pairs if p[0] != "method")]
@@ -192,8 +192,7 @@ def _pairs(spec: Spec) -> Iterable[tuple[str, str]]:
     yield from _nest("set", spec.settings)
     yield from _nest("budget", spec.budget or "none")
     yield from (("device", spec.device), ("dtype", spec.dtype))
-    if spec.target_transform:
-        yield "target_transform", spec.target_transform
+    yield from ((name, getattr(spec, name)) for name in TRANSFORMS if getattr(spec, name))
 
 
 def _nest(name: str, value: Any) -> Iterable[tuple[str, str]]:
@@ -277,8 +276,8 @@ def _spec(parts: Mapping[str, Any], start: Spec, corrected: list[str]) -> Spec:
             name: entries[name] for name in ("theta", "start", *OPTIONS) if name in entries
         }
         spec = _changed(spec, {"kernel": kernel}, corrected)
-    spec = replace(spec, target_transform="") if parts else spec
-    for name in ("seed", "dtype", "device", "target_transform"):
+    spec = replace(spec, **dict.fromkeys(TRANSFORMS, "")) if parts else spec
+    for name in ("seed", "dtype", "device", *TRANSFORMS):
         if name in parts:
             spec = _changed(spec, {name: parts[name]}, corrected)
     if spec.device.startswith("cuda") and not torch.cuda.is_available():

@@ -182,7 +182,7 @@ def _scaled_problem(spec: Description, split: Split) -> tuple[Problem, Split]:
         raise SettingError(f'device is {spec.device!r}, but torch sees no GPU here; give "cpu".')
     kernel_entries = spec.kernel if isinstance(spec.kernel, dict) else {"name": spec.kernel}
     kernel = kernels.make(kernel_entries["name"], split.train.d, split.train.columns)
-    scaled = split.scaled(inputs=kernel.inputs != "counts", target_transform=spec.target_transform)
+    scaled = split.scaled(kernel.inputs != "counts", spec.target_transform, spec.input_transform)
     target = (spec.device, DTYPES[spec.dtype])
     split = replace(scaled, train=scaled.train.to(*target), test=scaled.test.to(*target))
     theta = (

@@ -348,7 +348,7 @@ class Run(RunDisplay):
             raise SettingError(f"Method {self.method.key!r} has no inducing points that are rows of numbers.")
         d, scale = input_count(self.problem), train.scale
         Z = Z[:, :d].double().cpu()
-        return (Z if scale is None else Z * scale.x_sd[:d].to(Z) + scale.x_mean[:d].to(Z)).numpy()
+        return (Z if scale is None else scale.inputs_in_units(Z)).numpy()
 
     def scores(self, at: int = -1) -> dict[str, float]:
         """Score one record on the test rows, for observations y in the units of the file.

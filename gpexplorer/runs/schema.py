@@ -11,6 +11,7 @@ from typing import Any
 import param
 
 from .. import kernels
+from ..data.standardising import LOG_INPUTS
 from ..methods.base import Method, registry
 from ..target_transforms import FORMS
 from .opening import DTYPES, ONE_START, SEVERAL_STARTS
@@ -60,6 +61,10 @@ def spec_schema() -> dict[str, Any]:
                 "type": "object",
                 "additionalProperties": False,
                 "properties": {"steps": count, "seconds": {"type": "number", "exclusiveMinimum": 0}},
+            },
+            "input_transform": {
+                "enum": ["", LOG_INPUTS],
+                "description": "Whether inputs with a long tail are taken as logarithms.",
             },
             "target_transform": {
                 "type": "string",

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from .. import kernels
+from ..data.standardising import checked_input_transform
 from ..display import SpecDisplay
 from ..errors import SettingError, closest
 from ..hyperparameters import Hyperparameters
@@ -30,6 +31,7 @@ VERSION = 1
 LARGEST = 100_000  # bytes of JSON: a spec is a page of text, not a data set
 LARGEST_INTEGER = 2**53  # every reader of JSON represents integers up to this one exactly
 A_SPEC = "a Spec, of a run its run.spec, of text Spec.from_json(text)"
+TRANSFORMS = ("target_transform", "input_transform")  # fields that are left out where they are empty
 DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?")
 
 
@@ -68,6 +70,8 @@ class Spec(SpecDisplay):
         What the Gaussian process models in place of the target: "log" for targets above 0, "yeo-johnson" for skewed
         ones, or "yeo-johnson 0.5" with a power from 0 to 2 (see `gpexplorer.target_transforms`); "" is the target
         itself. Predictions and scores are those of the target in any case, and objectives those of the transformed one.
+    input_transform : {"", "log"}
+        "log" takes inputs with a long tail, such as incomes, as signed logarithms; see `data.standardising`.
 
     Raises
     ------
@@ -92,6 +96,7 @@ class Spec(SpecDisplay):
     dtype: str = "float64"
     budget: dict[str, Any] = field(default_factory=dict)
     target_transform: str = ""
+    input_transform: str = ""
 
     def __post_init__(self) -> None:
         method = _checked_method(self.method)
@@ -108,6 +113,7 @@ class Spec(SpecDisplay):
             "dtype": _checked_dtype(self.dtype),
             "budget": _checked_budget(self.budget),
             "target_transform": checked_transform(self.target_transform),
+            "input_transform": checked_input_transform(self.input_transform),
         }
         _refuse_lone_surrogates(checked)
         for name, value in checked.items():
@@ -182,7 +188,7 @@ class Spec(SpecDisplay):
 
     def _entries(self) -> dict[str, Any]:
         """The fields, without a transform that is none, so that specs from before there were any keep their names."""
-        return {name: value for name, value in asdict(self).items() if name != "target_transform" or value}
+        return {name: value for name, value in asdict(self).items() if name not in TRANSFORMS or value}
 
 
 def named_specs(owner: str, specs: Any) -> dict[str, Spec]:

@@ -7,6 +7,7 @@ import torch
 
 from gpexplorer.data import Split
 from gpexplorer.data.standardising import fit_scale, moments, scale
+from gpexplorer.errors import DataError
 from gpexplorer.mixed_rows import MixedRows
 from gpexplorer.problem import Dataset
 
@@ -77,3 +78,27 @@ def test_texts_do_not_change_and_the_numbers_beside_them_do():
     scaled = scale(beside, fit_scale(beside))
     torch.testing.assert_close(scaled.X.numbers, (train.X - train.X.mean(0)) / train.X.std(0, correction=0))
     assert scaled.X.texts == beside.X.texts
+
+
+@pytest.mark.parametrize(("low", "with_zeros", "factor"), [(1.0, False, 1.0), (12.0, True, 1e-3), (-3.0, True, 1e6)])
+def test_logarithms_of_inputs_return_to_the_units_of_the_file(low: float, with_zeros: bool, factor: float):
+    draw = torch.Generator().manual_seed(4)
+    tail = factor * (low / 4.0 + 2.0 * torch.randn(300, generator=draw, dtype=torch.float64)).clamp(-9, 9).exp()
+    tail[::7] = 0.0 if with_zeros else tail[::7]
+    X = torch.stack([tail, 50.0 + torch.randn(300, generator=draw, dtype=torch.float64)], 1)
+    by = fit_scale(Dataset(X, X[:, 1]), input_transform="log")
+    assert by.x_log is not None
+    assert float(by.x_log[0]) > 0.0 == float(by.x_log[1])
+    Z = by.scaled_inputs(X)
+    assert abs(float(Z[:, 0].pow(3).mean())) < 0.7 < abs(float(((X - X.mean(0)) / X.std(0))[:, 0].pow(3).mean()))
+    torch.testing.assert_close(by.inputs_in_units(Z), X, rtol=1e-9, atol=1e-9 * factor)
+    beyond = torch.tensor([[-5.0 * factor, 0.0], [1e9 * factor, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(by.inputs_in_units(by.scaled_inputs(beyond)), beyond, rtol=1e-9, atol=1e-9)
+    assert fit_scale(Dataset(X, X[:, 1])).x_log is None
+    assert fit_scale(Dataset(X[:, 1:], X[:, 1]), input_transform="log").x_log is None
+
+
+def test_rows_that_are_scaled_are_not_transformed():
+    split = Split(rows(50), rows(20), "x").scaled()
+    with pytest.raises(DataError, match="the inputs cannot be transformed"):
+        split.scaled(input_transform="log")

@@ -253,8 +253,8 @@ def test_a_model_whose_distribution_cannot_be_computed_is_left_out(monkeypatch: 
 def test_a_model_that_fails_on_all_rows_is_averaged_as_the_search_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = averaging.refit_to_all_rows
 
-    def refit(search: TimedSearch, lane: Lane) -> tuple[gpx.Run, str]:
-        run, note = whole(search, lane)
+    def refit(search: TimedSearch, lane: Lane, end: float) -> tuple[gpx.Run, str]:
+        run, note = whole(search, lane, end)
         return run, note or ("failed" if lane.candidate.kernel == "se[x2]" else "")
 
     monkeypatch.setattr(averaging, "refit_to_all_rows", refit)
@@ -321,7 +321,7 @@ def test_the_command_saves_the_average_and_says_so(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
     assert sum(answer["average"]["weights"].values()) == pytest.approx(1.0)
-    assert set(answer["average"]["expected"]) == {"smse", "nlpd"}
+    assert set(answer["average"]["expected"]) == {"rmse", "smse", "nlpd"}
     posterior = gpx.load_posterior(model)
     assert isinstance(posterior, AveragePosterior)
     assert posterior.weights == pytest.approx(list(answer["average"]["weights"].values()))

@@ -197,6 +197,20 @@ def test_a_spec_has_no_more_points_or_rows_than_there_are_and_begins_with_a_thet
     assert rows.spec(50, 0).settings["num_rows"] == 50
 
 
+def test_groups_come_first_by_cross_validation_of_groups_and_of_some_rows():
+    X = torch.zeros(1, 2).expand(600, 2)
+    rows = Dataset(X, X[:, 0], groups=RowGroups(torch.arange(600) // 10, are_folds=False))
+    split = Split(rows, rows.rows(torch.arange(0)), "x", key="x")
+    tried = candidates(split, 1000.0)
+    assert [one.name for one in tried[:3]] == ["gpcv-admm, matern32-ard", "gpcv-admm, se-ard", "ml, matern32-ard"]
+    few = candidates(split, 1.5)[0]
+    assert few.name == "gpcv-admm, matern32-ard, 150 rows"
+    drawn = few.prepared(split)
+    assert len(drawn.train) == 150 == len(drawn.train.groups.number)
+    assert few.prepared(split).key == drawn.key != split.key
+    assert candidates(split, 1000.0)[0].prepared(split) is split
+
+
 # -- lanes and held-out rows -------------------------------------------------------------------------------------------
 
 

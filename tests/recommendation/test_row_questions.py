@@ -76,6 +76,7 @@ def test_rows_of_one_time_are_not_divided():
     pairs = forward_pairs(np.repeat(np.arange(60.0), 7))
     assert len(pairs) == 4
     assert sum(len(pair.test) for pair in pairs) == pytest.approx(0.4 * 420, abs=14)
+    assert max(pairs[0].test) == 419  # the latest rows come first
 
 
 def people(seed=0, effect=4.0):

@@ -75,7 +75,13 @@ def test_residuals_come_from_trees_of_other_rows_groups_and_times() -> None:
     assert len(set(grouped)) == 3
     in_time = cross_fitting_folds(plain, X, "t")
     assert (np.diff(in_time[np.argsort(X[:, 0])]) >= 0).all()
-    assert set(in_time) == {0, 1, 2}
+    assert set(in_time) == {0, 1, 2, 3}
+    rising = np.linspace(0.0, 30.0, 300)
+    in_order = np.column_stack([rising, X[:, 1]])
+    folds = cross_fitting_folds(Dataset(torch.from_numpy(in_order), plain.y, plain.names), in_order, "t")
+    _, ahead = cross_fitted_trees(in_order, rising, folds, search(1000.0, plain), forward=True)
+    assert np.isnan(ahead[folds == 0]).all()
+    assert (ahead[folds > 0] > 0.0).all()  # trees of earlier rows do not rise
     trees, residuals = cross_fitted_trees(X, noise, cross_fitting_folds(plain, X, ""), search(1000.0, plain))
     seen = noise - trees(plain.X).numpy()
     assert seen.std() < 0.9 < residuals.std()  # there is nothing to learn, and the noise is 1

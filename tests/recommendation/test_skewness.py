@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -22,10 +23,11 @@ from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.lanes import step_until
 from gpexplorer.recommendation.skewness import (
     LOG_PREFERRED,
+    Transforms,
     best_of,
     likelihood_gains,
-    suitable_transform,
-    with_transform,
+    suitable_transforms,
+    with_transforms,
 )
 from gpexplorer.recommendation.stages import Progress, TimedSearch
 from gpexplorer.runs import Run
@@ -45,9 +47,14 @@ def rows_of(y: Tensor, X: Tensor) -> Split:
 
 
 def suitable(split: Split, seconds: float = 20.0, **search: Any) -> str:
-    """The transform that suits these rows in a search of its own."""
+    """The transform of the target that suits these rows in a search of its own."""
+    return both(split, seconds, **search).target
+
+
+def both(split: Split, seconds: float = 20.0, **search: Any) -> Transforms:
+    """The transforms of target and inputs."""
     begin, given = time.perf_counter(), {"on_progress": None, "should_stop": lambda: False, **search}
-    return suitable_transform(TimedSearch(split, begin, seconds, [], clock=time.perf_counter, **given), 0)
+    return suitable_transforms(TimedSearch(split, begin, seconds, [], clock=time.perf_counter, **given), 0)
 
 
 @pytest.mark.parametrize(("shift", "factor"), [(0.0, 1.0), (1e4, 1e-2), (0.0, 1e-6)])
@@ -120,7 +127,7 @@ def test_the_time_decides_the_rows_and_the_steps(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(skewness, "step_until", step)
     suitable(rows_of(f.exp(), X), 40.0)
-    assert asked == [pytest.approx(0.05 * 40.0, abs=0.1)] * 2
+    assert asked == [pytest.approx(0.04 * 40.0, abs=0.1)] * 2
     assert seen == [250]
 
 
@@ -130,7 +137,7 @@ def test_it_is_reported_and_can_be_stopped() -> None:
     answers = iter([False, True])  # asked before the work, and before its first step
 
     assert suitable(rows_of(f.exp(), X), on_progress=reports.append, should_stop=lambda: next(answers)) == ""
-    assert [report.sentence for report in reports] == ["Looking at the skewness of the target."]
+    assert [report.sentence for report in reports] == ["Looking at the skewness of the columns."]
     assert suitable(rows_of(f.exp(), X), on_progress=reports.append, should_stop=lambda: True) == ""
     assert len(reports) == 1
 
@@ -143,10 +150,42 @@ def test_a_small_part_of_the_rows_has_to_gain_more(monkeypatch: pytest.MonkeyPat
         assert suitable(rows_of(f[:rows].exp(), X[:rows])) == expected
 
 
+def incomes(n: int = 250, seed: int = 2) -> tuple[Tensor, Tensor]:
+    """An input with a long tail, one without, and a function of the logarithm of the first."""
+    draw = torch.Generator().manual_seed(seed)
+    income = (10.0 + 1.2 * torch.randn(n, generator=draw, dtype=torch.float64)).exp()
+    other = 5.0 + torch.randn(n, generator=draw, dtype=torch.float64)
+    noise = 0.1 * torch.randn(n, generator=draw, dtype=torch.float64)
+    return torch.stack([income, other], 1), torch.sin(income.log()) + 0.3 * other + noise
+
+
+def test_logarithms_of_inputs_are_taken_where_the_likelihood_is_larger() -> None:
+    X, y = incomes()
+    assert both(rows_of(y, X)) == Transforms("", "log")
+    linear = (
+        X[:, 0] / X[:, 0].std() + 0.3 * X[:, 1] + 0.1 * torch.randn(250, generator=torch.Generator().manual_seed(7))
+    )
+    assert both(rows_of(linear, X)).inputs == ""  # linear in the income itself
+    assert both(rows_of(*smooth()[::-1])).inputs == ""  # no long tail
+
+
+def test_a_recommendation_takes_logarithms_of_inputs_and_keeps_their_units(tmp_path) -> None:
+    X, y = incomes(160)
+    X_new, y_new = incomes(400, seed=3)
+    table = pd.DataFrame(X.numpy(), columns=["income", "age"]).assign(y=y.numpy())
+    answer = gpx.recommend(table, target="y", seconds=3.0, prefer="gp")
+    assert answer.spec.input_transform == "log"
+    assert any(line.startswith('"income" has a long tail') for line in answer.sentences)
+    error = answer.predict(X_new).mean - y_new
+    assert float(error.square().mean().sqrt()) < 0.35 * float(y_new.std())
+    answer.posterior.save(tmp_path / "m.safetensors")
+    torch.testing.assert_close(gpx.load_posterior(tmp_path / "m.safetensors")(X_new).mean, answer.predict(X_new).mean)
+
+
 def test_two_transformed_candidates_precede_each_of_the_others() -> None:
     listed = [Candidate(name, "exact", "ml", name) for name in "abcde"]
-    assert with_transform(listed, "") == listed
-    mixed = with_transform(listed, "log")
+    assert with_transforms(listed, Transforms()) == listed
+    mixed = with_transforms(listed, Transforms("log"))
     names = ["a, log", "b, log", "a", "c, log", "d, log", "b", "e, log", "c", "d", "e"]
     assert [model.name for model in mixed] == names
     assert [model.target_transform for model in mixed] == ["log" if "log" in name else "" for name in names]

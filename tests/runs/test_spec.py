@@ -62,6 +62,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"dtype": "float16"}, "dtype is 'float16'; give one of float64, float32."),
     ({"device": "gpu"}, "device is 'gpu'; give"),
     ({"device": "cuda:0; import os"}, "device is 'cuda:0; import os'"),
+    ({"input_transform": "sqrt"}, 'input_transform is "sqrt"; give "log"'),
     ({"target_transform": "log 3"}, 'target_transform is \'log 3\'; give "log", "yeo-johnson", or'),
     ({"target_transform": "yeo-johnson 5"}, "is 'yeo-johnson 5', and its number is not between 0 and 2; give"),
     ({"target_transform": "yeo-johnson nan"}, "is 'yeo-johnson nan', and its number is not between 0 and 2"),

@@ -81,8 +81,7 @@ def kernel_parameters(kernel: Any, train: Dataset) -> tuple[Parameter, ...]:
             what, number = (match[1], match[2]) if match else (name, None)
             own = names[int(number) - 1] if number and int(number) <= len(names) and part.inputs == "real" else ""
             what = what if own or not number else name
-            sds = _input_sds(train, scale, names)
-            length, x_unit = _length(sds, names, own)
+            length, x_unit = _length(_input_units(train, scale, names), names, own)
             unit, factor = "", 1.0
             if what.endswith("sd"):
                 unit, factor = (y_unit, y_sd) if carries else ("", 1.0)
@@ -114,18 +113,24 @@ def _is_length(what: str, names: tuple[str, ...]) -> bool:
     return what in ("period", "width") or (what == "lengthscale" and "period" not in names)
 
 
-def _input_sds(train: Dataset, scale: Scale | None, names: tuple[str, ...]) -> dict[str, float]:
-    """The number by which each of these inputs was divided."""
-    sds = [] if scale is None else scale.x_sd.tolist()
-    return {name: sd for name, sd in zip(train.names, sds, strict=False) if name in names}
+def _input_units(train: Dataset, scale: Scale | None, names: tuple[str, ...]) -> dict[str, tuple[float, str]]:
+    """The number by which each of these inputs was divided, and the unit of a length along it."""
+    if scale is None:
+        return {}
+    logs = [0.0] * len(scale.x_sd) if scale.x_log is None else scale.x_log.tolist()
+    return {
+        name: (sd, f"log of {name}" if log else name)
+        for name, sd, log in zip(train.names, scale.x_sd.tolist(), logs, strict=False)
+        if name in names
+    }
 
 
-def _length(sds: Mapping[str, float], names: tuple[str, ...], own: str) -> tuple[float, str]:
+def _length(units: Mapping[str, tuple[float, str]], names: tuple[str, ...], own: str) -> tuple[float, str]:
     """The factor and the unit of a length along one input, or along all of these."""
     if own or len(names) == 1:
         name = own or names[0]
-        return sds.get(name, 1.0), name
-    return 1.0, SD_OF_INPUTS if sds else "x"
+        return units.get(name, (1.0, name))
+    return 1.0, SD_OF_INPUTS if units else "x"
 
 
 def matching(parameters: tuple[Parameter, ...], pattern: str) -> list[Parameter]:

@@ -108,7 +108,7 @@ def _own_points(points: list[list[float]], problem: Problem) -> Tensor:
         raise SettingError(f"The points of the start have {len(points[0])} numbers, but the data have {d} inputs.")
     Z = torch.tensor(points, dtype=torch.float64)
     if train.scale is not None:
-        Z = (Z - train.scale.x_mean.to(Z)) / train.scale.x_sd.to(Z)
+        Z = train.scale.scaled_inputs(Z)
     return torch.cat([Z, Z.new_ones(len(Z), train.d - d)], 1).to(train.X)
 
 

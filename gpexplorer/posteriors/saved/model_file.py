@@ -24,7 +24,10 @@ from torch import Tensor
 from ...errors import GPExplorerError, PosteriorError
 from .parts import ByBlocks, Parts, check_tensors, read_posterior, write_posterior
 
-FORMAT, VERSIONS = "gpexplorer posterior", ("1", "2", "3", "4")  # transforms need version 2, readers 3, and means 4
+FORMAT, VERSIONS = (
+    "gpexplorer posterior",
+    ("1", "2", "3", "4", "5"),
+)  # transforms need version 2, readers 3, means 4, logs 5
 ENTRIES = ("format", "version", "posterior")  # of the header; files since the digest was added have it beside them
 UNTRUSTED = (GPExplorerError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 

@@ -46,6 +46,7 @@ ONE_EACH, IN_ORDER = 0.99, 0.95  # shares of the rows of a panel: the only one o
 LABELS_AT_MOST = 0.3  # correlation between the mean targets of one label and the next, by its number
 BLOCK = 0.1  # share of the rows that a fold forward in time holds out
 FOLDS = ((1000, 4), (3000, 2))  # rows up to which there are so many of these folds; with more rows there is one
+SERIES_FOLDS = 2  # of a long series without other inputs, of which models need some rows only
 MOST_HELD_OUT = 2000
 
 
@@ -108,6 +109,13 @@ def time_column(rows: Dataset) -> int | None:
         elif evenly and not PLAIN_NAME.fullmatch(lower):
             choices.append((2, j))
     return min(choices)[1] if choices else None
+
+
+def is_series(rows: Dataset, name: str) -> bool:
+    """Whether all inputs come from the time of the rows, which is the input of this name."""
+    if not name or rows.reader is None or isinstance(rows.X, MixedRows):
+        return bool(name) and rows.names == (name,)
+    return set(rows.reader.sources) == {rows.reader.inputs[rows.names.index(name)].source}
 
 
 def linear_residuals(X: Array, y: Array) -> Array:
@@ -212,17 +220,27 @@ def repeated_columns(rows: Dataset) -> list[str]:
     return result
 
 
-def is_panel(rows: Dataset) -> bool:
+def is_panel(rows: Dataset, column: str = "") -> bool:
     """Whether the groups of these rows look like subjects that were measured again and again.
+
+    With the name of an input, its values are the groups; one that is made from words may be, which only the words say.
 
     Then some inputs are constant in every group though they differ between groups, such as the breed of an animal or
     the continent of a country, and another one, such as a time, hardly ever has a value twice in a group though it has
     few values in all. A place or a kind, such as a zip code, has no such column.
     """
     X = numbers_of(rows)
-    if X is None or rows.groups is None:
+    if column and (X is None or column not in rows.names[: X.shape[1]]):
+        return True
+    if X is None or (rows.groups is None and not column):
         return False
-    _, number = np.unique(rows.groups.number.cpu().numpy(), return_inverse=True)
+    if column:
+        place = rows.names.index(column)
+        X, values = np.delete(X, place, 1), X[:, place]
+    else:
+        assert rows.groups is not None
+        values = rows.groups.number.cpu().numpy()
+    _, number = np.unique(values, return_inverse=True)
     k, size = int(number.max()) + 1, float(np.median(np.bincount(number)))
     constant, times = 0, 0
     for values in X.T:
@@ -273,7 +291,7 @@ def plan_in_time(rows: Dataset, asked: bool, before: Any = None) -> Plan | None:
     correlation, times = correlation_of_neighbours(time, linear_residuals(X, y))
     if not asked and (correlation < DEPENDENT or correlation * np.sqrt(times) < DEPENDENT_ERRORS):
         return None
-    pairs = forward_pairs(time) if before is None else [pair_before(time, before, name)]
+    pairs = forward_pairs(time, is_series(rows, name)) if before is None else [pair_before(time, before, name)]
     return Plan("time", name, tuple(pairs), (
         f"The rows are in order of time ({quote(name)}): what a linear regression leaves of {quote(rows.target)} is "
         f"correlated by {correlation:.2f} from one time to the next, so an error between rows says nothing about the "
@@ -287,10 +305,10 @@ def _held_out(pairs: list[Pair]) -> str:
     return count(sizes, "row") if len(pairs) == 1 else f"{sizes:,} rows in {len(pairs)} blocks"
 
 
-def forward_pairs(time: Array) -> list[Pair]:
-    """Blocks of the last rows, each with all rows before it; rows of one time are not divided."""
+def forward_pairs(time: Array, is_series: bool = False) -> list[Pair]:
+    """Blocks of the last rows, the latest first, each with all rows before it; rows of one time are not divided."""
     order, n = np.argsort(time, kind="stable"), len(time)
-    folds = next((folds for most, folds in FOLDS if n < most), 1)
+    folds = next((folds for most, folds in FOLDS if n < most), SERIES_FOLDS if is_series else 1)
     size = (
         min(max(round(BLOCK * n), 3), MOST_HELD_OUT)
         if folds > 1
@@ -303,7 +321,7 @@ def forward_pairs(time: Array) -> list[Pair]:
         train, test = np.flatnonzero(time < first), np.flatnonzero((time >= first) & (time < last))
         if len(train) and len(test):
             pairs.append(Pair(train, test))
-    return pairs
+    return pairs[::-1]
 
 
 def pair_before(time: Array, before: Any, name: str) -> Pair:

@@ -163,7 +163,7 @@ class RecommendPanel(StudyPanel):
             "The answer is open and begins at step 0, so that you can watch it learn. Press Play, and predict new rows "
             f"when the run has ended.{alone}"
         )
-        chosen = ("method", "settings", "kernel", "seed", "target_transform")
+        chosen = ("method", "settings", "kernel", "seed", "target_transform", "input_transform")
         session.adopt(replace(session.spec, **{name: getattr(answer.spec, name) for name in chosen}))
 
     def update(self) -> None:

@@ -26,7 +26,7 @@ def numeric(run: Run) -> bool:
 def inputs_of(data: Dataset) -> np.ndarray:
     """Return the inputs [n, d] in the units of the file."""
     X, scale = data.X, data.scale
-    X = X if scale is None else X * scale.x_sd.to(X) + scale.x_mean.to(X)
+    X = X if scale is None else scale.inputs_in_units(X)
     return X.detach().cpu().double().numpy()
 
 

@@ -186,7 +186,7 @@ def _eigenfunctions(run: Run, plane: Plane) -> list[dict[str, Any]]:
     frames = [plane.frame(plane.constant(run), 0.0, weights=[], function="")]
     seconds, scale, train = 0.0, run.problem.train.scale, run.problem.train
     X = plane.square(SMALL_SIDE)
-    X = X if scale is None else (X - scale.x_mean) / scale.x_sd
+    X = X if scale is None else scale.scaled_inputs(X)
     for p in range(1, STEPS + 1):
         part = spec_of("eigenfunctions", len(train), num_eigenfunctions=p).open()
         part.finish()
