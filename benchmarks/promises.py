@@ -47,19 +47,19 @@ def drawn_tables(draws: int) -> Iterator[Table]:
     """So many tables of each generator."""
     for seed in range(draws):
         rng = np.random.default_rng(seed)
-        for make in (_smooth, _skewed, _steps):
-            table = make(rng, int(rng.integers(150, 900)))
+        for at_random in (_smooth, _skewed, _steps):
+            table = at_random(rng, int(rng.integers(150, 900)))
             train = rng.permutation(len(table)) < 0.7 * len(table)
-            yield Table(f"{make.__name__[1:]} {seed}", "random", "y", table[train], table[~train])
-        for make in (_patients, _schools, _machines):
-            table = make(rng)
+            yield Table(f"{at_random.__name__[1:]} {seed}", "random", "y", table[train], table[~train])
+        for of_groups in (_patients, _schools, _machines):
+            table = of_groups(rng, int(rng.integers(24, 60)))
             names = rng.permutation(table["subject_id"].unique())
             train = table["subject_id"].isin(names[: int(0.7 * len(names))]).to_numpy()
-            yield Table(f"{make.__name__[1:]} {seed}", "groups", "y", table[train], table[~train])
-        for make in (_walk, _season, _panel):
-            table = make(rng)
+            yield Table(f"{of_groups.__name__[1:]} {seed}", "groups", "y", table[train], table[~train])
+        for in_time in (_walk, _season, _panel):
+            table = in_time(rng, int(rng.integers(250, 600)))
             size = int(0.88 * len(table))
-            yield Table(f"{make.__name__[1:]} {seed}", "time", "y", table[:size], table[size:])
+            yield Table(f"{in_time.__name__[1:]} {seed}", "time", "y", table[:size], table[size:])
 
 
 def _smooth(rng: Any, n: int) -> pd.DataFrame:
@@ -83,8 +83,8 @@ def _steps(rng: Any, n: int) -> pd.DataFrame:
     return pd.DataFrame(X, columns=[f"part {k}" for k in range(5)]).assign(y=y)
 
 
-def _patients(rng: Any) -> pd.DataFrame:
-    groups, visits = int(rng.integers(24, 60)), int(rng.integers(5, 15))
+def _patients(rng: Any, groups: int) -> pd.DataFrame:
+    visits = int(rng.integers(5, 15))
     number = np.repeat(np.arange(groups), visits)
     age, effect = rng.uniform(20, 80, groups), rng.normal(0, 4, groups)
     dose = rng.uniform(0, 1, len(number))
@@ -92,8 +92,7 @@ def _patients(rng: Any) -> pd.DataFrame:
     return pd.DataFrame({"subject_id": number + 100, "age": age[number].round(1), "dose": dose, "y": y})
 
 
-def _schools(rng: Any) -> pd.DataFrame:
-    groups = int(rng.integers(30, 60))
+def _schools(rng: Any, groups: int) -> pd.DataFrame:
     number = np.sort(rng.integers(0, groups, 20 * groups))
     slope, level = rng.normal(1.0, 0.5, groups), rng.normal(0, 1, groups)
     hours = rng.gamma(2.0, 1.0, len(number))
@@ -101,29 +100,28 @@ def _schools(rng: Any) -> pd.DataFrame:
     return pd.DataFrame({"subject_id": number, "hours": hours, "size": (50 + 9 * level[number]).round(), "y": y})
 
 
-def _machines(rng: Any) -> pd.DataFrame:
-    groups, times = int(rng.integers(20, 40)), 30
+def _machines(rng: Any, groups: int) -> pd.DataFrame:
+    times = 30
     number, cycle = np.repeat(np.arange(groups), times), np.tile(np.arange(times), groups)
     rate, load = rng.gamma(4.0, 0.02, groups), rng.uniform(0.5, 2.0, groups)
     wear = rate[number] * load[number] * cycle**1.2 + rng.normal(0, 0.2, len(number))
     return pd.DataFrame({"subject_id": number, "cycle": cycle, "load": load[number].round(2), "y": wear})
 
 
-def _walk(rng: Any) -> pd.DataFrame:
-    n = int(rng.integers(250, 600))
+def _walk(rng: Any, n: int) -> pd.DataFrame:
     return pd.DataFrame({"day": np.arange(n), "y": np.cumsum(rng.normal(0, 1, n)) + rng.normal(0, 0.3, n)})
 
 
-def _season(rng: Any) -> pd.DataFrame:
-    n, period = int(rng.integers(300, 700)), float(rng.choice([7.0, 12.0, 30.4]))
+def _season(rng: Any, n: int) -> pd.DataFrame:
+    period = float(rng.choice([7.0, 12.0, 30.4]))
     noise = np.convolve(rng.normal(0, 1, n + 30), 0.8 ** np.arange(30))[:n]
     day = np.arange(n)
     date = pd.Timestamp("2015-01-01") + pd.to_timedelta(day, unit="D")
     return pd.DataFrame({"date": date, "y": 0.02 * day + 3.0 * np.sin(2 * np.pi * day / period) + noise})
 
 
-def _panel(rng: Any) -> pd.DataFrame:
-    cities, months = int(rng.integers(6, 20)), int(rng.integers(60, 120))
+def _panel(rng: Any, n: int) -> pd.DataFrame:
+    cities, months = int(rng.integers(6, 20)), n // 5
     common = np.cumsum(rng.normal(0.2, 1.0, months))
     level, size = rng.normal(100, 15, cities), rng.lognormal(4, 1, cities)
     month, city = np.repeat(np.arange(months), cities), np.tile(np.arange(cities), months)

@@ -96,8 +96,10 @@ class Candidate:
             for name, value in self.settings.items()
         }
         kernel: str | dict[str, Any] = self.kernel if theta is None else {"name": self.kernel, "theta": theta}
-        transforms = {"target_transform": self.target_transform, "input_transform": self.input_transform}
-        return Spec(self.method, settings, kernel=kernel, seed=seed, **transforms)
+        return Spec(
+            self.method, settings, kernel=kernel, seed=seed,
+            target_transform=self.target_transform, input_transform=self.input_transform,
+        )  # fmt: skip
 
     @property
     def model(self) -> tuple[str, str]:

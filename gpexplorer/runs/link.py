@@ -276,7 +276,7 @@ def _spec(parts: Mapping[str, Any], start: Spec, corrected: list[str]) -> Spec:
             name: entries[name] for name in ("theta", "start", *OPTIONS) if name in entries
         }
         spec = _changed(spec, {"kernel": kernel}, corrected)
-    spec = replace(spec, **dict.fromkeys(TRANSFORMS, "")) if parts else spec
+    spec = replace(spec, target_transform="", input_transform="") if parts else spec
     for name in ("seed", "dtype", "device", *TRANSFORMS):
         if name in parts:
             spec = _changed(spec, {name: parts[name]}, corrected)
