@@ -105,12 +105,12 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     **options : object
         Of a generator: n, d, noise, seed, kernel, theta. Of a table: target, inputs, drop, objects (one text column as
         input), texts (columns of text as inputs beside the numbers, for a kernel on named columns), groups (a column
-        that is no input: rows with the same value in it are held out together), missing ("fill" with the median, which
-        is the default of tables, "drop" or "refuse"), encode (columns that become inputs of 0 and 1), dates (columns
-        that become days), decimal ("," where 3,5 is 3.5), kinds (how columns are read, such as {"when": "date mdy",
-        "code": "words"}). Without options, every column that can explain something is used. Of a Parquet file
-        larger than memory: memory="mapped", dtype ("float64" or "float32"), and progress(done, total), which may raise
-        to cancel.
+        that is no input: rows with the same value in it are held out together), missing ("fill" with the median or
+        what other columns suggest, which is the default of tables, "drop" or "refuse"), encode (columns that become
+        inputs of 0 and 1), dates (columns that become days), decimal ("," where 3,5 is 3.5), kinds (how columns are
+        read, such as {"when": "date mdy", "code": "words"}). Without options, every column that can explain something
+        is used. Of a Parquet file larger than memory: memory="mapped", dtype ("float64" or "float32"), and
+        progress(done, total), which may raise to cancel.
 
     Returns
     -------

@@ -189,7 +189,8 @@ def test_the_command_names_a_way_out_that_it_has_itself(tmp_path: Path) -> None:
     assert "drop those rows with --missing drop" in answer("--missing", "refuse")
     assert "choose another column with --target NAME" in answer("--target", "Farbe")
     by_default = answer()
-    assert 'Missing values were filled in with the median of their column: "Druck" (1).' in by_default
+    assert "Missing values were filled in with the median of their column, or " in by_default
+    assert 'where these explain it: "Druck" (1).' in by_default
     options = ["--decimal", ",", "--missing", "drop", "--encode", "Farbe", "--dates", "Tag"]
     inputs = '"Druck", "Farbe = blau", "Farbe = gelb", "Farbe = rot", "Tag"'
     assert f'It predicts "Preis" from {inputs}, and learned from 60 rows' in answer(*options)

@@ -218,7 +218,8 @@ def _notes_on(columns: dict[str, Column], inputs: Sequence[str], choice: Choice)
     words = [f"{quote(c)} ({int(columns[c].cells.gap.sum()):,})" for c in filled if columns[c].reader.kind == "words"]
     if numbers:
         more = f" and {len(numbers) - 12} more columns" if len(numbers) > 12 else ""
-        notes.append(f"Missing values were filled in with the median of their column: {', '.join(numbers[:12])}{more}.")
+        ways = "with the median of their column, or with what the other columns suggest where these explain it"
+        notes.append(f"Missing values were filled in {ways}: {', '.join(numbers[:12])}{more}.")
     if words:
         notes.append(f"Missing words count as a word of their own: {', '.join(words[:12])}.")
     for c in inputs:

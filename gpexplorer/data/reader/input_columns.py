@@ -36,14 +36,14 @@ class InputColumn(NamedTuple):
     detail : str
         The word of a level, or a part such as "hour sin".
     values : tuple of float
-        Of a mean: one number per word of the column, and one more for gaps.
+        Of a mean: one number per word of the column, and one more for gaps. Of a value with `given`: its range.
     default : float
         Of a mean: the number for a word that training does not have.
     target : str
         Of a mean: the name of the target.
     given : tuple of float
-        Of a mean: the ridge regression of the means on the other inputs and their squares, constant first, from which a
-        word that training does not have gets its mean.
+        Of a mean, and of a value whose gaps other inputs explain: the ridge regression on the other inputs and their
+        squares, constant first, from which a word that training does not have gets its mean, and a gap its value.
     residuals : tuple of float
         Of a mean: quantiles of what that regression does not explain.
     """
@@ -102,13 +102,23 @@ class InputColumn(NamedTuple):
         return np.asarray(table[code.astype(int)])
 
     def from_others(self, others: Floats) -> Floats:
-        """The mean [n] of words that training does not have, from the other inputs [n, q] that are no means."""
-        q = others.shape[1]
-        if len(self.given) != 2 * q + 1:
+        """The mean of words that training does not have, or the value of a gap [n], from other inputs [n, q].
+
+        Those are the inputs that `can_fill` names.
+        """
+        if len(self.given) != 2 * others.shape[1] + 1:
             return np.full(len(others), self.default)
+        return np.asarray(self.regression(others).clip(min(self.values), max(self.values)))
+
+    def regression(self, others: Floats) -> Floats:
+        """The ridge regression [n] at other inputs [n, q]."""
+        q = others.shape[1]
         constant, linear, squares = self.given[0], np.array(self.given[1 : q + 1]), np.array(self.given[q + 1 :])
-        means = constant + others @ linear + np.square(others) @ squares
-        return np.asarray(means.clip(min(self.values), max(self.values)))
+        return np.asarray(constant + others @ linear + np.square(others) @ squares)
+
+    def can_fill(self, other: InputColumn) -> bool:
+        """Whether a word or a gap of another input is filled from this one."""
+        return self.role != "mean" and (other.role == "mean" or self.source != other.source)
 
     def alternatives(self, reader: ColumnReader) -> Floats:
         """The value of this input for each of the values that the column may have, in the order of their weights.

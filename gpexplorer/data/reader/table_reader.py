@@ -128,20 +128,29 @@ class TableReader:
         cells = {source: self.column(source).cells(table[source]) for source in self._number_sources}
         X = [column.of_cells(cells[column.source], self.column(column.source)) for column in self.inputs]
         matrix = np.column_stack(X) if X else np.zeros((table.num_rows, 0))
-        self._fill_means(matrix, cells)
+        self._fill_from_others(matrix, cells)
         texts = tuple(
             tuple("" if v is None else str(v).strip() for v in table[source].to_pylist()) for source in self.texts
         )
         return self._explained(matrix, texts, cells, table)
 
-    def _fill_means(self, X: Floats, cells: dict[str, Cells]) -> None:
-        """Give words that are not known the mean that the other inputs of their row suggest, in place."""
-        others = [position for position, column in enumerate(self.inputs) if column.role != "mean"]
+    def _fill_from_others(self, X: Floats, cells: dict[str, Cells]) -> None:
+        """Give gaps, and then words that are not known, the value that the other inputs of their row suggest, in place.
+
+        What fills a gap sees the medians of other gaps, as in training.
+        """
+        medians = X.copy()
+        for position, column in enumerate(self.inputs):
+            if column.role == "value" and column.given and (gap := cells[column.source].gap).any():
+                X[gap, position] = column.from_others(medians[gap][:, self._fillers(column)])
         for position, column in enumerate(self.inputs):
             if column.role == "mean":
                 read = cells[column.source]
                 unknown = read.unseen | (read.gap & (self.column(column.source).on_gap != "level"))
-                X[unknown, position] = column.from_others(X[unknown][:, others])
+                X[unknown, position] = column.from_others(X[unknown][:, self._fillers(column)])
+
+    def _fillers(self, column: InputColumn) -> list[int]:
+        return [position for position, other in enumerate(self.inputs) if other.can_fill(column)]
 
     @property
     def _number_sources(self) -> tuple[str, ...]:
@@ -265,10 +274,14 @@ class TableReader:
                 "column": column.name, "kind": column.kind, "format or words": column.shown_format(),
                 "median": f"{column.median:.4g}" if is_number and column.rows else "",
                 "range": f"{column.low:.4g} to {column.high:.4g}" if is_number and column.rows else "",
-                "gaps": f"{column.gaps:.1%}" if column.gaps else "", "a gap": _POLICIES[column.on_gap] if made else "",
+                "gaps": f"{column.gaps:.1%}" if column.gaps else "", "a gap": self._policy(column) if made else "",
                 "use": use,
             })  # fmt: skip
         return lines
+
+    def _policy(self, column: ColumnReader) -> str:
+        is_filled = any(one.source == column.name and one.role == "value" and one.given for one in self.inputs)
+        return "from the other columns" if is_filled and column.on_gap == "fill" else _POLICIES[column.on_gap]
 
     def __repr__(self) -> str:
         lines = self.rows_of_table()
@@ -354,6 +367,8 @@ def _check(reader: TableReader) -> None:
             raise ValueError("a level is no word of its column")
         if column.role == "mean" and len(column.values) != len(source.levels.names) + 1:
             raise ValueError("a column of means has not one number per word")
+        if column.role == "value" and column.given and len(column.values) != 2:
+            raise ValueError("a column whose gaps are filled has no range")
         if column.role == "mean" and len(column.residuals) != RESIDUALS:
             raise ValueError("a column of means has no residuals")
         if column.role == "part":

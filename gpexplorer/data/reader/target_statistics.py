@@ -1,9 +1,12 @@
-"""What a reader learns from the targets of the training rows: means per word, and which derived inputs matter.
+"""What a reader learns from the training rows: means per word, values for gaps, and which derived inputs matter.
 
 The mean of a word with n rows is (n m_s + k m) / (n + k), where m is the mean of all rows and k = s2 / t2 is the
 variance within words over the variance between them. A training row has the mean of the other parts of the rows, five
 of them, so that its own target is no input; a new row has the mean of all training rows. A word that training does not
 have gets the mean that the other inputs of its row suggest; the prediction is averaged over what they do not explain.
+
+A gap gets the value that the other inputs suggest, by ridge regression, if that explains rows which it has not seen;
+otherwise it keeps the median.
 
 References
 ----------
@@ -12,6 +15,7 @@ Micci-Barreca (2001), A preprocessing scheme for high-cardinality categorical at
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,6 +29,7 @@ from .table_reader import TableReader
 PARTS = 5
 RIDGE = 1e-3  # per row, of standardised inputs
 SIGNIFICANT = 14.0  # k F of k added inputs: exceeded by chance in 1 of 1,000 cases for k = 2, and less often for k = 1
+LEAST_TO_FILL, LEAST_TO_EXPLAIN = 60, 0.3  # rows without a gap, and share of their variance, to fill the others
 LEAST_EXPLAINED = 0.003  # share of the variance that an added input must explain
 
 
@@ -54,6 +59,7 @@ def fit_to_targets(
     """
     X, others, inputs = X.copy(), others.copy(), list(reader.inputs)
     part, new = _parts(len(y), groups), dict[int, Floats]()
+    changed: list[tuple[int, Mask, Mask, tuple[Floats, Floats]]] = []
     for j, column in enumerate(inputs):
         if column.role == "mean" and not column.values:
             k = len(reader.column(column.source).levels.names)
@@ -68,6 +74,15 @@ def fit_to_targets(
             inputs[j] = column._replace(values=tuple(map(float, values)), default=float(default))
             new[j] = values[codes]
     kept = _that_matter(inputs, X, y)
+    for j, gaps, of_others in _gaps_to_fill(inputs, X, others):
+        places = [k for k, column in enumerate(inputs) if kept[k] and column.can_fill(inputs[j])]
+        filled = _with_values_from(inputs[j], X[:, places], X[:, j], gaps)
+        if filled is not None:
+            inputs[j] = filled
+            new_values = filled.from_others(X[gaps][:, places]), filled.from_others(others[of_others][:, places])
+            changed.append((j, gaps, of_others, new_values))
+    for j, gaps, of_others, (of_train, of_rest) in changed:  # after all of them are learned from medians
+        X[gaps, j], others[of_others, j] = of_train, of_rest
     others_of = X[:, [bool(keep) and column.role != "mean" for column, keep in zip(inputs, kept, strict=True)]]
     for j, means in new.items():
         inputs[j] = _with_regression(inputs[j], means, others_of)
@@ -92,15 +107,45 @@ def word_means(codes: NDArray[np.int64], y: Floats, k: int) -> tuple[Floats, flo
 
 def _with_regression(column: InputColumn, means: Floats, others: Floats) -> InputColumn:
     """A column of means with their ridge regression on the other inputs, for words that training does not have."""
+    column = column._replace(given=_regression(means, others))
+    left = means - column.regression(others)
+    quantiles = np.quantile(left, (np.arange(RESIDUALS) + 0.5) / RESIDUALS)
+    return column._replace(residuals=tuple(map(float, quantiles)))
+
+
+def _regression(values: Floats, others: Floats) -> tuple[float, ...]:
+    """The ridge regression of values on other inputs [n, q] and their squares: a constant and 2 q slopes."""
     features = np.column_stack([others, np.square(others)])
     center, sd = features.mean(0), features.std(0)
     Z = (features - center) / np.where(sd > 0.0, sd, 1.0)  # [n, 2 q]
-    centered = means - means.mean()
-    w = np.linalg.solve(Z.T @ Z + RIDGE * len(Z) * np.eye(Z.shape[1]), Z.T @ centered)
+    w = np.linalg.solve(Z.T @ Z + RIDGE * len(Z) * np.eye(Z.shape[1]), Z.T @ (values - values.mean()))
     slopes = w / np.where(sd > 0.0, sd, 1.0)
-    quantiles = np.quantile(centered - Z @ w, (np.arange(RESIDUALS) + 0.5) / RESIDUALS)
-    given = (float(means.mean() - center @ slopes), *map(float, slopes))
-    return column._replace(given=given, residuals=tuple(map(float, quantiles)))
+    return (float(values.mean() - center @ slopes), *map(float, slopes))
+
+
+def _gaps_to_fill(inputs: list[InputColumn], X: Floats, others: Floats) -> Iterator[tuple[int, Mask, Mask]]:
+    """The columns of numbers with gaps, and the rows with gaps among training rows and others."""
+    flags = {column.source: j for j, column in enumerate(inputs) if column.role == "missing"}
+    for j, column in enumerate(inputs):
+        if column.role == "value" and column.source in flags and not column.given:
+            gaps, of_others = (rows[:, flags[column.source]] > 0.5 for rows in (X, others))
+            if gaps.any() and (~gaps).sum() >= LEAST_TO_FILL:
+                yield j, gaps, of_others
+
+
+def _with_values_from(column: InputColumn, others: Floats, values: Floats, gaps: Mask) -> InputColumn | None:
+    """The column with the regression that fills its gaps; None if it explains too little of rows it has not seen."""
+    if not others.shape[1]:
+        return None
+    present, drawn = np.flatnonzero(~gaps), np.random.default_rng(0)
+    tried = drawn.permutation(present)
+    unseen, seen = np.split(tried, [len(tried) // 3])
+    ends = float(values[present].min()), float(values[present].max())
+    column = column._replace(values=ends, default=float(np.median(values[present])))
+    error = values[unseen] - column._replace(given=_regression(values[seen], others[seen])).from_others(others[unseen])
+    if np.square(error).mean() > (1.0 - LEAST_TO_EXPLAIN) * values[unseen].var():
+        return None
+    return column._replace(given=_regression(values[present], others[present]))
 
 
 def _parts(n: int, groups: NDArray[np.int64] | None) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import gpexplorer as gpx
 from gpexplorer.cli import app
+from gpexplorer.data.in_memory import table_of
 from gpexplorer.data.reader.table_reader import reader_from
 from gpexplorer.errors import DataError, PosteriorError
 from gpexplorer.recommendation.arguments import rows_of
@@ -285,3 +286,27 @@ def test_an_upload_and_its_new_rows_are_read_in_a_child() -> None:
     )
     assert rows.why[1] == 'word not seen: wood "yew"'
     assert list(rows.unknown) == ["wood"]
+
+
+@pytest.mark.parametrize(("offset", "factor"), [(0.0, 1.0), (1e6, 1e-3)])
+def test_a_gap_gets_what_the_other_columns_suggest_where_they_explain_it(offset: float, factor: float) -> None:
+    rng = np.random.default_rng(5)
+    a, own = rng.normal(size=(2, 300))
+    height = offset + factor * (2.0 * a + 0.1 * rng.normal(size=300))
+    rows = pd.DataFrame({"a": a, "height": height, "own": own, "y": a + own})
+    rows.loc[::5, "height"] = np.nan
+    rows.loc[::7, "own"] = np.nan  # which nothing explains
+    split = gpx.load(rows, target="y", split="all")
+    X, reader = split.train.X.numpy(), split.train.reader
+    assert reader is not None
+    height_at, own_at = (reader.names.index(name) for name in ("height", "own"))
+    assert (X[::5, height_at] - height[::5]).std() < 0.3 * factor  # the standard deviation of a height is 2
+    assert np.unique(X[::7, own_at]).tolist() == pytest.approx([np.nanmedian(rows["own"])])
+    new = pd.DataFrame({"a": [1.5, -1.5, 0.0], "height": [None, None, offset], "own": [0.0, None, 1.0]})
+    for reads in (reader, reader_from(reader.to_json())):
+        read = reads.read(table_of(new))
+        assert read.X[:2, height_at] == pytest.approx([offset + 3.0 * factor, offset - 3.0 * factor], abs=0.3 * factor)
+        assert read.X[1, own_at] == pytest.approx(np.nanmedian(rows["own"]))
+        assert read.why == ("filled: height", "filled: height; filled: own", "")
+        assert read.answered.all()
+    assert "from the other columns" in repr(reader)
