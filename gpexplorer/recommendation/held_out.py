@@ -37,12 +37,12 @@ SHARE, MOST, LEAST = 0.1, 2000, 200  # the share of the rows in a single held-ou
 SHARE_OF_GROUPS, MOST_OF_GROUPS = 0.3, 4000  # the same where whole groups are held out, since these have to be many
 SCORES = ("rmse", "smse", "nlpd")
 RESAMPLES, LEVEL = 1000, 0.95  # bootstrap samples, and the level of the interval
-NEW_SHARE = 1 / 3  # of the groups or blocks of time: as many new ones the interval of a score is for
+NEW_SHARE = 1 / 3  # of the held-out rows, groups or blocks of time: as many new ones the interval of a score is for
 MOST_SPREAD = 5.0  # logarithm of the ends of an interval over its middle
 
 
 class Interval(NamedTuple):
-    """A score on held-out rows with its 95 % interval from 1000 bootstrap samples of the rows."""
+    """A score on held-out rows, with a 95 % interval for new rows from 1000 bootstrap samples of them."""
 
     value: float
     low: float
@@ -122,18 +122,20 @@ class RowScores:
 
         Notes
         -----
-        Rows of one group, or of one block of time, have errors that are alike. Their interval is that of the score of
-        new groups, a third as many as there are here: for smse, by the logarithm of the mean square of each,
+        It is for the score of new rows, a third as many as there are here: both samples vary, so that the variance is
+        that of a mean of a quarter of the rows, which are resampled. Rows of one group, or of one block of time, have
+        errors that are alike. Their interval is for new groups: for smse, by the logarithm of the mean square of each,
 
             log smse +- t_{G-1} s / mean * sqrt(1 / G + 3 / G),   s the sd of the mean squares of G clusters.
 
-        The interval describes the sampling of held-out rows. It does not include that the best of several candidates
-        was chosen by the same rows, which makes its centre slightly too good.
+        It does not include that the best of several candidates was chosen by the same rows, which makes its centre
+        slightly too good.
         """
         if self.is_clustered:
             return self._interval_of_clusters(metric)
         t = len(self.targets)
-        rows = np.random.default_rng(0).integers(0, t, (RESAMPLES, t))  # [RESAMPLES, t]
+        size = max(round(t / (1.0 + 1.0 / NEW_SHARE)), 2)
+        rows = np.random.default_rng(0).integers(0, t, (RESAMPLES, size))
         if metric == "nlpd":
             values = self.density[rows].mean(1)
         elif metric == "rmse":

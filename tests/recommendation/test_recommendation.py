@@ -136,14 +136,15 @@ def test_row_scores_are_the_scores_of_a_run():
     )  # fmt: skip
 
 
-def test_interval_covers_the_mean_as_often_as_it_says():
+@pytest.mark.parametrize("metric", ["nlpd", "rmse", "smse"])
+def test_interval_covers_the_score_of_new_rows_as_often_as_it_says(metric):
     rng = np.random.default_rng(1)
     inside = 0
     for _ in range(200):
-        y = rng.normal(size=100)
-        interval = RowScores.of(y, np.zeros(100), np.ones(100)).interval("nlpd")
-        inside += interval.low < 0.5 * np.log(2 * np.pi) + 0.5 < interval.high
-    assert 0.88 < inside / 200 <= 0.99
+        held_out, new = (RowScores.of(y, 0.0 * y, 1.0 + 0.0 * y) for y in (rng.normal(size=120), rng.normal(size=40)))
+        interval = held_out.interval(metric)
+        inside += interval.low <= getattr(new, metric) <= interval.high
+    assert (0.88 if metric != "smse" else 0.8) < inside / 200 <= 0.99
 
 
 def test_the_time_is_kept_by_the_clock_of_the_caller():
