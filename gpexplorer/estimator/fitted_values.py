@@ -10,14 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..data.reader.table_reader import RowsRead
 from ..data.units import targets
 from ..kernels.row_scaled import log_density_change, plain_rows
 from ..mixed_rows import MixedRows
 from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
 from ..runs import Run
+from ..runs.studies.prediction_table import with_unknown_averaged
 from ..runs.trace import Record
 
 
@@ -62,10 +65,16 @@ def evidence(run: Run) -> float | None:
     return change - value - 0.5 * len(train) * math.log(2.0 * math.pi)
 
 
-def mean_and_sd(posterior: InUnits, X: Any) -> tuple[Tensor, Tensor]:
-    """Mean [t] and standard deviation [t] of what the posterior is of."""
+def mean_and_sd(posterior: InUnits, X: Any, read: RowsRead | None = None) -> tuple[Tensor, Tensor]:
+    """Mean [t] and standard deviation [t] of what the posterior is of.
+
+    With rows of a frame as they were read, those with words that training does not have are averaged over its words.
+    """
     mean, var = posterior(X)
-    return mean, var.sqrt()
+    if read is None or not read.unknown:
+        return mean, var.sqrt()
+    averaged = with_unknown_averaged(posterior, read, mean.cpu().numpy(), var.sqrt().cpu().numpy())
+    return torch.from_numpy(averaged[0]), torch.from_numpy(averaged[1])
 
 
 def inducing_points(posterior: InUnits) -> Any:

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
-from ..data.in_memory import column_titles, is_frame
+from ..data.in_memory import column_titles, is_frame, table_of
+from ..data.reader.table_reader import RowsRead
 from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.row_scaled import unscaled_kernel
 from ..kernels.theta.restrictions import kept_options
@@ -29,10 +30,10 @@ from .training_rows import (
     RowDetails,
     all_for_training,
     checked_groups,
+    inputs_of,
     is_texts,
     kept_rows,
     needs_reader,
-    new_rows,
     read_frame,
     rows_of,
     units_of,
@@ -266,17 +267,21 @@ class Estimator(RegressorMixin, BaseEstimator):
         -------
         array or tuple of arrays
             The mean [t], and if requested the standard deviation [t] or the covariance [t, t] of y, which include the
-            noise. With k targets, mean and standard deviation are [t, k], and the covariance is [t, t, k].
+            noise. With k targets, mean and standard deviation are [t, k], and the covariance is [t, t, k]. Of a frame,
+            rows with a word that training does not have are averaged over its words, which widens the band; the
+            covariance has such words in the middle.
         """
         if return_std and return_cov:
             raise SettingError(
                 "Give return_std or return_cov, not both: the diagonal of a covariance has the variances."
             )
-        X = self._inputs(X)
+        read = None if return_cov else self._read(X)
+        X = self._inputs(X) if read is None else inputs_of(read)
         if return_cov:
             return self._answers(lambda posterior: (posterior.mean(X), posterior.cov(X)))
-        if return_std:
-            return self._answers(lambda posterior: mean_and_sd(posterior, X))
+        if return_std or (read is not None and read.unknown):
+            answer = self._answers(lambda posterior: mean_and_sd(posterior, X, read))
+            return answer if return_std else answer[0]
         return self._answers(lambda posterior: (posterior.mean(X),))[0]
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> Floats:
@@ -359,13 +364,18 @@ class Estimator(RegressorMixin, BaseEstimator):
         )
         return np.asarray(X, np.float64), np.asarray(y, np.float64)
 
+    def _read(self, X: Any) -> RowsRead | None:
+        """New rows of a frame, as the table of training was read; None for other rows."""
+        reader = self._posteriors[0].columns.reader
+        return reader.inputs_of(table_of(X)) if reader is not None and is_frame(X) and not is_texts(X) else None
+
     def _inputs(self, X: Any) -> Any:
         check_is_fitted(self)
         if is_texts(X):
             return [str(text) for text in X]
+        if (read := self._read(X)) is not None:
+            return inputs_of(read)
         reader = self._posteriors[0].columns.reader
-        if reader is not None and is_frame(X):
-            return new_rows(X, reader)
         if isinstance(self._posteriors[0].columns.X, MixedRows):
             return X
         if reader is not None:

@@ -16,7 +16,7 @@ from ..data import Split, load
 from ..data.given_folds import row_groups
 from ..data.in_memory import is_frame, table_of
 from ..data.reader.cells import is_dictionary, is_text
-from ..data.reader.table_reader import TableReader
+from ..data.reader.table_reader import RowsRead, TableReader
 from ..data.splits import ALL
 from ..data.standardising import fit_scale
 from ..data.table_checks import LARGEST
@@ -183,9 +183,8 @@ def read_frame(X: Any, y: Floats, kernel: Any) -> FrameRows:
     return FrameRows(train.X if isinstance(train.X, MixedRows) else train.X.numpy(), train.reader)
 
 
-def new_rows(X: Any, reader: TableReader) -> Any:
-    """New rows of a frame, as its reader makes inputs of them; DataError names a row that it cannot read."""
-    read = reader.inputs_of(table_of(X))
+def inputs_of(read: RowsRead) -> Any:
+    """Rows that were read, as a posterior takes them."""
     return MixedRows(torch.from_numpy(read.X), read.texts) if read.texts else read.X
 
 

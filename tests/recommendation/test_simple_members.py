@@ -100,6 +100,7 @@ def test_subjects_that_are_measured_again_are_groups_whatever_their_name() -> No
     assert planned(ewes, None, {"target": "y"}, None, None, None)[1].column == "ewe"
     words = ewes.assign(ewe=[f"ewe {k:02d}" for k in subject])
     assert planned(words, None, {"target": "y"}, None, None, None)[1].column == "ewe"
+    assert planned(words.drop(columns="breed"), None, {"target": "y"}, None, None, None)[1].column == "ewe"
     shops = ewes.assign(week=rng.normal(size=240), breed=rng.choice(["a", "b", "c"], 240))  # a place, not a subject
     assert planned(shops, None, {"target": "y"}, None, None, None)[1].kind == "random"
 
@@ -124,3 +125,13 @@ def test_on_a_slow_machine_one_candidate_has_the_time_of_all(monkeypatch: pytest
     )
     assert "Trying ml, se with more time." in seen
     assert answer.kernel == "se"
+
+
+def test_few_long_series_are_continued_and_many_short_ones_are_groups() -> None:
+    rng = np.random.default_rng(4)
+    for towns, months, kind in ((12, 90, "time"), (90, 12, "groups")):
+        month, town = np.repeat(np.arange(months), towns), np.tile(np.arange(towns), months)
+        y = rng.normal(100, 15, towns)[town] + np.cumsum(rng.normal(0.2, 1.0, months))[month]
+        date = pd.Timestamp("2010-01-01") + pd.to_timedelta(30 * month, unit="D")
+        panel = pd.DataFrame({"date": date, "town": [f"town {k}" for k in town], "x": rng.normal(size=len(y)), "y": y})
+        assert planned(panel, None, {"target": "y"}, None, None, None)[1].kind == kind

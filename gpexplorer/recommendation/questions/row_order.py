@@ -179,6 +179,8 @@ def panel_columns(rows: Dataset) -> list[str]:
         is_number = rows.reader is None or rows.reader.column(source).is_number
         if PLAIN_NAME.fullmatch(source.lower()) or (is_number and not set(own) <= set(whole)):
             continue
+        if rows.reader is not None and any(rows.reader.inputs[j].role == "mean" for j in own):
+            continue  # several means stand for one word; see `is_panel`
         _, label = np.unique(X[:, own], axis=0, return_inverse=True)
         sizes = np.bincount(label)
         if not FEWEST_GROUPS <= len(sizes) <= n / FEWEST_IN_GROUP or sizes.max() >= LARGEST_GROUP * n:
@@ -223,11 +225,11 @@ def repeated_columns(rows: Dataset) -> list[str]:
 def is_panel(rows: Dataset, column: str = "") -> bool:
     """Whether the groups of these rows look like subjects that were measured again and again.
 
-    With the name of an input, its values are the groups; one that is made from words may be, which only the words say.
-
-    Then some inputs are constant in every group though they differ between groups, such as the breed of an animal or
-    the continent of a country, and another one, such as a time, hardly ever has a value twice in a group though it has
-    few values in all. A place or a kind, such as a zip code, has no such column.
+    Then there is an input, such as a time, that hardly ever has a value twice in a group though it has few values in
+    all, no more than there are groups. Either it rises in every group, or other inputs are constant in every group
+    though they differ between groups, such as the breed of an animal or the continent of a country. A place or a kind,
+    such as a zip code, has no such column. With the name of an input, its values are the groups; one that is made from
+    words may be a subject, which only the words say.
     """
     X = numbers_of(rows)
     if column and (X is None or column not in rows.names[: X.shape[1]]):
@@ -244,10 +246,14 @@ def is_panel(rows: Dataset, column: str = "") -> bool:
     k, size = int(number.max()) + 1, float(np.median(np.bincount(number)))
     constant, times = 0, 0
     for values in X.T:
+        is_whole = bool((values == np.round(values)).all())
         distinct, code = np.unique(values, return_inverse=True)
         pairs = len(np.unique(number.astype(np.int64) * len(distinct) + code))
         constant += 1 < len(distinct) < k and pairs == k
-        times += pairs >= RISING * len(number) and FEWEST_GROUPS <= len(distinct) <= PANEL_TIMES * size
+        is_short = FEWEST_GROUPS <= len(distinct) <= min(PANEL_TIMES * size, k)  # few long series are continued
+        times += pairs >= RISING * len(number) and is_short
+        if is_whole and FEWEST_GROUPS <= k and not column and _is_panel(number.astype(np.int64), code):
+            return True
     return constant > 0 and times > 0
 
 

@@ -181,16 +181,43 @@ def _predicted(
     """The columns [t] of the table for some rows, averaged over the values of columns that are not known in them."""
     X = _model_rows(posterior, read, rows)
     of_f = posterior.marginals(X, noise=False)
-    answer: Any = posterior.observed(of_f) if of == "y" else of_f
     far = _far_of_parts(posterior, X, of_f)
+    answer: Any = posterior.observed(of_f) if of == "y" else of_f
     if unknown:
-        weights, variants = posterior.columns.reader.variants(unknown)
-        at_variants = [posterior.marginals(_changed(X, variant), noise=False) for variant in variants]
-        observed = [posterior.observed(part) for part in at_variants] if of == "y" else at_variants
-        of_f, answer = MixtureMarginals(at_variants, weights), MixtureMarginals(observed, weights)
+        of_f, answer = _averaged(posterior, X, unknown, of)
     (mean, var), (_, var_f) = ([_array(part) for part in own.moments] for own in (answer, of_f))
     ends = [_array(row) for row in answer.quantile(torch.tensor(levels, dtype=torch.float64))]
     return [mean, np.sqrt(var), np.sqrt(var_f), *ends, far.astype(float)]
+
+
+def _averaged(
+    posterior: InUnits | AveragePosterior, X: Any, unknown: tuple[str, ...], of: str
+) -> tuple[MixtureMarginals, MixtureMarginals]:
+    """The distributions of f, and of what is asked for, averaged over the values of columns that are not known."""
+    weights, variants = posterior.columns.reader.variants(unknown)
+    at_variants = [posterior.marginals(_changed(X, variant), noise=False) for variant in variants]
+    observed = [posterior.observed(part) for part in at_variants] if of == "y" else at_variants
+    return MixtureMarginals(at_variants, weights), MixtureMarginals(observed, weights)
+
+
+def with_unknown_averaged(posterior: InUnits, read: RowsRead, mean: Floats, sd: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of y [t], where those of rows with unknown words or gaps are averaged over values.
+
+    Parameters
+    ----------
+    posterior : InUnits
+    read : RowsRead
+        Rows that are all answered.
+    mean, sd : array [t]
+        Those of the values in the middle, which are kept for all other rows.
+    """
+    mean, sd = mean.copy(), sd.copy()
+    for unknown, rows in _by_unknown_columns(read):
+        if unknown:
+            _, answer = _averaged(posterior, _model_rows(posterior, read, rows), unknown, "y")
+            moments = answer.moments
+            mean[rows], sd[rows] = _array(moments[0]), np.sqrt(_array(moments[1]))
+    return mean, sd
 
 
 def _model_rows(posterior: InUnits | AveragePosterior, read: RowsRead, rows: NDArray[np.int64]) -> Any:

@@ -166,6 +166,21 @@ def test_the_estimator_reads_frames_as_files_are_read(tmp_path: Path) -> None:
     np.testing.assert_allclose(answer["mean"], estimator.predict(X[:3]))
 
 
+def test_the_estimator_widens_the_band_of_a_word_that_training_does_not_have(tmp_path: Path) -> None:
+    frame = table()
+    X = frame.drop(columns="y")
+    estimator = gpx.Estimator("ml", kernel="linear", budget={"steps": 30}).fit(X, frame["y"])
+    new = X[:3].assign(wood=["yew", *X["wood"][1:3]])
+    mean, sd = estimator.predict(new, return_std=True)
+    assert sd[0] > 3.0 > 1.0 > sd[1:].max()  # the words have effects of 0, 5 and 10
+    np.testing.assert_allclose(estimator.predict(new), mean)
+    np.testing.assert_allclose(estimator.predict(X[1:3], return_std=True)[1], sd[1:])
+    estimator.posterior_.save(tmp_path / "m.safetensors")
+    answer = predicted(gpx.load_posterior(tmp_path / "m.safetensors"), tmp_path, new.to_csv(index=False))
+    np.testing.assert_allclose(answer["mean"], mean)
+    np.testing.assert_allclose(answer["sd"], sd)
+
+
 def test_gaps_of_training_are_filled_in_new_rows_as_in_training(tmp_path: Path) -> None:
     frame = table()
     frame.loc[::4, "x"], frame.loc[::6, "wood"] = np.nan, None
