@@ -17,6 +17,7 @@ import param
 import torch
 from torch import Tensor
 
+from .display import InPanel
 from .errors import SettingError
 from .kernels.row_scaled import unscaled_kernel
 from .kernels.theta.free_parameters import FreeParameters
@@ -59,7 +60,7 @@ class Hyperparameter(param.Parameterized):
         return f"tied to {self.tied}" if self.tied else "learned"
 
 
-class Hyperparameters(Sequence[Hyperparameter]):
+class Hyperparameters(InPanel, Sequence[Hyperparameter]):
     """The hyperparameters of a kernel and its noise, one row each, in the order of theta.
 
     Parameters

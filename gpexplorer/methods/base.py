@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing
 from typing import Any, ClassVar, Self
 
 import param
@@ -187,6 +188,24 @@ class Method(param.ParameterizedABC):
             theta [p] -> gradient [p], without that of the priors. None if the method has no such gradient, or not yet.
         """
         return None
+
+    def set_by_hand(self, problem: Problem, state: Any) -> Step:
+        """Return the step in which a person has set theta to that of `problem`; the run continues from its state.
+
+        Learning begins anew there, with the restrictions of the problem's kernel. A method that has chosen something
+        which does not depend on theta, such as inducing points, keeps it; any other takes its first step again.
+
+        Parameters
+        ----------
+        problem : Problem
+            Its theta is the one to continue from.
+        state : State
+            Any state of a run on the same rows.
+        """
+        with closing(self.steps(problem)) as steps:
+            step = next(steps)
+            step = next(steps, step)
+        return Step(step.state, step.info._replace(phase="forced"))
 
     @abstractmethod
     def cost(self, problem: Problem) -> Cost:

@@ -21,7 +21,7 @@ from ..display import RunDisplay
 from ..errors import SettingError, StoreError
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.row_scaled import input_count, plain_rows
-from ..kernels.theta.restrictions import log_prior
+from ..kernels.theta.restrictions import log_prior, restricted_problem
 from ..methods.base import Method, Steps
 from ..methods.capabilities import EstimatesNoise, NotesAnswer, NotesVariance
 from ..posteriors import InUnits, Of, as_posterior, in_units
@@ -258,7 +258,7 @@ class Run(RunDisplay):
             finally:
                 self._busy.release()
 
-    def fork(self, at: int = -1, step: Step | None = None) -> Run:
+    def fork(self, at: int = -1, step: Step | None = None, problem: Problem | None = None) -> Run:
         """Make a second run, not stored, that shares the records up to one of them and continues from there.
 
         Parameters
@@ -267,13 +267,50 @@ class Run(RunDisplay):
             The index of the last shared record.
         step : Step, optional
             A step to continue from, which becomes the record after them.
+        problem : Problem, optional
+            The same rows with other hyperparameters to begin with, or other restrictions of them; see
+            `with_hyperparameters`.
         """
         records = self.trace[: self.trace[at].index + 1]
         records += [records[-1]._replace(index=len(records), step=step, scores=None)] if step else []
         return Run(
-            self.method, self.problem, self.split, spec=self.spec, resume=records, start_note=self.start_note,
-            clock=self._clock,
+            self.method, problem or self.problem, self.split, spec=self.spec, resume=records,
+            start_note=self.start_note, clock=self._clock,
         )  # fmt: skip
+
+    def with_hyperparameters(self, at: int = -1, after: int | None = None, **options: Any) -> Run:
+        """Make a second run in which hyperparameters have other values, or other restrictions, from one record on.
+
+        Parameters
+        ----------
+        at : int, default -1
+            The index of the record whose hyperparameters are changed.
+        after : int, optional
+            The index of the last record that both runs share, by default `at`.
+        **options : object
+            "values", "fixed", "bounds", "tied" or "priors", as `Hyperparameters.kernel` takes them.
+
+        Returns
+        -------
+        Run
+            Its last record has the new values; what does not depend on them, such as inducing points, is as before,
+            and learning goes on from there.
+
+        Raises
+        ------
+        SettingError
+            If there is no such hyperparameter, the method has no kernel of its own to change, or a value is refused.
+        """
+        if self.method.own_kernel:
+            raise SettingError(f"Method {self.method.key!r} learns features of its own in place of the kernel.")
+        kernel = self.hyperparameters_at(at, curvature=False).kernel(**options)
+        if getattr(self.problem.kernel, "noise_is_known", False):
+            del kernel["values"]["noise"]
+        theta = getattr(self.trace[at].step.state, "theta", self.problem.theta)
+        problem = restricted_problem(replace(self.problem, theta=theta), kernel)
+        self.method.check_restrictions(problem)
+        after = self.trace[at].index if after is None else after
+        return self.fork(after, self.method.set_by_hand(problem, self.trace[after].step.state), problem)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has the trace and the answers, and continues by itself. It has no store and no running generator."""

@@ -21,6 +21,7 @@ from ..views.picture import Picture
 from .address import PageRequest, read_query, write_query
 from .browser.callbacks import follow, repeat, together
 from .browser.components import HELP, AddressBar, Pulse
+from .hyperparameters.box import HyperparameterBox
 from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.field import Field
@@ -116,7 +117,8 @@ class Explorer(pn.viewable.Viewer):
         self.below = panels_below(self.session, self._export, self.pictures.options)
         self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT, HEAD])
         self.sources = DataSource(spec, self.session.change_rows, self.status.fail, self._wait)
-        self.choices = Controls(spec, self._controls_changed)
+        self.hyperparameters = HyperparameterBox(self.session)
+        self.choices = Controls(spec, self._controls_changed, [self.hyperparameters])
         questions = {"—": {"—": ""}, "Questions": {preset.question: key for key, preset in PRESETS.items()}}
         questions["Stories"] = {story.title: f"{STORY}{key}" for key, story in STORIES.items()}
         self.presets = Field("Begin with a question", "", self._choose_preset, questions, heading=True)
@@ -383,6 +385,7 @@ class Explorer(pn.viewable.Viewer):
         working_since = self.session.player.working_since
         self.transport.update(frame)
         self.pictures.update(frame)
+        self.hyperparameters.update(frame)
         self.status.update(frame, time.monotonic() - working_since if working_since else 0.0)
         self.session.show_view(self.pictures.chosen)
         if frame.numbers is not None and not frame.busy:

@@ -296,6 +296,22 @@ class Session:
         step = self._drag_start
         self.player.change(lambda run: run.drag(step, slot, position))
 
+    def set_hyperparameters(self, values: dict[str, float]) -> None:
+        """Pause, and give hyperparameters of the step shown these values, by name and in the units of the file."""
+        step = self.screen.step
+        self.player.change(lambda run: run.set_hyperparameters(step, values=values))
+
+    def fix_hyperparameters(self, fixed: dict[str, float]) -> None:
+        """Pause, and learn all hyperparameters but these from here on; the next run begins with these values as well."""
+        step, kernel = self.screen.step, self.spec.kernel
+        options = {"name": kernel} if isinstance(kernel, str) else dict(kernel)
+        before = set(options.pop("fixed", []))
+        values = {name: value for name, value in options.pop("values", {}).items() if name not in before}
+        changed = {"values": values | fixed, "fixed": list(fixed)} if fixed else {"values": values}
+        options |= {name: value for name, value in changed.items() if value}
+        self.spec = replace(self.spec, kernel=options if len(options) > 1 else options["name"])
+        self.player.change(lambda run: run.set_hyperparameters(step, fixed=list(fixed)))
+
     def edit_rows(self, edit: Sequence[float] | None) -> str:
         """Add or remove a training row, then return to the step shown on the edited rows.
 

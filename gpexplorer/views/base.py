@@ -114,6 +114,10 @@ class View(param.ParameterizedABC):
         """Return the step that a click at (x, y), in the units of the axes, asks for at record `at`; None for none."""
         return None
 
+    def hyperparameters_clicked(self, run: Run, at: int, x: float, y: float) -> dict[str, float]:
+        """Return the hyperparameters, by name and in the units of the file, that a click sets; none by default."""
+        return {}
+
     @abstractmethod
     def plot(self, layers: Layers) -> hv.Overlay | hv.Element:
         """Draw these frames, each element wrapped in `layer`."""

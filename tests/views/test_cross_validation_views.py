@@ -14,7 +14,7 @@ from gpexplorer import views
 from gpexplorer.methods.cross_validation.folds import split
 from gpexplorer.problem import Problem
 from gpexplorer.runs import Run
-from gpexplorer.views.cross_validation import fold_paths
+from gpexplorer.views import theta_surface
 from gpexplorer.views.drawing.live import Live
 from oracles_admm import held_out
 
@@ -101,7 +101,7 @@ def test_a_run_that_moves_on_keeps_its_surface_and_a_record_looked_at_gets_its_o
     assert paths.unfinished(run, 4)
     pd.testing.assert_frame_equal(moved, first)
 
-    monkeypatch.setattr(fold_paths, "QUIET", 0.0)
+    monkeypatch.setattr(theta_surface, "QUIET", 0.0)
     own = paths.data(run, 4)["surface"]
     assert not paths.unfinished(run, 4)
     assert not own.equals(first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -48,9 +48,13 @@ class Controls(pn.viewable.Viewer):
         The spec that the widgets show first.
     on_change : callable
         Called without arguments after a person changed a widget; `apply_to` then returns the new spec.
+    under_kernel : sequence, optional
+        What stands under the kernel.
     """
 
-    def __init__(self, spec: Spec, on_change: Callable[[], None], **params: Any) -> None:
+    def __init__(
+        self, spec: Spec, on_change: Callable[[], None], under_kernel: Sequence[Any] = (), **params: Any
+    ) -> None:
         super().__init__(**params)
         self._on_change, self._silent, self._rows = on_change, False, 0
         hint = "Five families and their baselines; all of them run step by step on the same rows."
@@ -75,7 +79,9 @@ class Controls(pn.viewable.Viewer):
         self._place = column(self.settings, margin=0)
         pairs = ((self.budget, self.seconds), (self.seed, self.split), (self.dtype, self.device))
         budget, seeds, machine = (pn.Row(*pair, **WIDE, margin=0) for pair in pairs)
-        self._layout = column(self.kernel, self.method, self._place, budget, self.target, seeds, machine, margin=0)
+        self._layout = column(
+            self.kernel, *under_kernel, self.method, self._place, budget, self.target, seeds, machine, margin=0
+        )
 
     def apply_to(self, spec: Spec) -> Spec:
         """Return a copy of `spec` with the values of the widgets; raises SettingError for values out of bounds."""
@@ -84,7 +90,7 @@ class Controls(pn.viewable.Viewer):
             method=self.method.value,
             settings=self.settings.values,
             split=self.split.value,
-            kernel=self.kernel.value,
+            kernel=spec.kernel if self.kernel.value == _kernel(spec) else self.kernel.value,
             seed=self.seed.value,
             budget={"steps": self.budget.value} | ({"seconds": self.seconds.value} if self.seconds.value else {}),
             dtype=self.dtype.value,

@@ -13,11 +13,13 @@ import param
 
 from ...display import InPanel
 from ...errors import GPExplorerError
+from ...hyperparameters import Hyperparameters
 from ...runs import Run
 from ...views.drawing.live import Drawing, Live
 from ...views.picture import Picture
 from ..browser.bokeh_fix import BokehFixes
 from ..browser.components import HostTheme
+from ..hyperparameters.sliders import pane_of_table
 from ..text import text
 
 HEIGHT = 320  # pixels of the curves of a study
@@ -78,7 +80,7 @@ def pane_of(shown: InPanel) -> Any:
 
     Parameters
     ----------
-    shown : Picture, Run, Spec, Compare, Race or Scaling
+    shown : Picture, Run, Spec, Hyperparameters, Compare, Race or Scaling
         A picture and a study are drawn again when one of their parameters changes.
 
     Returns
@@ -91,6 +93,8 @@ def pane_of(shown: InPanel) -> Any:
     if isinstance(shown, Run):
         parts: list[str | Live] = [shown.table_html()]
         return Pane(shown, lambda: [*parts, *([_picture(Picture(shown))] if len(shown.trace) else [])]).__panel__()
+    if isinstance(shown, Hyperparameters):
+        return pane_of_table(shown)
     if hasattr(shown, "parts"):
         study: Any = shown
         return Pane(study, lambda: [_part(part) for part in study.parts()]).__panel__()

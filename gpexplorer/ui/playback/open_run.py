@@ -16,10 +16,11 @@ from ... import data as data_sets
 from ... import views as pictures
 from ...data.units import inputs, scaled_targets
 from ...errors import GPExplorerError
+from ...hyperparameters import Hyperparameters
 from ...methods.capabilities import HasMovablePoints
 from ...posteriors import InUnits
 from ...posteriors.base import Of
-from ...problem import Channel, Cost, Dataset, Step
+from ...problem import Channel, Cost, Dataset, Problem, Step
 from ...runs import Run, Spec
 from ...runs.budget import long_step_note
 from ...runs.studies import machine_speed
@@ -108,6 +109,14 @@ def _with_row(train: Dataset, X: Tensor, y: Tensor) -> Dataset:
     """These rows and one at the end, in the scale of the others."""
     scaled, target = inputs(X, train), scaled_targets(y, train).to(train.y)
     return replace(train, X=torch.cat([train.X, scaled]), y=torch.cat([train.y, target]))
+
+
+class Change(NamedTuple):
+    """What a person changed by hand: the last record before it, the problem before it, and whether theta was set."""
+
+    at: int
+    problem: Problem
+    of_theta: bool = False
 
 
 class OpenRequest(NamedTuple):
@@ -206,6 +215,8 @@ class Frame(NamedTuple):
         Why the newest opening failed; empty where it did not. The pictures are then those of the run before.
     answered : int
         How many requests of the page were carried out before it.
+    hyperparameters : Hyperparameters or None
+        Those of the record shown, where the page asks for them; without rows for a method with features of its own.
     """
 
     opening: int
@@ -219,6 +230,7 @@ class Frame(NamedTuple):
     table: pd.DataFrame | None = None
     failed: str = ""
     answered: int = 0
+    hyperparameters: Hyperparameters | None = None
 
 
 class OpenRun:
@@ -252,7 +264,7 @@ class OpenRun:
         self._pause_after: int | None = None  # number of steps
         self._pause_seconds: float | None = None
         self.wall_seconds = 0.0
-        self._changes: list[int] = []  # records from which a person changed the run
+        self._changes: list[Change] = []  # what a person changed by hand
         self._given: Run | None = None  # the run that belongs to someone else, and whether it is to take no step
         self._halted = False
         self._earlier = EarlierRuns()
@@ -378,6 +390,11 @@ class OpenRun:
         numbers = status_numbers(self._require_run(), at, self._pause_after, bool(self._changes))
         return numbers._replace(wall_seconds=self.wall_seconds)
 
+    def hyperparameters(self, at: int) -> Hyperparameters:
+        """Return the hyperparameters of a record; none for a method with features of its own."""
+        run = self._require_run()
+        return Hyperparameters([], "") if run.method.own_kernel else run.hyperparameters_at(at, curvature=False)
+
     @property
     def first_step_too_long(self) -> str:
         """Message that says, before the first step, that it takes longer than the seconds of the budget."""
@@ -394,8 +411,12 @@ class OpenRun:
         """Take the step that a click on this picture asks for. It replaces the records after `at`."""
         run, at = self._require_run(), min(at, self.last)
         view = next((view for view in self._working_views([key])), None)
-        step = view.clicked(run, at, x, y) if view is not None else None
-        if step is not None:
+        if view is None:
+            return
+        values, step = view.hyperparameters_clicked(run, at, x, y), view.clicked(run, at, x, y)
+        if values:
+            self.set_hyperparameters(at, values=values)
+        elif step is not None:
             self._continue_from(at, step)
 
     def drag(self, at: int, slot: int, position: tuple[float, ...]) -> None:
@@ -414,11 +435,21 @@ class OpenRun:
             return
         self._continue_from(at, step)
 
+    def set_hyperparameters(self, at: int, **options: Any) -> None:
+        """Give hyperparameters of record `at` other values or restrictions; see `Run.with_hyperparameters`.
+
+        Where `at` was set by hand itself, the new values take its place: a slider that moves makes one record.
+        """
+        run, at = self._require_run(), min(at, self.last)
+        change = next((change for change in self._changes if change.of_theta and change.at == at - 1), None)
+        after = at if change is None else change.at
+        self._continue_with(run.with_hyperparameters(at, after, **options), after, of_theta=True)
+
     def undo(self) -> None:
-        """Return to the record before the last click or drag; the records after it are dropped."""
+        """Return to the record before the last change by hand; the records after it are dropped."""
         if self._changes:
-            run = self._require_run()
-            self.run = run.fork(self._changes.pop())
+            run, change = self._require_run(), self._changes.pop()
+            self.run = run.fork(change.at, problem=change.problem)
             self._free(run)
 
     def halt(self) -> None:
@@ -458,9 +489,15 @@ class OpenRun:
         self.failures[view.key] = sentence(error, f"the picture “{view.title}” was being drawn")
 
     def _continue_from(self, at: int, step: Step) -> None:
+        self._continue_with(self._require_run().fork(at, step), at)
+
+    def _continue_with(self, other: Run, at: int, of_theta: bool = False) -> None:
+        """Put this run, which shares the records up to `at`, in the place of the open one."""
         run = self._require_run()
-        self._changes = [*(change for change in self._changes if change < at), at]
-        self.run = run.fork(at, step)
+        undone = [change for change in self._changes if change.at >= at]
+        problem = undone[0].problem if undone else run.problem
+        self._changes = [*(change for change in self._changes if change.at < at), Change(at, problem, of_theta)]
+        self.run = other
         self._free(run)
 
     def _require_run(self) -> Run:

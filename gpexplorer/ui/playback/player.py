@@ -81,6 +81,8 @@ class Requests:
         Whether to end the thread.
     prepared : OpenRequest or None
         A run to open when a person first asks for a step.
+    hyperparameters : bool
+        Whether frames contain the hyperparameters of the record shown.
     """
 
     open: OpenRequest | None = None
@@ -93,6 +95,7 @@ class Requests:
     change: Callable[[OpenRun], None] | None = None
     closed: bool = False
     prepared: OpenRequest | None = None
+    hyperparameters: bool = False
 
 
 class Player(BackgroundWorker):
@@ -185,6 +188,10 @@ class Player(BackgroundWorker):
     def show(self, visible: Collection[str]) -> None:
         """Draw the pictures with these keys from now on."""
         self._request(visible=frozenset(visible), redraw=True)
+
+    def show_hyperparameters(self, wanted: bool) -> None:
+        """Send the hyperparameters of the record shown with every frame, or no longer."""
+        self._request(hyperparameters=wanted, redraw=True)
 
     def redraw(self) -> None:
         """Compute the layers of the visible pictures again."""
@@ -344,12 +351,17 @@ class Player(BackgroundWorker):
         """Publish a new frame. Pictures take half of the thread's time at most."""
         with self._changed:
             at, visible, paused = self._requests.at, self._requests.visible, not self._requests.playing
+            with_hyperparameters = self._requests.hyperparameters
         begin, run = time.monotonic(), self._open_run
         at = run.last if at is None else min(at, run.last)
         if paused:
             run.score(at)
         layers, unfinished = run.layers(at, visible), run.unfinished(at, visible)
-        self._publish(numbers=run.numbers(at), layers=layers, failures=dict(run.failures), table=run.table(at))
+        table = run.hyperparameters(at) if with_hyperparameters else None
+        self._publish(
+            numbers=run.numbers(at), layers=layers, failures=dict(run.failures), table=run.table(at),
+            hyperparameters=table,
+        )  # fmt: skip
         if unfinished:
             self._request(redraw=True)
         self._pace.picture(begin, time.monotonic())

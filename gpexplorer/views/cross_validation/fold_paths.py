@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-import weakref
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import holoviews as hv
 import numpy as np
@@ -17,9 +15,10 @@ from ...methods.cross_validation.fold_steps import score_folds
 from ...methods.cross_validation.folds import ordered_by_fold, split
 from ...methods.cross_validation.gpcv import GPCV
 from ...runs.run import Run
-from ..base import Layers, View, dots, image, line, overlay
+from ..base import Layers, dots, image, line, overlay
 from ..drawing.palette import CYCLE, ROLES
 from ..series import Line, Series, points
+from ..theta_surface import MARGIN, ThetaSurface
 
 HYPERPARAMETER = "a hyperparameter"
 CURVES = {  # option -> channel, label, whether log10 is drawn
@@ -127,26 +126,9 @@ class Curves(Series):
 
 
 MAX_ROWS = 3000  # with more rows, the slice would block the page
-QUIET = 0.3  # seconds at one record after which its own surface is computed
-ACROSS = "Number of the hyperparameter along x; 0 is the first."
-UPWARD = "Number of the hyperparameter along y; -1 is the last, the noise."
-SQUARES = "Points per side of the slice; each costs one kernel matrix."
-MARGIN = 0.6  # log-hyperparameters around the paths
 
 
-class _Slice(NamedTuple):
-    """The surface drawn last: of which run, options and record; for which record it was asked last, and since when."""
-
-    run: weakref.ref[Run]
-    options: tuple[Any, ...]
-    at: int
-    asked: int
-    since: float
-    stale: bool
-    frame: pd.DataFrame
-
-
-class Paths(View):
+class Paths(ThetaSurface):
     """Paths of the folds over two hyperparameters; all others have the values of the consensus at this record."""
 
     key: ClassVar[str] = "admm-paths"
@@ -156,30 +138,13 @@ class Paths(View):
     order: ClassVar[int] = 40
     hero: ClassVar[bool] = True
 
-    first = param.Integer(1, bounds=(0, None), softbounds=(0, 10), label="Across", doc=ACROSS)
-    second = param.Integer(-1, bounds=(-1, None), softbounds=(-1, 10), label="Upward", doc=UPWARD)
-    side = param.Integer(9, bounds=(2, 60), softbounds=(5, 25), label="Squares per side", doc=SQUARES)
-
     def applies(self, run: Run) -> bool:
         """Return whether the run iterates over folds and has at most MAX_ROWS rows."""
         return super().applies(run) and iterates_folds(run) and len(run.problem.train) <= MAX_ROWS
 
-    def __init__(self, **params: Any) -> None:
-        super().__init__(**params)
-        self._slice: _Slice | None = None
-
-    def unfinished(self, run: Run, at: int) -> bool:
-        """Return whether the surface drawn last belongs to another record: a run that plays need not wait for it."""
-        return self._slice is not None and self._slice.stale
-
     def data(self, run: Run, at: int) -> Layers:
-        """Return one path per fold in natural logarithms, and the surface (x, y, value): log10 of the error.
-
-        The surface of an earlier record stays while the paths are inside it and the run moves on: one surface costs
-        as much as many steps. A record that is looked at for longer gets its own.
-        """
-        theta, p = run.problem.theta, len(run.problem.theta)
-        i, j = min(self.first, p - 1), self.second % p
+        """Return one path per fold in natural logarithms, and the surface (x, y, value): log10 of the error."""
+        theta, (i, j) = run.problem.theta, self.axes_of(run)
         infos = [record.step.info for record in run.trace[: at + 1] if len(record.step.info.consensus)]
         copies = [info.thetas[:, [i, j]].cpu().double().numpy() for info in infos]
         mean = np.array([info.consensus[[i, j]].tolist() for info in infos]).reshape(-1, 2)
@@ -191,45 +156,24 @@ class Paths(View):
             layers[f"fold {k + 1}"] = pd.DataFrame(path, columns=["x", "y"])
         around = np.concatenate([mean, *copies]) if copies else np.array([[float(theta[i]), float(theta[j])]])
         centre = infos[-1].consensus if infos else theta
-        layers["surface"] = self._kept_surface(run, at, centre, (i, j), around)
+        layers["surface"] = self.surface(run, at, centre, around, MARGIN)
         names = run.problem.kernel.names
         title = "log10 of the cross-validated error"
         layers["surface"].attrs |= {"xlabel": f"log {names[i]}", "ylabel": f"log {names[j]}", "title": title}
         return layers
 
-    def _kept_surface(self, run: Run, at: int, centre: Any, axes: tuple[int, int], around: np.ndarray) -> pd.DataFrame:
-        """The surface that was drawn last where it is of use at this record, else a new one."""
-        previous, low, high = self._slice, around.min(0), around.max(0)
-        options = (axes, self.side)
-        if previous is not None and previous.run() is run and previous.options == options:
-            frame = previous.frame
-            corners = frame[["x", "y"]]
-            is_inside = bool((corners.min() <= low).all() and (high <= corners.max()).all())
-            if previous.asked != at:
-                previous = previous._replace(asked=at, since=time.monotonic())
-            if previous.at == at or (is_inside and time.monotonic() - previous.since < QUIET):
-                self._slice = previous._replace(stale=previous.at != at)
-                return frame.copy()
-        frame = self._surface(run, centre, axes, around)
-        self._slice = _Slice(weakref.ref(run), options, at, at, time.monotonic(), False, frame)
-        return frame.copy()
-
-    def _surface(self, run: Run, centre: Any, axes: tuple[int, int], around: np.ndarray) -> pd.DataFrame:
-        """Evaluate the error of all folds at `side`^2 points around the paths."""
+    def height(self, run: Run) -> Callable[[torch.Tensor], float]:
+        """Return the logarithm of the mean squared error of all folds."""
         method = _method(run)
-        low, high = around.min(0) - MARGIN, around.max(0) + MARGIN
         validation = method.validation(len(run.problem.train))
         [group] = split(run.problem, validation, method.seed, method.memory, shared=True)
         zeros = [torch.zeros_like(z) for z in group.vectors(group.T)]
-        points = []
-        for x in np.linspace(low[0], high[0], self.side):
-            for y in np.linspace(low[1], high[1], self.side):
-                theta = centre.clone()
-                theta[list(axes)] = torch.tensor([x, y]).to(theta)
-                loss = score_folds(group, theta, zeros, method.fold_settings()).loss
-                points.append((x, y, np.log10(max(loss / group.validation_rows, 1e-300))))
-        frame = pd.DataFrame(points, columns=["x", "y", "value"]).replace([np.inf, -np.inf], np.nan)
-        return frame.sort_values(["y", "x"]).reset_index(drop=True)
+
+        def log_error(theta: torch.Tensor) -> float:
+            loss = score_folds(group, theta, zeros, method.fold_settings()).loss
+            return float(np.log10(max(loss / group.validation_rows, 1e-300)))
+
+        return log_error
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw the surface in colour, a thin line per fold, and the consensus as a thick line."""

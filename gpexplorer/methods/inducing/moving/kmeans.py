@@ -21,7 +21,7 @@ from .. import settings
 from ..learning import learn_hyperparameters
 from ..lloyd import lloyd, spread_rows
 from ..reporting import EVALUATION_CALLS, UNKNOWN_TERMS, entry_flops
-from .loop import move_point
+from .loop import begun_again, move_point
 from .state import START, initial_state, prior, report
 from .state import Info as MovingInfo
 from .state import State as MovingState
@@ -115,6 +115,12 @@ class KMeans(settings.SparseMethod):
 
     def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
         return move_point(problem, state, slot, position, self.objective)
+
+    def set_by_hand(self, problem: Problem, state: MovingState) -> Step:
+        """Keep the centres."""
+        if state.phase == "start":
+            return super().set_by_hand(problem, state)
+        return begun_again(problem, state, state.Z.clone(), problem.theta, self.objective)
 
     def bound_terms(self, problem: Problem, state: MovingState) -> Terms:
         return nystrom(problem.kernel, state.theta, problem.train, state.Z, self.objective).terms

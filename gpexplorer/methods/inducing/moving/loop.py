@@ -101,6 +101,12 @@ class MovingPoints(settings.SparseMethod):
     def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
         return move_point(problem, state, slot, position, self.likelihood_name)
 
+    def set_by_hand(self, problem: Problem, state: MovingState) -> Step:
+        """Keep the points."""
+        if state.phase == "start":
+            return super().set_by_hand(problem, state)
+        return begun_again(problem, state, state.Z.clone(), problem.theta, self.likelihood_name)
+
     def bound_terms(self, problem: Problem, state: MovingState) -> Terms:
         return nystrom(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name).terms
 
@@ -182,14 +188,20 @@ def move_point(problem: Problem, state: State, slot: int, position: Tensor, like
     """
     Z = state.Z.clone()
     Z[slot] = position
-    model = nystrom(problem.kernel, state.theta, problem.train, Z, likelihood)
+    return begun_again(problem, state, Z, state.theta, likelihood)
+
+
+def begun_again(problem: Problem, state: State, Z: Tensor, theta: Tensor, likelihood: str) -> Step:
+    """Return the step that puts the points at Z [m, d] and the hyperparameters at theta, where a new descent begins."""
+    model = nystrom(problem.kernel, theta, problem.train, Z, likelihood)
     moved = state._replace(
         step=state.step + 1,
         phase="move",
         position=0,
         Z=Z,
         Z_begin=Z.clone(),
-        theta_begin=state.theta.clone(),
+        theta=theta.clone(),
+        theta_begin=theta.clone(),
         terms=model.terms,
         epoch_begin=model.terms.total(likelihood),
     )

@@ -227,6 +227,18 @@ class RowSelection(settings.SparseMethod):
             yield Step(state, self._info("learn", terms)._replace(jitter=jitter))
         return state
 
+    def set_by_hand(self, problem: Problem, state: SelectionState) -> Step:
+        """Keep the points, if any are chosen; their number grows no further, and theta is learned from here on."""
+        if not len(state.inducing):
+            return super().set_by_hand(problem, state)
+        Z, theta = problem.train.rows(state.inducing).X, problem.theta
+        model = nystrom(problem.kernel, theta, problem.train, Z, self.objective)
+        state = state._replace(
+            step=state.step + 1, phase="learn", position=0, growing=state.growing[:0].clone(), theta=theta.clone(),
+            theta_begin=theta.clone(), terms=model.terms, epoch_begin=model.terms.total(self.objective),
+        )  # fmt: skip
+        return Step(state, self._info("forced", model.terms)._replace(jitter=model.jitter))
+
     def _info(self, phase: str, terms: Terms) -> SelectionInfo:
         return SelectionInfo(phase, terms.total(self.objective), *halves(terms))
 

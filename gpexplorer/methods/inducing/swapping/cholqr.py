@@ -358,6 +358,24 @@ class CholQR(settings.SparseMethod):
         distance[state.inducing] = torch.inf
         return self.force_swap(problem, state, int(distance.argmin()), slot)
 
+    def set_by_hand(self, problem: Problem, state: SwapState) -> Step:
+        """Keep the inducing points; the next steps are those of a new epoch, with new pivots."""
+        if state.step == 0 and core_set(self, problem) is not None:
+            return super().set_by_hand(problem, state)
+        if state.step == 0:  # the rows to start from were not chosen yet
+            begin = self._swapper(problem, state._replace(theta=problem.theta))
+            state = state._replace(inducing=begin.factor.inducing.clone())
+        theta, Z = problem.theta, self._inducing_inputs(problem, state)
+        model = nystrom(problem.kernel, theta, problem.train, Z, self.objective)
+        total, is_moved = model.terms.total(self.objective), state.Z is not None
+        state = state._replace(
+            step=state.step + 1, phase="polish" if is_moved else "swap", position=0, accepted=0, theta=theta.clone(),
+            theta_begin=theta.clone(), pivots=state.pivots[:0].clone(), ranked=state.ranked[:0].clone(), oldest=0,
+            slots=state.slots[:0].clone(), tested=state.tested[:0].clone(), objective=total, epoch_begin=total,
+            Z=state.Z.clone() if is_moved else None, Z_begin=state.Z.clone() if is_moved else None,
+        )  # fmt: skip
+        return Step(state, SwapInfo("forced", total, *halves(model.terms), jitter=model.jitter))
+
     def bound_terms(self, problem: Problem, state: SwapState) -> Terms:
         Z = self._inducing_inputs(problem, state)
         return nystrom(problem.kernel, state.theta, problem.train, Z, self.objective).terms

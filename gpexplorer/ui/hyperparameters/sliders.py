@@ -1,0 +1,110 @@
+"""Sliders of hyperparameters on a logarithmic scale, with a number and a lock each, and the table of a notebook cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import panel as pn
+import param
+from panel.custom import JSComponent
+
+from ...hyperparameters import Hyperparameter, Hyperparameters
+from ..page import guest_sheet
+from ..styles import beside
+
+REACH = 50.0  # a slider goes from the value at its first appearance, divided by this, to the value times this
+
+
+class Sliders(JSComponent):
+    """One slider, one number and one lock per hyperparameter, in the units of the file.
+
+    The browser sends what a person moved, typed or locked; the rows change only when the page says so.
+
+    Parameters
+    ----------
+    on_value : callable
+        Called with the name and the new value of a hyperparameter.
+    on_fixed : callable
+        Called with the name of a hyperparameter, and whether it is to be fixed.
+    **params : object
+        Parameters of a component.
+    """
+
+    rows = param.List(default=[], doc="What is shown of each hyperparameter.")
+
+    _esm = beside(__file__, "sliders.js")
+    _stylesheets: ClassVar[list[str]] = [beside(__file__, "sliders.css")]
+
+    def __init__(
+        self, on_value: Callable[[str, float], None], on_fixed: Callable[[str, bool], None], **params: Any
+    ) -> None:
+        super().__init__(**{"margin": (2, 12), "sizing_mode": "stretch_width", **params})
+        self._on_value, self._on_fixed = on_value, on_fixed
+        self._ends: dict[str, tuple[float, float]] = {}
+
+    def show(self, table: Hyperparameters, anew: bool = False) -> None:
+        """Show these hyperparameters; `anew` lets the sliders begin and end around their present values."""
+        if anew:
+            self._ends = {}
+        parts = {row.part for row in table if row.part}
+        rows = [self._row(row, len(parts) > 1) for row in table]
+        if rows != self.rows:
+            self.rows = rows
+
+    def _row(self, row: Hyperparameter, with_part: bool) -> dict[str, Any]:
+        low, high = self._ends.get(row.name, (row.value / REACH, row.value * REACH))
+        least, most = row.bounds
+        low = max(low, least) if least else min(low, row.value)
+        high = max(high, row.value) if most is None else min(high, most)
+        self._ends[row.name] = (low, high)
+        own = row.what if not row.input else f"{row.what} of {row.input}"
+        return {
+            "name": row.name, "label": f"{row.part}: {own}" if with_part and row.part else own, "value": row.value,
+            "low": low, "high": high if high > low else low * (1.0 + 1e-9), "unit": row.unit, "fixed": row.fixed,
+            "tied": row.tied,
+        }  # fmt: skip
+
+    def _handle_msg(self, msg: Any) -> None:
+        """Take a value or a lock from the browser, if it is one of a row that is shown."""
+        row = next((row for row in self.rows if isinstance(msg, dict) and row["name"] == msg.get("name")), None)
+        if row is None:
+            return
+        value, fixed = msg.get("value"), msg.get("fixed")
+        if isinstance(fixed, bool):
+            self._on_fixed(row["name"], fixed)
+        elif isinstance(value, int | float) and not isinstance(value, bool) and 0.0 < value < math.inf:
+            self._on_value(row["name"], float(value))
+
+
+def pane_of_table(table: Hyperparameters) -> pn.Column:
+    """Return the sliders of a table, which set `value` and `fixed` of its rows and follow them.
+
+    Parameters
+    ----------
+    table : Hyperparameters
+        Its rows are Param objects: watch or bind them to act on what a person sets. `table.kernel()` is the kernel of
+        a spec with these values.
+    """
+
+    def set_value(name: str, value: float) -> None:
+        row = table[name]
+        others = [table[other] for other in row.tied.split(", ")] if row.tied else []
+        for each in (row, *others):
+            each.value = value
+
+    def set_fixed(name: str, fixed: bool) -> None:
+        table[name].fixed = fixed
+
+    sliders = Sliders(set_value, set_fixed)
+    sliders.show(table)
+    watchers = [(row, row.param.watch(lambda _: sliders.show(table), ["value", "fixed", "bounds"])) for row in table]
+
+    def end(_: Any) -> None:
+        for row, watcher in watchers:
+            row.param.unwatch(watcher)
+
+    if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
+        pn.state.on_session_destroyed(end)
+    return guest_sheet([sliders], lambda dark: None)

@@ -1,0 +1,151 @@
+"""The hyperparameters in the sidebar and in a cell: sliders in the units of the file, locks, and what a browser sends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import panel as pn
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.ui.hyperparameters.sliders import Sliders, pane_of_table
+
+pytestmark = [  # of Bokeh 3.9 with pandas 3.1, and of the download buttons
+    pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh"),
+    pytest.mark.filterwarnings("ignore:Both 'variant' and 'button_style'"),
+]
+SPEC = gpx.Spec(
+    "cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1, "seed": 3},
+    kernel={"name": "se", "priors": {"noise": "lognormal(0, 2)"}},
+)  # fmt: skip
+
+
+@pytest.fixture
+def explorer() -> Iterator[gpx.Explorer]:
+    explorer = gpx.Explorer(SPEC)
+    explorer.hyperparameters.fold.active = [0]
+    yield explorer
+    explorer.close()
+
+
+def follow(explorer: gpx.Explorer, holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        explorer.update(wait=0.2)
+
+
+def shown(explorer: gpx.Explorer) -> dict[str, dict]:
+    return {row["name"]: row for row in explorer.hyperparameters.sliders.rows}
+
+
+def test_a_value_set_by_hand_is_shown_learned_from_and_taken_back(explorer: gpx.Explorer):
+    explorer.session.player.run_to(4)
+    follow(explorer, lambda: explorer.at == 4 and len(shown(explorer)) == 3)
+    before = shown(explorer)["se.lengthscale"]
+    assert before["low"] < before["value"] < before["high"]
+    send = explorer.hyperparameters.sliders._handle_msg
+
+    for value in (2.0, 3.0, 4.0):  # a slider that moves makes one step
+        send({"name": "se.lengthscale", "value": value})
+        follow(explorer, lambda value=value: shown(explorer)["se.lengthscale"]["value"] == pytest.approx(value))
+    assert explorer.at == 5
+    assert explorer.session.screen.by_hand
+    send({"name": "noise", "fixed": True})
+    follow(explorer, lambda: shown(explorer)["noise"]["fixed"])
+    noise = shown(explorer)["noise"]["value"]
+    assert shown(explorer)["se.lengthscale"]["value"] == pytest.approx(4.0)
+
+    explorer.session.player.run_to(25)
+    follow(explorer, lambda: explorer.at >= 20)
+    assert shown(explorer)["noise"]["value"] == pytest.approx(noise)
+    assert shown(explorer)["se.lengthscale"]["value"] != pytest.approx(4.0)
+
+    explorer.transport.key("u")
+    follow(explorer, lambda: explorer.at == 4)
+    assert shown(explorer)["se.lengthscale"] == before
+    assert not explorer.run.hyperparameters["noise"].fixed
+
+
+def test_a_lock_holds_for_the_next_run_and_other_settings_keep_it(explorer: gpx.Explorer):
+    follow(explorer, lambda: len(shown(explorer)) == 3)
+    value = shown(explorer)["noise"]["value"]
+    explorer.hyperparameters.sliders._handle_msg({"name": "noise", "fixed": True})
+    kernel = explorer.session.spec.kernel
+    assert kernel == {**SPEC.kernel, "values": {"noise": value}, "fixed": ["noise"]}
+
+    explorer.choices.seed.enter(3)
+    follow(explorer, lambda: explorer.run is not None and explorer.run.spec.seed == 3)
+    assert explorer.run.spec.kernel == kernel  # with its prior
+    explorer.session.fix_hyperparameters({})
+    assert explorer.session.spec.kernel == SPEC.kernel
+    explorer.choices.kernel._first().enter("matern32")  # another kernel has other hyperparameters
+    follow(explorer, lambda: explorer.run.spec.kernel == "matern32")
+
+
+def test_nothing_is_computed_while_the_fold_is_closed_and_own_features_have_no_sliders():
+    explorer = gpx.Explorer(gpx.Spec("svgp", {"num_inducing": 4}, SPEC.data))
+    try:
+        explorer.session.player.run_to(1)
+        follow(explorer, lambda: explorer.at == 1)
+        assert explorer.hyperparameters.sliders.rows == []
+        explorer.hyperparameters.fold.active = [0]
+        follow(explorer, lambda: "features of its own" in explorer.hyperparameters.words.object)
+        assert explorer.hyperparameters.sliders.rows == []
+    finally:
+        explorer.close()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"name": "noise", "value": -1.0},
+        {"name": "noise", "value": True},
+        {"name": "noise", "value": float("nan")},
+        {"name": "noise", "fixed": 1},
+        {"name": "other", "value": 1.0},
+        {"value": 1.0},
+        ["noise", 1.0],
+        "noise",
+        None,
+    ],
+)
+def test_what_a_browser_may_not_send_changes_nothing(message: object):
+    calls: list[object] = []
+    sliders = Sliders(lambda *call: calls.append(call), lambda *call: calls.append(call))
+    sliders.show(SPEC.open().hyperparameters)
+    sliders._handle_msg(message)
+    assert calls == []
+
+
+def test_the_table_of_a_cell_sets_its_rows_and_follows_them():
+    kernel = {"name": "lp", "tied": [["lengthscale", "width"]], "bounds": {"period": [0.5, 2.0]}}
+    run = gpx.Spec("sgpr", {"num_inducing": 5}, SPEC.data, kernel=kernel).open()
+    table = run.hyperparameters
+    pane = pn.panel(table)
+    [sliders] = pane.select(Sliders)
+    rows = {row["name"]: row for row in sliders.rows}
+    assert (rows["lp.period"]["low"], rows["lp.period"]["high"]) == pytest.approx((0.5, 2.0))
+
+    sliders._handle_msg({"name": "lp.width", "value": 0.3})
+    sliders._handle_msg({"name": "noise", "fixed": True})
+    assert (table["lp.width"].value, table["lp.lengthscale"].value) == (0.3, 0.3)
+    assert table.kernel()["fixed"] == ["noise"]
+    table["noise"].value = 0.25
+    assert {row["name"]: row["value"] for row in sliders.rows}["noise"] == 0.25
+    assert gpx.Spec("sgpr", {"num_inducing": 5}, SPEC.data, kernel=table.kernel()).open().hyperparameters[
+        "lp.width"
+    ].value == pytest.approx(0.3)
+
+
+def test_points_of_ones_own_are_kept_by_the_list_of_starts():
+    own = [[0.1], [0.5], [0.9]]
+    explorer = gpx.Explorer(gpx.Spec("sgpr", {"start": own}, SPEC.data))
+    try:
+        assert explorer.choices.settings.values["start"] == own
+        explorer.choices.seed.enter(5)
+        follow(explorer, lambda: explorer.run is not None and explorer.run.spec.seed == 5)
+        assert explorer.run.spec.settings["start"] == own
+    finally:
+        explorer.close()

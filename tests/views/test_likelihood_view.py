@@ -1,0 +1,100 @@
+"""The likelihood over two hyperparameters: its numbers are those of dense algebra, and a click goes on from its place."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import gpexplorer as gpx
+from gpexplorer.objectives import evidence
+from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
+from gpexplorer.views.base import registry
+from gpexplorer.views.runs.likelihood import Likelihood
+
+DATA = {"name": "snelson-like", "n": 70}
+
+
+def opened(method: str = "ml", kernel: object = "se", steps: int = 4, shift: float = 0.0) -> gpx.Run:
+    spec = gpx.Spec(method, {"num_inducing": 5} if method == "sgpr" else {}, DATA, kernel=kernel)
+    split = gpx.data.load(DATA)
+    moved = [
+        type(part)(part.X + shift, 3.0 * part.y + shift, names=part.names, target=part.target)
+        for part in (split.train, split.test)
+    ]
+    run = spec.open(data=type(split)(*moved, name="moved")) if shift else spec.open()
+    run.finish(steps=steps)
+    return run
+
+
+@pytest.mark.parametrize("shift", [0.0, 500.0])
+def test_heights_axes_and_the_lowest_point_are_those_of_the_exact_model(shift: float):
+    run, view = opened(shift=shift), Likelihood(side=7)
+    layers = view.data(run, 2)
+    surface, problem = layers["surface"], run.problem
+
+    def nlml(lengthscale: float, noise: float) -> float:
+        theta = run.trace[2].step.state.theta.clone()
+        table = run.hyperparameters_at(2, curvature=False)
+        theta[1] += math.log(lengthscale / table["lengthscale"].value)
+        theta[-1] += math.log(noise / table["noise"].value)
+        return evidence(problem.kernel, theta, problem.train)[0]
+
+    lowest = nlml(*(10.0 ** layers["lowest"].to_numpy()[0]))
+    for x, y, value in surface.sample(6, random_state=0)[["x", "y", "value"]].to_numpy():
+        assert value == pytest.approx(np.log10(1.0 + nlml(10.0**x, 10.0**y) - lowest), abs=1e-6)
+    assert (surface["value"] > -1e-9).all()
+    grid = surface[["x", "y"]].to_numpy()
+    step = np.diff(np.unique(grid[:, 0]))[0]
+    for dx, dy in ((step, 0.0), (-step, 0.0), (0.0, step), (0.0, -step)):
+        x, y = layers["lowest"].to_numpy()[0] + 0.05 * np.array([dx, dy])
+        assert nlml(10.0**x, 10.0**y) >= lowest - 1e-9
+    now = run.hyperparameters_at(2, curvature=False)
+    assert 10.0 ** layers["now"].to_numpy()[0] == pytest.approx([now["lengthscale"].value, now["noise"].value])
+    assert len(layers["path"]) == 3
+
+
+def test_the_run_ends_at_the_lowest_point_where_all_else_is_fixed():
+    run = opened(kernel={"name": "se", "fixed": ["se.sd"]}, steps=60)
+    layers = Likelihood().data(run, len(run.trace) - 1)
+    assert layers["now"].to_numpy()[0] == pytest.approx(layers["lowest"].to_numpy()[0], abs=2e-3)
+
+
+def test_priors_belong_to_the_height_and_tied_parameters_move_together():
+    kernel = {"name": "lp", "tied": [["lengthscale", "width"]], "priors": {"noise": "lognormal(0, 0.2)"}}
+    run, view = opened(kernel=kernel), Likelihood(side=3)
+    theta = run.trace[-1].step.state.theta
+    there = view.placed(run, theta, (0.3, -0.2))
+    assert float(there[1] - there[3]) == pytest.approx(float(theta[1] - theta[3]))
+    value = evidence(run.problem.kernel, there, run.problem.train)[0]
+    assert view.height(run)(there) == pytest.approx(value + run.problem.kernel.restrictions.penalty(there)[0])
+    asked = view.hyperparameters_clicked(run, 1, -0.5, 0.25)
+    wanted = {"lp.lengthscale": 10**-0.5, "lp.width": 10**-0.5, "noise": 10**0.25}
+    assert asked == pytest.approx(wanted)
+
+
+def test_a_click_goes_on_from_there_and_undo_returns():
+    open_run = OpenRun()
+    open_run.open(OpenRequest(gpx.Spec("sgpr", {"num_inducing": 5}, DATA, kernel="se")))
+    for _ in range(3):
+        open_run.advance()
+    before = open_run.run.hyperparameters_at(3, curvature=False)
+
+    open_run.click("likelihood", 3, 0.2, -0.7)
+
+    table = open_run.run.hyperparameters_at(4, curvature=False)
+    assert (table["lengthscale"].value, table["noise"].value) == pytest.approx((10**0.2, 10**-0.7))
+    open_run.undo()
+    assert open_run.last == 3
+    assert open_run.run.hyperparameters_at(3, curvature=False)["noise"].value == before["noise"].value
+    open_run.close()
+
+
+def test_it_is_offered_where_the_exact_model_is_cheap_and_the_kernel_is_used():
+    view = registry["likelihood"]()
+    assert view.applies(opened("sgpr", steps=1))
+    assert not view.applies(gpx.Spec("svgp", {"num_inducing": 4}, DATA).open())
+    assert not view.applies(gpx.Spec("sgpr", {}, {"name": "snelson-like", "n": 900}, kernel="se").open())
+    assert torch.isfinite(torch.tensor(view.height(opened("sgpr", steps=1))(torch.zeros(3, dtype=torch.float64))))
