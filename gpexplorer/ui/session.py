@@ -302,7 +302,7 @@ class Session:
         self.player.change(lambda run: run.set_hyperparameters(step, values=values))
 
     def fix_hyperparameters(self, fixed: dict[str, float]) -> None:
-        """Pause, and learn all hyperparameters but these from here on; the next run begins with these values as well."""
+        """Pause, and learn all hyperparameters but these from here on; the next run has these values as well."""
         step, kernel = self.screen.step, self.spec.kernel
         options = {"name": kernel} if isinstance(kernel, str) else dict(kernel)
         before = set(options.pop("fixed", []))

@@ -1,4 +1,4 @@
-"""The hyperparameters in the sidebar and in a cell: sliders in the units of the file, locks, and what a browser sends."""
+"""The hyperparameters in the sidebar and in a cell: sliders in units, locks, and what a browser sends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import panel as pn
 import pytest
 
 import gpexplorer as gpx
-from gpexplorer.ui.hyperparameters.sliders import Sliders, pane_of_table
+from gpexplorer.ui.hyperparameters.sliders import Sliders
 
 pytestmark = [  # of Bokeh 3.9 with pandas 3.1, and of the download buttons
     pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh"),

@@ -1,4 +1,4 @@
-"""The likelihood over two hyperparameters: its numbers are those of dense algebra, and a click goes on from its place."""
+"""The likelihood over two hyperparameters: its numbers are those of dense algebra, and a click continues there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sliders of hyperparameters on a logarithmic scale, with a number and a lock each, and the table of a notebook cell."""
+"""Sliders of hyperparameters on a logarithmic scale, with a number and a lock each, also for a notebook cell."""
 
 from __future__ import annotations
 

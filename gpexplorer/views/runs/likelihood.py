@@ -91,10 +91,10 @@ class Likelihood(ThetaSurface):
         """Return the lowest point [2] over the two axes, and its height: a descent from the best point of the grid."""
         problem, members = run.problem, self.members(run)
         restrictions = getattr(problem.kernel, "restrictions", None)
-        corners = surface[["x", "y"]]
-        start = corners.loc[surface["value"].idxmin()].to_numpy() if surface["value"].notna().any() else None
-        if start is None:
-            return corners.mean().to_numpy(), math.inf
+        corners, values = surface[["x", "y"]], surface["value"].to_numpy(float)
+        if np.isnan(values).all():
+            return corners.to_numpy().mean(0), math.inf
+        start = corners.to_numpy()[int(np.nanargmin(values))]
 
         def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
             there = self.placed(run, theta, point.tolist())

@@ -367,12 +367,13 @@ class CholQR(settings.SparseMethod):
             state = state._replace(inducing=begin.factor.inducing.clone())
         theta, Z = problem.theta, self._inducing_inputs(problem, state)
         model = nystrom(problem.kernel, theta, problem.train, Z, self.objective)
-        total, is_moved = model.terms.total(self.objective), state.Z is not None
+        total, moved = model.terms.total(self.objective), None if state.Z is None else state.Z.clone()
         state = state._replace(
-            step=state.step + 1, phase="polish" if is_moved else "swap", position=0, accepted=0, theta=theta.clone(),
-            theta_begin=theta.clone(), pivots=state.pivots[:0].clone(), ranked=state.ranked[:0].clone(), oldest=0,
-            slots=state.slots[:0].clone(), tested=state.tested[:0].clone(), objective=total, epoch_begin=total,
-            Z=state.Z.clone() if is_moved else None, Z_begin=state.Z.clone() if is_moved else None,
+            step=state.step + 1, phase="swap" if moved is None else "polish", position=0, accepted=0,
+            theta=theta.clone(), theta_begin=theta.clone(), pivots=state.pivots[:0].clone(),
+            ranked=state.ranked[:0].clone(), oldest=0, slots=state.slots[:0].clone(), tested=state.tested[:0].clone(),
+            objective=total, epoch_begin=total,
+            Z=moved, Z_begin=moved,
         )  # fmt: skip
         return Step(state, SwapInfo("forced", total, *halves(model.terms), jitter=model.jitter))
 
