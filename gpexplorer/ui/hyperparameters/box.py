@@ -1,4 +1,7 @@
-"""The hyperparameters of the open run in the sidebar: a fold under the kernel, closed at first."""
+"""The hyperparameters of the open run in the sidebar: a fold under the kernel, closed at first.
+
+It is apart because a notebook cell shows the sliders without a session.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import gpexplorer as gpx
 from gpexplorer.objectives import evidence
 from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
 from gpexplorer.views.base import registry
-from gpexplorer.views.runs.likelihood import Likelihood
+from gpexplorer.views.runs.likelihood_surface import Likelihood
 
 DATA = {"name": "snelson-like", "n": 70}
 
