@@ -367,6 +367,7 @@ class Run(RunDisplay):
         wanted = flops < QUICK_FLOPS if curvature is None else curvature
         gradient = self.method.theta_gradient(problem, state) if wanted and state is not None else None
         start = getattr(self.trace[0].step.state, "theta", problem.theta) if len(self.trace) else theta
+        start = problem.theta if len(start) == len(problem.theta) else start  # not of features of a method
         return hyperparameters(problem.kernel, plain_rows(problem), theta, start, gradient)
 
     def inducing_points(self, at: int = -1) -> NDArray[np.float64]:
