@@ -304,7 +304,7 @@ class Session:
     def fix_hyperparameters(self, fixed: dict[str, float]) -> None:
         """Pause, and learn all hyperparameters but these from here on; the next run has these values as well."""
         step, kernel = self.screen.step, self.spec.kernel
-        options = {"name": kernel} if isinstance(kernel, str) else dict(kernel)
+        options: dict[str, Any] = {"name": kernel} if isinstance(kernel, str) else dict(kernel)
         before = set(options.pop("fixed", []))
         values = {name: value for name, value in options.pop("values", {}).items() if name not in before}
         changed = {"values": values | fixed, "fixed": list(fixed)} if fixed else {"values": values}

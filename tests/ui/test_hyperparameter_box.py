@@ -114,7 +114,7 @@ def test_nothing_is_computed_while_the_fold_is_closed_and_own_features_have_no_s
 def test_what_a_browser_may_not_send_changes_nothing(message: object):
     calls: list[object] = []
     sliders = Sliders(lambda *call: calls.append(call), lambda *call: calls.append(call))
-    sliders.show(SPEC.open().hyperparameters)
+    sliders.adopt(SPEC.open().hyperparameters)
     sliders._handle_msg(message)
     assert calls == []
 

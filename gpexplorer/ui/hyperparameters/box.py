@@ -51,7 +51,7 @@ class HyperparameterBox(pn.viewable.Viewer):
         is_new, self._opening = frame.opening != self._opening, frame.opening
         own = not len(frame.hyperparameters)
         self.words.object = OWN_FEATURES if own else HINT
-        self.sliders.show(frame.hyperparameters, is_new)
+        self.sliders.adopt(frame.hyperparameters, is_new)
 
     def _set_value(self, name: str, value: float) -> None:
         tied = next(row["tied"] for row in self.sliders.rows if row["name"] == name)

@@ -44,7 +44,7 @@ class Sliders(JSComponent):
         self._on_value, self._on_fixed = on_value, on_fixed
         self._ends: dict[str, tuple[float, float]] = {}
 
-    def show(self, table: Hyperparameters, anew: bool = False) -> None:
+    def adopt(self, table: Hyperparameters, anew: bool = False) -> None:
         """Show these hyperparameters; `anew` lets the sliders begin and end around their present values."""
         if anew:
             self._ends = {}
@@ -98,8 +98,8 @@ def pane_of_table(table: Hyperparameters) -> pn.Column:
         table[name].fixed = fixed
 
     sliders = Sliders(set_value, set_fixed)
-    sliders.show(table)
-    watchers = [(row, row.param.watch(lambda _: sliders.show(table), ["value", "fixed", "bounds"])) for row in table]
+    sliders.adopt(table)
+    watchers = [(row, row.param.watch(lambda _: sliders.adopt(table), ["value", "fixed", "bounds"])) for row in table]
 
     def end(_: Any) -> None:
         for row, watcher in watchers:
