@@ -195,6 +195,22 @@ def test_schema_accepts_what_a_spec_is_and_refuses_what_it_is_not(capsys: pytest
         assert check.is_valid(json.loads(Spec(key).to_json())), key
     for transform in ("log", "yeo-johnson", "yeo-johnson 0.5", "yeo-johnson 0", "yeo-johnson 2", "yeo-johnson 1e-05"):
         assert check.is_valid(json.loads(Spec("cholqr", target_transform=transform).to_json())), transform
+    of_kernel = [
+        ({"values": {"lp.period": 1.0}}, {"values": {"lp.period": 0.0}}),
+        ({"fixed": ["noise", "*.sd"]}, {"fixed": [3]}),
+        ({"fixed": "noise"}, {"fixed": {"noise": True}}),
+        ({"bounds": {"noise": [0.1, None]}}, {"bounds": {"noise": [0.1]}}),
+        ({"tied": [["lengthscale", "width"]]}, {"tied": "lengthscale"}),
+        ({"priors": {"noise": "gamma(2, 2)"}}, {"priors": {"noise": "cauchy(1)"}}),
+        ({"start": "one"}, {"begin": "one"}),
+    ]
+    for taken, not_taken in of_kernel:
+        assert check.is_valid(json.loads(Spec("ml", kernel={"name": "lp", **taken}).to_json())), taken
+        assert check.is_valid({"method": "ml", "kernel": {"name": "lp", **taken}}), taken
+        assert not check.is_valid({"method": "ml", "kernel": {"name": "lp", **not_taken}}), not_taken
+    for start in ("left", [0, 5, 9], [[0.5], [2.0]]):
+        assert check.is_valid(json.loads(Spec("sgpr", {"start": start}).to_json())), start
+    assert not check.is_valid({"method": "sgpr", "settings": {"start": "somewhere"}})
     refused = [
         {"method": "cholqr", "target_transform": "box-cox"}, {"method": "cholqr", "target_transform": "yeo-johnson 5"},
         {"method": "cholqr", "target_transform": "log 3"}, {"method": "cholqr", "target_transform": 7},

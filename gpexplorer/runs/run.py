@@ -303,7 +303,10 @@ class Run(RunDisplay):
         """
         if self.method.own_kernel:
             raise SettingError(f"Method {self.method.key!r} learns features of its own in place of the kernel.")
-        kernel = self.hyperparameters_at(at, curvature=False).kernel(**options)
+        restrictions = getattr(self.problem.kernel, "restrictions", None)
+        asked = {} if restrictions is None else restrictions.options  # also of what is fixed now
+        kept = {name: asked[name] for name in ("bounds", "tied", "priors") if name in asked}
+        kernel = self.hyperparameters_at(at, curvature=False).kernel(**(kept | options))
         if getattr(self.problem.kernel, "noise_is_known", False):
             del kernel["values"]["noise"]
         theta = getattr(self.trace[at].step.state, "theta", self.problem.theta)

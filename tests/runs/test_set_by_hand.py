@@ -83,3 +83,23 @@ def test_what_cannot_be_set_is_refused_with_a_sentence():
     bounded = run.with_hyperparameters(bounds={"noise": [0.1, 5.0]})
     with pytest.raises(SettingError, match="outside its bounds"):
         bounded.with_hyperparameters(values={"noise": 7.0})
+
+
+def test_bounds_and_ties_of_a_parameter_hold_again_once_it_is_learned():
+    kernel = {"name": "lp", "tied": [["lengthscale", "width"]], "bounds": {"period": [0.5, 2.0]}}
+    run = Spec("sgpr", {"num_inducing": 5}, data={"name": "hypercube", "n": 40, "d": 1}, kernel=kernel).open()
+    run.finish(steps=2)
+
+    locked = run.with_hyperparameters(fixed=["lp.width", "lp.period"])
+    table = locked.hyperparameters_at(curvature=False)
+    assert [row.name for row in table if row.fixed] == ["lp.lengthscale", "lp.period", "lp.width"]
+    assert table["lp.width"].tied == "lp.lengthscale"
+
+    free = locked.with_hyperparameters(fixed=[])
+    table = free.hyperparameters_at(curvature=False)
+    assert not any(row.fixed for row in table)
+    assert table["lp.period"].bounds == pytest.approx((0.5, 2.0))
+    assert table["lp.width"].tied == "lp.lengthscale"
+    free.finish(steps=12)
+    table = free.hyperparameters_at(curvature=False)
+    assert table["lp.width"].value == pytest.approx(table["lp.lengthscale"].value)

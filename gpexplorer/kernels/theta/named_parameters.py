@@ -13,7 +13,7 @@ import fnmatch
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -155,6 +155,12 @@ def matching(parameters: tuple[Parameter, ...], pattern: str) -> list[Parameter]
             f"The kernel has no hyperparameter {pattern!r}{closest(pattern, [each.name for each in parameters])}"
         )
     return found
+
+
+def matching_all(parameters: tuple[Parameter, ...], patterns: Iterable[str]) -> list[Parameter]:
+    """Return the parameters that any of these names means, in the order of theta; see `matching`."""
+    found = {each.entry: each for pattern in patterns for each in matching(parameters, pattern)}
+    return [found[entry] for entry in sorted(found)]
 
 
 def _names(parameter: Parameter) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +22,7 @@ from ...problem import Problem
 from ..base import Covariance
 from ..row_scaled import plain_rows
 from .free_parameters import FreeParameters
-from .named_parameters import Parameter, kernel_parameters, matching
+from .named_parameters import Parameter, kernel_parameters, matching, matching_all
 from .priors import Prior, parse_prior
 
 OPTIONS = ("values", "fixed", "bounds", "tied", "priors")  # of the kernel in a spec
@@ -40,11 +40,15 @@ class Restrictions:
         One per free number that has a prior.
     named_priors : mapping
         The prior of each entry of theta that has one, also of those that are fixed or tied.
+    options : mapping
+        What was asked for, as `restricted_problem` takes it: bounds and ties of fixed parameters hold again once these
+        are learned.
     """
 
     parameters: FreeParameters
     priors: tuple[tuple[Parameter, Prior], ...] = ()
     named_priors: Mapping[int, Prior] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def penalty(self, theta: Float[Tensor, " p"]) -> tuple[float, Float[Tensor, " p"]]:
         """Return minus the log prior density at theta, and its gradient."""
@@ -71,14 +75,16 @@ class Options:
     def of(
         self, parameter: Parameter, parameters: tuple[Parameter, ...]
     ) -> tuple[tuple[float | None, float | None], bool, str, str]:
-        """Return bounds, whether it is fixed, the names of those after it that are tied to it, and its prior."""
+        """Return bounds, whether it is fixed, the names of those that are tied to it, and its prior."""
         if self.restrictions is None:
             return (None, None), False, "", ""
         free, entry = self.restrictions.parameters, parameter.entry
         group = int(free.group[entry])
         prior = str((self.restrictions.named_priors or {}).get(entry, ""))
         if group < 0:
-            return (None, None), True, "", prior
+            tied = [matching_all(parameters, names) for names in self.restrictions.options.get("tied", ())]
+            partners = {each.name: None for group in tied if parameter in group for each in group}
+            return (None, None), True, ", ".join(name for name in partners if name != parameter.name), prior
         limits = (float(limit[group] + free.offset[entry]) for limit in (free.lower, free.upper))
         low, high = (math.exp(limit) * parameter.factor if math.isfinite(limit) else None for limit in limits)
         others = (i for i, other in enumerate(free.group.tolist()) if other == group and i != entry)
@@ -191,11 +197,8 @@ def restricted_problem(problem: Problem, options: Mapping[str, Any]) -> Problem:
     kernel = problem.kernel
     assert isinstance(kernel, Covariance)
     parameters = kernel_parameters(kernel, plain_rows(problem))
-    fixed = sorted({each.entry for name in options.get("fixed", ()) for each in matching(parameters, name)})
-    tied = [
-        sorted({each.entry for name in names for each in matching(parameters, name)})
-        for names in options.get("tied", ())
-    ]
+    fixed = [each.entry for each in matching_all(parameters, options.get("fixed", ()))]
+    tied = [[each.entry for each in matching_all(parameters, names)] for names in options.get("tied", ())]
     offsets, lower, upper = _offsets(problem, parameters, tied), *_bounds(problem, parameters, options)
     theta = _with_values(problem, parameters, options.get("values", {}), tied, offsets)
     _refuse_contradictions(parameters, (theta, lower, upper), fixed, options)
@@ -211,7 +214,7 @@ def restricted_problem(problem: Problem, options: Mapping[str, Any]) -> Problem:
         if group >= 0 and (group, prior) not in counted:  # tied parameters are one parameter
             counted.add((group, prior))
             used.append((parameters[entry], prior))
-    restrictions = Restrictions(map_of_free, tuple(used), priors)
+    restrictions = Restrictions(map_of_free, tuple(used), priors, options)
     return replace(problem, kernel=kernel.restricted(restrictions), theta=map_of_free.project(theta))
 
 

@@ -58,12 +58,11 @@ class HyperparameterBox(pn.viewable.Viewer):
         self._session.set_hyperparameters(dict.fromkeys([name, *(tied.split(", ") if tied else [])], value))
 
     def _set_fixed(self, name: str, fixed: bool) -> None:
-        values = {row["name"]: row["value"] for row in self.sliders.rows if row["fixed"]}
-        if fixed:
-            values |= {row["name"]: row["value"] for row in self.sliders.rows if row["name"] == name}
-        else:
-            values.pop(name, None)
-        self._session.fix_hyperparameters(values)
+        rows = {row["name"]: row for row in self.sliders.rows}
+        tied = rows[name]["tied"]
+        together = [name, *(tied.split(", ") if tied else [])]  # one number, fixed or learned as a whole
+        kept = [each for each in rows if (rows[each]["fixed"] and each not in together) or (fixed and each == name)]
+        self._session.fix_hyperparameters({each: rows[each]["value"] for each in kept})
 
     def __panel__(self) -> Any:
         return self.fold
