@@ -19,6 +19,7 @@ from .sample_paths import Paths
 from .saved.model_file import load_posterior
 from .shifted import LinearMean, NeighboursMean, ShiftedPosterior, TreesMean
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
+from .states import StatesPosterior
 from .unit_rows import UnitRowsPosterior
 from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor
 
@@ -50,6 +51,7 @@ __all__ = [
     "RowsPosterior",
     "ShiftedPosterior",
     "Solver",
+    "StatesPosterior",
     "TransformedMarginals",
     "TreesMean",
     "UnitRowsPosterior",

@@ -18,8 +18,7 @@ approximations of Gaussian processes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import closing
+from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import param
@@ -30,13 +29,12 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...kernels.groups import check_stationary, correlation_lengths
 from ...kernels.row_scaled import input_count
-from ...kernels.theta.restrictions import largest_derivative
-from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
 from ...posteriors import NearestRowsPosterior, Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
 from ..base import Method, Steps
 from ..capabilities import NearRows
 from .conditionals import GROUP_BYTES, Conditionals
+from .recorded_descent import no_answers, recorded_descent, slope_of
 
 STRETCH = 1.25  # change of the proportions of the lengths above which neighbours are found again
 FLOPS_PER_ENTRY = 200.0  # of a covariance with its derivative, the time of exponentials included
@@ -118,26 +116,27 @@ class Vecchia(Method):
         check_stationary(problem.kernel, problem.train.X, self.title)
         state, theta = resume, problem.theta
         if state is None:
-            state = VecchiaState(0, theta.clone(), math.inf, 0, theta.clone(), _no_answers(theta))
+            state = VecchiaState(0, theta.clone(), math.inf, 0, theta.clone(), no_answers(theta))
             yield Step(state, VecchiaInfo("start"))
         while True:
             lengths = self._lengths(problem, state.begin)
             found = Conditionals(problem, lengths, self.num_neighbours, self.conditionals, self.seed)
             results = list(state.answers)
             stretch = 1.0
-            for best in self._descent(problem, found, state, results):
+            evaluate, limit = partial(found.likelihood, begin=problem.theta), self.evaluations if self.learn else 1
+            for best in recorded_descent(problem, evaluate, state, results, limit, self.tolerance):
                 stretch = _stretch(self._lengths(problem, best.theta), lengths)
                 phase = "neighbours" if len(results) == 1 else "learn"
                 state = VecchiaState(
                     state.step + 1, best.theta, best.of_the_data, state.round, state.begin, torch.stack(results)
                 )
-                yield Step(state, VecchiaInfo(phase, state.objective, _largest_derivative(problem, state), stretch))
+                yield Step(state, VecchiaInfo(phase, state.objective, slope_of(problem.kernel, state), stretch))
             if not math.isfinite(state.objective):
                 return Outcome("failed", "The covariance of near rows has no Cholesky factor. Raise the noise.")
             stretch = _stretch(self._lengths(problem, state.theta), lengths)
             if stretch <= STRETCH or state.round + 1 >= self.rounds:
                 return self._outcome(problem, state, stretch)
-            state = VecchiaState(state.step, state.theta, math.inf, state.round + 1, state.theta, _no_answers(theta))
+            state = VecchiaState(state.step, state.theta, math.inf, state.round + 1, state.theta, no_answers(theta))
 
     def posterior(self, problem: Problem, state: VecchiaState) -> Posterior:
         train = problem.train
@@ -174,44 +173,8 @@ class Vecchia(Method):
         ranges = (inputs.amax(0) - inputs.amin(0)).double()
         return correlation_lengths(problem.kernel, theta, torch.where(ranges > 0.0, ranges, 1.0))
 
-    def _descent(
-        self, problem: Problem, found: Conditionals, state: VecchiaState, results: list[Tensor]
-    ) -> Iterator[Replayed]:
-        """Continue the descent of this round; `results` receives every evaluation."""
-        earlier_results, largest = iter(state.answers), math.inf
-
-        def evaluate(theta: Tensor) -> Evaluated:
-            nonlocal largest
-            result = next(earlier_results, None)
-            if result is None:
-                result = _evaluation(found, theta, problem.theta)
-                results.append(result)
-            value, *gradient = result.tolist()
-            derivatives = torch.tensor(gradient, dtype=torch.float64)
-            largest = largest_derivative(problem.kernel, theta, derivatives)
-            return Evaluated(value, derivatives)
-
-        restrictions = getattr(problem.kernel, "restrictions", None) if self.learn else None
-        limit = self.evaluations if self.learn else 1
-        done = int(state.answers[:, 0].isfinite().sum())
-        if done and restrictions is None and _is_flat(state, self.tolerance):
-            return
-        if done and restrictions is not None:  # replayed, to have the last derivatives in the numbers that may move
-            *_, last = replayed_descent(
-                evaluate, state.begin, "L-BFGS-B", len(state.answers), restrictions=restrictions
-            )
-            if largest <= self.tolerance * max(abs(last.value), 1.0):
-                return
-            earlier_results = iter(state.answers)
-        descent = replayed_descent(evaluate, state.begin, "L-BFGS-B", limit, done, restrictions=restrictions)
-        with closing(descent):
-            for best in descent:
-                yield best
-                if largest <= self.tolerance * max(abs(best.value), 1.0):
-                    return
-
     def _outcome(self, problem: Problem, state: VecchiaState, stretch: float) -> Outcome:
-        slope, rounds = _largest_derivative(problem, state), state.round + 1
+        slope, rounds = slope_of(problem.kernel, state), state.round + 1
         if not self.learn:
             return Outcome("converged", "The hyperparameters kept their initial values. Turn on learn to learn them.")
         if len(state.answers) < self.evaluations and stretch <= STRETCH:
@@ -224,33 +187,8 @@ class Vecchia(Method):
         )
 
 
-def _no_answers(theta: Tensor) -> Tensor:
-    return torch.zeros(0, len(theta) + 1, dtype=torch.float64, device=theta.device)
-
-
-def _evaluation(found: Conditionals, theta: Tensor, begin: Tensor) -> Tensor:
-    """Evaluate once, as a row [p + 1] of the results; all nan where there is no value."""
-    try:
-        value, gradient = found.likelihood(theta, begin)
-    except NotPositiveDefinite:
-        return torch.full((len(theta) + 1,), math.nan, dtype=torch.float64, device=theta.device)
-    row = torch.cat([gradient.new_tensor([value]), gradient])
-    return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)
-
-
 def _stretch(lengths: Tensor, before: Tensor) -> float:
     """How much the proportions of the lengths have changed: the largest ratio over the smallest."""
     ratio = lengths / before
     return float(ratio.max() / ratio.min())
 
-
-def _largest_derivative(problem: Problem, state: VecchiaState) -> float:
-    """The largest absolute derivative at the best point, in the numbers that may move."""
-    best = int((state.answers[:, 0] - state.objective).abs().nan_to_num(math.inf).argmin())
-    return largest_derivative(problem.kernel, state.theta, state.answers[best, 1:])
-
-
-def _is_flat(state: VecchiaState, tolerance: float) -> bool:
-    """Whether the descent that made this state ended there because its last derivatives were small enough."""
-    last = state.answers[-1]
-    return float(last[1:].abs().max()) <= tolerance * max(abs(state.objective), 1.0)

@@ -1,0 +1,236 @@
+"""The Kalman filter of a state space, side by side in many chunks of time, and its likelihood.
+
+    predict   m <- F m,   C <- F C F' + Q
+    observe   g = C h u / (1 + u h'C h),   m <- m + g (y - h'm),   C <- C - g h'C          u the information of the row
+
+A Python loop over rows would cost more than all arithmetic. So the filter takes one step in every chunk at once, from
+an unknown state x at the beginning of the chunk, on which its mean depends linearly, m = A x + b. What a chunk says
+about x is a quadratic function, x'J x / 2 - eta'x + w / 2 + c. Two neighbouring chunks join to one of the same form,
+
+    M = (I + C_1 J_2)^-1,   G^ = M (A_1, b_1 + C_1 eta_2),   (A, b) = A_2 G^ + (0, b_2),   C = A_2 M C_1 A_2' + C_2
+
+    (J, -eta) = (J_1, -eta_1) + A_1'((J_2, 0) G^ - (0, eta_2))
+
+and so on in pairs, which takes O(n) operations in O(sqrt(n)) calls. Several targets, each with a b, eta and w of its
+own, share everything else. Nothing is inverted that small spans of time make singular.
+
+Reference: Sarkka and Garcia-Fernandez (2021), Temporal parallelization of Bayesian smoothers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from .transitions import StateSpace
+
+Parts = TypeVar("Parts", bound=tuple[Tensor, ...])
+
+LEAST, SHARE = 16, 0.125  # rows per chunk: at least, and in units of the root of all
+BLOCK_ROWS = 2**17  # rows whose steps autograd may remember at once
+
+
+class Series(NamedTuple):
+    """Observations in the order of time: y_i = h'x(t_i) + e_i, where the variance of e_i is s2 / weight_i."""
+
+    t: Tensor  # [u] increasing, no two the same
+    y: Tensor  # [k, u] one or several targets
+    weight: Tensor  # [u]
+
+
+class Element(NamedTuple):
+    """What B stretches of time do with an unknown state at their beginning; see the module docstring."""
+
+    G: Tensor  # [d, d + k, B] (A, b), for k targets
+    C: Tensor  # [d, d, B]
+    S: Tensor  # [d, d + k, B] (J, -eta)
+    w: Tensor  # [k, B]
+    c: Tensor  # [B]
+
+
+class Chunks(NamedTuple):
+    """Rows in the form in which the filter walks: at each of L positions, one row of each of B chunks."""
+
+    F: Tensor  # [d, d, L, B] transition to a row from the one before it
+    Q: Tensor  # [d, d, L, B]
+    u: Tensor  # [L, B] information: the inverse of the noise variance, 0 where there is no row
+    y: Tensor  # [k, L, B]
+
+
+class Walked(NamedTuple):
+    """One step of the filter in all chunks."""
+
+    m: Tensor  # [d, r, B] the mean before the row was seen; columns as in G
+    C: Tensor  # [d, d, B] its covariance
+    g: Tensor  # [d, B] the gain
+    e: Tensor  # [r, B] the error of the prediction
+    share: Tensor  # [B] u / (1 + u h'C h), the inverse of its variance
+    ratio: Tensor  # [B] 1 + u h'C h
+
+
+def merged(t: Tensor, y: Float[Tensor, "k n"], weight: Tensor) -> tuple[Series, Tensor]:
+    """Rows in the order of time, those of one time as one, and the sum of squares [k] within the times, by weight.
+
+    Parameters
+    ----------
+    t : Tensor [n]
+        Times in any order.
+    y : Tensor [k, n]
+        Targets of f with noise.
+    weight : Tensor [n]
+        Inverse noise variances, up to a common factor.
+    """
+    times, place = torch.unique(t, return_inverse=True)
+    if len(times) == len(t):
+        order = t.argsort()
+        return Series(times, y[:, order], weight[order]), y.new_zeros(len(y))
+    totals = torch.zeros_like(times).index_add(0, place, weight)
+    means = y.new_zeros(len(y), len(times)).index_add(1, place, y * weight) / totals
+    return Series(times, means, totals), ((y - means[:, place]).square() * weight).sum(1)
+
+
+def mm(A: Float[Tensor, "a b *B"], B: Float[Tensor, "b c *B"]) -> Float[Tensor, "a c *B"]:
+    """Products of small matrices, whose rows and columns are the first two dimensions."""
+    return (A[:, :, None] * B[None]).sum(1)
+
+
+def chunk_length(n: int) -> int:
+    """Steps of the filter for n rows: those of the chunks, which all walk at once."""
+    return max(LEAST, math.ceil(SHARE * math.sqrt(n)))
+
+
+def chunks_of(space: StateSpace, rows: Series, s2: Tensor, before: Tensor | None = None) -> Chunks:
+    """Cut rows into chunks; the first follows the time `before`, or the stationary state if there is none."""
+    n = len(rows.t)
+    length = chunk_length(n)
+    rest = -n % length
+    first = rows.t[:1] if before is None else before
+    dt = _padded(torch.diff(rows.t, prepend=first), rest).reshape(-1, length).T  # [L, B]
+    F, Q = space.transitions(dt.contiguous())
+    if before is None:
+        is_first = torch.zeros_like(dt, dtype=torch.bool)
+        is_first[0, 0] = True
+        F = torch.where(is_first, 0.0, F)
+        Q = torch.where(is_first, space.stationary()[:, :, None, None], Q)
+    u = (_padded(rows.weight, rest) / s2).reshape(-1, length).T.contiguous()
+    y = _padded(rows.y, rest).reshape(len(rows.y), -1, length).transpose(1, 2).contiguous()
+    return Chunks(F, Q, u, y)
+
+
+def walk(space: StateSpace, chunks: Chunks, m: Tensor, C: Tensor) -> Iterator[tuple[Walked, Tensor, Tensor]]:
+    """Filter all chunks from these means [d, r, B] and covariances [d, d, B]: each step, and what it leads to.
+
+    The last columns of the means are those of the targets; the others see targets 0, as derivatives do.
+    """
+    h, others = space.h, m.shape[1] - len(chunks.y)
+    for F, Q, u, y in zip(*(part.unbind(-2) for part in chunks), strict=True):
+        m, C = mm(F, m), mm(mm(F, C), F.transpose(0, 1)) + Q
+        Ch = (C * h[:, None]).sum(1)  # [d, B]
+        ratio = 1.0 + u * (h[:, None] * Ch).sum(0)
+        share = u / ratio
+        e = torch.nn.functional.pad(y, (0, 0, others, 0)) - (h[:, None, None] * m).sum(0)
+        g = Ch * share
+        step = Walked(m, C, g, e, share, ratio)
+        m, C = torch.addcmul(m, g[:, None], e), torch.addcmul(C, g[:, None], Ch, value=-1.0)
+        yield step, m, C
+
+
+def elements(space: StateSpace, chunks: Chunks) -> Element:
+    """Each chunk as an element."""
+    d, k, B = space.d, len(chunks.y), chunks.u.shape[1]
+    G = torch.cat([torch.eye(d), torch.zeros(d, k)], 1).to(chunks.y)[:, :, None].expand(d, d + k, B)
+    C = torch.zeros_like(chunks.Q[:, :, 0])
+    S, w, ratios = torch.zeros_like(G), torch.zeros_like(chunks.y[:, 0]), []
+    for step, after, covariance in walk(space, chunks, G, C):
+        G, C = after, covariance
+        weighted = step.e * step.share
+        S = S + step.e[:d, None] * weighted  # the errors of the first d columns are -h'A
+        w = w + step.e[d:] * weighted[d:]
+        ratios.append(step.ratio)
+    return Element(G, C, S, w, 0.5 * torch.stack(ratios).log().sum(0))
+
+
+def joined(first: Element, second: Element) -> Element:
+    """Stretches of time followed by others, as one element each."""
+    d = len(first.C)
+    eta = torch.cat([torch.zeros_like(second.S[:, :d]), second.S[:, d:]], 1)  # (0, -eta)
+    A, J, b = second.G[:, :d], second.S[:, :d], torch.cat([torch.zeros_like(second.G[:, :d]), second.G[:, d:]], 1)
+    I_CJ = torch.eye(d).to(A)[:, :, None] + mm(first.C, J)
+    M = torch.linalg.inv(I_CJ.movedim(2, 0)).movedim(0, 2)
+    G = mm(M, first.G - mm(first.C, eta))
+    R = mm(J, G) + eta
+    S = first.S + mm(first.G[:, :d].transpose(0, 1), R)
+    w = first.w + second.w + (first.G[:, d:] * R[:, d:]).sum(0) + (eta[:, d:] * G[:, d:]).sum(0)
+    C = mm(mm(A, mm(M, first.C)), A.transpose(0, 1)) + second.C
+    c = first.c + second.c + 0.5 * torch.linalg.slogdet(I_CJ.movedim(2, 0)).logabsdet
+    return Element(mm(A, G) + b, 0.5 * (C + C.transpose(0, 1)), S, w, c)
+
+
+def total(parts: Element) -> Element:
+    """All elements, in their order, as one."""
+    while (B := parts.c.shape[0]) > 1:
+        even = B - B % 2
+        pairs = joined(
+            Element(*(part[..., 0:even:2] for part in parts)), Element(*(part[..., 1:even:2] for part in parts))
+        )
+        rest = Element(*(part[..., even:] for part in parts))
+        parts = Element(*(torch.cat(both, -1) for both in zip(pairs, rest, strict=True)))
+    return parts
+
+
+def scanned(join: Callable[[Parts, Parts], Parts], parts: Parts) -> Parts:
+    """Each part joined with all before it: along the last dimension, in O(log B) calls."""
+    make: Any = type(parts)
+    width, B = 1, parts[0].shape[-1]
+    while width < B:
+        later = join(make(*(part[..., :-width] for part in parts)), make(*(part[..., width:] for part in parts)))
+        parts = make(*(torch.cat([part[..., :width], more], -1) for part, more in zip(parts, later, strict=True)))
+        width *= 2
+    return parts
+
+
+def nlml(kernel: object, theta: Float[Tensor, " p"], rows: Series, block: int = BLOCK_ROWS) -> Tensor:
+    """The negative log likelihood of one target, which autograd can differentiate; constants of the data are left out.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        See `StateSpace`.
+    theta : Tensor [p]
+        Log-hyperparameters, the last one the log noise standard deviation.
+    rows : Series
+        The observations.
+    block : int
+        Rows whose steps are remembered for the gradient at once; those of several blocks are computed twice.
+
+    Returns
+    -------
+    Tensor
+        (y'(K + V)^-1 y + log det(V^-1 (K + V))) / 2 with V the noise variances.
+    """
+    theta = theta.double()
+
+    def element(theta: Tensor, start: int) -> Element:
+        space, stop = StateSpace(kernel, theta), start + block
+        part = Series(rows.t[start:stop], rows.y[:, start:stop], rows.weight[start:stop])
+        before = rows.t[start - 1 : start] if start else None
+        return total(elements(space, chunks_of(space, part, torch.exp(2.0 * theta[-1]), before)))
+
+    starts = range(0, len(rows.t), block)
+    if len(starts) == 1:
+        whole = element(theta, 0)
+    else:
+        parts = [checkpoint(element, theta, start, use_reentrant=False, preserve_rng_state=False) for start in starts]
+        whole = total(Element(*(torch.cat(each, -1) for each in zip(*parts, strict=True))))
+    return whole.c[0] + 0.5 * whole.w[0, 0]
+
+
+def _padded(values: Tensor, rest: int) -> Tensor:
+    """Values with `rest` zeros behind them."""
+    return torch.nn.functional.pad(values, (0, rest))

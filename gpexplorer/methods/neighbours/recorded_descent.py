@@ -1,0 +1,120 @@
+"""A descent in theta whose evaluations are part of the state of a method, so that it resumes without repeating them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ...errors import NotPositiveDefinite
+from ...kernels.theta.restrictions import largest_derivative
+from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
+from ...problem import Problem
+
+
+class Recorded(Protocol):
+    """A state with the record of its descent."""
+
+    @property
+    def theta(self) -> Tensor:
+        """The best point [p]."""
+
+    @property
+    def objective(self) -> float:
+        """The value there."""
+
+    @property
+    def begin(self) -> Tensor:
+        """Where the descent began [p]."""
+
+    @property
+    def answers(self) -> Tensor:
+        """Value and gradient [k, p + 1] of every evaluation; nan where there is no value."""
+
+
+def recorded_descent(
+    problem: Problem,
+    evaluate: Callable[[Tensor], tuple[float, Tensor]],
+    state: Recorded,
+    results: list[Tensor],
+    limit: int,
+    tolerance: float,
+) -> Iterator[Replayed]:
+    """Continue a descent by L-BFGS, and yield the best point so far after each evaluation.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its kernel may restrict theta.
+    evaluate : callable
+        theta [p] -> value and gradient [p] in float64, or NotPositiveDefinite.
+    state : Recorded
+        Where the descent stands.
+    results : list of Tensor [p + 1]
+        The evaluations so far, to which every new one is added.
+    limit : int
+        Evaluations of the whole descent, at most; with 1, theta keeps its value.
+    tolerance : float
+        It ends when no derivative exceeds this share of the value.
+    """
+    earlier_results, largest = iter(state.answers), math.inf
+
+    def answered(theta: Tensor) -> Evaluated:
+        nonlocal largest
+        result = next(earlier_results, None)
+        if result is None:
+            result = _evaluation(evaluate, theta)
+            results.append(result)
+        value, *gradient = result.tolist()
+        derivatives = torch.tensor(gradient, dtype=torch.float64)
+        largest = largest_derivative(problem.kernel, theta, derivatives)
+        return Evaluated(value, derivatives)
+
+    restrictions = getattr(problem.kernel, "restrictions", None) if limit > 1 else None
+    done = int(state.answers[:, 0].isfinite().sum())
+    if done and restrictions is None and _is_flat(state, tolerance):
+        return
+    if done and restrictions is not None:  # replayed, to have the last derivatives in the numbers that may move
+        *_, last = replayed_descent(answered, state.begin, "L-BFGS-B", len(state.answers), restrictions=restrictions)
+        if largest <= tolerance * max(abs(last.value), 1.0):
+            return
+        earlier_results = iter(state.answers)
+    with closing(
+        replayed_descent(answered, state.begin, "L-BFGS-B", limit, done, restrictions=restrictions)
+    ) as descent:
+        for best in descent:
+            yield best
+            if largest <= tolerance * max(abs(best.value), 1.0):
+                return
+
+
+def no_answers(theta: Float[Tensor, " p"]) -> Float[Tensor, "0 q"]:
+    """The record of a descent that has not begun."""
+    return torch.zeros(0, len(theta) + 1, dtype=torch.float64, device=theta.device)
+
+
+def slope_of(kernel: Any, state: Recorded) -> float:
+    """The largest absolute derivative at the best point, in the numbers that may move."""
+    best = int((state.answers[:, 0] - state.objective).abs().nan_to_num(math.inf).argmin())
+    return largest_derivative(kernel, state.theta, state.answers[best, 1:])
+
+
+def _evaluation(evaluate: Callable[[Tensor], tuple[float, Tensor]], theta: Tensor) -> Tensor:
+    """Evaluate once, as a row [p + 1] of the record; all nan where there is no value."""
+    try:
+        value, gradient = evaluate(theta)
+    except NotPositiveDefinite:
+        return torch.full((len(theta) + 1,), math.nan, dtype=torch.float64, device=theta.device)
+    row = torch.cat([gradient.new_tensor([value]), gradient])
+    return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)
+
+
+def _is_flat(state: Recorded, tolerance: float) -> bool:
+    """Whether the descent that made this state ended there because its last derivatives were small enough."""
+    last = state.answers[-1]
+    return float(last[1:].abs().max()) <= tolerance * max(abs(state.objective), 1.0)

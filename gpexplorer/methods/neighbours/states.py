@@ -1,0 +1,176 @@
+"""A series as a process with a small state: the exact GP of one input in time O(n), by filtering.
+
+`kernels.states` has the state space of a kernel, the filter and the smoother. Learning minimises the negative log
+marginal likelihood by L-BFGS, with the gradient that autograd finds through the filter, one evaluation per step. A long
+series is learned in two descents: the first sees one stretch of it, which is enough to come near, and the second all.
+
+References: Hartikainen and Sarkka (2010), Kalman filtering and smoothing solutions to temporal Gaussian process
+regression models; Sarkka and Garcia-Fernandez (2021), Temporal parallelization of Bayesian smoothers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import param
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ...errors import NotPositiveDefinite
+from ...kernels.row_scaled import unscaled_kernel
+from ...kernels.states.filtering import Series, chunk_length, merged, nlml
+from ...kernels.states.transitions import StateSpace, check_states
+from ...objectives import may_learn, noise_derivative, noise_variance
+from ...posteriors import Posterior, StatesPosterior
+from ...problem import Cost, Dataset, Outcome, Problem, Step, channel
+from ..base import Method, Steps
+from .recorded_descent import no_answers, recorded_descent, slope_of
+
+WORTH = 4.0  # a series this many times as long as the stretch is learned from the stretch first
+
+
+class StatesState(NamedTuple):
+    """All that the trajectory depends on."""
+
+    step: int
+    theta: Tensor  # [p] the best of this descent
+    objective: float  # there
+    sees_all: bool  # this descent, rather than a stretch of the rows
+    begin: Tensor  # [p] theta at which this descent began
+    answers: Tensor  # [k, p + 1] value and gradient of every evaluation of it; nan where there is no value
+
+
+class StatesInfo(NamedTuple):
+    """What a step reports."""
+
+    phase: str  # "start", "stretch" or "learn"
+    objective: Annotated[float, channel("NLML", "nat")] = math.nan
+    slope: Annotated[float, channel("largest derivative", log=True)] = math.nan
+
+
+class States(Method):
+    """An exact GP of one input by a Kalman filter: for long series with a Matern kernel or a sum of such.
+
+    References
+    ----------
+    Hartikainen and Sarkka (2010). Kalman filtering and smoothing solutions to temporal Gaussian process regression
+    models.
+    """
+
+    key: ClassVar[str] = "states"
+    title: ClassVar[str] = "States"
+    family: ClassVar[str] = "neighbours"
+    paper: ClassVar[str] = (
+        "Hartikainen and Särkkä (2010). Kalman filtering and smoothing solutions to temporal Gaussian process "
+        "regression models."
+    )
+    equations: ClassVar[dict[str, str]] = {
+        "stretch": r"f(t) = h^\top x(t),\quad x(t+\delta) = F_\delta\, x(t) + q,\ q \sim N(0, Q_\delta)"
+    }
+    State: ClassVar[type] = StatesState
+    Info: ClassVar[type] = StatesInfo
+
+    learn: Any = param.Boolean(True, doc="Whether hyperparameters are learned, or stay at their initial values.")
+    evaluations: Any = param.Integer(
+        40, bounds=(1, None), softbounds=(10, 100), doc="Evaluations of the likelihood of all rows, at most."
+    )
+    stretch: Any = param.Integer(
+        8000,
+        bounds=(10, None),
+        softbounds=(1000, 50_000),
+        doc="Neighbouring rows from which learning begins, where there are more than four times as many.",
+    )
+    tolerance: Any = param.Number(
+        1e-4,
+        bounds=(0.0, None),
+        softbounds=(1e-6, 1e-1),
+        doc="Learning ends when no derivative in a log-hyperparameter exceeds this share of the objective.",
+    )
+
+    def steps(self, problem: Problem, resume: StatesState | None = None) -> Steps:
+        check_states(problem.kernel, problem.train.X, self.title)
+        state, theta = resume, problem.theta
+        if state is None:
+            sees_all = not self.learn or len(problem.train) <= WORTH * self.stretch
+            state = StatesState(0, theta.clone(), math.inf, sees_all, theta.clone(), no_answers(theta))
+            yield Step(state, StatesInfo("start"))
+        while True:
+            likelihood = Likelihood(problem, 0 if state.sees_all else self.stretch)
+            results, limit = list(state.answers), self.evaluations if self.learn else 1
+            for best in recorded_descent(problem, likelihood, state, results, limit, self.tolerance):
+                state = StatesState(
+                    state.step + 1, best.theta, best.of_the_data, state.sees_all, state.begin, torch.stack(results)
+                )
+                phase = "learn" if state.sees_all else "stretch"
+                yield Step(state, StatesInfo(phase, state.objective, slope_of(problem.kernel, state)))
+            if not math.isfinite(state.objective):
+                return Outcome("failed", "The noise is too small to be resolved beside the function. Raise the noise.")
+            if state.sees_all:
+                return self._outcome(problem, state)
+            state = StatesState(state.step, state.theta, math.inf, True, state.theta, no_answers(theta))
+
+    def posterior(self, problem: Problem, state: StatesState) -> Posterior:
+        return StatesPosterior(problem.kernel, state.theta, problem.train.X, problem.train.y)
+
+    def cost(self, problem: Problem) -> Cost:
+        n, d = len(problem.train), StateSpace(problem.kernel, problem.theta).d
+        products = n * d * (2.0 * d + 1.0) * 2.0
+        return Cost(40.0 * products, 8.0 * 40.0 * products, {"steps": 8.0 * n * d * (12.0 * d)}, 100.0 * chunk_length(n))
+
+    def _outcome(self, problem: Problem, state: StatesState) -> Outcome:
+        slope = slope_of(problem.kernel, state)
+        if not self.learn:
+            return Outcome("converged", "The hyperparameters kept their initial values. Turn on learn to learn them.")
+        if len(state.answers) < self.evaluations:
+            return Outcome("converged", f"The largest derivative is {slope:.2g} after {state.step} evaluations.")
+        return Outcome(
+            "budget",
+            f"All evaluations are used after {state.step} steps; the largest derivative is {slope:.2g}. Raise "
+            "evaluations.",
+        )
+
+
+class Likelihood:
+    """The negative log marginal likelihood of a series without its constant, as `objectives.evidence` has it.
+
+    Parameters
+    ----------
+    problem : Problem
+        Rows of one input.
+    stretch : int
+        With a positive number, this many neighbouring rows from the middle stand for all.
+    """
+
+    def __init__(self, problem: Problem, stretch: int = 0) -> None:
+        train: Any = problem.train.to(problem.train.y.device, torch.float64)
+        if stretch:
+            first = (len(train) - stretch) // 2
+            train = train.rows(train.X[:, 0].argsort(stable=True)[first : first + stretch])
+        self.kernel, self.begin, self.n = problem.kernel, problem.theta, len(train)
+        self.one: Dataset = train.rows(range(1))
+        self.weight = len(problem.train) / self.n
+        a = train.X[:, 1] if unscaled_kernel(problem.kernel) is not problem.kernel else torch.ones_like(train.y)
+        rows, squares = merged(train.X[:, 0], (train.y / a)[None], a.square())
+        self.rows: Series = rows
+        self.squares = float(squares[0])  # of targets at one time around their mean
+
+    def __call__(self, theta: Float[Tensor, " p"]) -> tuple[float, Float[Tensor, " p"]]:
+        """Value and gradient [p], in float64.
+
+        Raises
+        ------
+        NotPositiveDefinite
+            If the noise cannot be resolved.
+        """
+        if not may_learn(self.kernel, theta.double(), self.one, self.begin):
+            raise NotPositiveDefinite("K + s2 I", self.n, 0.0, "The noise is too small; raise it.")
+        with torch.enable_grad():
+            leaf = theta.detach().double().requires_grad_(True)
+            value = nlml(self.kernel, leaf, self.rows)
+            (gradient,) = torch.autograd.grad(value, leaf)
+        apart = self.squares / noise_variance(theta)
+        gradient[-1] = noise_derivative(self.kernel, float(gradient[-1]) + self.n - apart)
+        total = float(value.detach()) + self.n * float(theta[-1]) + 0.5 * apart
+        return self.weight * total, self.weight * gradient

@@ -1,0 +1,198 @@
+"""A Kalman filter is the exact GP of one input: likelihood, gradient, predictions, at hard scales and with ties."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gpexplorer import Spec, kernels
+from gpexplorer.errors import KernelError
+from gpexplorer.kernels.row_scaled import with_row_noise
+from gpexplorer.kernels.states import filtering
+from gpexplorer.methods.base import registry
+from gpexplorer.methods.neighbours.states import Likelihood
+from gpexplorer.objectives import evidence
+from gpexplorer.posteriors import StatesPosterior, exact_gp_posterior
+from gpexplorer.problem import Dataset, Problem, RowNoise
+
+KERNELS = ["matern12", "matern32", "matern52", "matern52+matern12", "matern12-ard+matern32+matern52"]
+SCALES: list[dict[str, float]] = [
+    {},
+    {"shift": 1.6e9},  # seconds since 1970
+    {"scale": 1e-6},  # all rows within a millionth of a lengthscale
+    {"scale": 1e5},  # rows that say nothing about each other
+    {"noise": 1e-3},
+    {"scale": 1e4, "lengthscale": 1e4, "noise": 1e-3, "shift": -1e8},
+]
+
+
+def problem(key: str = "matern32", n: int = 90, **changes: float) -> Problem:
+    """Rows at irregular times in any order, with ties and a long gap, in other units and far from the origin."""
+    draw, scale = torch.Generator().manual_seed(n), changes.get("scale", 1.0)
+    t = 8.0 * torch.rand(n, generator=draw, dtype=torch.float64)
+    t[n // 2 :] += 20.0
+    t[[3, 4, 70]] = t[[5, 5, 71]]
+    noise = changes.get("noise", 0.3)
+    y = torch.sin(2.0 * t) + noise * torch.randn(n, generator=draw, dtype=torch.float64)
+    kernel = kernels.make(key, 1)
+    theta = torch.zeros(len(kernel.names), dtype=torch.float64)
+    theta[1:-1:2] = math.log(changes.get("lengthscale", 1.0)) + 0.1 * torch.arange(len(theta[1:-1:2]))
+    theta[-1] = math.log(noise)
+    return Problem(Dataset((scale * t + changes.get("shift", 0.0))[:, None], y), kernel, theta)
+
+
+def places(given: Problem) -> torch.Tensor:
+    """Times before, between and behind the rows, in the gap, and at rows, in any order."""
+    X = given.train.X
+    low, high = X.min(), X.max()
+    grid = low + (high - low) * torch.linspace(-0.2, 1.3, 40, dtype=torch.float64)[:, None]
+    new = torch.cat([grid, X[:5], 0.5 * (X[6:9] + X[7:10])])
+    return new[torch.randperm(len(new), generator=torch.Generator().manual_seed(0))]
+
+
+@pytest.mark.parametrize("changes", SCALES, ids=str)
+@pytest.mark.parametrize("key", KERNELS)
+def test_likelihood_gradient_and_predictions_are_those_of_the_exact_gp(key: str, changes: dict[str, float]):
+    given = problem(key, **changes)
+    value, gradient = Likelihood(given)(given.theta)
+    exact, slope = evidence(given.kernel, given.theta, given.train)
+    assert value == pytest.approx(exact, rel=1e-9)
+    torch.testing.assert_close(gradient, slope, rtol=1e-7, atol=1e-7 * float(slope.abs().max()))
+
+    ours = StatesPosterior(given.kernel, given.theta, given.train.X, given.train.y)
+    dense = exact_gp_posterior(given.kernel, given.theta, given.train)
+    X = places(given)
+    torch.testing.assert_close(ours.mean(X), dense.mean(X), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(ours.var(X), dense.var(X), rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(ours.cov(X), dense.cov(X), rtol=1e-7, atol=1e-9)
+
+
+def test_smooth_functions_with_hardly_any_noise_are_resolved():
+    given = problem("matern52", noise=1e-5, lengthscale=5.0)
+    exact, slope = evidence(given.kernel, given.theta, given.train)
+
+    value, gradient = Likelihood(given)(given.theta)
+
+    assert value == pytest.approx(exact, rel=1e-5)
+    torch.testing.assert_close(gradient, slope, rtol=1e-3, atol=1e-4 * float(slope.abs().max()))
+
+
+@pytest.mark.parametrize("length", [1, 3, 90, 200])
+@pytest.mark.parametrize("block", [7, 30])
+def test_the_answer_does_not_depend_on_how_the_rows_are_cut(length: int, block: int, monkeypatch: pytest.MonkeyPatch):
+    given = problem("matern52+matern12")
+    rows = Likelihood(given).rows
+    theta = given.theta.clone().requires_grad_(True)
+    whole = filtering.nlml(given.kernel, theta, rows)
+    (slope,) = torch.autograd.grad(whole, theta)
+    mean = StatesPosterior(given.kernel, given.theta, given.train.X, given.train.y).mean(places(given))
+    monkeypatch.setattr(filtering, "LEAST", length)
+
+    parts = filtering.nlml(given.kernel, theta, rows, block)
+
+    (gradient,) = torch.autograd.grad(parts, theta)
+    assert float(parts.detach()) == pytest.approx(float(whole.detach()), rel=1e-12)
+    torch.testing.assert_close(gradient, slope, rtol=1e-9, atol=1e-9)
+    again = StatesPosterior(given.kernel, given.theta, given.train.X, given.train.y).mean(places(given))
+    torch.testing.assert_close(again, mean, rtol=1e-11, atol=1e-12)
+
+
+def test_noise_per_row_is_in_likelihood_and_predictions():
+    given = problem()
+    ratio = torch.linspace(0.2, 4.0, 90, dtype=torch.float64)
+    train = Dataset(given.train.X, given.train.y, noise=RowNoise(ratio))
+    scaled = with_row_noise(Problem(train, given.kernel, given.theta))
+
+    value, gradient = Likelihood(scaled)(scaled.theta)
+
+    exact, slope = evidence(scaled.kernel, scaled.theta, scaled.train)
+    assert value == pytest.approx(exact, rel=1e-10)
+    torch.testing.assert_close(gradient, slope, rtol=1e-8, atol=1e-8)
+    X = torch.cat([places(given), torch.full((48, 1), 1.7, dtype=torch.float64)], 1)
+    ours = StatesPosterior(scaled.kernel, scaled.theta, scaled.train.X, scaled.train.y)
+    dense = exact_gp_posterior(scaled.kernel, scaled.theta, scaled.train)
+    torch.testing.assert_close(ours.mean(X), dense.mean(X), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(ours.cov(X), dense.cov(X), rtol=1e-8, atol=1e-9)
+
+
+def test_a_forecast_returns_to_the_prior():
+    given = problem()
+    X = given.train.X.max() + torch.tensor([[0.1], [1.0], [50.0]], dtype=torch.float64)
+
+    mean, var = StatesPosterior(given.kernel, given.theta, given.train.X, given.train.y)(X)[:2]
+
+    assert (var.diff() > 0.0).all()
+    assert var[-1] == pytest.approx(1.0, abs=1e-12)
+    assert mean[-1] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_single_precision_rows_are_computed_in_double_precision():
+    given = problem(noise=1e-3)
+    narrow = Problem(given.train.to("cpu", torch.float32), given.kernel, given.theta.float())
+    wide = Problem(narrow.train.to("cpu", torch.float64), given.kernel, narrow.theta.double())
+
+    values = [Likelihood(each)(each.theta) for each in (narrow, wide)]
+
+    assert values[0][0] == values[1][0]
+    assert torch.equal(values[0][1], values[1][1])
+
+
+@pytest.mark.parametrize("key", ["se", "rq", "matern32*periodic", "matern32+linear", "(matern32+matern12)*matern52"])
+def test_a_kernel_without_a_small_state_is_refused_with_those_that_have_one(key: str):
+    given = problem(key)
+
+    with pytest.raises(KernelError, match=r"needs matern12, matern32 or matern52, or a sum.* or the method vecchia"):
+        next(registry["states"]().steps(given))
+
+
+def test_several_inputs_are_refused():
+    X = torch.rand(20, 2, dtype=torch.float64)
+    kernel = kernels.make("matern32", 2)
+    train = Dataset(X, X[:, 0])
+
+    with pytest.raises(KernelError, match="needs one input, such as time, but there are 2; choose vecchia"):
+        next(registry["states"]().steps(Problem(train, kernel, kernel.start(train))))
+
+
+def run_of(n: int = 400, kernel: Any = "matern32", **settings: Any) -> Any:
+    random = np.random.default_rng(3)
+    x = np.sort(random.uniform(0.0, n / 20, n))
+    y = np.sin(x) + 0.5 * np.sin(5.0 * x) + 0.3 * random.normal(size=n)
+    run = Spec("states", settings=settings, kernel=kernel).open(data=(x[:, None], y))
+    run.finish()
+    return run
+
+
+def test_it_learns_what_exact_maximum_likelihood_learns():
+    run = run_of()
+    state = run.trace[-1].step.state
+    exact, slope = evidence(run.problem.kernel, state.theta, run.problem.train)
+
+    assert run.outcome.reason == "converged"
+    assert state.objective == pytest.approx(exact, rel=1e-9)
+    assert float(slope.abs().max()) < 1e-3 * abs(exact)
+
+
+def test_a_long_series_is_learned_from_a_stretch_first_and_resumes_in_either_part():
+    run = run_of(900, stretch=100, tolerance=1e-3)
+    infos = [record.step.info for record in run.trace]
+    phases = [info.phase for info in infos]
+    first = phases.index("learn")
+    assert phases == ["start", *["stretch"] * (first - 1), *["learn"] * (len(phases) - first)]
+    whole = run_of(900, stretch=900, tolerance=1e-3)
+    assert infos[-1].objective == pytest.approx(whole.trace[-1].step.info.objective, rel=1e-3)
+
+    for at in (2, first - 1, first + 1):
+        resumed = list(run.method.steps(run.problem, run.trace[at].step.state))
+        assert [step.info for step in resumed] == infos[at + 1 :]
+
+
+def test_without_learning_theta_stays():
+    run = run_of(learn=False)
+
+    assert torch.equal(run.trace[-1].step.state.theta, run.problem.theta)
+    assert run.done == 1
