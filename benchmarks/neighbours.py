@@ -18,6 +18,7 @@ import typer
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from gpexplorer import Spec
 from gpexplorer.estimator import Estimator
 
 NOISE, PERIOD = 0.3, 10.0
@@ -81,6 +82,14 @@ def vecchia(case: Case, neighbours: int) -> Moments:
     return mean, np.square(sd)
 
 
+def states(case: Case, _: int) -> Moments:
+    """Ours for one input, exact."""
+    run = Spec(method="states", kernel="matern32").open(data=(case.X, case.y))
+    run.finish()
+    mean, var = run.posterior(of="y")(case.X_new)[:2]
+    return mean.numpy(), var.numpy()
+
+
 def gpboost(case: Case, neighbours: int) -> Moments:
     """GPBoost's Vecchia approximation, by maximum likelihood."""
     package: Any = importlib.import_module("gpboost")
@@ -110,6 +119,7 @@ def celerite2(case: Case, _: int) -> Moments:
     return mean[back], var[back] + math.exp(2.0 * best.x[2])
 
 
+ONE_INPUT = ("states", "celerite2")
 RIVALS: dict[str, Contender] = {"gpboost": gpboost, "celerite2": celerite2}
 
 
@@ -132,8 +142,10 @@ def report(name: str, case: Case, neighbours: int) -> Iterator[str]:
     """
     yield f"{name}: {len(case.y):,} rows, d = {case.X.shape[1]}, {len(case.y_new):,} held out, k = {neighbours}"
     yield _scored("the true function", case, (case.f_new, np.full(len(case.f_new), NOISE**2)), 0.0)
-    rivals = {key: rival for key, rival in RIVALS.items() if key != "celerite2" or case.X.shape[1] == 1}
-    for label, contender in {"vecchia": vecchia, **rivals}.items():
+    contenders = {"vecchia": vecchia, "states": states, **RIVALS}
+    for label, contender in contenders.items():
+        if label in ONE_INPUT and case.X.shape[1] > 1:
+            continue
         if label in RIVALS and importlib.util.find_spec(label) is None:
             yield f"{label:<18} is not installed"
             continue
@@ -153,7 +165,7 @@ def command(
     rows: Annotated[int, typer.Option(help="Rows of the series and of the map.", min=100)] = 100_000,
     neighbours: Annotated[int, typer.Option(help="Neighbours of each row.", min=1)] = 15,
 ) -> None:
-    """A long series and a map: the method of near rows beside the noise floor, GPBoost and celerite2."""
+    """A long series and a map: the methods of near rows beside the noise floor, GPBoost and celerite2."""
     for name, case in (("series", series(rows)), ("map", map_of(rows))):
         for line in report(name, case, neighbours):
             typer.echo(line)

@@ -11,7 +11,6 @@ from gpexplorer.runs import Spec
 from .simulated_gpu import DeviceWork, SimulatedGPU
 
 STEPS = 3
-KERNEL = "se-ard"
 
 
 def counts_per_step(
@@ -41,9 +40,11 @@ def counts_per_step(
         If the method cannot be run on these rows, or raises an error of its own.
     """
     all_settings = ({"learn": False} if "learn" in registry[key].param else {}) | dict(settings or {})
+    kind = registry[key]
+    inputs = min(inputs, kind.most_inputs or inputs)
     data = {"name": "hypercube", "n": rows * 10 // 9, "d": inputs, "noise": 0.1, "seed": 0}
     with SimulatedGPU() as gpu:
-        run = Spec(key, all_settings, data=data, kernel=KERNEL, device="cuda").open()
+        run = Spec(key, all_settings, data=data, kernel=kind.example_kernel, device="cuda").open()
         run.advance()
         works = []
         for _ in range(1 + steps):

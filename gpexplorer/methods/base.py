@@ -43,6 +43,10 @@ class Method(param.ParameterizedABC):
         settings of its time, keeps its meaning and its name.
     shorthands : mapping
         Words that a spec may give for a setting, and the settings that each stands for.
+    most_inputs : int
+        The largest number of inputs; 0 if there may be any.
+    example_kernel : str
+        A kernel that the method takes, where every method is measured or listed.
     row_noise : tuple of str
         Which noise per row the method takes: "relative", of which a common factor is learned, "known", or none.
     uses_groups : bool
@@ -74,6 +78,8 @@ class Method(param.ParameterizedABC):
     own_kernel: ClassVar[bool] = False
     added_settings: ClassVar[Mapping[str, Any]] = {}
     shorthands: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
+    most_inputs: ClassVar[int] = 0
+    example_kernel: ClassVar[str] = "se-ard"
     row_noise: ClassVar[tuple[str, ...]] = ("relative", "known")
     uses_groups: ClassVar[bool] = False
     uses_folds: ClassVar[bool] = False

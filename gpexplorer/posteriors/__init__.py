@@ -19,7 +19,7 @@ from .sample_paths import Paths
 from .saved.model_file import load_posterior
 from .shifted import LinearMean, NeighboursMean, ShiftedPosterior, TreesMean
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
-from .states import StatesPosterior
+from .smoothed import StatesPosterior
 from .unit_rows import UnitRowsPosterior
 from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor
 

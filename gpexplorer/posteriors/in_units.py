@@ -165,7 +165,7 @@ class InUnits(Posterior):
 
     @classmethod
     def read(cls, parts: Parts) -> InUnits:
-        kinds = ("inducing", "rows", "nearest rows", "features", "prior", "unit rows", "shifted")
+        kinds = ("inducing", "rows", "nearest rows", "states", "features", "prior", "unit rows", "shifted")
         inner = read_posterior(parts.part("inner"), *kinds)
         return in_units_of(inner, read_columns(parts.part("columns")))
 

@@ -48,6 +48,7 @@ MOST = {  # launches and reads of a step with 300 rows, 4 inputs and the setting
     "sgpr": (225, 23),
     "ski": (1456, 88),
     "smo": (1623, 186),
+    "states": (2550, 14),
     "subset-of-data": (125, 12),
     "subset-of-regressors": (103, 14),
     "svgp": (691, 27),

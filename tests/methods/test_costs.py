@@ -13,6 +13,7 @@ import torch
 from gpexplorer import Spec, methods
 from gpexplorer.methods.base import registry
 from gpexplorer.runs.studies.machine_speed import Speed
+from steps_of import inputs_of
 from work_counter import Work
 
 COUNTS = ("num_inducing", "num_rows", "num_regressors", "block", "coarse", "rank", "batch_size")  # of rows, at most n
@@ -36,8 +37,8 @@ def test_work_counts_operations_and_the_peak_of_memory():
 @pytest.mark.parametrize("key", sorted(methods))
 def test_a_step_costs_what_its_method_declares(key: str):
     settings = FEWER.get(key, {}) | ({"learn": False} if "learn" in registry[key].param else {})
-    rows = {"name": "hypercube", "n": ROWS * 10 // 9, "d": INPUTS, "noise": 0.1, "seed": 0}
-    run = Spec(key, settings, data=rows, kernel="se-ard").open()
+    rows = {"name": "hypercube", "n": ROWS * 10 // 9, "d": inputs_of(key, INPUTS), "noise": 0.1, "seed": 0}
+    run = Spec(key, settings, data=rows, kernel=registry[key].example_kernel).open()
     run.advance()
     counted = []
     for _ in range(STEPS):

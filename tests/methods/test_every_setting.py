@@ -20,7 +20,7 @@ from gpexplorer.methods.base import registry
 from gpexplorer.methods.exact import posteriors
 from gpexplorer.runs import Run
 from gpexplorer.runs.trace import tensors
-from steps_of import SMALL
+from steps_of import SMALL, inputs_of
 
 ROWS = {"name": "hypercube", "n": 34, "d": 2, "noise": 0.3, "seed": 4}
 STEPS = 24
@@ -97,6 +97,9 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "loo memory": (0.0, {"refit": "cg"}),
     # neighbours
     "conditionals": (4, {}),
+    "stretch": (5, {"stretch": 100}),
+    "states tolerance": (1.0, {"evaluations": 20}),
+    "states seed": (None, {"stretch": 5}),
     # eigenfunctions
     "points_per_input": ("3, 4", {}),
     "basis": ("evidence", FEW_FUNCTIONS),
@@ -114,14 +117,15 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "weight_variance": (2.0, CHAINS),
     "noise_prior": (0.5, CHAINS),
 }
-SPLIT = data.load(ROWS)
 ALL = bool(os.environ.get("GPEXPLORER_ALL_SETTINGS"))
 checked: set[tuple[Any, str]] = set()  # settings that were checked, with the class that declares them
 
 
 def opened(method: str, seed: int, settings: dict[str, Any]) -> Run:
     own_settings = {name: value for name, value in (SMALLER | settings).items() if name in registry[method].param}
-    return Spec(method, settings=own_settings, data=ROWS, seed=seed).open(data=SPLIT)
+    rows = ROWS | {"d": inputs_of(method, 2)}
+    spec = Spec(method, settings=own_settings, data=rows, seed=seed, kernel=registry[method].example_kernel)
+    return spec.open(data=data.load(rows))
 
 
 def what_happens(run: Run) -> Iterator[Any]:
@@ -131,7 +135,7 @@ def what_happens(run: Run) -> Iterator[Any]:
         if record is not None:
             yield [part.tolist() for part in tensors(record.step.state)], repr(record.step.info), record.cost
     assert run.outcome is None or run.outcome.reason != "failed", run.outcome
-    mean, var = run.posterior(of="y")(SPLIT.test.X)[:2]
+    mean, var = run.posterior(of="y")(run.split.test.X)[:2]
     yield mean.tolist(), var.tolist()
     yield run.outcome and run.outcome.message
 

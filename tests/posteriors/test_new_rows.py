@@ -20,12 +20,13 @@ from gpexplorer.posteriors import (
     InducingPosterior,
     PrecisionFactor,
     RowsPosterior,
+    StatesPosterior,
     exact_gp_posterior,
 )
 from gpexplorer.problem import Dataset
 from steps_of import moved, small_run, small_spec
 
-UPDATED = ["cholqr", "fitc", "sgpr", "grief", "rff", "full-batch", "ml", "cholesky"]
+UPDATED = ["cholqr", "fitc", "sgpr", "grief", "rff", "full-batch", "ml", "cholesky", "states"]
 
 
 def fitted(key: str, shift: float) -> tuple[Any, Any]:
@@ -54,6 +55,8 @@ def test_a_fit_to_some_rows_and_then_the_others_is_a_fit_to_all(key: str, shift:
 
 def of_some_rows(whole: Any, train: Dataset) -> Any:
     """The posterior of some rows by dense algebra, with the inducing inputs or features of all rows."""
+    if isinstance(whole, StatesPosterior):
+        return StatesPosterior(whole.kernel, whole.theta, train.X, train.y)
     if isinstance(whole, RowsPosterior):
         return exact_gp_posterior(whole.kernel, whole.theta, train)
     s2 = whole.weights.s2

@@ -25,6 +25,7 @@ from gpexplorer.posteriors import (
     NearestRowsPosterior,
     PriorPosterior,
     RowsPosterior,
+    StatesPosterior,
     UnitRowsPosterior,
     exact_gp_posterior,
     load_posterior,
@@ -74,13 +75,16 @@ def test_a_saved_posterior_predicts_the_same_without_the_training_rows(run: Run,
     if isinstance(posterior.inner, InducingPosterior):
         m, p = len(posterior.inner.Z), len(posterior.inner.theta)
         assert sum(tensor.numel() for tensor in tensors.values()) == 2 * m * m + 2 * m + m + p + 4
-    if not isinstance(posterior.inner, RowsPosterior | NearestRowsPosterior):
+    if not isinstance(posterior.inner, RowsPosterior | NearestRowsPosterior | StatesPosterior):
         assert all(len(run.problem.train) not in tensor.shape for tensor in tensors.values())
 
 
 def test_its_torch_module_predicts_the_same(run: Run):
     posterior, X = run.posterior(of="y"), near_and_far(run)
-    if isinstance(posterior.inner, MarginalPosterior | NearestRowsPosterior) or "admm" in run.method.key:
+    if (
+        isinstance(posterior.inner, MarginalPosterior | NearestRowsPosterior | StatesPosterior)
+        or "admm" in run.method.key
+    ):
         with pytest.raises(PosteriorError, match="cannot be a torch module"):
             posterior.to_torch()
         return

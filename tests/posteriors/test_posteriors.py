@@ -21,6 +21,7 @@ from gpexplorer.posteriors import (
     NearestRowsPosterior,
     PriorPosterior,
     RowsPosterior,
+    StatesPosterior,
     UnsolvedPosterior,
     exact_gp_posterior,
     joint_band,
@@ -69,7 +70,7 @@ def oracle(run: Run, inner: Any, X: Tensor) -> tuple[Tensor, Tensor]:
             return dense(K, train.y, t)
         return Phi[:t] @ inner.weights.mean, Phi[:t] @ C @ Phi[:t].T
     K = inner.kernel(inner.theta, joined, joined)
-    if isinstance(inner, RowsPosterior):
+    if isinstance(inner, RowsPosterior | StatesPosterior):
         mean = K[:t, t:] @ run.trace[-1].step.state.alpha if isinstance(inner, UnsolvedPosterior) else None
         K[t:, t:] += noise
         exact, cov = dense(K, train.y, t)
@@ -128,12 +129,13 @@ def test_gradients_are_those_of_finite_differences_in_the_units_of_the_file(run:
         with pytest.raises(PosteriorError, match="no derivatives"):
             posterior.gradient(run.problem.train.X)
         return
-    X = run.problem.train.X[:4] * 0.3 + torch.tensor([0.51, 0.47], dtype=torch.float64)
+    d = run.problem.train.d
+    X = run.problem.train.X[:4] * 0.3 + torch.tensor([0.51, 0.47], dtype=torch.float64)[:d]
 
     gradient = posterior.gradient(X)
 
-    for q in range(2):
-        step = h * torch.eye(2, dtype=torch.float64)[q]
+    for q in range(d):
+        step = h * torch.eye(d, dtype=torch.float64)[q]
         (mean, var), (mean_0, var_0) = posterior(X + step), posterior(X - step)
         torch.testing.assert_close(gradient.mean[:, q], (mean - mean_0) / (2 * h), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(gradient.var[:, q], (var - var_0) / (2 * h), rtol=1e-3, atol=1e-4)

@@ -26,18 +26,20 @@ SMALL |= {"num_regressors": 12, "growth": 2, "coarse": 4}
 SMALL |= {"num_eigenfunctions": 20, "grid_points": 4, "chains": 2, "per_step": 4, "warm_up": 3, "thin": 2}
 SMALL |= {"restarts": 1, "folds": 2, "cg_tolerance": 1e-12}  # solved to the end: where CG stops is rounding too
 SMALL |= {"width": 8, "num_features": 8, "batch_size": 16, "minibatches": 2, "evaluate_every": 2, "epochs": 10}
-SMALL |= {"search": 2, "trial": 3}
+SMALL |= {"search": 2, "trial": 3, "stretch": 12}
 STEPS = 22
-ONE_INPUT = {"states": "matern32"}  # methods of one input, each with a kernel that it takes
+
+
+def inputs_of(method: str, d: int) -> int:
+    """This number of inputs, or the largest that the method takes."""
+    return min(d, registry[method].most_inputs or d)
 
 
 def small_spec(method: str, d: int = 5, **fields: Any) -> Spec:
     """A spec of this method on 54 rows in d dimensions, in one if it takes no more."""
-    if method in ONE_INPUT:
-        d, fields = 1, {"kernel": ONE_INPUT[method], **fields}
     settings = {name: value for name, value in SMALL.items() if name in registry[method].param}
-    rows = {"name": "hypercube", "n": 60, "d": d, "noise": 0.3, "seed": 4}
-    return Spec(method, **{"settings": settings, "data": rows, **fields})
+    rows = {"name": "hypercube", "n": 60, "d": inputs_of(method, d), "noise": 0.3, "seed": 4}
+    return Spec(method, **{"settings": settings, "data": rows, "kernel": registry[method].example_kernel, **fields})
 
 
 def small_run(method: str, steps: int = STEPS, **fields: Any) -> Run:

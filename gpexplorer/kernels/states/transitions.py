@@ -100,7 +100,9 @@ class StateSpace:
             return blocks[0]
         rows = []
         for first, block in zip(self._first, blocks, strict=True):
-            before, after = (block.new_zeros(len(block), k, *block.shape[2:]) for k in (first, self.d - first - len(block)))
+            before, after = (
+                block.new_zeros(len(block), k, *block.shape[2:]) for k in (first, self.d - first - len(block))
+            )
             rows.append(torch.cat([before, block, after], 1))
         return torch.cat(rows)
 
@@ -124,6 +126,12 @@ def check_states(kernel: Any, X: Any, method: str) -> None:
     if columns != 1:
         raise KernelError(f"{method} needs one input, such as time, but there are {columns}; choose vecchia for more.")
     _terms(base, method)
+
+
+def state_size(kernel: Any) -> int:
+    """The numbers of the state d; those of a kernel that has none count as two, for forecasts of cost."""
+    terms = [key.removesuffix("-ard") for key in unscaled_kernel(kernel).key.split("+")]
+    return sum(len(POWERS.get(term, POWERS["matern32"])[0]) for term in terms)
 
 
 def _terms(kernel: Any, method: str = "A state-space model") -> list[str]:

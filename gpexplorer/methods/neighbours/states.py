@@ -21,7 +21,8 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...kernels.row_scaled import unscaled_kernel
 from ...kernels.states.filtering import Series, chunk_length, merged, nlml
-from ...kernels.states.transitions import StateSpace, check_states
+from ...kernels.states.transitions import check_states, state_size
+from ...linalg.randomness import generator
 from ...objectives import may_learn, noise_derivative, noise_variance
 from ...posteriors import Posterior, StatesPosterior
 from ...problem import Cost, Dataset, Outcome, Problem, Step, channel
@@ -69,6 +70,8 @@ class States(Method):
     equations: ClassVar[dict[str, str]] = {
         "stretch": r"f(t) = h^\top x(t),\quad x(t+\delta) = F_\delta\, x(t) + q,\ q \sim N(0, Q_\delta)"
     }
+    most_inputs: ClassVar[int] = 1
+    example_kernel: ClassVar[str] = "matern32"
     State: ClassVar[type] = StatesState
     Info: ClassVar[type] = StatesInfo
 
@@ -78,9 +81,9 @@ class States(Method):
     )
     stretch: Any = param.Integer(
         8000,
-        bounds=(10, None),
+        bounds=(5, None),
         softbounds=(1000, 50_000),
-        doc="Neighbouring rows from which learning begins, where there are more than four times as many.",
+        doc="Rows in a row, at a random place, from which learning begins where there are over four times as many.",
     )
     tolerance: Any = param.Number(
         1e-4,
@@ -97,7 +100,7 @@ class States(Method):
             state = StatesState(0, theta.clone(), math.inf, sees_all, theta.clone(), no_answers(theta))
             yield Step(state, StatesInfo("start"))
         while True:
-            likelihood = Likelihood(problem, 0 if state.sees_all else self.stretch)
+            likelihood = Likelihood(problem, 0 if state.sees_all else self.stretch, self.seed)
             results, limit = list(state.answers), self.evaluations if self.learn else 1
             for best in recorded_descent(problem, likelihood, state, results, limit, self.tolerance):
                 state = StatesState(
@@ -115,9 +118,11 @@ class States(Method):
         return StatesPosterior(problem.kernel, state.theta, problem.train.X, problem.train.y)
 
     def cost(self, problem: Problem) -> Cost:
-        n, d = len(problem.train), StateSpace(problem.kernel, problem.theta).d
+        n, d = len(problem.train), state_size(problem.kernel)
         products = n * d * (2.0 * d + 1.0) * 2.0
-        return Cost(40.0 * products, 8.0 * 40.0 * products, {"steps": 8.0 * n * d * (12.0 * d)}, 100.0 * chunk_length(n))
+        return Cost(
+            40.0 * products, 8.0 * 40.0 * products, {"steps": 8.0 * n * d * (12.0 * d)}, 100.0 * chunk_length(n)
+        )
 
     def _outcome(self, problem: Problem, state: StatesState) -> Outcome:
         slope = slope_of(problem.kernel, state)
@@ -140,13 +145,16 @@ class Likelihood:
     problem : Problem
         Rows of one input.
     stretch : int
-        With a positive number, this many neighbouring rows from the middle stand for all.
+        With a positive number, this many neighbouring rows stand for all.
+    seed : int
+        Decides which.
     """
 
-    def __init__(self, problem: Problem, stretch: int = 0) -> None:
+    def __init__(self, problem: Problem, stretch: int = 0, seed: int = 0) -> None:
         train: Any = problem.train.to(problem.train.y.device, torch.float64)
         if stretch:
-            first = (len(train) - stretch) // 2
+            draw = generator(seed, "stretch")
+            first = int(torch.randint(len(train) - stretch, (), generator=draw))
             train = train.rows(train.X[:, 0].argsort(stable=True)[first : first + stretch])
         self.kernel, self.begin, self.n = problem.kernel, problem.theta, len(train)
         self.one: Dataset = train.rows(range(1))

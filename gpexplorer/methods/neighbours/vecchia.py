@@ -191,4 +191,3 @@ def _stretch(lengths: Tensor, before: Tensor) -> float:
     """How much the proportions of the lengths have changed: the largest ratio over the smallest."""
     ratio = lengths / before
     return float(ratio.max() / ratio.min())
-

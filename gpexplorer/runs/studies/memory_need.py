@@ -88,7 +88,7 @@ def default_costs(n: int, d: int) -> list[dict[str, Any]]:
     entries = list[dict[str, Any]]()
     for key in registry:
         with suppress(SettingError):
-            cost = cost_of_step(Spec(key, kernel="se-ard"), Rows(n, d))
+            cost = cost_of_step(Spec(key, kernel=registry[key].example_kernel), Rows(n, d))
             largest = max(cost.arrays, key=lambda name: cost.arrays[name], default="")
             entries.append({"key": key, "memory": cost.memory, "flops": cost.flops, "largest array": largest})
     return sorted(entries, key=lambda entry: (entry["memory"], entry["key"]))

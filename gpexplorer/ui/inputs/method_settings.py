@@ -42,6 +42,7 @@ LABELS = {  # plain words for names that are short in a program; a doc may bring
     "compete": "All pivots compete",
     "conjugate": "Steps to combine with",
     "conditionals": "Rows of the likelihood",
+    "stretch": "Rows learned first",
     "copies": "A theta for every fold",
     "coupling": "Coupling of the folds",
     "criterion": "Criterion",
