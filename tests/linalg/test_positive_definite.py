@@ -57,11 +57,15 @@ def test_a_lift_is_a_smooth_function_of_the_eigenvalues_that_is_never_below_the_
 
     inverse, logdet = lift_above(A, floor, rate)
 
-    f = x + (k / (k + 1)) ** k / (k + 1) * x**-k
-    assert float(f.min()) >= 1.0
-    assert float((f - x)[x > 2.0].max()) < max(0.25 * 2.0**-k, 1e-5)
+    least = 1.0 + positive_definite.MARGIN * rate
+    f = x + least * (k / (k + 1)) ** k / (k + 1) * (x / least) ** -k
+    assert float(f.min()) >= least
+    assert float((f - x)[x > 2.0 * least].max()) < least * max(0.25 * 2.0**-k, 1e-5)
     assert float((A - (Q * (f * floor)) @ Q.T).norm()) < 1e-3 * floor
-    assert float(torch.linalg.eigvalsh(A)[0]) >= floor
+    assert float(torch.linalg.eigvalsh(A)[0]) >= least * floor
+    settled = A.clone()
+    assert torch.equal(lift_above(A, floor, rate)[0], inverse_and_logdet(settled, "A")[0])
+    assert torch.equal(A, settled)  # all eigenvalues are above the floor: no lift is needed now
     torch.testing.assert_close(inverse @ A, torch.eye(ORDER, dtype=torch.float64), rtol=0, atol=1e-9)
     assert logdet == pytest.approx(float(torch.logdet(A)))
     assert not projections

@@ -16,6 +16,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import param
+import torch
 from torch import Tensor
 from torch.nn import Module
 
@@ -24,11 +25,12 @@ from ...features.deep import ACTIVATIONS
 from ...features.pretrained import Pretrained
 from ...features.random_fourier import KINDS
 from ...kernels.theta.restrictions import noise_limits
+from ...linalg.blocks import row_blocks
 from ...posteriors import Posterior
 from ...problem import Outcome, Problem, Step
 from ..base import Method, Steps
 from . import settings
-from .exact_likelihood import ExactLikelihood, exact_likelihood, exact_posterior
+from .exact_likelihood import ExactLikelihood, exact_likelihood, exact_posterior, gradient_in_standard_errors
 from .held_out_refit import band_factor, refit_magnitude_and_noise, rows_set_aside
 from .learner import Learner
 from .model import Model
@@ -40,6 +42,7 @@ from .state import State as MinibatchState
 ADDED_SETTINGS: dict[str, Any] = {"refit": "none", "folds": 1, "samples": 0}
 ENOUGH_ROWS = 100  # set aside in all parts together, if the setting `folds` allows it
 OVERFIT_NATS = 0.05  # decrease of the NLML per row, after the best theta, that is reported as overfitting
+WITHIN_SAMPLING = 1.0  # standard errors up to which a gradient counts as zero
 RATE_SPACING = 10.0**0.5  # ratio of the learning rates that the search tries
 
 
@@ -259,12 +262,23 @@ class Minibatches(Method):
         return Model(self, problem, self.validation, fold)
 
     def _finish(self, problem: Problem, model: Model, state: MinibatchState) -> tuple[MinibatchState, MinibatchInfo]:
-        """Return to the best theta and refit magnitude and noise; say where likelihood and rows set aside disagree."""
+        """Return to the best theta and refit magnitude and noise; say how good this theta is, for the outcome.
+
+        It may not be stationary, likelihood and rows set aside may disagree, and a straight line may do as well.
+        """
         last_theta, sentences = state.theta, [state.remark] if state.remark else []
         state = at_best_theta(state)._replace(step=state.step + 1, phase="best", band_factor=1.0)
-        if not len(model.validation_rows):
-            return state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1])))
         exact = exact_likelihood(model, state.theta)
+        sentences += stationarity(gradient_in_standard_errors(model, state.theta, exact))
+        if not len(model.validation_rows):
+            state = state._replace(remark=" ".join(sentences))
+            return state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1])))
+        ridge, learned = ridge_error(model), validation_error(model, state.theta, exact)
+        if ridge < learned:
+            sentences.append(
+                f"On the rows set aside, ridge regression errs by {ridge:.4g} and these features by {learned:.4g}: "
+                f"they explain no more than a straight line."
+            )
         decrease = exact.value - exact_likelihood(model, last_theta).value
         if decrease > OVERFIT_NATS * model.n and state.waited:
             sentences.append(
@@ -381,6 +395,37 @@ def validation_error(model: Model, theta: Tensor, exact: ExactLikelihood) -> flo
     X, y = model.validation()
     r = model.features(model.parts(theta), X).Phi @ exact.w - y
     return float(r.square().mean().sqrt())
+
+
+def stationarity(gradient: float) -> list[str]:
+    """Say whether a theta with this gradient, in standard errors, is stationary; nothing where it is not known."""
+    if math.isnan(gradient):
+        return []
+    verdict = "stationary" if gradient <= WITHIN_SAMPLING else "not stationary"
+    return [f"The gradient of the NLML is {gradient:.2g} of its standard error: {verdict}."]
+
+
+def ridge_error(model: Model) -> float:
+    """Return the root mean squared error on the validation rows of ridge regression on the other rows.
+
+    The penalty of a coefficient is that of one more row; the constant has none.
+    """
+    width = model.problem.train.d + 1
+    A, c = (model.like.new_zeros(width, k, dtype=torch.float64) for k in (width, 1))
+    A[:-1, :-1].diagonal().add_(1.0)
+    for block in row_blocks(model.n, 8 * width):
+        X, y = model.rows(block)
+        X = with_constant(X)
+        A.addmm_(X.T, X)
+        c.addmm_(X.T, y.double()[:, None])
+    X, y = model.validation()
+    coefficients = torch.linalg.lstsq(A.cpu(), c.cpu(), driver="gelsd").solution[:, 0].to(y.device)
+    return float((with_constant(X) @ coefficients - y).square().mean().sqrt())
+
+
+def with_constant(X: Tensor) -> Tensor:
+    """Return X in float64 with a column of ones at its end."""
+    return torch.cat([X.double(), X.new_ones(len(X), 1, dtype=torch.float64)], 1)
 
 
 def _update_best(state: MinibatchState, score: float) -> MinibatchState:

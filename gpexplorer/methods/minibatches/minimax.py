@@ -45,6 +45,15 @@ With this weight the two delays cancel. Along learning on four public sets (16 a
 and N changes the gradient of theta by 1 to 17 % (6 to 70 %): docs/minibatches.md has the table. It costs two additions
 of D x D matrices. To add the change of Phi'Phi between two moves of theta on the same rows to A instead made it worse,
 because these changes add noise of their own.
+
+The weights w of the features are solved for as well (`head="solve"`), by recursive least squares with A^-1 as the
+inverse of the Gram matrix of earlier rows:
+
+    w <- w + a A^-1 (Phi'(y - Phi w) / s - s2 w / n)
+
+A running average of Phi'y in its place would have to forget rows exactly as A does: the noise of Phi'y is that of the
+whole signal, and here only that of the residual. The paper moves w by its gradient (`head="descend"`), as this package
+does in the flat metric, in which A need not be near F.
 """
 
 from __future__ import annotations
@@ -96,7 +105,12 @@ class Minimax(Minibatches):
     """
 
     key: ClassVar[str] = "minimax"
-    added_settings: ClassVar[Mapping[str, Any]] = {**ADDED_SETTINGS, "rate_scaling": "constant", "multiplier": "plain"}
+    added_settings: ClassVar[Mapping[str, Any]] = {
+        **ADDED_SETTINGS,
+        "rate_scaling": "constant",
+        "multiplier": "plain",
+        "head": "descend",
+    }
     title: ClassVar[str] = "MINIMAX"
     equations: ClassVar[dict[str, str]] = {
         **Minibatches.equations,
@@ -150,6 +164,7 @@ class Minimax(Minibatches):
         objects=["corrected", "plain"],
         doc="Stands for F^-1 in the affine metric: M alone (plain), or a mean of M and A^-1 that has no delay.",
     )
+    head = settings.head("Weights w of the features: solved for with A^-1, or moved by their gradient as in the paper.")
     refresh = settings.refresh()
 
     def learner(self, model: Model, state: State) -> Learner:
@@ -205,7 +220,7 @@ class MinimaxLearner(Learner):
     def __init__(self, method: Minimax, model: Model, state: State) -> None:
         self.flat, self.refresh, self.mu_growth = method.metric == "flat", method.refresh, method.mu_growth
         self.a, self.b = (method.rate_matrix, method.rate_ascent) if self.flat else method.matrix_rates(model)
-        self.kappa, self.mu = method.damping, method.mu
+        self.kappa, self.mu, self.solved = method.damping, method.mu, method.head == "solve" and not self.flat
         relative_damping, self.weight = method.multiplier_terms()
         self.multiplier_damping = relative_damping * self.a
         self.matrix_dtype = model.like.dtype if self.flat else torch.float64
@@ -284,6 +299,8 @@ class MinimaxLearner(Learner):
         self.A_minus_F, self.s2_before = self._estimate_difference(tape.Phi.to(self.matrix_dtype)), parameters.s2()
 
         fit = parameters.write_gradient(tape, y, *self.inverse_of_F(t))
+        if self.solved:
+            self._solve_w()
         penalty = mu * number(torch.dot(self.B.flatten(), self.A_minus_F.flatten())) / A_norm
         if self.flat:
             A_gradient = self.A_inverse + self.B * (mu / A_norm) - self.A * (penalty / A_norm**2)
@@ -319,6 +336,13 @@ class MinimaxLearner(Learner):
         project_above(self.A, parameters.s2() / self.model.n)
         self.A_inverse, self.A_logdet = inverse_and_logdet(self.A, "A")
         self.A_norm = number(self.A.norm())
+
+    def _solve_w(self) -> None:
+        """Move w by recursive least squares; its gradient, which the optimiser would follow, becomes zero."""
+        parameters = self.parameters
+        change = torch.mv(self.A_inverse, parameters.g_w.to(self.matrix_dtype))
+        add_multiple(parameters.w, change.to(parameters.w.dtype), -self.a * parameters.s2())
+        parameters.g_w.zero_()
 
     def _descend_A(self, mu: float) -> None:
         """Move A by its affine step and by the change of the noise.

@@ -73,10 +73,8 @@ class SCGD(Minibatches):
         bounds=(0.0, 1.0),
         doc="Power p of the schedule b_t = b_0 (1 + t / epoch)^-p; convergence is proved for 1/2.",
     )
-    head: str = param.Selector(  # type: ignore[assignment]
-        default="solve",
-        objects=["solve", "descend"],
-        doc="Weights w of the features: solved for with running averages, or moved by their gradient as in the paper.",
+    head = settings.head(
+        "Weights w of the features: solved for with running averages, or moved by their gradient as in the paper."
     )
     gram_update: str = param.Selector(  # type: ignore[assignment]
         default="after",

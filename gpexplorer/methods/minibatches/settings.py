@@ -40,3 +40,8 @@ def refresh() -> Any:
         softbounds=(0, 5000),
         doc="Minibatches after which the Gram matrix is recomputed from all rows; 0 computes it only at the start.",
     )
+
+
+def head(doc: str) -> Any:
+    """Return whether the weights of the features are solved for."""
+    return param.Selector(default="solve", objects=["solve", "descend"], doc=doc)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from gpexplorer.errors import SettingError
+from gpexplorer.methods.minibatches import exact_likelihood as exact_module
 from gpexplorer.methods.minibatches.exact_likelihood import exact_gradient, exact_likelihood, exact_posterior
 from gpexplorer.problem import Dataset, Problem
 from oracles_minibatches import begun, dense, dense_prediction, method, model, problem
@@ -108,3 +111,29 @@ def test_the_full_batch_reports_the_likelihood_of_each_move_and_follows_its_grad
 
         assert learner.estimate() == pytest.approx(exact.value, rel=1e-12)
         torch.testing.assert_close(learner.parameters.g[model.D :], exact_gradient(model, before, exact) / model.n)
+
+
+@pytest.mark.parametrize("shift", [0.0, 20.0])
+def test_the_standard_error_of_the_gradient_is_that_of_a_sum_of_parts_of_the_rows(shift: float):
+    """Against autograd of the terms of each part, with w and F^-1 of all rows."""
+    at, K = problem(n=130, shift=shift), exact_module.PARTS
+    feature_map = model(at=at)
+    theta = feature_map.start().requires_grad_()
+    exact = exact_likelihood(feature_map, theta.detach())
+    w, inverse, n = exact.w, torch.cholesky_inverse(exact.L), feature_map.n
+    gradients = []
+    for k in range(K):
+        X, y = feature_map.rows(torch.arange(k, n, K))
+        Phi, s2 = feature_map.features(feature_map.parts(theta), X).Phi, (2.0 * theta[-1]).exp()
+        share = len(y) / n
+        terms = (Phi @ w - y).square().sum() / s2 + share * (n - len(w)) * s2.log() + share * s2 * inverse.trace()
+        terms = 0.5 * (terms + (Phi @ inverse * Phi).sum())
+        gradients.append(torch.autograd.grad(terms, theta)[0])
+    g = torch.stack(gradients)  # [K, p]
+    total = g.sum(0)
+    torch.testing.assert_close(total, exact_gradient(feature_map, theta.detach(), exact), rtol=1e-7, atol=1e-8)
+
+    result = exact_module.gradient_in_standard_errors(feature_map, theta.detach(), exact)
+
+    assert result == pytest.approx(float(total.norm() / (K * g.var(0)).sum().sqrt()), rel=1e-6)
+    assert math.isnan(exact_module.gradient_in_standard_errors(model(), model().start(), exact))

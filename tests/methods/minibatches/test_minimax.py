@@ -112,6 +112,38 @@ def test_in_the_affine_metric_both_steps_are_those_of_their_formulas(shift: floa
     )
 
 
+@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+def test_the_weights_of_features_follow_recursive_least_squares_and_no_optimiser(optimiser: str):
+    """The inverse is that of A, which stands for the Gram matrix of earlier rows."""
+    settings = {"batch_size": 16, "rate_matrix": 0.1, "optimiser": optimiser}
+    model, learner = begun(method("minimax", **settings), problem(shift=1.5))
+    off_the_saddle(learner)
+    w, index, a = learner.parameters.w.clone(), learner.rows(0), learner.a
+    X, y = model.rows(index)
+    Phi, s2 = model.features(learner.parameters.parts, X).Phi, float(learner.parameters.s2())
+    wanted = w + a * torch.linalg.solve(learner.A, Phi.T @ (y - Phi @ w) / len(y) - s2 / model.n * w)
+
+    learner.move(0)
+
+    torch.testing.assert_close(learner.parameters.w, wanted)
+    assert float((wanted - w).norm()) > 1e-3 * float(w.norm())
+    _, descends = begun(method("minimax", head="descend", **settings), problem(shift=1.5))
+    off_the_saddle(descends)
+    descends.move(0)
+    assert not torch.allclose(descends.parameters.w, wanted)
+
+
+def test_where_theta_rests_the_weights_of_features_become_the_posterior_mean():
+    model, learner = begun(method("minimax", batch_size=8, rate=1e-300), problem())
+    exact = exact_likelihood(model, learner.parameters.theta).w
+    learner.parameters.w.zero_()
+
+    learner.take(0, 600)
+
+    error = model.features(learner.parameters.parts, model.rows(slice(None))[0]).Phi @ (learner.parameters.w - exact)
+    assert float(error.square().mean().sqrt()) < 0.1 * float(learner.parameters.s2()) ** 0.5
+
+
 @pytest.mark.parametrize("turned", [(-3.0, 0.7), (-0.99, -1.5)])
 def test_a_multiplier_that_noise_turned_is_held_where_the_step_of_a_is_bounded(turned: tuple[float, float]):
     model, learner = begun(method("minimax", mu=3.0), problem())
