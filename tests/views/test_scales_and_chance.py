@@ -48,7 +48,9 @@ def test_the_convergence_does_not_lose_its_scale_to_first_values():
     assert focus["extent"] == (9.4, 12.0)
     assert focus["title"] == "steps up to 2 off the axis, at 559.5"
     assert focused(values, 2) == {}  # a person looks at one of them
-    assert focused(values[:10], 9) == {}  # too few values
+    assert focused(values[:7], 6)["extent"] == (10.0, 12.0)
+    assert focused(values[:5], 4)["extent"] == (11.0, 12.0)
+    assert focused(values[:4], 3) == {}  # of three values each matters
     assert focused(np.linspace(100.0, 0.0, 30), 29) == {}
     assert focused(np.array([5.0, 5.0, 5.0, 5.0]), 3) == {}
     assert focused(-values, 11)["extent"] == (-12.0, -9.4)

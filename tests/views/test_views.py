@@ -126,8 +126,10 @@ def test_a_layer_without_rows_keeps_its_mark_in_the_legend() -> None:
 
     source = next(s for s in live.figure.select({"type": ColumnDataSource}) if s.name == "proposed")
     assert np.isnan(source.data["x"]).tolist() == [True]
+    assert "proposed" not in [entry.label for entry in live.legend]  # named only while it is drawn
     live.update(next(result for result in (fit.data(run, at) for at in range(26)) if len(result["proposed"])))
     assert np.isfinite(source.data["x"]).all()
+    assert "proposed" in [entry.label for entry in live.legend]
     live.update(layers)
     assert np.isnan(source.data["x"]).tolist() == [True]
 

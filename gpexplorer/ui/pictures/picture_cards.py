@@ -129,6 +129,7 @@ class Picture(pn.viewable.Viewer):
         try:
             if is_unchanged and self._live is not None:
                 self._live.update(layers)
+                self.legend.fill(self._live.legend)
             else:
                 self._draw(layers, theme)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 MARKS = {  # marker of Bokeh -> the sign that stands for it in a line of text
@@ -42,15 +43,17 @@ class Entry(NamedTuple):
     visible: bool
 
 
-def entries(figure: Any) -> list[Entry]:
-    """Return the entries of the legends of a Bokeh figure, in their order.
+def entries(figure: Any, with_empty: bool = False) -> list[Entry]:
+    """Return the entries of the legends of a Bokeh figure that have something to show now, in their order.
 
     Parameters
     ----------
     figure : object
         The figure.
+    with_empty : bool
+        Whether layers without rows have entries too, for a recording in which they may get some.
     """
-    return [_entry(item) for item in _items(figure)]
+    return [_entry(item) for item in _items(figure, with_empty)]
 
 
 def toggle(figure: Any, index: int) -> None:
@@ -69,8 +72,17 @@ def toggle(figure: Any, index: int) -> None:
             renderer.visible = not renderer.visible
 
 
-def _items(figure: Any) -> list[Any]:
-    return [item for legend in figure.legend for item in legend.items if item.renderers]
+def _items(figure: Any, with_empty: bool = False) -> list[Any]:
+    items = [item for legend in figure.legend for item in legend.items if item.renderers]
+    return [item for item in items if with_empty or any(_has_rows(each.data_source.data) for each in item.renderers)]
+
+
+def _has_rows(columns: Any) -> bool:
+    """Whether a source has a row; an empty layer has one, of nan."""
+    return any(
+        len(values) > 1 or (len(values) == 1 and not (isinstance(values[0], float) and math.isnan(values[0])))
+        for values in columns.values()
+    )
 
 
 def _entry(item: Any) -> Entry:

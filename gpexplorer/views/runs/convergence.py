@@ -33,7 +33,7 @@ SCORES = (
     Channel(COVERAGE, "fraction of test rows in the 95 % interval"),
 )
 MOST_FIRST = 0.5  # share of the values, at the beginning, that the axis may leave out
-FEWEST = 10  # values from which on it may
+FEWEST = 4  # values from which on it may
 FLAT = 0.2  # of the range with a first value that the range without it must be below
 MAX_POINTS = 4000  # of a longer run every k-th point is drawn
 

@@ -13,6 +13,7 @@ from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper, LogScal
 from ...errors import GPExplorerError
 from ...runs.run import Run
 from ..base import Layers, View
+from ..drawing.legend import entries
 from ..drawing.live import Live
 
 HEIGHT = 320  # pixels of a figure
@@ -152,9 +153,9 @@ def _add_tooltips(figure: Any, layers: Layers) -> None:
 
 def _add_dark_theme(recorded: RecordedFigure, live: Live) -> None:
     """Record the properties that differ in the dark theme, and leave the figure in the light one."""
-    light, legend = _colours(recorded.figure), live.legend
+    light, legend = _colours(recorded.figure), entries(recorded.figure, with_empty=True)
     live.set_theme("dark")
-    dark, dark_legend = _colours(recorded.figure), live.legend
+    dark, dark_legend = _colours(recorded.figure), entries(recorded.figure, with_empty=True)
     live.set_theme("light")
     for model, values in dark.items():
         changed = {name: value for name, value in values.items() if value != light.get(model, {}).get(name)}
