@@ -75,7 +75,10 @@ def expanded(hook: ModuleType) -> dict[str, str]:
 
 def test_the_navigation_names_every_page_and_every_notebook_once_and_no_other():
     notebooks = [f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.ipynb")]
-    assert sorted(nav_pages(CONFIG["nav"])) == sorted([*(page.name for page in PAGES), *notebooks])
+    tables = [line.removeprefix("/") for line in CONFIG["not_in_nav"].split()]  # which other pages link to
+    assert sorted([*nav_pages(CONFIG["nav"]), *tables]) == sorted([*(page.name for page in PAGES), *notebooks])
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    assert all(f"]({page}" in text for page in tables)
 
 
 def test_links_between_pages_resolve(hook: ModuleType, expanded: dict[str, str]):
