@@ -125,7 +125,7 @@ class Lane:
 
     @property
     def after_learning(self) -> tuple[int, float]:
-        """Steps and seconds of the first run since theta has changed; none unless it learns first and then solves."""
+        """Steps and seconds of the first run since theta was learned; none unless it learns first and then solves."""
         method = registry[self.candidate.method]
         if self.is_factored or "learn" not in method.param or method.own_kernel or not self.runs:
             return 0, 0.0
@@ -133,9 +133,10 @@ class Lane:
         if last is None:
             return 0, 0.0
         moved = [k for k, record in enumerate(records) if record.step.state.theta.tolist() != last]
-        if not moved or moved[-1] == len(records) - 1:
+        if not moved:
             return 0, 0.0
-        return len(records) - 1 - moved[-1], records[-1].seconds - records[moved[-1]].seconds
+        learned = moved[-1] + 1
+        return len(records) - 1 - learned, records[-1].seconds - records[learned].seconds
 
     @property
     def first_run(self) -> Run:

@@ -19,6 +19,7 @@ import gpexplorer as gpx
 from gpexplorer.cli import app
 from gpexplorer.errors import KernelError
 from gpexplorer.posteriors import AveragePosterior, InUnits, Of
+from gpexplorer.problem import RowGroups
 from gpexplorer.recommendation import averaging, final_fit
 from gpexplorer.recommendation.averaging import (
     averaged_scores,
@@ -327,3 +328,17 @@ def test_the_command_saves_the_average_and_says_so(tmp_path: Path) -> None:
     assert posterior.weights == pytest.approx(list(answer["average"]["weights"].values()))
     assert np.square(posterior.mean(torch.tensor(X)).numpy() - y).mean() < 0.2
     assert gpx.Spec.from_json(out.read_text()).method == answer["method"]
+
+
+def test_of_few_blocks_of_time_an_average_must_not_be_worse_than_a_model():
+    y, blocks = np.random.default_rng(0).normal(size=200), np.arange(200) // 50
+
+    def scored(errors: list[float], sd: float, each: int = 50) -> RowScores:
+        groups = RowGroups(torch.arange(200) // each, are_folds=False)
+        return RowScores.of(y, y + np.array(errors)[blocks], np.full(200, sd**2), groups)
+
+    assert is_worthwhile([scored([1.0, -1.0, 1.0, -1.0], 1.0), scored([-1.0, 1.0, -1.0, 1.0], 1.0)])
+    steady, lucky = ([0.1] * 4, 0.4), ([0.1, 0.1, 0.1, 3.0], 0.2)  # in three of four blocks the second is better
+    assert not is_worthwhile([scored(*steady), scored(*lucky)])
+    assert gain_of_average([scored(*steady), scored(*lucky)])[0] > 0.0  # over the model that other blocks choose
+    assert is_worthwhile([scored(*steady, each=5), scored(*lucky, each=5)])  # of 40 blocks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from gpexplorer.recommendation.candidates import (
     candidates,
     exact_gp,
 )
+from gpexplorer.recommendation.final_fit import REFIT_TIMES, SOLVE_TIMES, least_seconds
 from gpexplorer.recommendation.held_out import FOLDS, FOLDS_BELOW, parts
 from gpexplorer.recommendation.lanes import Lane
 
@@ -233,6 +235,27 @@ def test_an_exact_gp_by_a_factor_is_one_that_is_not_continued_on_all_rows():
     assert not lane(group="inducing points").is_factored
     assert lane().learned_theta() is None
     assert lane().seconds_of_a_run == 0.0
+
+
+def solved(*steps: tuple[float, float]) -> Lane:
+    """A lane of a method that learns theta and then solves: seconds and theta of each record."""
+    records = [
+        SimpleNamespace(seconds=seconds, step=SimpleNamespace(state=SimpleNamespace(theta=torch.tensor([theta]))))
+        for seconds, theta in steps
+    ]
+    candidate = Candidate("x", EXACT, "gbcd", "se-ard", all_rows=True)
+    return Lane(candidate, 0, 1e9, runs={0: SimpleNamespace(trace=records)})  # type: ignore[dict-item]
+
+
+def test_a_fit_to_all_rows_needs_the_seconds_after_learning_where_theta_is_kept():
+    kept = solved((0.0, 0.1), (1.0, 0.2), (2.0, 0.3), (3.5, 0.3), (4.0, 0.3))
+    assert kept.after_learning == (2, pytest.approx(2.0))
+    assert least_seconds(kept) == pytest.approx(SOLVE_TIMES * 2.0)
+    learning = solved((0.0, 0.1), (1.0, 0.2), (2.0, 0.3))
+    assert learning.after_learning == (0, 0.0)
+    assert least_seconds(learning) == pytest.approx(REFIT_TIMES[False] * 2.0)
+    assert lane().after_learning == (0, 0.0)
+    assert Lane(Candidate("x", "groups", "gpcv-admm", "se-ard"), 0, 1e9).is_factored
 
 
 @pytest.mark.parametrize("n", [FOLDS_BELOW - 1, FOLDS_BELOW])
