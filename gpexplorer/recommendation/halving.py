@@ -56,6 +56,7 @@ LEAST_SHARE = 0.02  # share of the time that the lanes of a stage have in any ca
 LAST_SHARE = 0.25  # of the time, for one lane where no other has given an answer
 EXACT_WEIGHT = {True: 1.5, False: 3.0}  # shares of the first stage for an exact GP, if it is the only stage or not
 FIRST_WEIGHT = 1.5  # more for the first lane, if there is only one stage and it is chosen between few
+BLOCKS = 4  # of time in a single held-out part, whose errors are alike; two in each of several
 SIZE_SHARE = 1 / 15  # of the time: what thirty steps of a candidate may take, which decides its size
 REFIT_MARGIN, MOST_RESERVED = 1.3, 0.25  # of the seconds of the simple models of a part, for those of all rows
 SERIES_ROWS = 1500  # of a long series, of which most candidates use no more, for the number of candidates
@@ -156,7 +157,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     )
     held_out = parts(split, seed, pairs)
     if plan.kind == "time":
-        held_out = [in_blocks(part, plan.column, 2 * k) for k, part in enumerate(held_out)]
+        blocks = BLOCKS if len(held_out) == 1 else 2
+        held_out = [in_blocks(part, plan.column, blocks * k, blocks) for k, part in enumerate(held_out)]
     latest = 1 if plan.kind == "time" else None  # models of earlier rows would be behind the times
     search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock, most_models=latest)
     time_name = plan.column if plan.kind == "time" else ""

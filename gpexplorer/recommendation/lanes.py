@@ -127,7 +127,8 @@ class Lane:
     def after_learning(self) -> tuple[int, float]:
         """Steps and seconds of the first run since theta was learned; none unless it learns first and then solves."""
         method = registry[self.candidate.method]
-        if self.is_factored or "learn" not in method.param or method.own_kernel or not self.runs:
+        solves = self.group == EXACT and self.candidate.all_rows and "learn" in method.param
+        if not solves or not self.runs:
             return 0, 0.0
         records, last = list(self.first_run.trace), self.learned_theta()
         if last is None:

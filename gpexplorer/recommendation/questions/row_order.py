@@ -348,10 +348,11 @@ def pair_before(time: Array, before: Any, name: str) -> Pair:
     return Pair(train, test)
 
 
-def in_blocks(part: Split, column: str, first: int) -> Split:
-    """The part with its held-out rows in two blocks of time with these numbers; errors within one are alike."""
+def in_blocks(part: Split, column: str, first: int, blocks: int = 2) -> Split:
+    """The part with its held-out rows in so many blocks of time, numbered from `first`; errors within one are alike."""
     time = numbers_of(part.test)
     assert time is not None
     values = time[:, part.test.names.index(column)]
-    number = torch.from_numpy(first + (values > np.median(values)).astype(np.int64))
+    inner = np.quantile(values, np.arange(1, blocks) / blocks)
+    number = torch.from_numpy(first + np.searchsorted(inner, values).astype(np.int64))
     return replace(part, test=replace(part.test, groups=RowGroups(number, are_folds=False)))
