@@ -167,11 +167,13 @@ def of_groups(rows: Dataset, seconds: float) -> list[Candidate]:
 
 
 def near_rows(n: int, d: int, seconds: float) -> list[Candidate]:
-    """Candidates in which rows depend on their nearest rows, for few inputs and too many rows for an exact GP."""
+    """Candidates of the neighbours family, for few inputs and too many rows for an exact GP by its matrix."""
     if d > NEAR_INPUTS or exact_gp("matern32-ard", n, seconds).method == "ml":
         return []
-    kernels = ("matern32-ard", "matern12-ard")
-    return [Candidate(f"vecchia, {kernel}", "neighbours", "vecchia", kernel, all_rows=True) for kernel in kernels]
+    pairs = [("vecchia", "matern32-ard"), ("vecchia", "matern12-ard")]
+    if d == 1:  # where states are exact
+        pairs = [("states", "matern32"), ("states", "matern12"), *pairs[:1]]
+    return [Candidate(f"{key}, {kernel}", "neighbours", key, kernel, all_rows=True) for key, kernel in pairs]
 
 
 def series_kernels(rows: Dataset, time_name: str) -> list[str]:

@@ -108,6 +108,16 @@ def test_many_rows_of_few_inputs_begin_with_their_nearest_rows():
     assert not any("vecchia" in name for name in (*names(n, 4, seconds=40.0), *names(EXACT_UP_TO, 3)))
 
 
+def test_many_rows_of_one_input_begin_with_states():
+    n = EXACT_UP_TO + 1
+    tried = candidates(split_of(n, torch.zeros(1, 1).expand(n, 1)), 40.0)
+    near = [each for each in tried if each.group == "neighbours"]
+    assert tried[0] == near[0]
+    assert [each.name for each in near] == ["states, matern32", "states, matern12", "vecchia, matern32-ard"]
+    assert all(each.all_rows for each in near)
+    assert not any("states" in name for name in names(n, 2))
+
+
 def split_of(n: int, X: Any = None) -> Split:
     X = torch.zeros(1, 4).expand(n, 4) if X is None else X
     train = Dataset(X, torch.zeros(1).expand(n))
