@@ -144,6 +144,14 @@ class DependsOnNearRows(Protocol):
 
 
 @runtime_checkable
+class FiltersRows(Protocol):
+    """A method that goes through the rows in the order of their one input."""
+
+    def filtered(self, problem: Problem, state: Any, t: Tensor, until: float) -> tuple[Tensor, Tensor]:
+        """Mean [b] and variance [b] of f at each of these inputs [b], from the rows up to it, and up to `until`."""
+
+
+@runtime_checkable
 class HasInducingPoints(Protocol):
     """A method that represents all rows by a few points, whose number may follow the number of rows."""
 

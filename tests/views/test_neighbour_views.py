@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gpexplorer import Spec, views
+from gpexplorer.posteriors import exact_gp_posterior
 from gpexplorer.runs.run import Run
 
 hv.extension("bokeh")
@@ -67,3 +68,54 @@ def test_what_is_unexplained_falls_from_the_prior_to_above_the_noise():
     median = layers["median"]["y"].to_numpy()
     assert median[0] > median[-1]
     assert layers["noise"]["y"].tolist() == pytest.approx([math.log10(noise)] * 2)
+
+
+def filter_of(place: float, n: int = 50, gap: float = 4.0) -> tuple[Any, Any, np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    x = np.sort(random.uniform(100.0, 110.0, n))
+    x[n // 2 :] += gap
+    y = 50.0 + np.sin(x) + 0.1 * random.normal(size=n)
+    run = Spec("states", {"learn": False}, kernel="matern32").open(data=(x[:, None], y))
+    run.finish()
+    view = view_of(run, "filter")
+    view.place = place
+    return run, view.data(run, len(run.trace) - 1), x, y
+
+
+def test_the_band_of_a_filter_is_that_of_a_gp_on_the_rows_so_far():
+    run, layers, _, _ = filter_of(0.5)
+    band, theta, scale = layers["filter"], run.problem.theta, run.problem.train.scale
+    X, targets = run.problem.train.X, run.problem.train.y
+    order = X[:, 0].argsort()
+
+    for row in (3, 11, 20):
+        at = X[order[row]][None]
+        train = run.problem.train.rows(order[: row + 1])
+        mean, var = exact_gp_posterior(run.problem.kernel, theta, train)(at)[:2]
+        ends = [float(mean + k * var.sqrt()) * scale.y_sd + scale.y_mean for k in (-2, 2)]
+        nearest = band.iloc[(band["x"] - float(at * scale.x_sd + scale.x_mean)).abs().argmin()]
+        assert [nearest["lower"], nearest["upper"]] == pytest.approx(ends, abs=1e-4)
+    assert len(targets) == len(layers["seen"]) + len(layers["ahead"])
+    assert layers["seen"]["x"].max() <= band["x"].max() < layers["forecast"]["x"].min()
+
+
+def test_the_band_opens_in_a_gap_and_ahead():
+    _, layers, x, _ = filter_of(0.9)
+    band = layers["filter"].assign(width=lambda each: each["upper"] - each["lower"])
+    in_gap = band[band["x"].between(x[24] + 1.5, x[25] - 0.1)]
+
+    assert in_gap["width"].min() > 2.0 * band[band["x"].between(x[15], x[24])]["width"].median()
+    assert in_gap["width"].is_monotonic_increasing
+    ahead = layers["forecast"]["upper"] - layers["forecast"]["lower"]
+    assert ahead.is_monotonic_increasing
+
+
+@pytest.mark.parametrize("place", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("n", [8, 300])
+def test_the_filter_can_be_drawn_at_any_place(place: float, n: int):
+    run, layers, _, _ = filter_of(place, n)
+
+    assert all(np.isfinite(frame.to_numpy()).all() for frame in layers.values())
+    assert len(layers["seen"]) + len(layers["ahead"]) <= 86
+    assert view_of(run, "filter").plot(layers) is not None
+    assert views.for_run(run)[0].key in ("filter", "fit")

@@ -71,6 +71,11 @@ class Smoother:
         mean = (h[:, None, None] * at.m).sum(0) + (Ph[:, None] * at.r).sum(0)
         return mean, (h[:, None] * Ph).sum(0) - (Ph * (at.N * Ph).sum(1)).sum(0)
 
+    def filtered(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean [k, b] and variance [b] of f at each time, from the rows until then."""
+        at, h = self.at(t), self.space.h
+        return (h[:, None, None] * at.m).sum(0), (h[:, None] * (at.P * h[:, None]).sum(1)).sum(0)
+
     def cov(self, t: Tensor) -> Tensor:
         """Covariance [b, b] of f at times in any order: O(b^2), after O(n log n) for the way between them."""
         order = t.argsort(stable=True)

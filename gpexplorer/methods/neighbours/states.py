@@ -117,6 +117,13 @@ class States(Method):
     def posterior(self, problem: Problem, state: StatesState) -> Posterior:
         return StatesPosterior(problem.kernel, state.theta, problem.train.X, problem.train.y)
 
+    def filtered(self, problem: Problem, state: StatesState, t: Tensor, until: float) -> tuple[Tensor, Tensor]:
+        seen = (problem.train.X[:, 0] <= until).nonzero()[:, 0]
+        train = problem.train.rows(seen if len(seen) else problem.train.X[:, 0].argmin()[None])
+        posterior = StatesPosterior(problem.kernel, state.theta, train.X, train.y)
+        mean, var = posterior.smoother.filtered(t.to(train.X.device, torch.float64))
+        return mean[0], var
+
     def cost(self, problem: Problem) -> Cost:
         n, d = len(problem.train), state_size(problem.kernel)
         products = n * d * (2.0 * d + 1.0) * 2.0
