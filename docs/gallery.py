@@ -48,6 +48,9 @@ run.finish(steps=12)""",
     "Neighbours": """\
 run = gpx.Spec("vecchia", data={"name": "sin-product", "n": 300, "d": 2}, kernel="matern32").open()
 run.finish(steps=12)""",
+    "Neighbours, one input": """\
+run = gpx.Spec("states", data="snelson-like", kernel="matern32").open()
+run.finish(steps=12)""",
 }  # heading -> the program that makes its run
 OPTIONS = {"grief-growth": "largest=10_000", "stochastic-gradients": "draws=10"}  # key -> what makes a picture cheaper
 
