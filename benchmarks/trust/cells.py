@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gpexplorer.data import Split
 from gpexplorer.errors import GPExplorerError
+from gpexplorer.methods.base import registry
 from gpexplorer.posteriors import NormalMarginals
 from gpexplorer.runs import Run, Spec
 from gpexplorer.runs.scores import coverage
@@ -121,8 +122,12 @@ class Trial:
         return {"outcome": "baseline"} | self._scores(*BASELINES[name](self.split))
 
     def _run(self, method: str, dtype: str) -> dict[str, Any]:
+        kind = registry[method]
+        if 0 < kind.most_inputs < self.split.train.d:
+            return {"outcome": "refused", "message": f"{kind.title} takes no more than {kind.most_inputs} input."}
         try:
-            opened = Spec(method, dtype=dtype, seed=self.seed, budget=self.plan.budget).open(data=self.split)
+            spec = Spec(method, dtype=dtype, seed=self.seed, kernel=kind.example_kernel, budget=self.plan.budget)
+            opened = spec.open(data=self.split)
         except GPExplorerError as error:
             return {"outcome": "refused", "message": str(error)}
         run = Run(opened.method, opened.problem, opened.split, spec=opened.spec, clock=CLOCK)

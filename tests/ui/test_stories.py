@@ -60,7 +60,7 @@ def within(value: float, stated: float, relative: float = 0.03) -> bool:
 
 def test_parts_are_short_and_have_a_question_with_an_answer_and_each_story_a_trap():
     first = [read_query(story.parts[0].link, Spec(**START)).link.spec.method for story in STORIES.values()]
-    families = {"inducing", "exact", "eigenfunctions", "cross_validation", "minibatches"}
+    families = {"inducing", "exact", "eigenfunctions", "cross_validation", "minibatches", "neighbours"}
     assert {gpx.methods[method].family for method in first} == families
     for story in STORIES.values():
         assert 5 <= len(story.parts) <= 8
@@ -193,6 +193,51 @@ class TestSixWays:
             difference = (other.posterior(of="f")(test.X).mean - test.y).square() - first
             assert abs(float(difference.mean())) < float(difference.std()) / len(difference) ** 0.5
         assert len(test) == 30
+
+
+class TestNeighbours:
+    def test_errors_are_as_stated(self):
+        for number, stated in {3: 0.273, 4: 0.267, 5: 0.43}.items():
+            assert within(smse("neighbours", number, answered=True), stated, 0.01), number
+        for number, stated in {3: 0.310, 4: 0.298}.items():
+            run, at = at_part("neighbours", number, answered=True)
+            assert run.scores(at)["nlpd"] == pytest.approx(stated, abs=0.002)
+        assert ended("neighbours", 5).outcome.reason == "converged"
+
+    def test_the_map_from_one_row_is_a_patchwork(self):
+        X = torch.cartesian_prod(torch.linspace(0.2, 0.8, 200), torch.linspace(0.2, 0.8, 5)).double()
+        low, high = (
+            at_part("neighbours", 5)[0].problem.train.X.amin(0),
+            at_part("neighbours", 5)[0].problem.train.X.amax(0),
+        )
+        jumps = []
+        for number in (5, 3):
+            run, at = at_part("neighbours", number, answered=True)
+            mean = run.posterior(at).inner.mean(low + (high - low) * X).reshape(200, 5)
+            jumps.append(float(mean.diff(dim=0).abs().amax()))
+        assert jumps[0] > 4.0 * jumps[1]
+
+    def test_late_rows_are_known_from_their_neighbours(self):
+        run, at = at_part("neighbours", 2)
+        near = run.method.near_rows(run.problem, run.trace[at].step.state, 400)
+        noise = float(run.trace[at].step.state.theta[-1].exp())
+        assert float(near.sd[-100:].median()) < 1.5 * noise < float(near.sd[:5].median())
+
+
+class TestSeries:
+    def test_objectives_are_as_stated(self):
+        assert objective("series", 2) == pytest.approx(45.8, abs=0.05)
+        assert objective("series", 2, answered=True) == pytest.approx(-10.5, abs=0.05)
+        assert objective("series", 3, answered=True) == pytest.approx(objective("series", 3), abs=1e-6)
+        assert objective("series", 4, answered=True) == pytest.approx(-6.4, abs=0.05)
+
+    def test_the_band_of_the_filter_is_wider_in_the_gap_than_that_of_all_rows(self):
+        run, at = at_part("series", 5)
+        X = run.problem.train.X.sort(0).values
+        widest = int(X[:, 0].diff().argmax())
+        t = X[widest] + 0.7 * (X[widest + 1] - X[widest])
+        _, var = run.method.filtered(run.problem, run.trace[at].step.state, t, float(t))
+        assert float(var) > 1.5 * float(run.posterior(at).inner.var(t[None]))
 
 
 def test_an_address_opens_a_part_and_leaves_out_the_rest():
