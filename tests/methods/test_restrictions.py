@@ -23,7 +23,7 @@ RESTRICTED = {
 }
 NOISE = {"name": "se-ard", "values": {"noise": 0.7}, "fixed": ["noise"]}
 BOUNDED_NOISE = {"name": "se-ard", "bounds": {"noise": [0.4, 0.45]}}
-LEARNS = sorted(key for key, method in registry.items() if not method.own_kernel)
+LEARNS = sorted(key for key, method in registry.items() if not method.own_kernel and method.most_inputs != 1)
 OWN = sorted(key for key, method in registry.items() if method.own_kernel)
 
 
@@ -90,6 +90,30 @@ def test_a_restricted_run_continues_as_if_it_had_not_stopped(key):
     alike(run, again)
 
 
+OF_ONE_INPUT = {
+    "name": "matern32+matern12",
+    "values": {"noise": 0.7},
+    "fixed": ["noise"],
+    "bounds": {"matern32.lengthscale": [0.2, 0.25]},
+    "tied": [["matern32.sd", "matern12.sd"]],
+}
+
+
+def test_a_method_of_one_input_obeys_too_and_continues_as_if_it_had_not_stopped():
+    run = small_spec("states", kernel=OF_ONE_INPUT).open()
+    run.finish(steps=14)
+    assert run.error is None
+    named = {each.name: each for each in parameters(run)}
+    for theta in thetas(run):
+        assert theta[-1] == run.problem.theta[-1]
+        assert 0.2 - 1e-12 <= named["matern32.lengthscale"].value(theta) <= 0.25 + 1e-12
+        assert named["matern32.sd"].value(theta) == pytest.approx(named["matern12.sd"].value(theta), rel=1e-14)
+    assert float((thetas(run)[-1] - thetas(run)[0]).abs().max()) > 0.05
+    again = run.fork(at=4)
+    again.finish(steps=14)
+    alike(run, again)
+
+
 def dense_mode(run, priors):
     """The mode by SciPy, from dense algebra and densities written out here."""
     problem, named = run.problem, {each.name: each for each in parameters(run)}
@@ -134,6 +158,17 @@ def test_priors_move_the_optimum_to_the_dense_mode(key):
     expected = learned.iloc[-1] - table["log_prior"][learned.index[-1]]
     assert table["map_objective"].dropna().iloc[-1] == pytest.approx(expected, rel=1e-12)
     assert not run.rises
+
+
+def test_priors_move_states_to_the_dense_mode():
+    priors = {"matern32.lengthscale": (-2.5, 0.05), "noise": (-0.5, 0.1)}
+    texts = {name: f"lognormal({mu}, {sd})" for name, (mu, sd) in priors.items()}
+    kernel = {"name": "matern32", "start": "one", "priors": texts}
+    run = small_spec("states", kernel=kernel, settings={"tolerance": 1e-9, "evaluations": 200}).open()
+    run.finish(steps=300)
+    mode = dense_mode(run, priors)
+    assert np.abs(mode - dense_mode(run, {})).max() > 0.5
+    assert np.abs(thetas(run)[-1].numpy() - mode).max() < 1e-3
 
 
 def test_the_noise_of_a_method_with_features_of_its_own_follows_its_prior():
