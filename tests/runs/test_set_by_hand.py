@@ -30,7 +30,8 @@ def test_every_method_goes_on_from_hyperparameters_set_by_hand(method: str):
     run = opened(method)
     before, theta = len(run.trace), run.trace[-1].step.state.theta.clone()
 
-    other = run.with_hyperparameters(values={"lengthscale[x2]": 0.7}, fixed=["noise"])
+    name = "lengthscale[x2]" if run.problem.train.d > 1 else "lengthscale"
+    other = run.with_hyperparameters(values={name: 0.7}, fixed=["noise"])
 
     assert len(other.trace) == before + 1
     assert len(run.trace) == before  # the run before is as it was
@@ -38,7 +39,7 @@ def test_every_method_goes_on_from_hyperparameters_set_by_hand(method: str):
     table = other.hyperparameters_at(before, curvature=False)
     noise = table["noise"].value
     if not getattr(other.trace[-1].step.info, "scale", 0.0):  # a method without a scale of its own changes it
-        assert table["lengthscale[x2]"].value == pytest.approx(0.7)
+        assert table[name].value == pytest.approx(0.7)
     assert table["noise"].fixed
     mean, var = (torch.as_tensor(part) for part in other.posterior()(run.split.train.X))
     assert bool(mean.isfinite().all())
