@@ -29,6 +29,7 @@ from ...posteriors import FeaturePosterior, PrecisionFactor
 from .model import Model
 
 PARTS = 50  # of the rows, from which the standard error of the gradient is estimated
+WITHIN_SAMPLING = 1.0  # standard errors up to which a gradient counts as zero
 
 
 class ExactLikelihood(NamedTuple):
@@ -126,3 +127,11 @@ def exact_posterior(model: Model, theta: Float[Tensor, " p"]) -> FeaturePosterio
     exact = exact_likelihood(model, theta)
     features = LearnedFeatures(model.map, model.waves, theta)
     return FeaturePosterior(features, PrecisionFactor(exact.w, exact.L.to(theta), exact.s2), exact.s2)
+
+
+def stationarity(gradient: float) -> list[str]:
+    """Say whether a theta with this gradient, in standard errors, is stationary; nothing where it is not known."""
+    if math.isnan(gradient):
+        return []
+    verdict = "stationary" if gradient <= WITHIN_SAMPLING else "not stationary"
+    return [f"The gradient of the NLML is {gradient:.2g} of its standard error: {verdict}."]

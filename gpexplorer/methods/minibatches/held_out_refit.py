@@ -28,6 +28,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...linalg.blocks import row_blocks
 from .exact_likelihood import ExactLikelihood
 from .model import Model
 
@@ -159,3 +160,35 @@ def band_factor(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelihood
     r = y.double() - Phi @ exact.w.double()
     h = 1.0 + torch.linalg.solve_triangular(exact.L, Phi.T, upper=False).square().sum(0)
     return float((r.square() / h).sum()) / (exact.s2 * (v - STUDENT + 1))
+
+
+def validation_error(model: Model, theta: Tensor, exact: ExactLikelihood) -> float:
+    """Return the root mean squared error of the posterior mean on the validation rows; nan if there are none."""
+    if not len(model.validation_rows):
+        return math.nan
+    X, y = model.validation()
+    r = model.features(model.parts(theta), X).Phi @ exact.w - y
+    return float(r.square().mean().sqrt())
+
+
+def ridge_error(model: Model) -> float:
+    """Return the root mean squared error on the validation rows of ridge regression on the other rows.
+
+    The penalty of a coefficient is that of one more row; the constant has none.
+    """
+    width = model.problem.train.d + 1
+    A, c = (model.like.new_zeros(width, k, dtype=torch.float64) for k in (width, 1))
+    A[:-1, :-1].diagonal().add_(1.0)
+    for block in row_blocks(model.n, 8 * width):
+        X, y = model.rows(block)
+        X = with_constant(X)
+        A.addmm_(X.T, X)
+        c.addmm_(X.T, y.double()[:, None])
+    X, y = model.validation()
+    coefficients = torch.linalg.lstsq(A.cpu(), c.cpu(), driver="gelsd").solution[:, 0].to(y.device)
+    return float((with_constant(X) @ coefficients - y).square().mean().sqrt())
+
+
+def with_constant(X: Tensor) -> Tensor:
+    """Return X in float64 with a column of ones at its end."""
+    return torch.cat([X.double(), X.new_ones(len(X), 1, dtype=torch.float64)], 1)

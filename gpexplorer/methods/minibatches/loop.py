@@ -16,8 +16,6 @@ from collections.abc import Generator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import param
-import torch
-from torch import Tensor
 from torch.nn import Module
 
 from ...errors import NotPositiveDefinite, SettingError
@@ -25,13 +23,12 @@ from ...features.deep import ACTIVATIONS
 from ...features.pretrained import Pretrained
 from ...features.random_fourier import KINDS
 from ...kernels.theta.restrictions import noise_limits
-from ...linalg.blocks import row_blocks
 from ...posteriors import Posterior
 from ...problem import Outcome, Problem, Step
 from ..base import Method, Steps
 from . import settings
-from .exact_likelihood import ExactLikelihood, exact_likelihood, exact_posterior, gradient_in_standard_errors
-from .held_out_refit import band_factor, refit_magnitude_and_noise, rows_set_aside
+from .exact_likelihood import exact_likelihood, exact_posterior, gradient_in_standard_errors, stationarity
+from .held_out_refit import band_factor, refit_magnitude_and_noise, ridge_error, rows_set_aside, validation_error
 from .learner import Learner
 from .model import Model
 from .optimisers import OPTIMISERS
@@ -42,7 +39,6 @@ from .state import State as MinibatchState
 ADDED_SETTINGS: dict[str, Any] = {"refit": "none", "folds": 1, "samples": 0}
 ENOUGH_ROWS = 100  # set aside in all parts together, if the setting `folds` allows it
 OVERFIT_NATS = 0.05  # decrease of the NLML per row, after the best theta, that is reported as overfitting
-WITHIN_SAMPLING = 1.0  # standard errors up to which a gradient counts as zero
 RATE_SPACING = 10.0**0.5  # ratio of the learning rates that the search tries
 
 
@@ -386,46 +382,6 @@ class Minibatches(Method):
 def _divergence(learner: Learner, model: Model) -> str:
     """What has diverged, in a sentence; the exact likelihood is computed only if all parameters are within bounds."""
     return learner.divergence() or learner.divergence(exact_likelihood(model, learner.parameters.theta))
-
-
-def validation_error(model: Model, theta: Tensor, exact: ExactLikelihood) -> float:
-    """Return the root mean squared error of the posterior mean on the validation rows; nan if there are none."""
-    if not len(model.validation_rows):
-        return math.nan
-    X, y = model.validation()
-    r = model.features(model.parts(theta), X).Phi @ exact.w - y
-    return float(r.square().mean().sqrt())
-
-
-def stationarity(gradient: float) -> list[str]:
-    """Say whether a theta with this gradient, in standard errors, is stationary; nothing where it is not known."""
-    if math.isnan(gradient):
-        return []
-    verdict = "stationary" if gradient <= WITHIN_SAMPLING else "not stationary"
-    return [f"The gradient of the NLML is {gradient:.2g} of its standard error: {verdict}."]
-
-
-def ridge_error(model: Model) -> float:
-    """Return the root mean squared error on the validation rows of ridge regression on the other rows.
-
-    The penalty of a coefficient is that of one more row; the constant has none.
-    """
-    width = model.problem.train.d + 1
-    A, c = (model.like.new_zeros(width, k, dtype=torch.float64) for k in (width, 1))
-    A[:-1, :-1].diagonal().add_(1.0)
-    for block in row_blocks(model.n, 8 * width):
-        X, y = model.rows(block)
-        X = with_constant(X)
-        A.addmm_(X.T, X)
-        c.addmm_(X.T, y.double()[:, None])
-    X, y = model.validation()
-    coefficients = torch.linalg.lstsq(A.cpu(), c.cpu(), driver="gelsd").solution[:, 0].to(y.device)
-    return float((with_constant(X) @ coefficients - y).square().mean().sqrt())
-
-
-def with_constant(X: Tensor) -> Tensor:
-    """Return X in float64 with a column of ones at its end."""
-    return torch.cat([X.double(), X.new_ones(len(X), 1, dtype=torch.float64)], 1)
 
 
 def _update_best(state: MinibatchState, score: float) -> MinibatchState:

@@ -13,9 +13,8 @@ import torch
 from gpexplorer.errors import NotPositiveDefinite, SettingError
 from gpexplorer.methods.minibatches import loop
 from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood, exact_posterior
-from gpexplorer.methods.minibatches.held_out_refit import band_factor
+from gpexplorer.methods.minibatches.held_out_refit import band_factor, validation_error
 from gpexplorer.methods.minibatches.learner import Learner
-from gpexplorer.methods.minibatches.loop import validation_error
 from gpexplorer.methods.minibatches.model import Model
 from oracles_minibatches import begun, dense, dense_prediction, method, model, problem
 from whole_run import finished
