@@ -19,8 +19,9 @@ WITH_KERNEL = [key for key in registry if not registry[key].own_kernel]
 
 def opened(method: str, steps: int = 4, **settings: object) -> Run:
     own = {name: value for name, value in (SMALLER | settings).items() if name in registry[method].param}
-    data = {"name": "friedman1", "n": 60, "noise": 1.0}
-    run = Spec(method, own, data=data, kernel="se-ard").open()
+    one_input = registry[method].most_inputs == 1
+    data = {"name": "snelson-like", "n": 60} if one_input else {"name": "friedman1", "n": 60, "noise": 1.0}
+    run = Spec(method, own, data=data, kernel=registry[method].example_kernel).open()
     run.finish(steps=steps)
     return run
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from typing import Any
 
 import pytest
@@ -373,46 +372,3 @@ def test_sampling_is_refused_before_any_work_where_there_are_no_weights_of_featu
     with pytest.raises(SettingError, match="no weights of features that could be sampled; set samples to 0"):
         next(method("svgp", samples=5).steps(problem()))
     assert next(method("svgp").steps(problem())).info.phase == "start"
-
-
-# -- what the outcome says of the theta at the end ---------------------------------------------------------------------
-
-
-def test_the_outcome_says_whether_the_gradient_is_within_its_standard_error():
-    """Exact moves reach a stationary point; the likelihood of minibatches alone has its own elsewhere."""
-    at = problem(n=400, d=2, noise=0.3)
-    shared = {"layers": 0, "kernel": "gaussian", "rate": 0.05, "minibatches": 1000, "evaluate_every": 1000}
-    verdicts = {}
-    for key, settings in (("full-batch", {"epochs": 200}), ("bsgd", {"epochs": 8, "batch_size": 4})):
-        _, outcome = finished(method(key, **shared, **settings), at)
-        number = re.search(
-            r"The gradient of the NLML is ([0-9.e+-]+) of its standard error: ([a-z ]+)\.", outcome.message
-        )
-        assert number is not None
-        verdicts[key] = (float(number[1]), number[2])
-    assert verdicts["full-batch"][0] < 0.2
-    assert verdicts["full-batch"][1] == "stationary"
-    assert verdicts["bsgd"][0] > 1.0
-    assert verdicts["bsgd"][1] == "not stationary"
-
-
-@pytest.mark.parametrize("shift", [0.0, 50.0])
-def test_ridge_on_the_same_rows_is_that_of_centred_columns(shift: float):
-    at = problem(n=60, shift=shift)
-    feature_map = Model(small(validation=0.25), at, 0.25)
-    X, y = feature_map.rows(slice(None))
-    X_test, y_test = feature_map.validation()
-    centred, mean = X - X.mean(0), y.mean()
-    coefficients = torch.linalg.solve(centred.T @ centred + torch.eye(3, dtype=X.dtype), centred.T @ (y - mean))
-    expected = (X_test - X.mean(0)) @ coefficients + mean - y_test
-
-    assert loop.ridge_error(feature_map) == pytest.approx(float(expected.square().mean().sqrt()), rel=1e-9)
-
-
-def test_the_outcome_says_where_ridge_explains_as_much(monkeypatch: pytest.MonkeyPatch):
-    at = problem(n=60, noise=1.0)
-    algorithm = small(validation=0.3, epochs=2)
-    for error, is_said in ((1e-3, True), (1e3, False)):
-        monkeypatch.setattr(loop, "ridge_error", lambda _, error=error: error)
-        _, outcome = finished(algorithm, at)
-        assert (f"ridge regression errs by {error:.4g} and" in outcome.message) == is_said
