@@ -40,6 +40,7 @@ def main() -> None:
             frames.append(Image.open(io.BytesIO(page.screenshot())))
             page.clock.run_for(MILLISECONDS)
         page.locator("input[type=range]").fill(str(SHOWN))
+        page.clock.run_for(1000)  # the figures are painted when the browser's clock moves
         page.screenshot(path=APPS / "explorer.png")
     small = [frame.convert("RGB").resize((WIDTH, WIDTH * frame.height // frame.width)) for frame in frames]
     palette = small[len(small) // 3].quantize(COLOURS)
