@@ -125,10 +125,10 @@ def test_the_recipe_for_a_view_gives_a_picture_that_follows_the_run():
 def test_the_recipe_for_a_series_draws_its_channels_up_to_the_record():
     follow(SERIES)
     run = gpx.Spec(method="cholqr", settings={"num_inducing": 5}, kernel="se").open()
-    run.finish(steps=12)
+    run.finish(steps=24)
 
     [series] = [view for view in for_run(run) if view.key == "swap-quality"]
-    layers, table = series.data(run, 9), run.table().iloc[:10]
+    layers, table = series.data(run, 20), run.table().iloc[:21]
     live = Live(series, layers)
 
     assert [entry.label for entry in live.legend] == ["rank correlation", "accepted"]

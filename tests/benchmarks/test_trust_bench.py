@@ -23,6 +23,7 @@ from gpexplorer.data import Split
 from gpexplorer.errors import SettingError
 from gpexplorer.problem import Dataset
 
+pytestmark = pytest.mark.timeout(500)  # the cells take 36 s on a quiet core, and several times as long on a busy one
 SETS = ("model draw", "duplicates")
 PLAN = Plan(budget={"steps": 60}, dtypes=("float64",), seeds=1, rows=80)
 NARROW, WIDE = (0.92, 0.97), (0.88, 0.99)  # a coverage next to the ends of .90 to .98 may fall on either side

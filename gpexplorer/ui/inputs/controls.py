@@ -75,12 +75,13 @@ class Controls(pn.viewable.Viewer):
         }
         self.seed, self.split, self.budget, self.seconds, self.target, self.dtype, self.device = fields.values()
         self.settings = Settings(registry[spec.method], spec.settings, self._report)
-        self.kernel.disabled = registry[spec.method].own_kernel
+        self._under_kernel = column(*under_kernel, margin=0)
+        self._show_kernel_of(spec.method)
         self._place = column(self.settings, margin=0)
         pairs = ((self.budget, self.seconds), (self.seed, self.split), (self.dtype, self.device))
         budget, seeds, machine = (pn.Row(*pair, **WIDE, margin=0) for pair in pairs)
         self._layout = column(
-            self.kernel, *under_kernel, self.method, self._place, budget, self.target, seeds, machine, margin=0
+            self.kernel, self._under_kernel, self.method, self._place, budget, self.target, seeds, machine, margin=0
         )
 
     def apply_to(self, spec: Spec) -> Spec:
@@ -123,7 +124,12 @@ class Controls(pn.viewable.Viewer):
     def _show_settings(self, spec: Spec) -> None:
         self.settings = Settings(registry[spec.method], spec.settings, self._report, self._rows)
         self._place[:] = [self.settings]
-        self.kernel.disabled = registry[spec.method].own_kernel
+        self._show_kernel_of(spec.method)
+
+    def _show_kernel_of(self, method: str) -> None:
+        """A method with features of its own has no kernel to choose, and no hyperparameters of one."""
+        self.kernel.disabled = registry[method].own_kernel
+        self._under_kernel.visible = not registry[method].own_kernel
 
     def _report(self) -> None:
         if not self._silent:

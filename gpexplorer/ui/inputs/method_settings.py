@@ -135,8 +135,8 @@ LABELS = {  # plain words for names that are short in a program; a doc may bring
 }
 MOST_OPEN = 5  # settings that are shown outside the accordion where a method has no equations
 SLIM = {
-    "& .MuiAccordionSummary-root": {"minHeight": "34px !important", "padding": "0 8px"},
-    "& .MuiAccordionSummary-content": {"margin": "4px 0 !important"},
+    "& .MuiAccordionSummary-root": {"minHeight": "26px !important", "padding": "0 8px"},
+    "& .MuiAccordionSummary-content": {"margin": "0 !important"},
     "& .MuiAccordionDetails-root": {"padding": "0 0 6px"},
 }
 
@@ -218,7 +218,7 @@ class Settings(pn.viewable.Viewer):
         widgets: list[Any] = [self.widgets[name] for name in primary]
         if secondary_fields:
             more = ("More settings", column(*secondary_fields, margin=0))
-            look = {"title_variant": "subtitle2", "dynamic": True, "margin": (4, 10), "sx": SLIM}
+            look = {"title_variant": "subtitle2", "dynamic": True, "margin": (2, 10), "sx": SLIM}
             widgets.append(pmui.Accordion(more, **WIDE, **look))
         return column(*widgets)
 

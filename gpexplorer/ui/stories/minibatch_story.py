@@ -40,7 +40,7 @@ MINIBATCHES = Story(
             "everything else.",
             f"{ROWS}method=minimax&set.batch_size=16&at=2&view=stochastic-estimate",
             "What does that cost in progress?",
-            "Something: -858 after twelve passes, where SCGD with as many rows has -1036.",
+            "Little: -996 after twelve passes, where SCGD with as many rows has -1036.",
             f"{ROWS}method=minimax&set.batch_size=16&at=12&view=stochastic-estimate",
         ),
         Part(

@@ -94,12 +94,18 @@ def test_minimax_in_single_precision_goes_the_same_way():
     at = problem(n=2000, noise=0.001)
     at.theta[-1] = -6.0
     short = Problem(at.train.to("cpu", torch.float32), at.kernel, at.theta.float())
-    minimax = method("minimax", kernel="gaussian", layers=0, num_features=60, batch_size=32, rate=0.03, epochs=3)
+    shared = {"kernel": "gaussian", "layers": 0, "num_features": 60, "batch_size": 32, "rate": 0.03, "epochs": 3}
+    ends = {}
+    for head in ("descend", "solve"):
+        minimax = method("minimax", **shared, head=head)
 
-    wide, narrow = ([step.info.objective for step in minimax.steps(task)][1:] for task in (at, short))
+        wide, narrow = ([step.info.objective for step in minimax.steps(task)][1:] for task in (at, short))
 
-    assert narrow == pytest.approx(wide, rel=1e-3)
-    assert wide[-1] < wide[0] - 1000.0
+        assert narrow == pytest.approx(wide, rel=1e-3)
+        ends[head] = wide[0], wide[-1]
+    assert ends["descend"][1] < ends["descend"][0] - 1000.0
+    assert ends["solve"][0] < ends["descend"][1]  # one minibatch with solved weights is ahead of three epochs of moves
+    assert ends["solve"][1] < ends["solve"][0]
 
 
 def test_the_full_batch_reports_the_likelihood_of_each_move_and_follows_its_gradient_per_row():
