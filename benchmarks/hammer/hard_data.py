@@ -118,4 +118,4 @@ def _inputs(run: Run) -> object:
     """The test inputs in the units of the file."""
     assert run.split is not None
     scale, X = run.split.test.scale, run.split.test.X
-    return X if scale is None else X * scale.x_sd + scale.x_mean
+    return X if scale is None else scale.inputs_in_units(X)

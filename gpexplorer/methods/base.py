@@ -198,7 +198,7 @@ class Method(param.ParameterizedABC):
     def set_by_hand(self, problem: Problem, state: Any) -> Step:
         """Return the step in which a person has set theta to that of `problem`; the run continues from its state.
 
-        Learning begins anew there, with the restrictions of the problem's kernel. A method that has chosen something
+        Learning begins again there, with the restrictions of the problem's kernel. A method that has chosen something
         which does not depend on theta, such as inducing points, keeps it; any other takes its first step again.
 
         Parameters

@@ -1,4 +1,4 @@
-"""A surface over two log-hyperparameters, and when it is computed anew while a run moves over it."""
+"""A surface over two log-hyperparameters, and when it is computed again while a run moves over it."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import pytest
 import gpexplorer as gpx
 from gpexplorer.ui.inputs.method_settings import Settings
 from gpexplorer.ui.pictures.picture_cards import MAX_WIDTH, MIN_WIDTH, PADDING, options
+from gpexplorer.views.base import registry as views
 from gpexplorer.views.drawing.live import ICON, Live
 from gpexplorer.views.runs.convergence import Convergence
 
@@ -32,6 +33,23 @@ def test_a_selector_has_room_for_its_longest_name():
     assert short < long < longest
     assert long > PADDING + 7 * len("a hyperparameter")
     assert named >= PADDING + 6 * 24
+
+
+def test_a_number_without_a_step_of_its_own_moves_by_hundredths_of_its_range():
+    class Plain(param.Parameterized):
+        place = param.Number(2.5, bounds=(2.0, 4.0))
+
+    box = options(Plain, 1, lambda: None)
+
+    assert box is not None
+    (slider,) = (widget for widget in box if isinstance(widget, pmui.FloatSlider))
+    assert (slider.start, slider.end, slider.value) == (2.0, 4.0, 2.5)
+    assert slider.step == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("key", sorted(views))
+def test_the_options_of_every_picture_can_be_built(key: str):
+    options(views[key], 1, lambda: None)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -110,6 +110,22 @@ def test_the_band_opens_in_a_gap_and_ahead():
     assert ahead.is_monotonic_increasing
 
 
+def test_bands_and_rows_share_an_axis_where_the_input_is_a_logarithm():
+    x = np.geomspace(0.01, 5000.0, 60)
+    spec = Spec("states", {"learn": False}, kernel="matern32", input_transform="log")
+    run = spec.open(data=(x[:, None], np.log(x)))
+    run.finish()
+    layers = view_of(run, "filter").data(run, len(run.trace) - 1)
+
+    assert run.problem.train.scale.x_log is not None
+    rows = np.concatenate([layers["seen"]["x"], layers["ahead"]["x"]])
+    places = np.concatenate([layers["filter"]["x"], layers["forecast"]["x"]])
+    assert all(np.abs(places / row - 1.0).min() < 1e-6 for row in rows)
+    seen = layers["seen"]
+    on_rows = np.interp(seen["x"], layers["all"]["x"], layers["all"]["y"])
+    np.testing.assert_allclose(on_rows, seen["y"], atol=1.5)  # of targets from -4.6 to 8.5
+
+
 @pytest.mark.parametrize("place", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("n", [8, 300])
 def test_the_filter_can_be_drawn_at_any_place(place: float, n: int):

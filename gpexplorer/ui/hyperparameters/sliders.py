@@ -44,9 +44,9 @@ class Sliders(JSComponent):
         self._on_value, self._on_fixed = on_value, on_fixed
         self._ends: dict[str, tuple[float, float]] = {}
 
-    def adopt(self, table: Hyperparameters, anew: bool = False) -> None:
-        """Show these hyperparameters; `anew` lets the sliders begin and end around their present values."""
-        if anew:
+    def adopt(self, table: Hyperparameters, is_new: bool = False) -> None:
+        """Show these hyperparameters; `is_new` lets the sliders begin and end around their present values."""
+        if is_new:
             self._ends = {}
         parts = {row.part for row in table if row.part}
         rows = [self._row(row, len(parts) > 1) for row in table]

@@ -32,6 +32,7 @@ from .gestures import Gestures
 ON_TOP = 3  # pictures that are always visible
 SMALL = '<span class="hint">{}</span>'
 DRAWING = SMALL.format("Drawing …")
+SLIDER_STEPS = 100  # of a number whose declaration names no step
 EMPTY = "There is nothing to draw at this step yet. Take a step."
 FILL = {"position": "absolute", "inset": "0"}  # a figure is as large as its place on the card
 ONLY = {"(1-D)": 1, "(2-D)": 2}  # an option whose label ends so applies to data with this number of inputs only
@@ -363,7 +364,12 @@ def options(current: Callable[[], Any], inputs: int, on_change: Callable[[], Non
 
 
 def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, on_change: Callable[[], None]) -> Any:
-    common = {"label": setting.label, "value": getattr(current(), name), "description": setting.doc, "margin": (4, 5)}
+    common = {
+        "label": setting.label,
+        "value": getattr(current(), name),
+        "description": setting.doc or "",
+        "margin": (4, 5),
+    }
     low, high = getattr(setting, "bounds", None) or (None, None)
     if isinstance(setting, param.Boolean):
         widget = pmui.Checkbox(size="small", stylesheets=[LABEL_FONT], **{**common, "margin": (0, 5)})
@@ -374,7 +380,8 @@ def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, on_
     elif isinstance(setting, param.Integer):
         widget = pmui.IntInput(start=low, end=high, size="small", width=_width_for([str(setting.label)]), **common)
     elif isinstance(setting, param.Number):
-        widget = pmui.FloatSlider(start=low, end=high, step=setting.step, width=150, **common)
+        step = setting.step or (high - low) / SLIDER_STEPS
+        widget = pmui.FloatSlider(start=low, end=high, step=step, width=150, **common)
     else:
         return None
 

@@ -57,10 +57,11 @@ class Filter(View):
         mean, var = (each.cpu() for each in method.filtered(run.problem, state, grid, until))
         ends = [targets(mean + k * var.clamp_min(0.0).sqrt(), train).numpy() for k in (-2.0, 2.0)]
         scale = train.scale
-        places = grid.numpy() if scale is None else (grid * scale.x_sd[0].cpu() + scale.x_mean[0].cpu()).numpy()
+        X = grid[:, None] if scale is None else scale.inputs_in_units(grid[:, None])
+        places = X[:, 0].numpy()
         bands = pd.DataFrame({"x": places, "lower": ends[0], "upper": ends[1]})
         is_seen = (grid <= until).numpy()
-        smoothed = run.posterior(at).mean(torch.from_numpy(places)[:, None]).cpu().numpy()
+        smoothed = run.posterior(at).mean(X).cpu().numpy()
         rows = pd.DataFrame({"x": x[shown], "y": run_rows.targets_of(train)[shown]})
         in_past = t[shown].numpy() <= until
         layers = {

@@ -63,7 +63,8 @@ class Neighbours(_OfNearRows):
         else:
             index = round(self.place * (len(near.rows) - 1))
             chosen, neighbours = near.rows[index : index + 1].cpu().numpy(), near.neighbours[index].cpu().numpy()
-            title = f"row {int(near.places[index]) + 1:,} of {len(plane):,}, {len(neighbours)} neighbours"
+            count = "1 neighbour" if len(neighbours) == 1 else f"{len(neighbours)} neighbours"
+            title = f"row {int(near.places[index]) + 1:,} of {len(plane):,}, {count}"
         begin = np.repeat(plane[chosen], len(neighbours), 0)
         layers = {
             "rows": pd.DataFrame(plane[sample], columns=["x", "y"]),
