@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ..errors import DataError
 from .files.choice import Choice
-from .files.columns import default_target, parsed, pick
+from .files.columns import default_target, note_on_total, parsed, pick
 from .files.described_columns import described_columns
 from .files.inputs_by_name import as_inputs, inputs_for, text_inputs
 from .files.reading import read_bytes
@@ -83,7 +83,7 @@ def _preview(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict
         "rows": raw.rows,
         "target": default_target(raw.name, columns, Choice()),
         "head": head,
-        "notes": raw.notes,
+        "notes": raw.notes + (note_on_total(raw.table) if whole else ()),
     }, {}
 
 

@@ -86,7 +86,7 @@ def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How
     beside = tuple(map(tuple, answer["beside"]))
     numbers = Numbers(X, arrays["y"], names, answer["target"], notes, arrays["kept"], beside, tuple(answer["groups"]))
     if answer["reader"] is not None:
-        numbers = numbers._replace(reader=reader_from(answer["reader"]))
+        numbers = numbers._replace(reader=reader_from(answer["reader"], fitted=False))
     return as_split(numbers, split, display_name(name), choice)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import subprocess
 import sys
 import zipfile
@@ -19,6 +20,7 @@ import pytest
 import gpexplorer as gpx
 from gpexplorer.data import Choice
 from gpexplorer.data.files.size_limits import UPLOAD
+from gpexplorer.data.reader.table_reader import reader_from
 from gpexplorer.data.uploads import _environment
 from gpexplorer.errors import DataError
 
@@ -158,3 +160,34 @@ def test_texts_that_are_read_and_the_notes_about_them(text: str, names: tuple[st
     assert split.train.names == names
     assert len(split.train) + len(split.test) == 3
     assert note in " ".join(split.notes)
+
+
+def test_a_column_of_many_words_is_sent_before_its_means_are_known(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows = [f"town {k % 40},{a:.3f},{a + k % 40:.3f}" for k, a in enumerate(rng.normal(size=160))]
+    content = "\n".join(["town,a,y", *rows]).encode()
+    (tmp_path / "towns.csv").write_bytes(content)
+
+    sent, read = gpx.data.read_upload("towns.csv", content, split=2), gpx.data.load(tmp_path / "towns.csv", split=2)
+
+    assert sent.train.names == ("town: mean of y", "a")
+    assert sent.train.X.tolist() == read.train.X.tolist()
+    new = gpx.data.read_rows("new.csv", b"town,a\ntown 3,0.5\nelsewhere,0.5\n", sent.train.reader)
+    assert (
+        new.X.tolist() == read.train.reader.read(pa.table({"town": ["town 3", "elsewhere"], "a": [0.5] * 2})).X.tolist()
+    )
+    with pytest.raises(DataError, match="not one number per word"):  # a saved model has its means
+        reader_from(re.sub(r'"values": \[[^]]*\]', '"values": []', sent.train.reader.to_json()))
+
+
+@pytest.mark.parametrize("cell", ["Summe", "Total général", "Grand total (EUR)"])
+def test_a_last_row_of_totals_is_noted_before_the_columns_are_chosen(cell: str) -> None:
+    rows = [f"{1000 + k};{k * 37 % 11},5;{k * k % 17},25" for k in range(40)]
+    content = "\n".join(["number;a;price", *rows, f"{cell};;321,5"]).encode()
+    for notes in (
+        gpx.data.preview("t.csv", content).notes,
+        gpx.data.read_upload("t.csv", content, Choice(target="price", inputs=("a",))).notes,
+    ):
+        assert any(f'Row 41 has "{cell}" in "number"' in note for note in notes)
+    twice = content.replace(b"1003;", f"{cell};".encode())
+    assert gpx.data.preview("t.csv", twice).notes == ()

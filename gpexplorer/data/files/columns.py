@@ -127,7 +127,14 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     readable = tuple(
         c for c in inputs if columns[c].reader.kind in ("number", "yes/no") and not columns[c].cells.gap.any()
     )
-    notes = raw.notes + omitted + _notes_on(columns, inputs, choice) + survey.dropped + survey.notes_on(readable)
+    notes = (
+        raw.notes
+        + omitted
+        + _notes_on(columns, inputs, choice)
+        + note_on_total(table)
+        + survey.dropped
+        + survey.notes_on(readable)
+    )
     kept = np.flatnonzero(keep)
     row_groups = tuple(groups[i] for i in kept) if groups else ()
     if choice.objects:
@@ -211,7 +218,7 @@ def _gaps_of_texts(texts: dict[str, list[str]], groups: list[str], choice: Choic
 
 
 def _notes_on(columns: dict[str, Column], inputs: Sequence[str], choice: Choice) -> tuple[str, ...]:
-    """Notes on gaps that were filled, on formats that could be meant otherwise, and on rows of totals."""
+    """Notes on gaps that were filled, and on formats that could be meant otherwise."""
     notes = []
     filled = [c for c in inputs if columns[c].cells.gap.any() and choice.missing in (None, "fill")]
     numbers = [f"{quote(c)} ({int(columns[c].cells.gap.sum()):,})" for c in filled if columns[c].reader.kind != "words"]
@@ -236,22 +243,19 @@ def _notes_on(columns: dict[str, Column], inputs: Sequence[str], choice: Choice)
             notes.append(
                 f"{quote(c)} has words in more than one spelling, each read as one: {listing(reader.levels.merged, 5)}."
             )
-        notes += _note_on_total(c, reader, columns[c].cells)
     return tuple(notes)
 
 
-def _note_on_total(title: str, reader: ColumnReader, cells: Cells) -> list[str]:
-    """A note if the last row of a column of words says that it has a total of the others."""
-    if reader.kind != "words" or not len(cells.values) or np.isnan(cells.values[-1]):
-        return []
-    place = int(cells.values[-1])
-    word = reader.levels.names[place]
-    if reader.levels.counts[place] > 1 or not _TOTAL.match(word):
-        return []
-    return [
-        f"Row {len(cells.values):,} has {quote(word)} in {quote(title)}: if it is a total of the others, "
-        "remove that row."
-    ]
+def note_on_total(table: pa.Table) -> tuple[str, ...]:
+    """A note if a cell of the last row says that the row has a total of the others; no other row may say so."""
+    for title in table.column_names if table.num_rows > 1 else ():
+        word = table[title][-1].as_py()
+        if isinstance(word, str) and _TOTAL.match(word) and table[title].to_pylist().count(word) == 1:
+            return (
+                f"Row {table.num_rows:,} has {quote(word)} in {quote(title)}: if it is a total of the others, "
+                "remove that row.",
+            )
+    return ()
 
 
 def roles(

@@ -332,8 +332,14 @@ def _described(column: ColumnReader) -> dict[str, Any]:
     return fields
 
 
-def reader_from(text: str) -> TableReader:
+def reader_from(text: str, fitted: bool = True) -> TableReader:
     """Read what `TableReader.to_json` wrote; nothing in it is trusted.
+
+    Parameters
+    ----------
+    text : str
+    fitted : bool, default True
+        Whether it has learned from the targets. Columns of means have no values before.
 
     Raises
     ------
@@ -352,24 +358,24 @@ def reader_from(text: str) -> TableReader:
         columns = tuple(_column_from(column) for column in fields["columns"])
         inputs = tuple(_input_from(column) for column in fields["inputs"])
         reader = TableReader(columns, _column_from(fields["target"]), inputs, tuple(map(_text, fields["texts"])))
-        _check(reader)
+        _check(reader, fitted)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"The reader of the table cannot be read: {quote(error, 80)}.") from None
     return reader
 
 
-def _check(reader: TableReader) -> None:
-    """Raise ValueError where parts of a reader contradict each other."""
+def _check(reader: TableReader, fitted: bool) -> None:
+    """Raise ValueError where parts of a reader contradict each other, or do not belong to one that is fitted or not."""
     by_name = {column.name: column for column in reader.columns}
     for column in reader.inputs:
         source = by_name[column.source]
         if column.role == "level" and column.detail not in source.levels.names:
             raise ValueError("a level is no word of its column")
-        if column.role == "mean" and len(column.values) != len(source.levels.names) + 1:
+        if column.role == "mean" and len(column.values) != (len(source.levels.names) + 1 if fitted else 0):
             raise ValueError("a column of means has not one number per word")
         if column.role == "value" and column.given and len(column.values) != 2:
             raise ValueError("a column whose gaps are filled has no range")
-        if column.role == "mean" and len(column.residuals) != RESIDUALS:
+        if column.role == "mean" and len(column.residuals) != (RESIDUALS if fitted else 0):
             raise ValueError("a column of means has no residuals")
         if column.role == "part":
             column.of_days(np.zeros(1))
