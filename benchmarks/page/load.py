@@ -21,6 +21,8 @@ from ..hammer.served_page import ServedPage, served_page
 
 RUN = "v=1&method=cholqr&set.num_inducing=64&data=hypercube&data.n=20000&data.d=5&kernel=se-ard&budget.steps=1000000"
 PAUSE = 2.5  # seconds between two steps of one person
+LAP = 50  # steps after which a person starts again: the run that the page opens with ends of itself later
+STILL = 20.0  # seconds without a step after which a run that plays has ended, and is started again
 ROWS = 12  # of the table, spread evenly over the time
 TOGETHER = 8  # pages that are opened at the same time
 
@@ -102,12 +104,10 @@ async def under_load(served: ServedPage, load: Load, report: Callable[[Reading],
     users = [PageClient(served.address) for _ in range(load.users)]
     idle = [PageClient(served.address) for _ in range(load.idle)]
     await _open_all([*idle, *users, *players])
-    for page in players:
-        page.press("Play")
-        await page.until_step(1)
     delays: list[float] = []
     begin = time.perf_counter()
     tasks = [asyncio.create_task(_take_steps(page, PAUSE * k / load.users, delays)) for k, page in enumerate(users)]
+    tasks += [asyncio.create_task(_play(page)) for page in players]
     readings = []
     try:
         last, processor = begin, _processor_seconds(served)
@@ -160,12 +160,31 @@ async def _take_steps(page: PageClient, wait: float, delays: list[float]) -> Non
     """Press "One step" every few seconds, and note how long its picture takes."""
     await asyncio.sleep(wait)
     while True:
+        if page.step >= LAP:
+            await _start_again(page)
         next_step = page.step + 1
         begin = time.perf_counter()
         page.press("One step")
         await page.until_step(next_step)
         delays.append(time.perf_counter() - begin)
         await asyncio.sleep(PAUSE)
+
+
+async def _play(page: PageClient) -> None:
+    """Play, and start the run again whenever it has ended."""
+    page.press("Play")
+    while True:
+        before = page.step
+        await asyncio.sleep(STILL)
+        if page.step == before:
+            await _start_again(page)
+            page.press("Play")
+
+
+async def _start_again(page: PageClient) -> None:
+    """Press "Start again", and wait until step 0 is shown."""
+    page.press("Start again")
+    await page.until(lambda: page.step == 0)
 
 
 def _reading(served: ServedPage, seconds: float, delays: list[float], processor: float) -> Reading:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import panel as pn
 from bokeh.document import Document
+from bokeh.events import DocumentReady
+from panel.io.state import set_curdoc
 
 from gpexplorer.ui.browser.callbacks import change
+from gpexplorer.ui.browser.protocol_repairs import repair_connections
 
 
 def served(destroyed):
     document = Document()
-    document._session_context = lambda: SimpleNamespace(destroyed=destroyed)
+    document._session_context = lambda: SimpleNamespace(destroyed=destroyed, request=None, session=None)
     return document
 
 
@@ -36,3 +40,22 @@ def test_without_a_server_a_change_is_made_at_once():
         changes = []
         change(document, lambda changes=changes: changes.append(1))
         assert changes == [1]
+
+
+def test_an_event_that_waits_for_an_earlier_change_is_handled_under_the_lock():
+    repair_connections()
+    document = served(destroyed=False)
+
+    async def earlier() -> None:
+        pass
+
+    pn.state._change_callbacks[document] = {"earlier": earlier}
+    button = pn.widgets.Button()
+    try:
+        with set_curdoc(document):
+            button._server_event(document, DocumentReady())
+    finally:
+        del pn.state._change_callbacks[document]
+
+    [callback] = document.session_callbacks
+    assert not getattr(callback.callback, "nolock", False)

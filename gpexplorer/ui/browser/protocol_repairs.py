@@ -1,6 +1,7 @@
 """Repairs of Bokeh's websocket protocol.
 
-Browsers receive no tracebacks, no visitor can forge a line of the log, and every closed page is noticed once.
+Browsers receive no tracebacks, no visitor can forge a line of the log, every closed page is noticed once, and every
+event is handled under the lock of its document.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from bokeh.protocol.messages.error import error as ErrorMessage
 from bokeh.server.connection import ServerConnection
 from bokeh.server.tornado import BokehTornado
 from bokeh.server.views.ws import WSHandler
+from panel.reactive import Syncable
 
 log = logging.getLogger("gpexplorer.ui")
 ORIGINAL_OPEN = WSHandler.open
@@ -80,7 +82,12 @@ def repair_protocol() -> None:
 
 
 def repair_connections() -> None:
-    """Tell each session once that its page was closed, in whichever way Bokeh learns it first; send without delay."""
+    """Tell each session once that its page was closed, in whichever way Bokeh learns it first; send without delay.
+
+    And handle every event under the document's lock. Panel makes an event wait for changes that the browser sent just
+    before it, and then handled it without the lock: a panel that was opened at such a moment stayed empty.
+    """
+    Syncable._event_coroutine.lock = True  # type: ignore[attr-defined]
     WSHandler.on_close = _on_close  # type: ignore[method-assign]
     BokehTornado.client_lost = _client_lost  # type: ignore[method-assign]
     WSHandler.open = _open  # type: ignore[method-assign]
