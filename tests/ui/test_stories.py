@@ -17,6 +17,7 @@ from gpexplorer.ui.address import read_query
 from gpexplorer.ui.explorer import START, Explorer
 from gpexplorer.ui.stories import STORIES
 from gpexplorer.ui.text import MAX_LENGTH
+from gpexplorer.views import for_run
 from gpexplorer.views.base import registry as views
 from split_scores import scores_of_ten_splits
 
@@ -136,6 +137,13 @@ class TestEigenfunctions:
         assert within(smse("eigenfunctions", 1, answered=True), 1.0)
         assert within(smse("eigenfunctions", 2, answered=True), 0.22)
         assert within(smse("eigenfunctions", 4, answered=True), 0.24)
+
+    def test_the_function_of_rank_four_carries_the_surface(self):
+        run, at = at_part("eigenfunctions", 2)
+        [picture] = [picture for picture in for_run(run) if picture.key == "grief-eigenfunctions"]
+        words = picture.data(run, at)["words"]["text"]
+        weights = [abs(float(word.partition(":")[2].replace("−", "-"))) for word in words[:-1]]
+        assert weights.pop(3) > 5 * max(weights)
 
     def test_random_functions_are_moved_by_learning(self):
         kept, random = ended("eigenfunctions", 3), ended("eigenfunctions", 4)

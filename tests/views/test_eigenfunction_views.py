@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from bokeh.models import LinearColorMapper
 
 import gpexplorer as gpx
 from gpexplorer import views
@@ -85,6 +86,53 @@ def test_the_curves_add_up_to_the_prediction_of_as_many_functions():
     mean = run.method.posterior(run.problem, state)(line).mean
     np.testing.assert_allclose(layers["sum"]["y"], mean, atol=1e-5)
     assert layers["phi1"].attrs["title"].startswith(f"ranks {p - 3} to {p}, with weights ")
+
+
+def tile(frame: Any, column: int, row: int) -> np.ndarray:
+    """The values [x2, x1] of the small map in this column and row, counted from the lower left corner."""
+    left, bottom = 32 * column, 40 * row + 12
+    inside = frame["x"].between(left, left + 28) & frame["y"].between(bottom, bottom + 28)
+    return frame[inside].sort_values(["y", "x"])["value"].to_numpy().reshape(28, 28)
+
+
+def test_the_maps_are_the_functions_in_their_order_and_add_up_to_the_prediction_of_as_many():
+    run = played("grief", 2, num_eigenfunctions=6)
+    at, picture, state = len(run.trace) - 1, view(run, "grief-eigenfunctions"), run.trace[-1].step.state
+    layers = picture.data(run, at)
+    grid = Grid(run.problem.kernel, run.problem.train.X, 5)
+    index = grid.spectrum(run.method.origin(state)[0], 6).axis_indices
+    level = layers["map"].attrs["colours"][1] / 100
+
+    for rank, (column, row) in enumerate([(0, 2), (1, 2), (0, 1), (1, 1), (0, 0), (1, 0)]):
+        sides = [torch.linspace(float(U[0]), float(U[-1]), 28).double() for U in grid.axes]
+        expected = grid.features(state.theta, torch.cartesian_prod(*sides), index)[:, rank].reshape(28, 28).T
+        np.testing.assert_allclose(tile(layers["map"], column, row), expected, atol=0.51 * level)
+    assert np.isnan(tile(layers["map"], 2, 0)).all()  # the model has six
+    sides = [torch.linspace(float(U[0]), float(U[-1]), 60).double() for U in grid.axes]
+    mean = run.method.posterior(run.problem, state)(torch.cartesian_prod(*sides)).mean.reshape(60, 60).T
+    total = layers["sum"].sort_values(["y", "x"])["value"].to_numpy().reshape(60, 60)
+    np.testing.assert_allclose(total, mean, atol=0.51 * level)
+    assert layers["words"]["text"].iloc[-1] == "sum of 6"
+
+
+def test_maps_appear_in_order_with_their_weights_on_one_scale_of_colours_for_all_steps():
+    run = played("grief", 2)
+    picture, at = view(run, "grief-eigenfunctions"), len(run.trace) - 1
+    scales, names = set(), []
+    for picture.shown in (1, 3, 8):
+        layers = picture.data(run, at)
+        scales |= {layers["map"].attrs["colours"], picture.data(run, 0)["map"].attrs["colours"]}
+        names.append([text.partition(":")[0] for text in layers["words"]["text"]])
+        longest = layers["weights"].eval("x1 - x0").max()
+        assert longest == pytest.approx(28.0)
+    assert len(scales) == 1
+    assert names[0] == ["1", "the first one alone"]
+    assert names[1] == ["1", "2", "3", "sum of 3"]
+    assert names[2] == [*"12345678", "sum of 8"]
+    live = Live(picture, layers)
+    assert len({(mapper.low, mapper.high) for mapper in live.figure.select({"type": LinearColorMapper})}) == 1
+    picture.rank = 4
+    assert picture.data(run, at)["words"]["text"].iloc[-1] == "sum of 11"
 
 
 def test_errors_for_all_p_equal_those_of_each_matrix():

@@ -8,7 +8,7 @@ from bokeh.models import LinearColorMapper
 import gpexplorer as gpx
 from gpexplorer.views import for_run
 from gpexplorer.views.drawing.live import Live
-from gpexplorer.views.drawing.palette import CYCLE, ON_DARK, ROLES
+from gpexplorer.views.drawing.palette import CYCLE, DIVERGING, ON_DARK, ROLES
 
 PAPER = {"light": "#ffffff", "dark": "#1c2229"}
 
@@ -54,7 +54,7 @@ def test_dots_that_are_coloured_by_a_number_can_be_seen_in_both_themes_and_image
     for run in (gbcd, surface):
         run.finish(steps=2)
     [dots] = [view for view in for_run(gbcd) if view.key == "gbcd-gradient"]
-    [image] = [view for view in for_run(surface) if view.key == "grief-eigenfunctions"]
+    [image] = [view for view in for_run(surface) if view.key == "fit"]
 
     live, scales = Live(dots, dots.data(gbcd, 2), "dark"), {}
     for theme in ("light", "dark"):
@@ -67,3 +67,17 @@ def test_dots_that_are_coloured_by_a_number_can_be_seen_in_both_themes_and_image
     assert len(of_image.palette) == 256
     assert max(map(luminance, scales["dark"])) > 0.7  # yellow, which would be faint on white
     assert set(scales["light"]) < set(of_image.palette) > set(scales["dark"])
+
+
+def test_zero_has_the_colour_of_the_paper_in_maps_of_both_signs():
+    run = gpx.Spec("grief", {"num_eigenfunctions": 8}, {"name": "gp-draw", "n": 60, "d": 2}).open()
+    run.finish(steps=1)
+    [maps] = [view for view in for_run(run) if view.key == "grief-eigenfunctions"]
+    live = Live(maps, maps.data(run, 1), "light")
+    for theme in ("dark", "light"):
+        live.set_theme(theme)
+        for scale in live.figure.select({"type": LinearColorMapper}):
+            assert scale.palette == DIVERGING[theme]
+            middle = len(scale.palette) // 2
+            assert contrast(scale.palette[middle], PAPER[theme]) < 1.1
+            assert min(contrast(scale.palette[end], PAPER[theme]) for end in (0, -1)) > 4.5

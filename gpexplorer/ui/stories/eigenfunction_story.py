@@ -14,7 +14,8 @@ EIGENFUNCTIONS = Story(
     (
         Part(
             "Two functions",
-            "The kernel has eigenfunctions, and the first ones vary slowly. Here the model may use two of them.",
+            "The kernel has eigenfunctions, and the first ones vary slowly. Here the model may use two of them; the "
+            "large map is their weighted sum.",
             f"{EIGENVALUES}set.num_eigenfunctions=2&at=1&view=grief-eigenfunctions",
             "Can two functions describe a surface with hills and valleys in both directions?",
             "No. The test error is 1.0: no better than the mean of the targets.",
@@ -22,7 +23,8 @@ EIGENFUNCTIONS = Story(
         ),
         Part(
             "Eight functions",
-            "Eight functions bend in both directions. Choose a higher rank to see the others.",
+            "Eight functions bend in both directions. The bars are their weights: the function of rank 4 carries "
+            "almost all of the surface.",
             f"{EIGENVALUES}set.num_eigenfunctions=8&at=20&view=grief-eigenfunctions",
             "Will the error with thirty be half of this one, or nearly the same?",
             "Half: .47 with eight, .22 with thirty.",
@@ -45,11 +47,11 @@ EIGENFUNCTIONS = Story(
         Part(
             "A trap: an objective that falls and rises",
             "With two functions again, at step 20. From here to step 60 the objective rises by more than 200 nat.",
-            f"{EIGENVALUES}set.num_eigenfunctions=2&at=20&view=grief-spectrum",
+            f"{EIGENVALUES}set.num_eigenfunctions=2&at=20&view=grief-eigenfunctions",
             "Does the run become worse?",
             "No: the first values are those of an exact GP, which learns the hyperparameters on at most 500 rows, here "
             "on all 360. The later values are those of two functions. Compare objectives of one model only.",
-            f"{EIGENVALUES}set.num_eigenfunctions=2&at=60&view=grief-spectrum",
+            f"{EIGENVALUES}set.num_eigenfunctions=2&at=60&view=grief-eigenfunctions",
         ),
     ),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from bokeh.models import BasicTickFormatter, LinearColorMapper, LogTickFormatter, PrintfTickFormatter, Scatter
 from bokeh.palettes import Viridis256
 
@@ -44,12 +45,27 @@ ON_DARK = {  # colour in the light theme -> its twin in the dark one
 SEQUENTIAL = "Viridis"
 DOTS = {"light": Viridis256[:154], "dark": Viridis256[97:]}  # without what is too light for white, or too dark
 
+DIVERGING_ENDS = {  # of values around zero, which has the colour of the paper: the least one, zero, the largest one
+    "light": ("#462078", "#ffffff", "#0a5c48"),
+    "dark": ("#b28cf0", "#1c2229", "#48d6a5"),
+}
+BEND = 0.8  # exponent of the way from zero to an end, so that small values differ from the paper
+
 _COLOURS = {
     "light": {"text": "#22303c", "line": "#c4ccd4", "grid": "#e8ecf0", "background": "#ffffff"},
     "dark": {"text": "#dfe6ec", "line": "#4a5560", "grid": "#2c353e", "background": "#1c2229"},
 }
 
 
+def _diverging(low: str, zero: str, high: str, count: int = 128) -> list[str]:
+    """Colours from one end over zero to the other."""
+    colours = [np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)], float) for colour in (low, zero, high)]
+    places = np.linspace(-1.0, 1.0, count)
+    mixed = [colours[1] + (colours[0 if u < 0 else 2] - colours[1]) * abs(u) ** BEND for u in places]
+    return ["#" + "".join(f"{round(part):02x}" for part in colour) for colour in mixed]
+
+
+DIVERGING = {theme: _diverging(*ends) for theme, ends in DIVERGING_ENDS.items()}
 _ON_LIGHT = {dark: light for light, dark in ON_DARK.items()}
 _GLYPHS = ("glyph", "nonselection_glyph", "selection_glyph", "muted_glyph", "hover_glyph")
 _INKS = ("line_color", "fill_color", "text_color", "hatch_color")
@@ -71,6 +87,9 @@ def paint(figure: Any, theme: str) -> None:
     )
     _paint_layers(figure, ON_DARK if theme == "dark" else _ON_LIGHT)
     _paint_dots(figure, DOTS["dark" if theme == "dark" else "light"])
+    for mapper in figure.select({"type": LinearColorMapper}):
+        if list(mapper.palette) in DIVERGING.values():
+            mapper.palette = DIVERGING["dark" if theme == "dark" else "light"]
     for axis in figure.axis:
         axis.update(
             axis_label_text_color=colours["text"],

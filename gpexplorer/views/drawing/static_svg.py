@@ -302,7 +302,10 @@ def _image(canvas: _Canvas, renderer: Any) -> str:
     palette = np.array([_rgb(str(colour)) for colour in mapper.palette], np.uint8)
     share = (grid - mapper.low) / ((mapper.high - mapper.low) or 1.0)
     place = (np.clip(np.nan_to_num(share), 0, 1) * (len(palette) - 1)).astype(int)
-    picture = base64.b64encode(_png(palette[place][::-1])).decode()
+    pixels = palette[place]
+    if np.isnan(grid).any():  # what is missing is transparent
+        pixels = np.dstack([pixels, np.where(np.isnan(grid), 0, 255).astype(np.uint8)])
+    picture = base64.b64encode(_png(pixels[::-1])).decode()
     x, y = float(_values(renderer, "x")[0]), float(_values(renderer, "y")[0])
     dw, dh = float(_values(renderer, "dw")[0]), float(_values(renderer, "dh")[0])
     left, right, low, high = (float(v) for v in (*canvas.x([x, x + dw]), *canvas.y([y, y + dh])))
@@ -313,14 +316,14 @@ def _image(canvas: _Canvas, renderer: Any) -> str:
 
 
 def _png(pixels: np.ndarray) -> bytes:
-    """An image of [rows, columns, 3] bytes as PNG."""
+    """An image of [rows, columns, 3] bytes as PNG; of [rows, columns, 4] with opacity."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    rows, columns, _ = pixels.shape
+    rows, columns, parts = pixels.shape
     lines = b"".join(b"\0" + row.tobytes() for row in pixels)
-    head = struct.pack(">IIBBBBB", columns, rows, 8, 2, 0, 0, 0)
+    head = struct.pack(">IIBBBBB", columns, rows, 8, 2 if parts == 3 else 6, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
 
 

@@ -18,15 +18,21 @@ from ...linalg.cholesky import cholesky
 from ...methods.capabilities import EstimatesNoise, HasGridEigenfunctions
 from ...objectives import noise_variance
 from ...runs.run import Run
-from ..base import Layers, View, image, line, overlay
+from ..base import Layers, View, image, layer, line, overlay, segments
 from ..drawing import run_rows
-from ..drawing.palette import CYCLE, ROLES
+from ..drawing.palette import CYCLE, DIVERGING, ROLES
 
-POINTS, SIDE = 200, 60  # points of a curve; points along a side of the map
+POINTS = 200  # of a curve
 CURVES, INPUTS = 4, 8  # eigenfunctions drawn together over one input; inputs drawn along their axes
+SIDE, SUM_SIDE = 28, 60  # points along a side of a small map, and of the map of the sum
+ACROSS, UP = 32, 40  # from one small map to the next, in points; below each is room for a bar and a number
+PLACES = ((0, 2), (1, 2), (0, 1), (1, 1), (0, 0), (1, 0), (2, 0), (3, 0))  # columns and rows; the sum has the corner
+SUM_PLACE = (2 * ACROSS, 3 * UP - SUM_SIDE)
+LEVELS = 100  # a map has at most so many values above zero, and as many below
 SLIDERS, MIXER_POINTS = 4, 160  # eigenfunctions with a slider; points of a curve beside them
 MAX_ROWS = 2000  # training rows of the regression on weighted eigenfunctions
 RANK = "The rank of the first eigenfunction drawn; 1 has the largest eigenvalue."
+SHOWN = "How many eigenfunctions are drawn; the sum is that of all functions up to the last one."
 
 
 def grid_method(run: Run) -> HasGridEigenfunctions:
@@ -75,7 +81,7 @@ def _noise(run: Run, at: int) -> float:
 class EigenfunctionsView(View):
     """phi_j on its grid, scaled by the root of its eigenvalue (Evans and Nair 2018, eqs 3 and 15), and its weight.
 
-    Over one input, the weighted sum of all functions up to the last one drawn is beside them.
+    Over one or two inputs, the weighted sum of all functions up to the last one drawn is beside them.
     """
 
     key: ClassVar[str] = "grief-eigenfunctions"
@@ -88,14 +94,15 @@ class EigenfunctionsView(View):
     hero: ClassVar[bool] = True
 
     rank = param.Integer(1, bounds=(1, None), softbounds=(1, 100), label="Rank", doc=RANK)
+    shown = param.Integer(len(PLACES), bounds=(1, len(PLACES)), label="Maps (2-D)", doc=SHOWN)
 
     def applies(self, run: Run) -> bool:
         """Applies to methods on a grid."""
         return super().applies(run) and isinstance(run.method, HasGridEigenfunctions)
 
     def data(self, run: Run, at: int) -> Layers:
-        """Return curves for one input, a map for two, and one curve per input for more."""
-        return {1: self._curves, 2: self._map}.get(run.problem.train.d, self._along_axes)(run, at)
+        """Return curves for one input, maps for two, and one curve per input for more."""
+        return {1: self._curves, 2: self._maps}.get(run.problem.train.d, self._along_axes)(run, at)
 
     def _first(self, p: int) -> int:
         return min(self.rank, p) - 1
@@ -118,17 +125,38 @@ class EigenfunctionsView(View):
         layers["sum"] = pd.DataFrame({"x": x, "y": weights[:last] @ values[:last]})
         return layers
 
-    def _map(self, run: Run, at: int) -> Layers:
-        grid, basis, index = basis_at(run, at, self.rank)
-        sides = [torch.linspace(float(U[0]), float(U[-1]), SIDE) for U in grid.axes]
-        X = torch.cartesian_prod(*sides).to(run.problem.train.X)
-        first, x = self._first(len(index)), _in_file_units(run, X)
-        frame = pd.DataFrame({"x": x[:, 0], "y": x[:, 1], "value": _values(basis, X)[first]})
-        frame.attrs |= {"map": True, "xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
-        ranks = ", ".join(str(k + 1) for k in index[first].tolist())
-        weight = f"{float(posterior_weights(run, at, basis)[first]):.2g}".replace("-", "−")
-        frame.attrs["title"] = f"rank {first + 1} with weight {weight}, a product of the 1-D ranks {ranks}"
-        return {"map": frame}
+    def _maps(self, run: Run, at: int) -> Layers:
+        """Small maps in the order of their ranks, all in standard deviations of the target, as is their sum."""
+        most = grid_method(run).num_eigenfunctions  # no more than the model has
+        grid, basis, index = basis_at(run, at, min(self.rank - 1 + self.shown, most))
+        first = self._first(len(index))
+        ranks = range(first, min(first + self.shown, len(index)))
+        weights, train = posterior_weights(run, at, basis).cpu().double().numpy(), run.problem.train
+        limit = float(np.quantile(train.y.abs().cpu(), 0.99)) or 1.0  # one scale for all maps, steps and methods
+        small, large = (_values(basis, _square(grid, side).to(train.X)) for side in (SIDE, SUM_SIDE))
+
+        maps = np.full((3 * UP, 4 * ACROSS), np.nan)
+        corners = [(column * ACROSS, row * UP + UP - SIDE) for column, row in PLACES[: len(ranks)]]
+        for rank, (left, bottom) in zip(ranks, corners, strict=True):
+            maps[bottom : bottom + SIDE, left : left + SIDE] = small[rank].reshape(SIDE, SIDE).T
+        total = (weights[: ranks.stop] @ large[: ranks.stop]).reshape(SUM_SIDE, SUM_SIDE).T
+        x, y = np.array(corners, float).T
+        bars = np.abs(weights[ranks]) / (np.abs(weights[: ranks.stop]).max() or 1.0)
+        texts = [f"{rank + 1}: {weights[rank]:.2f}".replace("-", "−") for rank in ranks]
+        layers = {
+            "map": _image_frame(maps, (0, 0), limit),
+            "sum": _image_frame(total, SUM_PLACE, limit),
+            "weights": pd.DataFrame({"x0": x, "y0": y - 2, "x1": x + SIDE * bars, "y1": y - 2}),
+            "words": pd.DataFrame({
+                "x": [*(x + SIDE / 2), SUM_PLACE[0] + SUM_SIDE / 2], "y": [*(y - 6.5), SUM_PLACE[1] - 5.0],
+                "text": [*texts, f"sum of {ranks.stop}" if ranks.stop > 1 else "the first one alone"],
+            }),
+        }  # fmt: skip
+        names = [run_rows.input_name(run, q) for q in (0, 1)]
+        title = f"rank and weight of each; in all maps {names[0]} goes to the right and {names[1]} upward"
+        layers["map"].attrs |= {"map": True, "title": title, "colours": (-limit, limit)}
+        layers["map"].attrs["unit"] = train.target if train.scale is None else f"sd of {train.target}"
+        return layers
 
     def _along_axes(self, run: Run, at: int) -> Layers:
         grid, basis, index = basis_at(run, at, self.rank)
@@ -145,9 +173,9 @@ class EigenfunctionsView(View):
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Draw lines, or a map."""
+        """Draw lines, or maps."""
         if "map" in layers:
-            return overlay([image(layers, "map", clabel="eigenfunction")], layers["map"], 0, show_grid=False)
+            return _plot_maps(layers)
         lines = [
             line(layers, name, frame.attrs.get("name", f"rank + {k}" if k else "rank"), color=colour, line_width=2)
             for k, ((name, frame), colour) in enumerate(zip(layers.items(), CYCLE, strict=False))
@@ -157,6 +185,33 @@ class EigenfunctionsView(View):
             lines.append(line(layers, "sum", "sum up to here", color=ROLES["mean"], line_width=4, line_alpha=0.7))
         zero = hv.HLine(0.0).opts(color=ROLES["reference"], line_width=1)
         return overlay([zero, *lines], next(iter(layers.values())), legend_position="right")
+
+
+def _plot_maps(layers: Layers) -> hv.Overlay:
+    words = hv.Labels(layers["words"], ["x", "y"], "text")
+    clabel = layers["map"].attrs["unit"]
+    parts = [
+        image(layers, "map", cmap=DIVERGING["light"], colorbar=False),
+        image(layers, "sum", cmap=DIVERGING["light"], clabel=clabel, colorbar_position="bottom"),
+        segments(layers, "weights", color=ROLES["mean"], line_width=3),
+        layer(words, "words", text_color=ROLES["mean"], text_font_size="11px"),
+    ]
+    return overlay(parts, layers["map"], 0, show_grid=False, xaxis=None, yaxis=None)
+
+
+def _square(grid: Grid, side: int) -> Tensor:
+    """The points [side^2, 2] of a map; the second input runs fastest."""
+    return torch.cartesian_prod(*(torch.linspace(float(U[0]), float(U[-1]), side) for U in grid.axes))
+
+
+def _image_frame(values: np.ndarray, corner: tuple[int, int], limit: float) -> pd.DataFrame:
+    """A grid of values [rows, columns], the lowest row first, in as few levels as can be told apart."""
+    rows, columns = np.indices(values.shape)
+    level = limit / LEVELS
+    rounded = (np.round(values / level) * level).astype(np.float32)
+    return pd.DataFrame(
+        {"x": corner[0] + 0.5 + columns.ravel(), "y": corner[1] + 0.5 + rows.ravel(), "value": rounded.ravel()}
+    )
 
 
 def _values(basis: Basis, X: Tensor) -> np.ndarray:

@@ -171,13 +171,15 @@ def _add_dark_theme(recorded: RecordedFigure, live: Live) -> None:
 
 
 def _colours(figure: Any) -> Properties:
-    """The colours and opacities of a figure's models, where they are one for all marks, and the toolbar's styles."""
+    """Colours and opacities of a figure's models that are one for all marks, its colour scales, the toolbar's styles."""
     values: Properties = {}
     for model in figure.references():
         names = [name for name in model.properties() if name.endswith(("_color", "_alpha"))]
         plain = {name: value for name in names if isinstance(value := getattr(model, name), str | float | int)}
         if plain:
             values[model.id] = plain
+    for mapper in figure.select({"type": LinearColorMapper}):
+        values.setdefault(mapper.id, {})["palette"] = list(mapper.palette)
     values[figure.toolbar.id] = {"styles": dict(figure.toolbar.styles)}
     return values
 
