@@ -39,8 +39,8 @@ def words(key: str) -> Iterator[str]:
                 yield str(setting.label)
         for frame in view.data(run, len(run.trace) - 1).values():
             yield from (value for value in frame.attrs.values() if isinstance(value, str))
-            for column in frame.select_dtypes("object"):
-                yield from (value for value in frame[column].unique()[:5] if isinstance(value, str))
+            for column in (frame[name] for name in frame if frame[name].dtype.kind == "O"):
+                yield from (value for value in column.unique()[:5] if isinstance(value, str))
 
 
 @pytest.mark.parametrize("key", OF_A_FAMILY)

@@ -142,7 +142,7 @@ class EigenfunctionsView(View):
         total = (weights[: ranks.stop] @ large[: ranks.stop]).reshape(SUM_SIDE, SUM_SIDE).T
         x, y = np.array(corners, float).T
         bars = np.abs(weights[ranks]) / (np.abs(weights[: ranks.stop]).max() or 1.0)
-        texts = [f"{rank + 1}: {weights[rank]:.2f}".replace("-", "−") for rank in ranks]
+        texts = [f"{rank + 1}: {weights[rank].round(2) + 0.0:.2f}".replace("-", "−") for rank in ranks]
         layers = {
             "map": _image_frame(maps, (0, 0), limit),
             "sum": _image_frame(total, SUM_PLACE, limit),
