@@ -171,7 +171,7 @@ def _add_dark_theme(recorded: RecordedFigure, live: Live) -> None:
 
 
 def _colours(figure: Any) -> Properties:
-    """Colours and opacities of a figure's models, where they are one for all marks; colour scales; a toolbar's styles."""
+    """Colours and opacities that are one for all marks, the colour scales, and the styles of the toolbar."""
     values: Properties = {}
     for model in figure.references():
         names = [name for name in model.properties() if name.endswith(("_color", "_alpha"))]
