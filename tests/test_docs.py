@@ -201,16 +201,11 @@ def test_the_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytes
 
 def check_first_week(names: dict[str, Any]) -> None:
     """What each of the ten programs promises."""
-    tables = {key: names[key].hyperparameters for key in ("fixed", "bounded", "mode", "tied", "run", "healed")}
-    assert [row.value for row in tables["fixed"] if row.fixed] == pytest.approx([1.0])
-    assert 0.1 <= tables["bounded"]["se-ard.lengthscale[x1]"].value <= 0.3 + 1e-12
-    assert tables["tied"]["lengthscale[x1]"].value == pytest.approx(tables["tied"]["lengthscale[x2]"].value)
+    tables = {key: names[key].hyperparameters for key in ("mode", "run", "healed")}
+    assert 0.5 <= tables["mode"]["noise"].value <= 2.0
     assert tables["mode"]["lengthscale[x10]"].value < tables["run"]["lengthscale[x10]"].value  # the prior has mode e^-1
-    assert 0.0 < names["noise"].standard_error < names["noise"].value
+    assert 0.0 < tables["run"]["noise"].standard_error < tables["run"]["noise"].value
     assert len(names["again"].spec.settings["start"]) == len(names["own"].inducing_points()) == 3
-    assert names["watched"].done < names["run"].done
-    assert 0.5 <= names["estimator"].hyperparameters_["noise"].value <= 2.0
-    assert names["wider"].hyperparameters["lengthscale[x1]"].bounds == pytest.approx((0.05, 1.0))
     healed = tables["healed"]["lengthscale[x1]"]
     assert healed.start == pytest.approx(100.0)
     assert healed.value < 5.0
