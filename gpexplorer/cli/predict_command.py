@@ -37,7 +37,7 @@ def predict(
     from ..errors import SettingError
     from ..runs.storage.own_files import replacing
     from ..runs.storage.saved_posterior import load_posterior
-    from ..runs.studies.prediction_table import predictions_of_file
+    from ..runs.studies.prediction_table import predictions_of_file, sentence_of_counts
     from .files import require_writable, writable
 
     require_writable(out)
@@ -67,15 +67,6 @@ def _counted(tables: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[p
     for table in tables:
         counts.update(count_reasons(table))
         yield table
-
-
-def sentence_of_counts(counts: Counter[str]) -> str:
-    """How many rows were predicted, and of how many there is something to be said."""
-    total, answered = counts.pop("rows", 0), counts.pop("answered", 0)
-    parts = [
-        f"{number:,} {reason}" for reason, number in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:12]
-    ]
-    return f"{answered:,} of {total:,} rows predicted" + (f": {'; '.join(parts)}." if parts else ".")
 
 
 def _write_csv(tables: Iterator[pd.DataFrame], file: object) -> None:

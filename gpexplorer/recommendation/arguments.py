@@ -34,11 +34,13 @@ def rows_of(X: Any, y: Any, options: Mapping[str, Any] | None = None) -> Split:
     Parameters
     ----------
     X, y : object
-        Rows in any form, as `recommend` takes them.
+        Rows in any form, as `recommend` takes them, or a function that reads them with a column of groups, or with "".
     options : mapping, optional
         Options of `load`.
     """
-    options = options or {}
+    options = dict(options or {})
+    if callable(X):
+        X = X(options.pop("groups", ""))
     unknown = [name for name in options if name not in CHOICES]
     if unknown:
         raise SettingError(f"recommend has no argument {quote(unknown[0])}. {nearest(unknown[0], ARGUMENTS)}")

@@ -116,14 +116,14 @@ class Explorer(pn.viewable.Viewer):
         self.pictures = Pictures(self.session)
         self.below = panels_below(self.session, self._export, self.pictures.options)
         self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT, HEAD])
-        self.sources = DataSource(spec, self.session.change_rows, self.status.fail, self._wait)
+        self.sources = DataSource(spec, self._change_rows, self.status.fail, self._wait)
         self.hyperparameters = HyperparameterBox(self.session)
         self.choices = Controls(spec, self._controls_changed, [self.hyperparameters])
         questions = {"—": {"—": ""}, "Questions": {preset.question: key for key, preset in PRESETS.items()}}
         questions["Stories"] = {story.title: f"{STORY}{key}" for key, story in STORIES.items()}
         self.presets = Field("Begin with a question", "", self._choose_preset, questions, heading=True)
         self.story = StoryPanel(self._show_part, on_leave=self._end_story)
-        self.recommendation = RecommendPanel(self.session)
+        self.recommendation = RecommendPanel(self.session, self.sources.own.leave_out)
         self._finalizer = weakref.finalize(self, self.session.player.close)
         self._name_run(None)
         self._wait_message = wait_message
@@ -150,14 +150,14 @@ class Explorer(pn.viewable.Viewer):
     @property
     def openers(self) -> list[Any]:
         """The buttons of the sidebar that open something beside it."""
-        return [self.recommendation.begin]
+        return [self.recommendation.begin, self.sources.own.again]
 
     @property
     def top(self) -> list[Any]:
         """The parts that are looked at first: question, transport and numbers, the pictures on top, and messages."""
         return [
-            self.story, self.title, self._playback, self.status, self.recommendation, self.pictures.top,
-            self.status.alert,
+            self.story, self.title, self.sources.own.picker, self.recommendation, self._playback, self.status,
+            self.pictures.top, self.status.alert,
         ]  # fmt: skip
 
     @property
@@ -337,6 +337,12 @@ class Explorer(pn.viewable.Viewer):
         address.show_query(query, is_new=self._addressed not in (None, addressed))
         self._addressed = addressed
 
+    def _change_rows(self, data: Any, read: Any, kernel: str) -> None:
+        """Open other rows; of rows of one's own, the question is what predicts their target."""
+        self.session.change_rows(data, read, kernel)
+        if read is not None:
+            self.recommendation.open()
+
     def _controls_changed(self) -> None:
         try:
             spec = self.choices.apply_to(self.session.spec)
@@ -395,7 +401,10 @@ class Explorer(pn.viewable.Viewer):
             self._write_address(self._address)
 
     def _name_run(self, run: RunSummary | None) -> None:
-        self.title.object = question(self.session.spec, run.rows if run else None, self.session.question)
+        session = self.session
+        target = run.target if run is not None and session.read is not None else ""
+        self.title.object = question(session.spec, run.rows if run else None, session.question, target, session.answer)
+        self.recommendation.ask_about(target)
 
     def __panel__(self) -> Any:
         self._stop_following()

@@ -151,6 +151,8 @@ class Session:
         What the screen shows.
     question : str
         Key of the preset that the open run belongs to; empty where it belongs to none.
+    answer : str
+        What is said of the trained model of a recommendation, where that is open; else empty.
     """
 
     def __init__(
@@ -167,7 +169,7 @@ class Session:
         self.shares = shares or Shares()
         self.player, self.notes = Player(shares=self.shares), Notes(store, report)
         self._studies: list[tuple[str, BackgroundWorker]] = []
-        self.screen, self.question = Screen(spec), ""
+        self.screen, self.question, self.answer = Screen(spec), "", ""
         self._report, self._adopt = report, adopt
         self._drag_start = 0
 
@@ -216,7 +218,7 @@ class Session:
 
     def choose(self, spec: Spec, steps: int = 0) -> None:
         """Open another spec, whose data have a name, take this many steps, and set the controls to it."""
-        self.spec, self.read, self.question = spec, None, ""
+        self.spec, self.read, self.question, self.answer = spec, None, "", ""
         self._adopt(spec)
         self._report("")
         self.open()
@@ -228,8 +230,15 @@ class Session:
         spec, rows = run.spec, run.split
         if not isinstance(spec, Spec):
             raise SettingError("A run made without a Spec cannot be shown: open it with Spec.open.")
-        self.spec, self.question = spec, ""
+        self.spec, self.question, self.answer = spec, "", ""
         self.read = None if data_sets.is_named(spec.data) else lambda _: rows
+        self._adopt(spec)
+        self._report("")
+        self.player.open(OpenRequest(spec, self.read, given=run))
+
+    def show_trained(self, spec: Spec, run: Run, answer: str) -> None:
+        """Show a run that was trained on the open rows, with what is said of it; `spec` is what the controls show."""
+        self.spec, self.question, self.answer = spec, "", answer
         self._adopt(spec)
         self._report("")
         self.player.open(OpenRequest(spec, self.read, given=run))
@@ -238,7 +247,7 @@ class Session:
         """Open a spec that the controls show already; a run that plays goes on playing. `row` is as for `open`."""
         if (spec.method, spec.data) != (self.spec.method, self.spec.data):
             self.question = ""
-        self.spec = spec
+        self.spec, self.answer = spec, ""
         self._report("")
         self.open(self.player.playing, row)
 

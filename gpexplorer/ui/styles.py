@@ -82,6 +82,16 @@ BESIDE = """
 @container (max-width: 899px) { :host { flex-direction: column-reverse !important; } }
 """
 
+FACTS = """
+.facts { display: flex; flex-wrap: wrap; gap: 4px 28px; margin: 6px 0; }
+.facts b { display: block; font-size: 22px; line-height: 1.25; font-weight: 650; font-variant-numeric: tabular-nums; }
+.facts span { font-size: 12.5px; line-height: 1.35; opacity: .8; }
+"""  # numbers that are the answer, in large figures
+
+SHEET = """
+:host { border: 1px solid rgba(127, 140, 153, .35); border-radius: 8px; padding: 6px 4px; box-sizing: border-box; }
+"""  # around what a person is asked, between the heading and the pictures
+
 CARDS_FRAME = (
     ":host { container-type: inline-size; padding: 6px 8px; box-sizing: border-box; max-height: none !important; }"
 )

@@ -18,7 +18,7 @@ TABLE = """
 :host { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { padding: 3px 12px 3px 0; text-align: right; } th:first-child, td:first-child { text-align: left; }
-td.why { text-align: left; opacity: .75; } tr.ahead td { font-weight: 600; }
+td.why, th.why { text-align: left; } td.why { opacity: .75; } tr.ahead td { font-weight: 600; }
 """
 PERIOD = 0.5  # seconds between two updates while playing: a table costs ten times as much as a figure
 TITLES = {  # column of the table of runs -> title, in the order of the table
@@ -52,18 +52,18 @@ def html_table(headings: Sequence[object], rows: Iterable[Sequence[object]], ahe
     Parameters
     ----------
     headings : sequence
-        One per column. A last column without a heading holds sentences.
+        One per column. A last column without a heading, or headed "why", holds sentences.
     rows : iterable of sequence
         Cells, as text or as anything that `str` turns into text.
     ahead : collection of int, optional
         Numbers of the rows in bold type.
     """
-    last = len(headings) - 1 if headings and headings[-1] == "" else -1
-    lines = ["".join(f"<th>{text(heading)}</th>" for heading in headings)]
-    lines = [f"<tr>{lines[0]}</tr>"]
-    for number, cells in enumerate(rows):
+    last = len(headings) - 1 if headings and headings[-1] in ("", "why") else -1
+    cells = [f"<th{' class=why' * (k == last)}>{text(heading)}</th>" for k, heading in enumerate(headings)]
+    lines = [f"<tr>{''.join(cells)}</tr>"]
+    for number, row in enumerate(rows):
         marked = ' class="ahead"' if number in ahead else ""
-        content = [f'<td class="why">{text(c, 200)}' if k == last else f"<td>{text(c)}" for k, c in enumerate(cells)]
+        content = [f'<td class="why">{text(c, 200)}' if k == last else f"<td>{text(c)}" for k, c in enumerate(row)]
         lines.append(f"<tr{marked}>{'</td>'.join(content)}</td></tr>")
     return f"<table>{''.join(lines)}</table>"
 

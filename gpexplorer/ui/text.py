@@ -19,9 +19,13 @@ MAX_LENGTH = 400  # characters of one text on the page
 
 def text(value: object, max_length: int = MAX_LENGTH) -> str:
     """Return a value as text that cannot become markup, cut to at most `max_length` characters."""
+    return html.escape(cut(value, max_length), quote=True)
+
+
+def cut(value: object, max_length: int) -> str:
+    """Return a value as text of at most this many characters, for widgets that escape it themselves."""
     content = str(value)
-    content = content if len(content) <= max_length else f"{content[: max_length - 1]}…"
-    return html.escape(content, quote=True)
+    return content if len(content) <= max_length else f"{content[: max_length - 1]}…"
 
 
 def number(value: float) -> str:

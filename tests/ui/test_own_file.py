@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,21 @@ def test_the_column_of_groups_and_the_target_exclude_each_other() -> None:
     assert picker.file.columns.inputs == ("a", "y")
 
 
+def test_the_picker_leaves_with_its_use_comes_back_and_can_leave_inputs_out() -> None:
+    picker = Picker()
+    assert picker.file.picker.visible
+    assert picker.file.again.visible
+    assert not picker.file.leave_out(("nothing",))
+    assert picker.opened == []
+    picker.use()
+    assert not picker.file.picker.visible
+    picker.file.again.clicks += 1
+    assert picker.file.picker.visible
+    assert picker.file.leave_out(("colour = red", "größe is missing"))
+    assert picker.opened[-1][0]["inputs"] == ["when"]
+    assert not picker.file.leave_out(("when",))  # one input has to be left
+
+
 def test_an_empty_upload_is_a_sentence() -> None:
     picker = Picker()
     picker.file.upload._handle_msg({"status": "initializing"})
@@ -218,13 +234,43 @@ def test_a_failed_opening_is_an_error_and_fades_the_pictures_of_the_run_before()
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
+def test_the_question_about_a_file_names_its_target_and_one_about_other_data_does_not() -> None:
+    page = Explorer(gpx.Spec("cholqr", {"num_inducing": 4}, data={"name": "friedman1", "n": 40}))
+    target = f"<i>{'price' * 20}"
+    content = f"a,{target}\n".encode() + b"".join(b"%d,%d\n" % (k * k % 31, k % 7) for k in range(40))
+
+    def wait(holds: Callable[[], bool]) -> None:
+        for _ in range(300):
+            page._drain(wait=0.1)
+            if holds():
+                return
+        raise AssertionError(page.title.object)
+
+    try:
+        page.settle()
+        assert page.recommendation.begin.label == "What should I use?"
+        page.sources.own.offer("houses.csv", content, gpx.data.preview("houses.csv", content))
+        assert page.sources.own.picker in page.top
+        page.sources.own._use_columns()
+        wait(lambda: "What predicts &lt;i&gt;pricep" in page.title.object)
+        assert "…?</h1>" in page.title.object
+        assert page.recommendation.begin.label == f"What predicts {target[:59]}…?"
+        assert page.recommendation._layout.visible
+        page.sources.names.enter("friedman1")
+        wait(lambda: "What predicts" not in page.title.object)
+        assert page.recommendation.begin.label == "What should I use?"
+    finally:
+        page.close()
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
 def test_a_busy_text_ends() -> None:
     page = Explorer(gpx.Spec("cholqr", {"num_inducing": 4}, data={"name": "friedman1", "n": 40}))
     try:
         page.settle()
         before = page.status.cost.object
-        page._wait("Reading the columns of your file …")
-        assert "Reading" in page.status.cost.object
+        page._wait("Opening houses.csv …")
+        assert "Opening houses.csv" in page.status.cost.object
         page._wait("")
         assert page.status.cost.object == before
     finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -42,16 +44,35 @@ def test_a_messy_new_file_is_predicted_by_the_open_run_and_can_be_downloaded() -
         assert table["far"][:2].tolist() == [0, 1]
         assert bool(table["mean"].isna()[2])
         panel.show_table("new.csv", table)
-        assert "1 are far" in panel.note.object
-        assert (
-            panel.head.object.count("<td></td>") >= len(table.columns) - 1
-        )  # the row without a size has a reason only
+        assert panel.counts.object.startswith("2 of 3 rows predicted: ")
+        assert "1 far" in panel.counts.object
+        assert "<th>price</th>" in panel.head.object
+        lines = re.findall(r"<tr>(<td>.*?)</tr>", panel.head.object)
+        assert re.findall(r"<td>(.*?)</td>", lines[2]) == ["3", "", "", "", ""]  # only a reason
+        decimals = 1 - math.floor(math.log10(np.nanmedian(table["sd"])))
+        assert re.findall(r"<td>(.*?)</td>", lines[0])[1] == f"{table['mean'][0]:,.{decimals}f}"
         assert len(pd.read_csv(panel.csv.callback())) == len(pd.read_parquet(panel.parquet.callback())) == 3
         with pytest.raises(DataError, match='no column "größe"'):
             panel.predict("new.csv", b"colour;price\nred;1\n")
     finally:
         panel.close()
         session.close()
+
+
+@pytest.mark.parametrize(
+    ("mean", "sd", "shown"),
+    [(351234.4, 20123.0, "351,234"), (0.0123456, 0.00213, "0.0123"), (-21.5, 1.7, "−21.5"), (2.5e-9, 1e-10, "2.5e−09")],
+)
+def test_predictions_have_as_many_digits_as_their_unit_needs(mean: float, sd: float, shown: str) -> None:
+    columns = {"mean": mean, "sd": sd, "sd_f": sd, "lower_95": mean - 2 * sd, "upper_95": mean + 2 * sd, "far": 0}
+    table = pd.DataFrame({**columns, "why": ["predicted", "filled: <b>"]})
+    panel = PredictPanel(Session(gpx.Spec("cholqr")))
+    panel.show_table("new.csv", table)
+    assert f"<td>{shown}</td>" in panel.head.object
+    assert '<td class="why">filled: &lt;b&gt;</td>' in panel.head.object
+    assert panel.counts.object == "2 of 2 rows predicted: 1 filled: &lt;b&gt;."
+    panel.close()
+    panel._session.close()
 
 
 def test_predictions_name_their_step_and_are_offered_again_when_the_run_has_gone_on() -> None:

@@ -7,15 +7,29 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gpexplorer import Spec, data, load_posterior
-from gpexplorer.ui.panels.recommend_panel import RecommendPanel
+from gpexplorer import Spec, data, load_posterior, recommend
+from gpexplorer.data import Split
+from gpexplorer.posteriors import AveragePosterior
+from gpexplorer.recommendation import Recommendation
+from gpexplorer.recommendation.averaging import Average
+from gpexplorer.recommendation.candidates import Candidate
+from gpexplorer.recommendation.held_out import Interval
+from gpexplorer.recommendation.promises import planned
+from gpexplorer.runs.studies.prediction_table import predictions_of_file
+from gpexplorer.ui.inputs.own_file import FileRows
+from gpexplorer.ui.panels.answer_lines import Way, reworded
+from gpexplorer.ui.panels.predict_panel import PredictPanel
+from gpexplorer.ui.panels.recommend_panel import RecommendPanel, _rows, _saved_model
+from gpexplorer.ui.playback.trained_run import TrainedRun
 from gpexplorer.ui.session import Session
 from gpexplorer.views.runs.comparison_charts import CandidateScores
+from gpexplorer.views.runs.prediction import Fit
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh"),
@@ -55,7 +69,7 @@ def test_the_answer_is_words_and_a_picture_and_sets_the_page(tmp_path: Path) -> 
         panel._toggle(1)
         assert panel.legend.entries[1][-1] is False
         panel.use()
-        assert "Press Play" in panel.note.object
+        assert "trained answer is open" in panel.note.object
         assert adopted[-1].method == answer.method
         assert adopted[-1].data == SPEC.data
         assert session.spec.kernel == answer.spec.kernel
@@ -72,16 +86,159 @@ def test_an_answer_opens_with_the_transform_of_its_target() -> None:
     adopted: list[Spec] = []
     session = Session(SPEC, adopt=adopted.append)
     panel = RecommendPanel(session)
-    panel._asked_for = (SPEC.data, SPEC.split)
+    panel._asked_for = panel._open_rows
     try:
         for target_transform in ("yeo-johnson 0.5", "log", ""):
             spec = Spec("ml", kernel="se-ard", seed=2, target_transform=target_transform)
-            panel._answer = SimpleNamespace(spec=spec, average=None)  # type: ignore[assignment]
+            run = Spec("ml", kernel="se-ard").open(data=data.load(SPEC.data))
+            run.advance()
+            panel._answer = SimpleNamespace(  # type: ignore[assignment]
+                spec=spec, average=None, run=run, sentences=("Use ml.",)
+            )
             panel.use()
             assert adopted[-1] == session.spec == replace(spec, data=SPEC.data, settings=session.spec.settings)
     finally:
         panel.close()
         session.close()
+
+
+def averaged_answer(rows: Split, simple: bool) -> Recommendation:
+    """An answer whose average has two models in two scales, or a simple one alone."""
+    answer = recommend(rows, seconds=1.0, among=[Candidate("ml, se", "exact", "ml", "se")])
+    other = Spec("subset-of-data", {"num_rows": 30}, kernel="matern32", target_transform="yeo-johnson").open(data=rows)
+    other.finish(steps=3)
+    parts = [other.posterior(of="y")] if simple else [answer.run.posterior(of="y"), other.posterior(of="y")]
+    weights = {"the other": 1.0} if simple else {"ml, se": 0.7, "the other": 0.3}
+    average = Average(weights, AveragePosterior(parts, [*weights.values()]), answer.expected, (0.1, 0.1), None)
+    return replace(answer, average=average)
+
+
+@pytest.mark.parametrize("simple", [False, True])
+def test_the_trained_answer_predicts_as_its_file_does_and_is_shown(tmp_path: Path, simple: bool) -> None:
+    rows = data.load({"name": "hypercube", "n": 90, "d": 1, "seed": 3}, split={"test": 0.2, "seed": 1})
+    answer = averaged_answer(rows, simple)
+    session = Session(SPEC, lambda _: rows)
+    panel, prediction = RecommendPanel(session), PredictPanel(session)
+    try:
+        panel._answer, panel._asked_for = answer, session.read
+        panel.use()
+        end = time.monotonic() + 30
+        while not isinstance(session.run, TrainedRun):
+            session.take(0.05)
+            assert time.monotonic() < end
+        until_taken(session)
+        path = tmp_path / "model.safetensors"
+        path.write_bytes(_saved_model(answer))
+        name = rows.train.names[0]
+        (tmp_path / "new.csv").write_text(f"{name}\n" + "\n".join(f"{x:.3f}" for x in np.linspace(-1.0, 2.0, 40)))
+        shown = prediction.predict("new.csv", (tmp_path / "new.csv").read_bytes())
+        saved = pd.concat(predictions_of_file(load_posterior(path), tmp_path / "new.csv"))
+        for column in ("mean", "sd", "sd_f", "lower_95", "upper_95"):
+            np.testing.assert_allclose(shown[column], saved[column], rtol=1e-10)
+        assert "as the file that Save the model writes" in prediction.about_step()
+        assert ("average of 2 trained models" in session.answer) is not simple
+        drawn = Fit().data(session.run, session.run.done)["mean"]
+        np.testing.assert_allclose(
+            drawn["y"], answer.posterior.asked_for("f").mean(drawn[["x"]].to_numpy()), rtol=1e-10
+        )
+
+        steps = answer.run.done
+        session.player.step()  # goes on with the best Gaussian process, and leaves the answer as it is
+        while session.player.working_since or (session.screen.step == steps and session.run.outcome is None):
+            session.take(0.05)
+            assert time.monotonic() < end
+        assert answer.run.done == steps
+        session.change(replace(session.spec, seed=5))
+        assert session.answer == ""
+    finally:
+        panel.close()
+        session.close()
+
+
+def test_the_trained_answer_is_drawn_against_rows_of_many_inputs() -> None:
+    rows = data.load({"name": "friedman1", "n": 60}, split={"test": 0.2, "seed": 1})
+    answer = averaged_answer(rows, simple=False)
+    run = TrainedRun(answer)
+    layers = Fit().data(run, run.done)
+    observed, predicted = rows.train.y.numpy(), answer.posterior.mean(rows.train.X).numpy()
+    np.testing.assert_allclose(np.sort(layers["points"]["x"]), np.sort(observed), rtol=1e-12)
+    np.testing.assert_allclose(np.sort(layers["points"]["y"]), np.sort(predicted), rtol=1e-9)
+    assert run.scores() == {}
+    assert layers["points"].attrs["label"] == "training rows"
+
+
+def test_what_the_rows_ask_has_a_button_that_asks_again() -> None:
+    left_out: list[Any] = []
+
+    def leave_out(names: Any) -> bool:
+        left_out.append(names)
+        return names != ("elsewhere",)
+
+    session = Session(SPEC)
+    panel = RecommendPanel(session, leave_out)
+    asked: list[tuple[str, str]] = []
+    panel.ask = lambda: asked.append((panel.held_out.value, panel.prefer.value))  # type: ignore[method-assign]
+    between, beyond = Interval(1.0, 0.9, 1.1), Interval(12.04, 9.0, 15.0)
+    answer = SimpleNamespace(
+        held_out_by="time", between={"rmse": between}, expected={"rmse": beyond},
+        sentences=(
+            "Use it.", "Plain <b>.", 'In order of time: folds="random" holds out rows between others.',
+            'Trees have the smaller error, this answer the better bands: prefer="rmse" takes the smaller error.',
+            '"twin", "copy" are copies of "a", up to a factor and a shift, and can be left out with drop.',
+            '"leak" alone explains 99.99 % of the variance of "y": leave it out with drop=["leak"].', "It took 1 s.",
+        ),
+    )  # fmt: skip
+    try:
+        panel._show_words(answer)  # type: ignore[arg-type]
+        assert "<b>± 1</b><span>expected error (RMSE), between your rows" in panel.words.object
+        assert "<b>± 12</b><span>expected error (RMSE), after the last row" in panel.words.object
+        assert "<p>Plain &lt;b&gt;.</p>" in panel.words.object
+        lines = [[part.object if k == 0 else part.label for k, part in enumerate(line)] for line in panel.questions]
+        assert [line[1:] for line in lines] == [
+            ["Hold out single rows"], ["Take the smaller error"], ["Leave out twin, copy"], ["Leave out leak"],
+        ]  # fmt: skip
+        assert not any(option in str(lines) for option in ("folds=", "prefer=", "drop"))
+        for line in list(panel.questions):
+            line[1].clicks += 1
+        assert asked == [("random", "nlpd"), ("random", "rmse"), ("random", "rmse"), ("random", "rmse")]
+        assert left_out == [("twin", "copy"), ("leak",)]
+        panel._show_words(answer)  # type: ignore[arg-type]
+        back = [part.label for part in panel.questions[-1][1:]]
+        assert back == ["Take the better bands", "Hold out as the rows suggest"]
+        panel.follow(Way("", drop=("elsewhere",)))
+        assert "Only inputs of a file" in panel.note.object
+        assert len(asked) == 4
+    finally:
+        panel.close()
+        session.close()
+
+
+def test_errors_about_options_name_the_controls_of_the_page() -> None:
+    error = 'folds="groups" found no column of groups: name it with groups=, or give the group of each row.'
+    assert "Choose columns" in reworded(error)
+    assert "groups=" not in reworded(error)
+    assert reworded('before is "x"; give a number') == '“Held out from” is "x"; give a number'
+    assert (
+        reworded("the rows that were known before it is measured") == "the rows that were known before it is measured"
+    )
+
+
+def test_groups_and_all_rows_of_a_file_are_used_from_the_page() -> None:
+    lines = [f"{k % 4},pig {k // 4},{k // 4 % 3},{(k // 4) ** 2 % 17 + 0.1 * (k % 4):.2f}" for k in range(160)]
+    content = "\n".join(["week,pig,litter,weight", *lines]).encode()
+    choice = data.Choice(target="weight", inputs=("week", "pig", "litter"), encode=("pig",))
+    rows, plan = planned(_rows(SPEC, FileRows("pigs.csv", content, choice)), None, {}, None, None, None)
+    assert (plan.kind, plan.column) == ("groups", "pig")
+    assert len(rows.train) == 160
+    assert rows.train.names == ("week", "litter")
+
+
+def until_taken(session: Session) -> None:
+    """Wait until the page has the numbers of the newest record."""
+    end = time.monotonic() + 30
+    while session.run is None or session.screen.step != session.run.done:
+        session.take(0.05)
+        assert time.monotonic() < end
 
 
 def test_cancelling_gives_the_best_answer_so_far_within_a_step() -> None:

@@ -153,6 +153,15 @@ def count_reasons(table: pd.DataFrame) -> dict[str, int]:
     return {"rows": len(table), "answered": int(table["mean"].notna().sum()), **remarks}
 
 
+def sentence_of_counts(counts: Counter[str]) -> str:
+    """How many rows were predicted, and of how many there is something to be said."""
+    total, answered = counts.pop("rows", 0), counts.pop("answered", 0)
+    parts = [
+        f"{number:,} {reason}" for reason, number in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:12]
+    ]
+    return f"{answered:,} of {total:,} rows predicted" + (f": {'; '.join(parts)}." if parts else ".")
+
+
 def _unseen(posterior: Any, read: RowsRead) -> list[NDArray[np.bool_]]:
     """For each column of words, the rows whose word is not known."""
     reader = posterior.columns.reader

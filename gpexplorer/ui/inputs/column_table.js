@@ -12,7 +12,7 @@ export function render({ model, el }) {
   list.setAttribute("role", "group")
   list.setAttribute("aria-label", "Input columns")
   const count = create("span", { className: "count" })
-  el.append(create("div", { className: "top" }, search, all, none), list, count)
+  el.append(create("div", { className: "top" }, search, all, none, count), list)
   let rows = []
 
   const shown = (index) => !rows[index].hidden && !rows[index].querySelector("input").disabled

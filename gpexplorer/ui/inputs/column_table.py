@@ -1,11 +1,11 @@
-"""The list of the columns of a file: what each contains, whether it is an input, and a box that searches among them.
+"""The columns of a file beside each other: what each contains, whether it is an input, and a box that searches them.
 
 It stands apart because it is one component with a script of its own; what a file offers is decided in `own_file`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import param
@@ -84,6 +84,11 @@ class ColumnTable(JSComponent):
     def choose_group(self, column: str) -> None:
         """Say which column names the group of each row; "" for none."""
         self.group = self._index(column)
+        self.ticked = self._inputs
+
+    def untick(self, names: Collection[str]) -> None:
+        """Take these columns out of the inputs."""
+        self._used -= {index for index, line in enumerate(self._lines) if line.name in names}
         self.ticked = self._inputs
 
     @property

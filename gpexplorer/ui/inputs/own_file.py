@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 import panel as pn
 
 from ... import data as data_sets
+from ...data.quoting import display_name
 from ...kernels.on_columns import quoted_name
 from ..browser.callbacks import change
+from ..styles import SHEET
 from ..text import named, sentence, text
-from ..widgets import button, column, line_of_text
+from ..widgets import WIDE, button, column, line_of_text, row
 from .column_table import ColumnLine, ColumnTable
 from .field import Field
 from .file_upload import FileUpload
@@ -31,11 +34,40 @@ GROUPS_HINT = (
     "are held out to judge a model, those with the same value are held out together: otherwise a model is judged on "
     "patients that it has seen, and looks better than it is. The column is then no input."
 )
+CHOOSE_HINT = "which column of the file is predicted, and which ones are inputs."
 MISSING = {"Fill them in": "fill", "Leave these rows out": "drop"}
 
 
+@dataclass(frozen=True, eq=False)
+class FileRows:
+    """The chosen columns of an uploaded file, which a child process with limits reads for each split.
+
+    Attributes
+    ----------
+    name : str
+        Name of the file.
+    data : bytes
+        Its contents.
+    choice : Choice
+        The columns.
+    """
+
+    name: str
+    data: bytes
+    choice: data_sets.Choice
+
+    def __call__(self, split: Any, groups: str = "") -> data_sets.Split:
+        """Read the rows; with a column of groups, which is then no input."""
+        choice = self.choice
+        if groups:
+            roles = {role: getattr(choice, role) or () for role in ("inputs", "encode", "dates", "texts")}
+            others = {role: tuple(c for c in columns if c != groups) for role, columns in roles.items()}
+            choice = replace(choice, groups=groups, **others)
+        return data_sets.read_upload(self.name, self.data, choice, split)
+
+
 class OwnFile(pn.viewable.Viewer):
-    """The upload of a file and its column picker.
+    """The upload of a file, which stands in the sidebar, and its column picker, which uses the width of the page.
 
     Parameters
     ----------
@@ -45,6 +77,13 @@ class OwnFile(pn.viewable.Viewer):
         Called with a sentence when a file cannot be used.
     show_busy : callable
         Called with a sentence while a file is being read, and with "" afterwards.
+
+    Attributes
+    ----------
+    picker : Column
+        The columns of the file, with the button that uses them.
+    again : Button
+        Shows the picker, as a file that was read does.
     """
 
     def __init__(
@@ -62,19 +101,23 @@ class OwnFile(pn.viewable.Viewer):
         words = named(f"Your own table (at most {CAP // 10**6} MB)", UPLOAD_HINT)
         self.upload = FileUpload(self._refuse, CAP, **words, **style)
         self.upload.param.watch(self._read_upload, "value")
-        self.summary = line_of_text(margin=(0, 14))
-        self.target = Field("Column to predict", None, self._change_target, {})
+        self.again = button("Choose columns", "view_column", self._show, CHOOSE_HINT, **WIDE, visible=False)
+        self.summary = line_of_text(margin=(2, 12))
+        narrow = {"sizing_mode": None, "width": 240}
+        self.target = Field("Column to predict", None, self._change_target, {}, **narrow)
         self.columns = ColumnTable()
-        self.groups = Field("Rows that belong together", "", self._change_group, {ALONE: ""}, hint=GROUPS_HINT)
+        self.groups = Field(
+            "Rows that belong together", "", self._change_group, {ALONE: ""}, hint=GROUPS_HINT, **narrow
+        )
         hint = "A filled value is the median of all rows of its column. Rows without a target are always left out."
-        self.missing = Field("Missing values", "fill", lambda: None, MISSING, hint=hint)
+        self.missing = Field("Missing values", "fill", lambda: None, MISSING, hint=hint, **narrow)
         hint = "Without it, a comma may separate thousands, and the file is refused."
-        self.decimal = Field("Decimal commas: 3,5 is 3.5", True, lambda: None, hint=hint)
-        look = {"color": "primary", "margin": (6, 10), "sizing_mode": "stretch_width"}
-        self.use = button("Use these columns", "", self._use_columns, **look)
-        parts = [self.summary, self.target, self.columns, self.groups, self.missing, self.decimal, self.use]
-        self.picker = column(*parts, visible=False, margin=0)
-        self._layout = column(self.upload, self.picker, margin=0)
+        self.decimal = Field("Decimal commas: 3,5 is 3.5", True, lambda: None, hint=hint, **narrow)
+        self.use = button("Use these columns", "", self._use_columns, variant="contained")
+        self.hide = button("Close", "", self._hide, "leave the rows on the page as they are.", variant="text")
+        fields = row(self.target, self.groups, self.missing, self.decimal, self.use, self.hide, align_items="end")
+        self.picker = column(self.summary, fields, self.columns, visible=False, margin=(4, 8), stylesheets=[SHEET])
+        self._layout = column(self.upload, self.again, margin=0)
 
     def choice(self) -> data_sets.Choice:
         """The columns as they are ticked now."""
@@ -111,7 +154,25 @@ class OwnFile(pn.viewable.Viewer):
         # A column such as 3,50 that cannot have thousands says how the whole file writes its decimals.
         self.decimal.visible = bool(self._with_commas)
         self.decimal.value = any(note.certain and note.kind == "decimal comma" for note in preview.about)
-        self.picker.visible = True
+        self.again.visible = True
+        self.again.clicks += 1  # as a press of it, which also closes the drawer of a narrow page
+
+    def leave_out(self, names: Sequence[str]) -> bool:
+        """Untick the columns from which these inputs are made, and open the others; False if none are left."""
+        ticked = self.columns.inputs
+        ends = (" = ", ": ", " is missing")
+        sources = {c for c in ticked for name in names if name == c or name.startswith(tuple(c + end for end in ends))}
+        if self._file is None or not 0 < len(sources) < len(ticked):
+            return False
+        self.columns.untick(sources)
+        self._use_columns()
+        return True
+
+    def _show(self) -> None:
+        self.picker.visible = self._file is not None
+
+    def _hide(self) -> None:
+        self.picker.visible = False
 
     @property
     def _kinds(self) -> dict[str, str]:
@@ -137,8 +198,8 @@ class OwnFile(pn.viewable.Viewer):
         if not event.new:
             return
         name, data = str(self.upload.filename or "upload.csv"), event.new
-        self._file, self.picker.visible = None, False
-        self._show_busy("Reading the columns of your file …")
+        self._forget()
+        self._show_busy(f"Opening {display_name(name)} …")
         document = pn.state.curdoc
         try:
             preview = await asyncio.to_thread(data_sets.preview, name, data)
@@ -152,8 +213,11 @@ class OwnFile(pn.viewable.Viewer):
 
     def _refuse(self, message: str) -> None:
         """Show why a file cannot be used, and hide the columns of the file before it."""
-        self._file, self.picker.visible = None, False
+        self._forget()
         self._show_error(message)
+
+    def _forget(self) -> None:
+        self._file, self.picker.visible, self.again.visible = None, False, False
 
     def _change_target(self) -> None:
         target, group = str(self.target.value), str(self.groups.value)
@@ -172,7 +236,7 @@ class OwnFile(pn.viewable.Viewer):
         self.missing.visible = self._has_gaps
 
     def _use_columns(self) -> None:
-        """Open the chosen columns; the player's thread has the file read by a child process with limits."""
+        """Open the chosen columns; the player's thread has the file read."""
         if self._file is None:
             return
         name, data = self._file
@@ -183,10 +247,9 @@ class OwnFile(pn.viewable.Viewer):
         file_name = PurePosixPath(name).name
         entries = {key: list(value) if isinstance(value, tuple) else value for key, value in choice.identity.items()}
         given_entries = {key: value for key, value in entries.items() if value and value != "refuse"}
+        self._hide()
         self._on_choose(
-            {"name": "upload", "file": file_name, **given_entries},
-            lambda split: data_sets.read_upload(name, data, choice, split),
-            kernel_for(choice),
+            {"name": "upload", "file": file_name, **given_entries}, FileRows(name, data, choice), kernel_for(choice)
         )
 
     def __panel__(self) -> Any:

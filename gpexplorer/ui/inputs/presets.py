@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...methods.base import registry
 from ...methods.capabilities import HasInducingPoints
 from ...runs import Spec
-from ..text import text
+from ..text import cut, text
 
 
 class Preset(NamedTuple):
@@ -151,7 +151,7 @@ BY_FAMILY = {
 }
 
 
-def question(spec: Spec, rows: int | None, preset: str = "") -> str:
+def question(spec: Spec, rows: int | None, preset: str = "", target: str = "", answer: str = "") -> str:
     """Return the heading of the page as HTML: a question, and a line that says what to do or to look for.
 
     Parameters
@@ -160,6 +160,10 @@ def question(spec: Spec, rows: int | None, preset: str = "") -> str:
         Number of training rows, None before they are read.
     preset : str, default ""
         Key of the preset that the spec came from, or "".
+    target : str, default ""
+        The column to predict in rows of one's own, or "".
+    answer : str, default ""
+        What is said of a trained model that is shown, or "".
     """
     if preset in PRESETS:
         return _heading(PRESETS[preset].question, text(PRESETS[preset].look))
@@ -170,7 +174,15 @@ def question(spec: Spec, rows: int | None, preset: str = "") -> str:
     n = f"{rows:,}" if rows else "all"
     title = f"Which {m} of {n} rows can represent the others?" if m else BY_FAMILY.get(method.family, method.title)
     watch = "how the points move" if m else "how the objective decreases"
-    return _heading(title, f"<b>{text(method.title)}.</b> Press <b>Play</b> and watch {watch}.")
+    line = f"<b>{text(method.title)}.</b> Press <b>Play</b> and watch {watch}."
+    if target:
+        title, line = what_predicts(target), f"Press <b>Find out</b> to try the methods. {line}"
+    return _heading(title, text(answer, 600) if answer else line)
+
+
+def what_predicts(target: str) -> str:
+    """Return the question about rows of one's own, with at most 60 letters of the name of the target."""
+    return f"What predicts {cut(target, 60)}?"
 
 
 def _heading(title: str, line: str) -> str:

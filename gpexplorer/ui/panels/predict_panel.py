@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections import Counter
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import panel as pn
 
 from ... import data as data_sets
 from ...errors import GPExplorerError, SettingError
-from ...runs.studies.prediction_table import prediction_table
+from ...runs.studies.prediction_table import count_reasons, prediction_table, sentence_of_counts
 from ..browser.callbacks import change
 from ..inputs.file_upload import FileUpload
+from ..playback.trained_run import TrainedRun
 from ..session import Session
-from ..tables import TABLE, cell, html_table
-from ..text import named, sentence
+from ..tables import TABLE, html_table
+from ..text import cut, named, sentence, text
 from ..widgets import button, column, download, line_of_text, row, select
 from .study_panel import StudyPanel
 
 CAP = data_sets.UPLOAD.file_bytes
-SHOWN = 8  # rows on the page
+SHOWN = 100  # rows on the page, of which some are in sight
+MOST_DECIMALS = 6
 OPTIONS = {"new observations (y)": "y", "the function without noise (f)": "f"}
 UPLOAD = f"New rows (at most {CAP // 10**6} MB)"
 UPLOAD_HELP = "a CSV, Parquet or NPZ file with the input columns of the open run. Larger files: gpexplorer predict."
 ACCEPTED = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
+IN_SIGHT = """
+:host { max-height: 330px; overflow: auto; }
+th { position: sticky; top: 0; background: var(--mui-palette-background-paper, #fff); }
+"""
 
 
 class PredictPanel(StudyPanel):
@@ -48,8 +56,9 @@ class PredictPanel(StudyPanel):
         self.parquet = download("predictions.parquet", self._parquet)
         self.files = pn.Row(self.csv, self.parquet, visible=False)
         self.note.object = "The run on the screen predicts every row of a file."
-        self.head = line_of_text(margin=(2, 12), styles=[TABLE])
-        self._layout = column(row(self.of, self.upload, self.again), self.note, self.head, self.files)
+        self.head = line_of_text(margin=(2, 12), styles=[TABLE, IN_SIGHT])
+        self.counts = line_of_text(margin=(4, 12))
+        self._layout = column(row(self.of, self.upload, self.again), self.note, self.head, self.counts, self.files)
 
     def predict(self, name: str, data: bytes) -> pd.DataFrame:
         """The table of predictions for the rows of a file.
@@ -86,7 +95,7 @@ class PredictPanel(StudyPanel):
         if self._file is None:
             return
         name, data = self._file
-        self._table, self.files.visible, self.head.object = None, False, ""
+        self._table, self.files.visible, self.head.object, self.counts.object = None, False, "", ""
         self.say(f"Predicting the rows of {name} …")
         self._basis, about = self._shown, self.about_step()
         document = pn.state.curdoc
@@ -102,13 +111,15 @@ class PredictPanel(StudyPanel):
     def _shown(self) -> tuple[Any, ...]:
         """What predictions depend on: the run on the screen, its step, and what is predicted."""
         screen = self._session.screen
-        return screen.key, screen.step, screen.by_hand, self.of.value
+        return screen.key, screen.step, screen.by_hand, self._session.answer, self.of.value
 
     def about_step(self) -> str:
         """Say which step predicts, and that more steps would change it where the run has not ended."""
         run, step = self._session.run, self._session.screen.step
         if run is None or not len(run.trace):
             return ""
+        if isinstance(run, TrainedRun) and step == run.answered_at:
+            return "Predicted by the trained answer, as the file that Save the model writes does."
         begin = f"Predicted by step {step} of {run.method.title}."
         if step < run.done:
             return f"{begin} The run has gone on to step {run.done}: show that step, and predict again."
@@ -119,16 +130,17 @@ class PredictPanel(StudyPanel):
         return f"{begin} The run has not converged: more steps may change the predictions."
 
     def show_table(self, name: str, table: pd.DataFrame, about: str = "") -> None:
-        """Show the first rows, how many rows are far or incomplete, which step predicts, and the downloads."""
+        """Show the first rows, which step predicts, how many rows have which reason at the end, and the downloads."""
         self._table = table
-        far, missing = int((table["far"] == 1).sum()), int(table["mean"].isna().sum())
-        parts = [f"{len(table):,} rows of {name}.", about]
-        if far:
-            parts.append(f"{far:,} are far from all training rows: their prediction is little more than a guess.")
-        if missing:
-            parts.append(f"{missing:,} have no prediction: the column why says the reason of each.")
-        self.say(" ".join(filter(None, parts)))
-        self.head.object = html_table(list(table.columns), table.head(SHOWN).map(cell).to_numpy().tolist())
+        run = self._session.run
+        self.say(" ".join(filter(None, [f"{len(table):,} rows of {name}.", about])))
+        self.head.object = _formatted(table, run.problem.train.target if run is not None else "mean")
+        counts = sentence_of_counts(Counter(count_reasons(table)))
+        if (table["far"] == 1).any():
+            counts += " Far rows are far from all training rows: their prediction is little more than a guess."
+        if len(table) > SHOWN:
+            counts += f" The first {SHOWN} rows are shown, and all of them are in the files."
+        self.counts.object = text(counts, 900)
         self.files.visible = True
 
     def update(self) -> None:
@@ -151,3 +163,30 @@ class PredictPanel(StudyPanel):
         buffer = io.BytesIO()
         self._result.to_parquet(buffer, index=False)
         return buffer.getvalue()
+
+
+def _formatted(table: pd.DataFrame, target: str) -> str:
+    """The first rows as markup: as many decimals as the standard deviation needs, and why each row is as it is."""
+    decimals = _decimals(table["sd"].to_numpy(float))
+    headings = ["row", cut(target, 40), "± sd", "95 % from", "to", "why"]
+    numbers = table[["mean", "sd", "lower_95", "upper_95"]].head(SHOWN).to_numpy(float)
+    cells = [[_number(value, decimals) for value in values] for values in numbers]
+    return html_table(
+        headings, [[k + 1, *own, why] for k, (own, why) in enumerate(zip(cells, table["why"], strict=False))]
+    )
+
+
+def _decimals(sd: np.ndarray) -> int | None:
+    """The decimals that show two digits of a usual standard deviation; None where a power of ten is needed."""
+    usual = float(np.nanmedian(sd)) if np.isfinite(sd).any() else 1.0
+    if not 10.0 ** (1 - MOST_DECIMALS) <= usual < 1e9:
+        return None
+    return max(1 - int(np.floor(np.log10(usual))), 0)
+
+
+def _number(value: float, decimals: int | None) -> str:
+    """A number with marks between thousands and a minus sign; nothing for a missing one."""
+    if not np.isfinite(value):
+        return ""
+    written = f"{value:.4g}" if decimals is None else f"{value:,.{decimals}f}"
+    return written.replace("-", "−")

@@ -1,10 +1,14 @@
-"""The panel that answers "What should I use?": it tries methods on held-out rows within a time, and says which one."""
+"""The panel that answers "What should I use?", or "What predicts price?": it tries methods on held-out rows.
+
+Beside the answer stand the questions about the rows, each with a button that asks again with the option it names.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -13,15 +17,21 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ... import data as data_sets
-from ...data import Split
+from ...data.splits import ALL
+from ...runs import Spec
 from ...runs.setting_checks import number
 from ...views.runs.comparison_charts import CandidateScores
+from ..inputs.own_file import FileRows
+from ..inputs.presets import what_predicts
 from ..pictures.chart import Chart, LegendLine
 from ..playback.background_worker import BackgroundWorker
+from ..playback.trained_run import TrainedRun
 from ..session import Session
 from ..shared_limits import Turns
-from ..text import sentence, span, text
-from ..widgets import WIDE, button, column, download, line_of_text, row, whole
+from ..styles import FACTS, SHEET, TEXT
+from ..text import named, sentence, span, text
+from ..widgets import WIDE, button, column, download, line_of_text, row, select, watch, whole
+from .answer_lines import BACK, FROM, HELD_OUT, PREFERRED, Way, in_use, promised, reworded, ways_of
 from .study_panel import StudyPanel
 
 if TYPE_CHECKING:
@@ -30,6 +40,14 @@ if TYPE_CHECKING:
 LEAST_SECONDS, MOST_SECONDS = 2, 3600
 HEIGHT, LINE = 120, 22  # pixels of the picture, and of each model in it
 SHARE_OF_MEMORY = 0.5  # of what is free, for one candidate
+WHAT_TO_USE = "What should I use?"
+BEGIN_HINT = "try the methods on held-out rows for a minute, and say which one to use."
+HELD_OUT_HINT = (
+    "Later rows say what to expect after the last row, whole groups what to expect of new patients or places, and "
+    "single rows what to expect between the given ones. Rows in order of time and panels are recognised."
+)
+FROM_HINT = "Rows from this date or number on are held out; without it the last rows are, in blocks."
+PREFER_HINT = "What decides between models: means alone, or also how far a row may be from its mean."
 
 
 class RecommendWorker(BackgroundWorker):
@@ -38,20 +56,16 @@ class RecommendWorker(BackgroundWorker):
     Parameters
     ----------
     read : callable
-        Reads the rows; their test rows are not used.
-    seconds : float
-        The time for all of it.
-    memory : float
-        The most bytes that one candidate may hold.
-    seed : int
-        Seed of the held-out rows and of every method.
+        Returns the rows as `recommend` takes them; their test rows are not used.
     turns : Turns
         The cores that the sessions of a server share.
+    **options : object
+        Options of `recommend`.
     """
 
-    def __init__(self, read: Callable[[], Split], seconds: float, memory: float, seed: int, turns: Turns) -> None:
+    def __init__(self, read: Callable[[], Any], turns: Turns, **options: Any) -> None:
         super().__init__("gpexplorer-recommend")
-        self._read, self._seconds, self._memory, self._seed, self._turns = read, seconds, memory, seed, turns
+        self._read, self._turns, self._options = read, turns, options
         self._stopped = threading.Event()
         self.progress: Progress | None = None
         self.answer: Recommendation | None = None
@@ -71,12 +85,7 @@ class RecommendWorker(BackgroundWorker):
             rows = self._read()
             with self._turns.turn():
                 self.answer = recommend(
-                    rows,
-                    seconds=self._seconds,
-                    memory=self._memory,
-                    seed=self._seed,
-                    on_progress=self._report,
-                    should_stop=self._stopped.is_set,
+                    rows, on_progress=self._report, should_stop=self._stopped.is_set, **self._options
                 )
         except Exception as error:
             self.error = sentence(error, "a recommendation was being computed")
@@ -89,20 +98,38 @@ class RecommendWorker(BackgroundWorker):
 class RecommendPanel(StudyPanel):
     """The question, the time for it, the answer, and a button that uses it, for the rows open in `session`.
 
+    Parameters
+    ----------
+    session : Session
+        The session.
+    leave_out : callable, optional
+        Opens the rows of a person's file without these inputs; returns whether it could.
+    **params : object
+        Parameters of `panel.viewable.Viewer`.
+
     Attributes
     ----------
     begin : Button
         The button that shows the panel; it stands beside the data.
     """
 
-    def __init__(self, session: Session, **params: Any) -> None:
+    def __init__(
+        self, session: Session, leave_out: Callable[[Sequence[str]], bool] = lambda _: False, **params: Any
+    ) -> None:
         super().__init__(session, **params)
         self._answer: Recommendation | None = None
         self._asked_for: Any = None  # the rows of the answer
+        self._leave_out = leave_out
         hint = "Wall-clock time for all of it. A step that has begun is not interrupted."
-        self.seconds = whole("Seconds", 60, LEAST_SECONDS, MOST_SECONDS, 130, size="medium", description=hint)
-        hint = "try the methods on held-out rows for a minute, and say which one to use."
-        self.begin = button("What should I use?", "help", self.open, hint, **WIDE, margin=(3, 10))
+        self.seconds = whole("Seconds", 60, LEAST_SECONDS, MOST_SECONDS, 120, size="medium", description=hint)
+        self.held_out = select("Held-out rows", HELD_OUT, "", 190, size="medium", description=HELD_OUT_HINT)
+        self.before = pmui.TextInput(
+            label=FROM, placeholder="2020-01-31", width=130, max_length=40, size="medium", margin=(6, 8),
+            description=FROM_HINT, visible=False,
+        )  # fmt: skip
+        watch(lambda: self.before.param.update(visible=self.held_out.value == "time"), self.held_out)
+        self.prefer = select("Wanted", PREFERRED, "nlpd", 210, size="medium", description=PREFER_HINT)
+        self.begin = button(WHAT_TO_USE, "help", self.open, BEGIN_HINT, **WIDE, margin=(3, 10))
         self.go = button("Find out", "search", self.ask, variant="contained")
         self.hide = button("Close", "", self.shut, variant="text")
         self.cancel = button("Cancel", "stop", self.pause, disabled=True)
@@ -110,20 +137,30 @@ class RecommendPanel(StudyPanel):
         self.files = pn.Row(margin=0)  # the button that saves the model, once there is one
         self.bar = pmui.LinearProgress(value=0, variant="determinate", **WIDE, margin=(2, 12))
         self.note.object = "Every method is tried on rows that it has not seen; test rows are not used."
-        self.words = line_of_text(margin=(6, 12))
+        self.words = line_of_text(margin=(6, 12), styles=[TEXT, FACTS])
+        self.questions = column(margin=(0, 4))
         self.legend, self.chart = LegendLine(self._toggle, margin=(6, 12), **WIDE), Chart()
         self.picture = column(self.legend, self.chart, margin=0, visible=False)
-        head = row(self.seconds, self.go, self.cancel, self.adopt, self.files, self.hide, gap="4px")
-        self._layout = column(head, self.bar, self.note, self.words, self.picture, visible=False, margin=0)
+        self.details = column(self.words, self.questions, self.picture, margin=0)
+        acts = row(self.go, self.cancel, self.adopt, self.files, self.hide, gap="4px")
+        head = row(self.seconds, self.held_out, self.before, self.prefer, acts, gap="4px")
+        parts = [head, self.bar, self.note, self.details]
+        self._layout = column(*parts, visible=False, margin=(4, 8), stylesheets=[SHEET])
 
     @property
     def figures(self) -> list[Chart]:
         """The chart of the candidates."""
         return [self.chart]
 
+    def ask_about(self, target: str) -> None:
+        """Ask what predicts this column of a person's own rows, or, with "", what to use for other rows."""
+        words = named(what_predicts(target) if target else WHAT_TO_USE, BEGIN_HINT)
+        if self.begin.label != words["label"]:
+            self.begin.param.update(**words)
+
     def open(self) -> None:
-        """Show the panel."""
-        self._layout.visible = True
+        """Show the panel, and the answer if there is one."""
+        self._layout.visible = self.details.visible = True
 
     def shut(self) -> None:
         """Hide the panel, and cancel what is being computed."""
@@ -137,7 +174,8 @@ class RecommendPanel(StudyPanel):
         self._answer = None
         self.words.object, self.picture.visible, self.adopt.visible = "", False, False
         self.files.clear()
-        self.go.disabled, self.cancel.disabled = True, False
+        self.questions.clear()
+        self.go.disabled, self.cancel.disabled, self.details.visible = True, False, True
         self.say("Reading the rows …")
 
     def _recommending(self) -> RecommendWorker:
@@ -145,26 +183,51 @@ class RecommendPanel(StudyPanel):
         spec, read = session.spec, session.read
         seconds = number("Seconds", self.seconds.value, whole=False, low=LEAST_SECONDS, high=MOST_SECONDS)
         session.begin_study("a recommendation")
-        memory = SHARE_OF_MEMORY * max(session.shares.limits.memory - session.shares.reserved, 1.0)
-        rows = (lambda: read(spec.split)) if read else (lambda: data_sets.load(spec.data, split=spec.split))
-        self._asked_for = (spec.data, spec.split)
-        return RecommendWorker(rows, seconds, memory, spec.seed, session.shares.turns)
+        options: dict[str, Any] = {"prefer": self.prefer.value, "folds": self.held_out.value or None}
+        if self.held_out.value == "time":
+            options["before"] = str(self.before.value or "").strip() or None
+        self._asked_for = self._open_rows
+        return RecommendWorker(
+            lambda: _rows(spec, read),
+            session.shares.turns,
+            seconds=seconds,
+            memory=SHARE_OF_MEMORY * max(session.shares.limits.memory - session.shares.reserved, 1.0),
+            seed=spec.seed,
+            **options,
+        )
+
+    @property
+    def _open_rows(self) -> Any:
+        """What tells whether the same rows are open as before."""
+        spec, read = self._session.spec, self._session.read
+        return read or (spec.data, spec.split)
 
     def use(self) -> None:
-        """Set the page to the answer, on the rows that it was found for."""
+        """Show the trained answer, with which new rows are then predicted."""
         answer, session = self._answer, self._session
         if answer is None:
             return
-        if (session.spec.data, session.spec.split) != self._asked_for:
+        if self._open_rows != self._asked_for:
             self.say("Other rows are open now: ask again for these.")
             return
-        alone = " It is the chosen model alone; the average is in the file of Save the model." if answer.average else ""
-        self.say(
-            "The answer is open and begins at step 0, so that you can watch it learn. Press Play, and predict new rows "
-            f"when the run has ended.{alone}"
-        )
         chosen = ("method", "settings", "kernel", "seed", "target_transform", "input_transform")
-        session.adopt(replace(session.spec, **{name: getattr(answer.spec, name) for name in chosen}))
+        spec = replace(session.spec, **{name: getattr(answer.spec, name) for name in chosen})
+        run = TrainedRun(answer)
+        session.show_trained(spec, run, in_use(answer, run.problem.train.target))
+        self.details.visible = False
+        self.say(
+            "The trained answer is open: “Predict” in the bar predicts new rows with it, and Save the model writes it."
+        )
+
+    def follow(self, way: Way) -> None:
+        """Ask again as a button beside a sentence says."""
+        widgets = {"folds": self.held_out, "prefer": self.prefer}
+        for name, value in way.options.items():
+            widgets[name].value = value
+        if way.drop and not self._leave_out(way.drop):
+            self.say("Only inputs of a file that was opened on this page can be left out, and one has to be left.")
+            return
+        self.ask()
 
     def update(self) -> None:
         """Show how far the recommendation is, or its answer."""
@@ -194,13 +257,12 @@ class RecommendPanel(StudyPanel):
     def _show(self, worker: RecommendWorker) -> None:
         answer = worker.answer
         if answer is None:
-            self.say(worker.error)
+            self.say(reworded(worker.error))
             return
         self._answer = answer
         cancelled = " It was cancelled, so this is the best answer so far." if worker._stopped.is_set() else ""
         self.say(answer.sentences[-1] + cancelled)
-        headline, *lines = answer.sentences[:-1]
-        self.words.object = f"<h2>{text(headline)}</h2>" + "".join(f"<p>{text(line)}</p>" for line in lines)
+        self._show_words(answer)
         candidates = CandidateScores(answer.table)
         self.chart.draw(candidates.data(), candidates.plot, HEIGHT + LINE * len(candidates.table), legend=False)
         self.legend.fill(self.chart.legend)
@@ -208,6 +270,27 @@ class RecommendPanel(StudyPanel):
         hint = "a file that predicts new rows: python -m gpexplorer predict FILE ROWS."
         save = download("model.safetensors", lambda: _saved_model(answer), "Save the model", hint, margin=(6, 8))
         self.files[:] = [save]
+
+    def _show_words(self, answer: Recommendation) -> None:
+        """Show the answer, the error to expect, and every sentence that a button can act on as a line of its own."""
+        headline, *lines = answer.sentences[:-1]
+        ways = {line: ways_of(line) for line in lines}
+        plain = "".join(f"<p>{text(reworded(line), 900)}</p>" for line in lines if not ways[line])
+        self.words.object = f"<h2>{text(headline, 900)}</h2>{promised(answer)}{plain}"
+        self.questions[:] = [self._question(reworded(line), own) for line, own in ways.items() if own]
+        back = [way for name, way in BACK.items() if self._asked_with(name) != way.options[name]]
+        if back:
+            self.questions.append(self._question("It was asked for otherwise than by default:", back))
+
+    def _asked_with(self, name: str) -> Any:
+        return {"folds": self.held_out, "prefer": self.prefer}[name].value
+
+    def _question(self, sentence: str, ways: Sequence[Way]) -> Any:
+        """A sentence with its buttons."""
+        words = line_of_text(f"<p>{text(sentence, 900)}</p>", (2, 8))
+        words.styles = {"flex": "1 1 420px"}
+        acts = [button(way.label, "", partial(self.follow, way), size="small", margin=(2, 4)) for way in ways]
+        return row(words, *acts, gap="4px", **WIDE)
 
     def _toggle(self, entry: int) -> None:
         """Hide the models of an entry of the legend, or show them again."""
@@ -221,3 +304,10 @@ def _saved_model(answer: Recommendation) -> bytes:
         path = Path(folder) / "model.safetensors"
         answer.posterior.save(path)
         return path.read_bytes()
+
+
+def _rows(spec: Spec, read: Callable[..., Any] | None) -> Any:
+    """The rows as `recommend` takes them: all of a file, which it may read anew with a column of groups."""
+    if isinstance(read, FileRows):
+        return lambda groups="": read(ALL, groups)
+    return read(spec.split) if read else data_sets.load(spec.data, split=spec.split)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...data.quoting import display_name
 from ...runs import Run
 from ..shared_limits import Shares
 from ..text import sentence
@@ -288,10 +289,10 @@ class Player(BackgroundWorker):
 
     def _open(self, request: OpenRequest) -> bool:
         data = request.spec.data
-        name = str(data.get("name", "the data")) if isinstance(data, dict) else data
+        name = str(data.get("file") or data.get("name", "the data")) if isinstance(data, dict) else data
         if request.row and self._open_run.run is not None:
             self._draw_with_row(request)
-        self._publish(busy=f"Opening {name} …")
+        self._publish(busy=f"Opening {display_name(name)} …")
         try:
             self._open_run.open(request)
         except Exception as error:

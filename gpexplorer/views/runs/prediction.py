@@ -14,6 +14,7 @@ import torch
 
 from ...data.sets.generators import truth
 from ...errors import PosteriorError
+from ...kernels.row_scaled import plain_rows
 from ...methods.capabilities import HasBandsOfSomeRows, LimitedToGrid
 from ...posteriors import Marginals, Posterior, in_units, joint_band
 from ...runs.run import Run
@@ -196,7 +197,8 @@ def _map(run: Run, at: int, show: str) -> Layers:
 
 def _predicted_and_observed(run: Run, at: int) -> Layers:
     split = run.split
-    data = split.test if split is not None and len(split.test) else run.problem.train
+    train = plain_rows(run.problem)
+    data = split.test if split is not None and len(split.test) else train
     chosen = run_rows.sampled(len(data), MAX_TEST_ROWS)
     part = data.rows(chosen.to(data.y.device))
     marginals, observed = run.posterior(at, of="y").marginals_at_scaled(part.X), run_rows.targets_of(part)
@@ -204,8 +206,9 @@ def _predicted_and_observed(run: Run, at: int) -> Layers:
     ends = [float(observed.min()), float(observed.max())]
     predicted = "predicted mean and" if run_rows.transforms_target(run) else "predicted"
     frame.attrs |= {
-        "xlabel": f"{data.target}, observed on test rows" if data is not run.problem.train else data.target,
+        "xlabel": f"{data.target}, observed on test rows" if data is not train else data.target,
         "ylabel": f"{data.target}, {predicted} {_band_name(run)} of y",
+        "label": "training rows" if data is train else "test rows",
     }
     # The axes follow the points; the bars may extend beyond them.
     lower, upper = _band(marginals)
@@ -264,7 +267,7 @@ def _plot_predicted_and_observed(layers: Layers) -> hv.Overlay:
     parts = [
         segments(layers, "bars", layers["bars"].attrs["label"], color=ROLES["band"], alpha=0.5),
         line(layers, "equal", "predicted = observed", color=ROLES["reference"], line_dash="dashed"),
-        dots(layers, "points", "test rows", marker="o", size=5, color=ROLES["mean"], alpha=0.75),
+        dots(layers, "points", layers["points"].attrs["label"], marker="o", size=5, color=ROLES["mean"], alpha=0.75),
     ]
     return overlay(parts, layers["points"], legend_opts=LEGEND)
 
