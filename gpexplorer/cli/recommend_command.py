@@ -113,6 +113,9 @@ def _as_options(message: str) -> str:
     value = r'"[^"]+"(?:, "[^"]+")*|\.\.\.'
     names = "missing|decimal|target|inputs|drop|encode|dates|folds|groups"
     message = re.sub(rf"\b({names})=\[?({value})\]?", _as_option, message)
+    message = re.sub(
+        r'kinds=\{"([^"]+)": "([^"]+)"\}', lambda kind: f"--kind {shlex.quote('='.join(kind.groups()))}", message
+    )
     return re.sub(r"\b(before|dates|groups|target)=(?=[ ,.])", r"--\1", message)
 
 

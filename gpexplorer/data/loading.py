@@ -24,6 +24,7 @@ from .in_memory import TABLE, from_arrays, is_frame, table_of
 from .mapped import load_mapped
 from .quoting import listing, nearest, quote
 from .reader.column_reader import KINDS
+from .reader.number_format import missing_number
 from .reader.table_reader import TableReader
 from .reader.target_statistics import fit_to_targets
 from .sets.cache import Progress, fetch_card, is_cached
@@ -197,10 +198,11 @@ def _kinds(name: str, kinds: Any) -> tuple[tuple[str, str], ...]:
         raise DataError(f'{name}: kinds={quote(kinds)} is no mapping: give {{"when": "date mdy"}} or similar.')
     for column, kind in kinds.items():
         word = str(kind).partition(" ")[0]
-        if str(kind) not in KINDS and word not in ("number", "date", "words", "raw"):
+        is_known = str(kind) in KINDS or word in ("number", "date", "words", "raw")
+        if not is_known or (" missing" in str(kind) and missing_number(str(kind)) is None):
             raise DataError(
                 f"{name}: the kind {quote(kind)} of column {quote(column)} is not known: choose one of "
-                f'{listing(KINDS)}, "date dmy", "date mdy" or "number 1.234,5".'
+                f'{listing(KINDS)}, "date dmy", "date mdy", "number 1.234,5" or "number missing -999".'
             )
     return tuple((str(column), str(kind)) for column, kind in kinds.items())
 

@@ -20,6 +20,17 @@ from .opening import file_entries
 from .spec import TRANSFORMS, Spec
 
 WIDTH = 100
+SAVED_MODEL = """\
+import pandas as pd
+
+import gpexplorer as gpx
+
+model = gpx.load_posterior("model.safetensors")  # the file that "Save the model" writes
+
+new_rows = pd.read_csv("new.csv")  # with the input columns of the rows that it has learned from
+mean, var = model(new_rows)
+print(pd.DataFrame({"mean": mean, "sd": var.sqrt()}))
+"""
 
 
 def program(spec: Spec, step: int, metric: str = "smse") -> str:
@@ -56,12 +67,28 @@ def notebook(spec: Spec, step: int, metric: str = "smse", note: str = "") -> str
         What a person wrote about the run. It is shown as the text that was typed.
     """
     title = f"# {spec.method}, {step} steps\n\nThe last cell prints the number that was on the screen."
-    title += "".join(f"\n\n> {_without_markup(line)}" for line in note.splitlines() if line.strip())
     sources = [
         "\n".join([*_first_lines(), *_spec_lines(spec), "spec"]),
         "\n".join([*_open_lines(spec), *_step_lines(step), "run.table().tail()"]),
         f'run.scores()["{metric}"]',
     ]
+    return _notebook(title, sources, note)
+
+
+def program_of_saved_model() -> str:
+    """Write a Python program that predicts a file of new rows with a model that was saved on the page."""
+    return SAVED_MODEL
+
+
+def notebook_of_saved_model(note: str = "") -> str:
+    """Write the same program as a notebook; `note` is as for `notebook`."""
+    title = "# Predictions of new rows\n\nThe model is the one that *Save the model* wrote."
+    return _notebook(title, SAVED_MODEL.strip().split("\n\n"), note)
+
+
+def _notebook(title: str, sources: list[str], note: str) -> str:
+    """A notebook with this heading, the note below it, and one cell for each source."""
+    title += "".join(f"\n\n> {_without_markup(line)}" for line in note.splitlines() if line.strip())
     cells: list[dict[str, Any]] = [{"cell_type": "markdown", "id": "title", "metadata": {}, "source": title}]
     for number, source in enumerate(sources):
         cell = {"cell_type": "code", "id": f"part-{number}", "metadata": {}, "source": source}

@@ -123,7 +123,7 @@ class Explorer(pn.viewable.Viewer):
         questions["Stories"] = {story.title: f"{STORY}{key}" for key, story in STORIES.items()}
         self.presets = Field("Begin with a question", "", self._choose_preset, questions, heading=True)
         self.story = StoryPanel(self._show_part, on_leave=self._end_story)
-        self.recommendation = RecommendPanel(self.session, self.sources.own.leave_out)
+        self.recommendation = RecommendPanel(self.session, self.sources.own.choose_again)
         self._finalizer = weakref.finalize(self, self.session.player.close)
         self._name_run(None)
         self._wait_message = wait_message

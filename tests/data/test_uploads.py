@@ -184,10 +184,12 @@ def test_a_column_of_many_words_is_sent_before_its_means_are_known(tmp_path: Pat
 def test_a_last_row_of_totals_is_noted_before_the_columns_are_chosen(cell: str) -> None:
     rows = [f"{1000 + k};{k * 37 % 11},5;{k * k % 17},25" for k in range(40)]
     content = "\n".join(["number;a;price", *rows, f"{cell};;321,5"]).encode()
-    for notes in (
-        gpx.data.preview("t.csv", content).notes,
-        gpx.data.read_upload("t.csv", content, Choice(target="price", inputs=("a",))).notes,
-    ):
-        assert any(f'Row 41 has "{cell}" in "number"' in note for note in notes)
+    choice = Choice(target="price", inputs=("a",))
+    assert any(f'Row 41 has "{cell}" in "number"' in note for note in gpx.data.preview("t.csv", content).notes)
+    read = gpx.data.read_upload("t.csv", content, choice, "all")
+    assert read.notes[-1].endswith("no value of an input: it was left out as a total.")
+    assert (len(read.train), float(read.train.y.max())) == (40, 16.25)
+    with_inputs = content.replace(f"{cell};;".encode(), f"{cell};200,5;".encode())  # this may be a row of its own
+    assert len(gpx.data.read_upload("t.csv", with_inputs, choice, "all").train) == 41
     twice = content.replace(b"1003;", f"{cell};".encode())
     assert gpx.data.preview("t.csv", twice).notes == ()

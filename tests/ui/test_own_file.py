@@ -18,7 +18,7 @@ from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.inputs.data_source import DataSource
 from gpexplorer.ui.inputs.own_file import OwnFile
 from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
-from messy_table import messy_csv
+from messy_table import messy_csv, sensor_csv
 
 
 class Picker:
@@ -176,15 +176,34 @@ def test_the_picker_leaves_with_its_use_comes_back_and_can_leave_inputs_out() ->
     picker = Picker()
     assert picker.file.picker.visible
     assert picker.file.again.visible
-    assert not picker.file.leave_out(("nothing",))
+    assert not picker.file.choose_again(drop=("nothing",))
+    assert not picker.file.choose_again(kinds={"nothing": "number missing 0"})
     assert picker.opened == []
     picker.use()
     assert not picker.file.picker.visible
     picker.file.again.clicks += 1
     assert picker.file.picker.visible
-    assert picker.file.leave_out(("colour = red", "größe is missing"))
+    assert picker.file.choose_again(drop=("colour = red", "größe is missing"))
     assert picker.opened[-1][0]["inputs"] == ["when"]
-    assert not picker.file.leave_out(("when",))  # one input has to be left
+    assert not picker.file.choose_again(drop=("when",))  # one input has to be left
+
+
+def test_a_number_that_stands_for_a_gap_is_read_so_from_then_on(tmp_path: Path, monkeypatch: Any) -> None:
+    picker = Picker(sensor_csv())
+    assert picker.use()[1].train.X.min() == -999.0
+    assert picker.file.choose_again(kinds={"temperature": "number missing -999"})
+    data, read, _ = picker.opened[-1]
+    split = read(0)
+    assert split.train.X.min() > -2.0
+    new = gpx.data.read_rows("new.csv", sensor_csv(rows=40, new=True), split.train.reader)
+    assert new.why[0] == "filled: temperature"
+    monkeypatch.chdir(tmp_path)
+    Path("messy.csv").write_bytes(sensor_csv())
+    run = gpx.Spec("cholqr", {"num_inducing": 8}, data=data, budget={"steps": 2}).open(data=split)
+    run.finish()
+    printed: list[float] = []
+    exec(re.sub(r"\bprint\(", "printed.append(", program(run.spec, 2)), {"printed": printed})
+    assert printed == [pytest.approx(run.scores()["smse"], rel=1e-8)]
 
 
 def test_an_empty_upload_is_a_sentence() -> None:

@@ -26,6 +26,7 @@ from gpexplorer.ui.inputs.own_file import FileRows
 from gpexplorer.ui.panels.answer_lines import Way, reworded
 from gpexplorer.ui.panels.predict_panel import PredictPanel
 from gpexplorer.ui.panels.recommend_panel import RecommendPanel, _rows, _saved_model
+from gpexplorer.ui.panels.share_panel import SharePanel
 from gpexplorer.ui.playback.trained_run import TrainedRun
 from gpexplorer.ui.session import Session
 from gpexplorer.views.runs.comparison_charts import CandidateScores
@@ -114,7 +115,9 @@ def averaged_answer(rows: Split, simple: bool) -> Recommendation:
 
 
 @pytest.mark.parametrize("simple", [False, True])
-def test_the_trained_answer_predicts_as_its_file_does_and_is_shown(tmp_path: Path, simple: bool) -> None:
+def test_the_trained_answer_predicts_as_its_file_does_and_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simple: bool
+) -> None:
     rows = data.load({"name": "hypercube", "n": 90, "d": 1, "seed": 3}, split={"test": 0.2, "seed": 1})
     answer = averaged_answer(rows, simple)
     session = Session(SPEC, lambda _: rows)
@@ -136,6 +139,13 @@ def test_the_trained_answer_predicts_as_its_file_does_and_is_shown(tmp_path: Pat
         for column in ("mean", "sd", "sd_f", "lower_95", "upper_95"):
             np.testing.assert_allclose(shown[column], saved[column], rtol=1e-10)
         assert "as the file that Save the model writes" in prediction.about_step()
+        share = SharePanel(session, str)
+        share.update()
+        monkeypatch.chdir(tmp_path)
+        printed: list[Any] = []
+        exec(share.copy_code.copied.replace("print(", "printed.append("), {"printed": printed})
+        np.testing.assert_allclose(printed[0]["mean"], saved["mean"], rtol=1e-10)
+        assert "load_posterior" in share._notebook()
         assert ("average of 2 trained models" in session.answer) is not simple
         drawn = Fit().data(session.run, session.run.done)["mean"]
         np.testing.assert_allclose(
@@ -168,21 +178,23 @@ def test_the_trained_answer_is_drawn_against_rows_of_many_inputs() -> None:
 
 
 def test_what_the_rows_ask_has_a_button_that_asks_again() -> None:
-    left_out: list[Any] = []
+    changed: list[Any] = []
 
-    def leave_out(names: Any) -> bool:
-        left_out.append(names)
-        return names != ("elsewhere",)
+    def choose_again(drop: Any, kinds: Any) -> bool:
+        changed.append((drop, kinds))
+        return drop != ("elsewhere",)
 
     session = Session(SPEC)
-    panel = RecommendPanel(session, leave_out)
+    panel = RecommendPanel(session, choose_again)
     asked: list[tuple[str, str]] = []
     panel.ask = lambda: asked.append((panel.held_out.value, panel.prefer.value))  # type: ignore[method-assign]
     between, beyond = Interval(1.0, 0.9, 1.1), Interval(12.04, 9.0, 15.0)
     answer = SimpleNamespace(
         held_out_by="time", between={"rmse": between}, expected={"rmse": beyond},
         sentences=(
-            "Use it.", "Plain <b>.", 'In order of time: folds="random" holds out rows between others.',
+            "Use it.", "Plain <b>.",
+            '"a" is -9 in 3 rows: kinds={"a": "number missing -9"} reads these cells as gaps.',
+            'In order of time: folds="random" holds out rows between others.',
             'Trees have the smaller error, this answer the better bands: prefer="rmse" takes the smaller error.',
             '"twin", "copy" are copies of "a", up to a factor and a shift, and can be left out with drop.',
             '"leak" alone explains 99.99 % of the variance of "y": leave it out with drop=["leak"].', "It took 1 s.",
@@ -194,20 +206,23 @@ def test_what_the_rows_ask_has_a_button_that_asks_again() -> None:
         assert "<b>± 12</b><span>expected error (RMSE), after the last row" in panel.words.object
         assert "<p>Plain &lt;b&gt;.</p>" in panel.words.object
         lines = [[part.object if k == 0 else part.label for k, part in enumerate(line)] for line in panel.questions]
+        assert lines[0][0] == "<p>&quot;a&quot; is -9 in 3 rows.</p>"
         assert [line[1:] for line in lines] == [
-            ["Hold out single rows"], ["Take the smaller error"], ["Leave out twin, copy"], ["Leave out leak"],
+            ["Read -9 as a gap"],
+            ["Hold out single rows"], ["Take the smaller error"],
+            ["Leave out twin, copy"], ["Leave out leak"],
         ]  # fmt: skip
-        assert not any(option in str(lines) for option in ("folds=", "prefer=", "drop"))
+        assert not any(option in str(lines) for option in ("folds=", "prefer=", "drop", "kinds"))
         for line in list(panel.questions):
             line[1].clicks += 1
-        assert asked == [("random", "nlpd"), ("random", "rmse"), ("random", "rmse"), ("random", "rmse")]
-        assert left_out == [("twin", "copy"), ("leak",)]
+        assert asked == [("", "nlpd"), ("random", "nlpd"), ("random", "rmse"), ("random", "rmse"), ("random", "rmse")]
+        assert changed == [((), {"a": "number missing -9"}), (("twin", "copy"), {}), (("leak",), {})]
         panel._show_words(answer)  # type: ignore[arg-type]
         back = [part.label for part in panel.questions[-1][1:]]
         assert back == ["Take the better bands", "Hold out as the rows suggest"]
         panel.follow(Way("", drop=("elsewhere",)))
-        assert "Only inputs of a file" in panel.note.object
-        assert len(asked) == 4
+        assert "Only columns of a file" in panel.note.object
+        assert len(asked) == 5
     finally:
         panel.close()
         session.close()

@@ -39,7 +39,8 @@ class Choice:
     groups : str, optional
         A column of texts or numbers that is no input: rows with the same value in it are held out together.
     kinds : tuple of (str, str)
-        How columns are to be read: "number", "number 1.234,5", "words", "date", "date mdy" or "text", by column.
+        How columns are to be read: "number", "number 1.234,5", "number missing -999", "words", "date", "date mdy"
+        or "text", by column.
     """
 
     target: str | None = None

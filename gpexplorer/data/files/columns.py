@@ -122,19 +122,17 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     keep = survey.add(_numbers_of_cells(reader, cells) | {target: y} | _gaps_of_texts(texts, groups, choice))
     _refuse_row_without_group(name, groups, choice)
     survey.refuse(name, target, choice.missing or "drop")
+    total = note_on_total(table)
+    if total and cells and all(column.gap[-1] for column in cells.values()):
+        keep[-1] = False
+        total = (f"{total[0].rpartition(': if')[0]} and no value of an input: it was left out as a total.",)
     X = _matrix(reader, cells, table.num_rows)[keep]
 
     readable = tuple(
         c for c in inputs if columns[c].reader.kind in ("number", "yes/no") and not columns[c].cells.gap.any()
     )
-    notes = (
-        raw.notes
-        + omitted
-        + _notes_on(columns, inputs, choice)
-        + note_on_total(table)
-        + survey.dropped
-        + survey.notes_on(readable)
-    )
+    notes = raw.notes + omitted + _notes_on(columns, inputs, choice) + total
+    notes += survey.dropped + survey.notes_on(readable)
     kept = np.flatnonzero(keep)
     row_groups = tuple(groups[i] for i in kept) if groups else ()
     if choice.objects:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from .cells import MISSING, Floats, Mask, Texts, is_text, plain, texts_of
 from .date_format import DAY, ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format
-from .number_format import NumberFormat, number_format, written
+from .number_format import NumberFormat, missing_number, number_format, written
 from .words import Levels, are_yes_no, levels_of, yes_no
 
 KINDS = ("number", "yes/no", "date", "time of day", "words", "text", "molecules", "empty", "raw text")
@@ -100,6 +100,14 @@ class ColumnReader:
 
     def cells(self, column: pa.ChunkedArray) -> Cells:
         """Read cells of this column, in training or later; nothing is decided here."""
+        cells, missing = self._cells(column), self.numbers.missing
+        if missing is None:
+            return cells
+        gap = cells.gap | (cells.values == missing)
+        return cells._replace(values=np.where(gap, np.nan, cells.values), gap=gap)
+
+    def _cells(self, column: pa.ChunkedArray) -> Cells:
+        """The cells as they are written, with the number that stands for a gap."""
         column = plain(column)
         nothing = np.zeros(len(column), dtype=bool)
         typed = _typed_values(column, self.kind)
@@ -128,7 +136,8 @@ class ColumnReader:
     def shown_format(self) -> str:
         """The format in words."""
         if self.kind == "number":
-            return self.numbers.shown() if self.numbers.unit or self.numbers.decimal == "," else ""
+            is_plain = self.numbers._replace(small=False, evidence="none") == PLAIN
+            return "" if is_plain else self.numbers.shown()
         if self.kind == "date":
             return self.dates.shown()
         if self.kind == "words":
@@ -140,7 +149,7 @@ class ColumnReader:
     def decision(self) -> str:
         """The kind and format as the option `kinds` takes them."""
         if self.kind == "number":
-            return f"number {'1.234,5' if self.numbers.decimal == ',' else '1,234.5'}"
+            return self.numbers.decision
         return f"date {self.dates.order}" if self.kind == "date" and not self.dates.compact else self.kind
 
 
@@ -191,7 +200,8 @@ def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: 
     column : ChunkedArray
         All of its cells.
     asked : str
-        A kind that was asked for, such as "words", "date", "date mdy" or "number 1.234,5"; "" decides by the cells.
+        A kind that was asked for, such as "words", "date", "date mdy", "number 1.234,5" or "number missing -999"; ""
+        decides by the cells.
     decimal : {"", ".", ","}
         The mark before the decimals, if the rest of the file says it.
 
@@ -204,7 +214,7 @@ def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: 
     kind, _, form = asked.partition(" ")
     kind, form = (asked, "") if asked in KINDS else (kind, form)
     if kind in ("number", "decimal"):
-        decimal = {"1.234,5": ",", "1,234.5": "."}.get(form, decimal)
+        decimal = {"1.234,5": ",", "1,234.5": "."}.get(form.partition(" ")[0], decimal)
     if kind in ("raw", "raw text"):
         return ColumnReader(name, "raw text", rows=len(column))
     decided = (
@@ -212,6 +222,8 @@ def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: 
         or _by_plain_numbers(name, column, kind, decimal)
         or _by_texts(name, texts_of(column), kind, form, decimal)
     )
+    if decided.kind == "number":
+        decided = replace(decided, numbers=decided.numbers._replace(missing=missing_number(form)))
     return _with_statistics(decided, column)
 
 

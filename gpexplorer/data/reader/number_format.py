@@ -72,12 +72,15 @@ class NumberFormat(NamedTuple):
         Whether the numbers of training lie between -1.5 and 1.5, so that a new cell 12% is 0.12.
     evidence : {"none", "sure", "either"}
         Whether no cell has a mark, the cells leave no doubt about the marks, or both can be meant, as in 1,234.
+    missing : float, optional
+        A number that stands for a gap, such as -999.
     """
 
     decimal: str = "."
     unit: str = ""
     small: bool = False
     evidence: str = "none"
+    missing: float | None = None
 
     def number(self, text: str) -> float | None:
         """The number that a cleaned cell stands for; None if it is none in this format."""
@@ -97,11 +100,24 @@ class NumberFormat(NamedTuple):
     def shown(self) -> str:
         """The format in words, for a table of columns."""
         marks = "1.234,5" if self.decimal == "," else "1,234.5"
-        return f"{marks} {self.unit}".strip()
+        gap = "" if self.missing is None else f"; {self.missing:g} is a gap"
+        return f"{marks} {self.unit}".strip() + gap
+
+    @property
+    def decision(self) -> str:
+        """The format as the option `kinds` takes it."""
+        marks = "1.234,5" if self.decimal == "," else "1,234.5"
+        return f"number {marks}" + ("" if self.missing is None else f" missing {self.missing:g}")
 
 
 def _same_unit(first: str, second: str) -> bool:
     return first.strip(" .").casefold() == second.strip(" .").casefold()
+
+
+def missing_number(form: str) -> float | None:
+    """The number that stands for a gap in a format such as "1.234,5 missing -999"; None if there is none."""
+    _, _, number = form.partition("missing ")
+    return float(number) if number and _PLAIN.fullmatch(number.strip()) else None
 
 
 def number_format(cells: Iterable[str], decimal: str = "") -> NumberFormat | None:

@@ -255,7 +255,7 @@ class TableReader:
             column.name: column.decision
             for column in used
             if column.kind in ("date", "words", "time of day")
-            or (column.kind == "number" and column.numbers.decimal == ",")
+            or (column.kind == "number" and (column.numbers.decimal == "," or column.numbers.missing is not None))
         }
 
     def rows_of_table(self) -> list[dict[str, Any]]:
@@ -398,6 +398,7 @@ def _column_from(fields: Mapping[str, Any]) -> ColumnReader:
             _text(numbers["unit"]),
             bool(numbers["small"]),
             _one_of(numbers["evidence"], ("none", "sure", "either")),
+            None if numbers.get("missing") is None else _finite(numbers["missing"]),
         ),
         dates=DateFormat(_one_of(dates["order"], ORDERS), bool(dates["compact"]), bool(dates["certain"])),
         levels=Levels(names, counts, tuple(map(_text, levels["merged"]))),

@@ -158,8 +158,8 @@ def _sentinels(X: Array, y: Array, names: tuple[str, ...], target: str) -> Itera
             if max(low - sentinel, sentinel - high) > SENTINEL_GAP * (high - low):
                 yield (
                     f"{quote(name)} is {sentinel:g} in {count(int(here.sum()), 'row')} and {low:.4g} to {high:.4g} in "
-                    "all others, so that it seems to stand for a missing value: write these cells as empty and give "
-                    + ('missing="fill".' if name != target else 'missing="drop".')
+                    "all others, so that it seems to stand for a missing value: "
+                    f'kinds={{{quote(name)}: "number missing {sentinel:g}"}} reads these cells as gaps.'
                 )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 import panel as pn
@@ -96,6 +97,7 @@ class OwnFile(pn.viewable.Viewer):
         super().__init__(**params)
         self._on_choose, self._show_error, self._show_busy = on_choose, show_error, show_busy
         self._file: tuple[str, bytes] | None = None
+        self._read_as: dict[str, str] = {}  # the kinds of columns that were asked for
         self._preview: data_sets.Preview | None = None
         style = {"accept": ACCEPT, "variant": "outlined", "sizing_mode": "stretch_width", "margin": (2, 10)}
         words = named(f"Your own table (at most {CAP // 10**6} MB)", UPLOAD_HINT)
@@ -136,12 +138,13 @@ class OwnFile(pn.viewable.Viewer):
             missing=self.missing.value if self._has_gaps else None,
             decimal="," if commas else ".",
             groups=self.groups.value or None,
+            kinds=tuple((name, kind) for name, kind in self._read_as.items() if name in (*inputs, target)),
             **column_roles,
         )
 
     def offer(self, name: str, data: bytes, preview: data_sets.Preview) -> None:
         """Fill the column picker with the columns of this file."""
-        self._file, self._preview = (name, data), preview
+        self._file, self._preview, self._read_as = (name, data), preview, {}
         notes = "".join(f"<br>{text(note, 160)}" for note in preview.notes[:3])
         self.summary.object = (
             f"<b>{text(name, 80)}</b>: {preview.rows:,} rows, {len(preview.columns):,} columns"
@@ -157,14 +160,21 @@ class OwnFile(pn.viewable.Viewer):
         self.again.visible = True
         self.again.clicks += 1  # as a press of it, which also closes the drawer of a narrow page
 
-    def leave_out(self, names: Sequence[str]) -> bool:
-        """Untick the columns from which these inputs are made, and open the others; False if none are left."""
-        ticked = self.columns.inputs
-        ends = (" = ", ": ", " is missing")
-        sources = {c for c in ticked for name in names if name == c or name.startswith(tuple(c + end for end in ends))}
-        if self._file is None or not 0 < len(sources) < len(ticked):
+    def choose_again(self, drop: Sequence[str] = (), kinds: Mapping[str, str] = MappingProxyType({})) -> bool:
+        """Open the file without the columns from which some inputs are made, and read columns as other kinds.
+
+        Returns
+        -------
+        bool
+            Whether it could be done: the columns are there, and an input is left.
+        """
+        ticked, ends = self.columns.inputs, (" = ", ": ", " is missing")
+        sources = {c for c in ticked for name in drop if name == c or name.startswith(tuple(c + end for end in ends))}
+        known = all(name in self._kinds for name in kinds) and (bool(kinds) or bool(sources))
+        if self._file is None or not known or len(sources) == len(ticked):
             return False
         self.columns.untick(sources)
+        self._read_as |= kinds
         self._use_columns()
         return True
 

@@ -27,10 +27,11 @@ WORDS = (  # an option in a sentence, and what the page says
     (r"name it with dates=", "tick it under “Choose columns”"),
     (r"\bbefore=|^before(?= )", f"“{FROM}”"),
     (r" with drop(=\[[^\]]*\])?", ""),
-    (r' and give missing="\w+"', ""),
+    (r": kinds=\{[^}]*\} reads these cells as gaps", ""),
 )
 LEFT_OUT = re.compile(r'drop=\[("[^"]+")\]')
 COPIES = re.compile(r'^((?:"[^"]+"(?:, )?)+) (?:is a copy|are copies) of ')
+GAPS = re.compile(r'kinds=\{"([^"]+)": "(number missing ([^"]+))"\}')
 
 
 class Way(NamedTuple):
@@ -44,11 +45,14 @@ class Way(NamedTuple):
         Options of `recommend` to ask again with.
     drop : tuple of str
         Inputs to ask again without.
+    kinds : mapping of str to str
+        How columns are read when it is asked again.
     """
 
     label: str
     options: Mapping[str, str] = {}
     drop: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = {}
 
 
 OPTIONS = {
@@ -77,7 +81,7 @@ def ways_of(sentence: str) -> list[Way]:
     names = tuple(re.findall('"([^"]+)"', named))
     if names:
         ways.append(Way(f"Leave out {cut(', '.join(names), 40)}", drop=names))
-    return ways
+    return ways + [Way(f"Read {gap} as a gap", kinds={name: kind}) for name, kind, gap in GAPS.findall(sentence)]
 
 
 def promised(answer: Recommendation) -> str:

@@ -102,8 +102,8 @@ class RecommendPanel(StudyPanel):
     ----------
     session : Session
         The session.
-    leave_out : callable, optional
-        Opens the rows of a person's file without these inputs; returns whether it could.
+    choose_again : callable, optional
+        Opens a person's file again without some inputs, or with columns read as other kinds; returns whether it could.
     **params : object
         Parameters of `panel.viewable.Viewer`.
 
@@ -113,13 +113,11 @@ class RecommendPanel(StudyPanel):
         The button that shows the panel; it stands beside the data.
     """
 
-    def __init__(
-        self, session: Session, leave_out: Callable[[Sequence[str]], bool] = lambda _: False, **params: Any
-    ) -> None:
+    def __init__(self, session: Session, choose_again: Callable[..., bool] = lambda **_: False, **params: Any) -> None:
         super().__init__(session, **params)
         self._answer: Recommendation | None = None
         self._asked_for: Any = None  # the rows of the answer
-        self._leave_out = leave_out
+        self._choose_again = choose_again
         hint = "Wall-clock time for all of it. A step that has begun is not interrupted."
         self.seconds = whole("Seconds", 60, LEAST_SECONDS, MOST_SECONDS, 120, size="medium", description=hint)
         self.held_out = select("Held-out rows", HELD_OUT, "", 190, size="medium", description=HELD_OUT_HINT)
@@ -224,8 +222,10 @@ class RecommendPanel(StudyPanel):
         widgets = {"folds": self.held_out, "prefer": self.prefer}
         for name, value in way.options.items():
             widgets[name].value = value
-        if way.drop and not self._leave_out(way.drop):
-            self.say("Only inputs of a file that was opened on this page can be left out, and one has to be left.")
+        if (way.drop or way.kinds) and not self._choose_again(drop=way.drop, kinds=way.kinds):
+            self.say(
+                "Only columns of a file that was opened on this page can be changed, and one input has to be left."
+            )
             return
         self.ask()
 

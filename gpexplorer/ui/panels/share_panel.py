@@ -22,6 +22,7 @@ from ..address import HIDE, full_address
 from ..browser.callbacks import change
 from ..browser.components import CopyButton
 from ..inputs.file_upload import FileUpload
+from ..playback.trained_run import TrainedRun
 from ..session import Screen, Session
 from ..text import named, sentence, text
 from ..widgets import WIDE, column, download, line_of_text, row, watch
@@ -90,10 +91,8 @@ class SharePanel(StudyPanel):
         """Name of each file -> what makes its content."""
         session = self._session
         return {
-            "program.py": lambda: programs.program(session.screen.spec, session.screen.step),
-            "notebook.ipynb": lambda: programs.notebook(
-                session.screen.spec, session.screen.step, note=self.own_note.value
-            ),
+            "program.py": self._program,
+            "notebook.ipynb": self._notebook,
             "pictures.html": lambda: self._sheet(self.own_note.value),
             "spec.json": self._json,
             "steps.csv": lambda: session.table().to_csv(index=False),
@@ -113,8 +112,7 @@ class SharePanel(StudyPanel):
             self.code.object = "A click or a drag led to this step, which no program can repeat. Press Undo first."
             return
         self._write_link()
-        program = programs.program(screen.spec, screen.step)
-        self.copy_code.copied = program
+        self.copy_code.copied = program = self._program()
         self.code.object = f'<div style="{CODE}">{text(program, 4000)}</div>'
 
     def _open_spec(self, event: Any) -> None:
@@ -157,6 +155,22 @@ class SharePanel(StudyPanel):
             content = f"<p>{text(message)}</p>"
         change(document, lambda: self.say(message))
         return io.BytesIO(content.encode())
+
+    @property
+    def _is_answer(self) -> bool:
+        """Whether a trained answer is shown, which no spec repeats."""
+        run = self._session.run
+        return isinstance(run, TrainedRun) and self._session.screen.step == run.answered_at
+
+    def _program(self) -> str:
+        screen = self._session.screen
+        return programs.program_of_saved_model() if self._is_answer else programs.program(screen.spec, screen.step)
+
+    def _notebook(self) -> str:
+        screen, note = self._session.screen, self.own_note.value
+        if self._is_answer:
+            return programs.notebook_of_saved_model(note)
+        return programs.notebook(screen.spec, screen.step, note=note)
 
     def _json(self) -> str:
         return self._session.screen.spec.to_json()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -325,3 +327,23 @@ def test_a_gap_gets_what_the_other_columns_suggest_where_they_explain_it(offset:
         assert read.why == ("filled: height", "filled: height; filled: own", "")
         assert read.answered.all()
     assert "from the other columns" in repr(reader)
+
+
+@pytest.mark.parametrize("kind", ["number missing -999", "number 1.234,5 missing -999"])
+def test_a_number_can_stand_for_a_gap_in_training_and_in_new_rows(kind: str) -> None:
+    decimal = "," if "," in kind else "."
+    cells = ["-999" if k % 9 == 4 else f"{k * 37 % 50 / 4:.2f}".replace(".", decimal) for k in range(60)]
+    frame = pd.DataFrame({"a": cells, "y": [float(k * k % 23) for k in range(60)]})
+    reader = gpx.load(frame, target="y", kinds={"a": kind}, split="all").train.reader
+    assert reader.column("a").low == 0.0
+    assert reader.decisions == {"a": kind if decimal == "," else "number 1,234.5 missing -999"}
+    again = reader_from(reader.to_json())
+    read = again.read(pa.table({"a": ["-999", f"-999{decimal}0", f"3{decimal}5"]}))
+    assert read.why == ("filled: a", "filled: a", "")
+    assert read.X[2, 0] == 3.5
+    old = json.loads(reader.to_json())
+    for column in old["columns"]:
+        del column["numbers"]["missing"]  # as earlier versions wrote it
+    assert reader_from(json.dumps(old)).column("a").numbers.missing is None
+    with pytest.raises(DataError, match="number missing -999"):
+        gpx.load(frame, target="y", kinds={"a": "number missing x"})

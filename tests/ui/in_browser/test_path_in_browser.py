@@ -1,0 +1,98 @@
+"""From a file to a decision: three messy files are opened, asked about, answered, used, predicted with, and saved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from playwright.sync_api import expect
+
+from gpexplorer import load_posterior
+from gpexplorer.runs.studies.prediction_table import predictions_of_file
+from messy_table import european_csv, sensor_csv, wide_csv
+from pages import PATIENCE, Seen
+
+pytestmark = pytest.mark.ui
+FILES: dict[str, tuple[Callable[..., bytes], str, str]] = {
+    "houses.csv": (european_csv, "201 rows, 6 columns", "Preis_EUR"),
+    "sensor.csv": (sensor_csv, "240 rows, 5 columns", "power_kw"),
+    "insurance.csv": (wide_csv, "150 rows, 61 columns", "premium"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_messy_file_becomes_a_decision(seen: Seen, tmp_path: Path, name: str):
+    write, size, target = FILES[name]
+    (tmp_path / name).write_bytes(write())
+    (tmp_path / "new.csv").write_bytes(write(rows=30, seed=11, new=True))
+    open_columns(seen, tmp_path / name, size)
+    expect(seen.page.get_by_role("heading", name=f"What predicts {target}?", level=1)).to_be_visible()
+    expect(seen.page.get_by_role("button", name=f"What predicts {target}?")).to_be_visible()
+    ask(seen)
+    check_questions(seen, name)
+    seen.press("Use it")
+    expect(seen.page.get_by_text(re.compile(f"model.* predicts? {target}|predict {target}")).first).to_be_visible()
+    check_predictions(seen, tmp_path)
+
+
+def open_columns(seen: Seen, file: Path, size: str) -> None:
+    """Upload a file, look at its columns, and use those that are ticked."""
+    page = seen.page
+    page.locator("input[type=file]").first.set_input_files(file)
+    expect(page.get_by_text(f"Opening {file.name} …")).to_be_attached()
+    expect(page.get_by_text(size)).to_be_visible()
+    columns = page.get_by_role("group", name="Input columns")
+    box = columns.bounding_box()
+    assert box is not None
+    assert box["width"] > 900
+    assert columns.evaluate("(list) => list.scrollHeight <= list.clientHeight")  # all are seen at once
+    seen.press("Use these columns")
+    expect(columns).to_have_count(0)
+
+
+def ask(seen: Seen) -> None:
+    """Ask what predicts the target, with three seconds for the answer."""
+    seconds = seen.page.get_by_label(re.compile("^Seconds")).locator("visible=true").first
+    seconds.fill("3")
+    seconds.press("Tab")
+    seen.press("Find out")
+    seen.page.get_by_role("button", name="Use it").wait_for(timeout=PATIENCE)
+
+
+def check_questions(seen: Seen, name: str) -> None:
+    """The error is promised, twice for rows in order of time; a button asks again with other held-out rows."""
+    promises = seen.page.locator(".facts", has_text="expected error (RMSE)").locator("b")
+    if name != "sensor.csv":
+        expect(promises).to_have_count(1)
+        return
+    expect(promises).to_have_count(2)
+    between, beyond = (float(text.strip("± ").replace(",", "")) for text in promises.all_text_contents())
+    assert between < beyond
+    expect(seen.page.get_by_text(re.compile('"temperature" is -999 in'))).to_be_visible()
+    seen.press("Hold out single rows")
+    expect(promises).to_have_count(0)
+    expect(promises).to_have_count(1, timeout=PATIENCE)
+    expect(seen.page.get_by_role("button", name="Hold out as the rows suggest")).to_be_visible()
+
+
+def check_predictions(seen: Seen, folder: Path) -> None:
+    """New rows are predicted on the page with the numbers that the saved model has."""
+    page = seen.page
+    with page.expect_download() as model:
+        page.get_by_role("button", name=re.compile("^Save the model")).click()
+    model.value.save_as(folder / "model.safetensors")
+    seen.press("Predict")
+    page.locator("input[type=file][accept*=parquet]").last.set_input_files(folder / "new.csv")
+    expect(page.get_by_text("Predicted by the trained answer")).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_text(re.compile("30 of 30 rows predicted"))).to_be_visible()
+    with page.expect_download() as table:
+        page.get_by_role("button", name="predictions.csv").click()
+    shown = pd.read_csv(table.value.path())
+    saved = pd.concat(predictions_of_file(load_posterior(folder / "model.safetensors"), folder / "new.csv"))
+    for column in ("mean", "sd", "sd_f", "lower_95", "upper_95"):
+        np.testing.assert_allclose(shown[column], saved[column], rtol=1e-10)
+    assert shown["why"].tolist() == saved["why"].tolist()
