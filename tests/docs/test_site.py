@@ -9,7 +9,7 @@ import nbformat
 import pytest
 import yaml
 
-from docs import equations, gallery, notebook_pages
+from docs import equations, gallery, notebook_pages, story_pages
 from gpexplorer.views.base import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,9 +36,10 @@ def test_the_site_has_its_hooks_and_the_page_of_pictures_its_marker() -> None:
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
 
     hooks = [Path(hook).stem for hook in config["hooks"]]
-    assert sorted(hooks) == ["catalogue_hook", "equations", "gallery", "notebook_pages"]
-    assert hooks.index("gallery") < hooks.index("catalogue_hook")  # which refuses a marker that is left
+    assert sorted(hooks) == ["catalogue_hook", "equations", "gallery", "notebook_pages", "story_pages"]
+    assert max(map(hooks.index, ("gallery", "story_pages"))) < hooks.index("catalogue_hook")  # it refuses a marker
     assert gallery.MARKER in (ROOT / "docs" / "pictures.md").read_text("utf-8")
+    assert story_pages.MARKER in (ROOT / "docs" / "stories.md").read_text("utf-8")
 
 
 def test_every_picture_is_in_the_gallery() -> None:
@@ -60,6 +61,24 @@ def test_the_gallery_shows_a_picture_under_the_line_that_makes_it(monkeypatch: p
     assert pictures["landscape"].line == 'run.plot("landscape")'
     image = "![Swap landscape](gallery/landscape.svg)"
     assert page.index('data="snelson-like"') < page.index(image) < page.index('`run.plot("landscape")`')
+
+
+def test_a_story_is_a_page_with_its_pictures_its_folded_answer_and_a_run_that_plays() -> None:
+    from gpexplorer.ui.stories import STORIES
+
+    part = STORIES["swaps"].parts[0]
+    part = part._replace(link=part.link.replace("at=10", "at=2"), shown=part.shown.replace("at=30", "at=3"))
+
+    [written] = story_pages.told([STORIES["swaps"]._replace(parts=(part,))])
+
+    named = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", written.page)
+    assert sorted(named) == sorted(written.pictures)
+    assert {f"swaps-1-{of}-{key}.svg" for of in ("part", "answer") for key in ("fit", "landscape")} == set(named)
+    assert all(svg.lstrip().startswith("<svg") for svg in written.pictures.values())
+    at = [written.page.index(words) for words in (part.title, part.text, part.predict, "<details", part.answer)]
+    assert at == sorted(at)
+    assert written.played.startswith("<!DOCTYPE html>")
+    assert "(swaps-played.html)" in written.page
 
 
 def test_every_formula_of_the_pages_and_notebooks_becomes_mathml() -> None:
