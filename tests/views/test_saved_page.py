@@ -124,7 +124,7 @@ def test_each_frame_has_the_numbers_of_its_step(tmp_path: Path):
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
     assert policy is not None
     assert policy[1].startswith("default-src 'none'")
-    assert file.stat().st_size < 2_500_000
+    assert file.stat().st_size < 1_500_000
 
 
 def test_a_long_run_keeps_some_frames_and_a_page_that_is_too_large_fewer(monkeypatch: pytest.MonkeyPatch):

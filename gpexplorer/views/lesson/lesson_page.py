@@ -12,11 +12,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from bokeh.util.paths import bokehjs_path
-
 from ...errors import SettingError
 from ...runs.run import Run
-from ..saved_page.page_file import content_policy
+from ..saved_page.page_file import UNPACK, content_policy, packed_bokeh
 from .lesson_figures import document_json
 from .lesson_frames import Lesson, lesson_of
 
@@ -25,12 +23,14 @@ SHELL = (HERE / "page_shell.js").read_text("utf-8")
 PLAYER = SHELL + (HERE / "lesson_player.js").read_text("utf-8")
 STYLE = (HERE / "lesson_style.css").read_text("utf-8")
 CONTENT = 'const content = JSON.parse(document.getElementById("content").textContent)\n'
-BEGIN = """Bokeh.set_log_level("error")
-gpexplorerLesson(document.getElementById("screen"), content)"""
+BEGIN = """gpexplorerBokeh().then(() => {
+  Bokeh.set_log_level("error")
+  gpexplorerLesson(document.getElementById("screen"), content)
+})"""
 
 
 def save_lesson(run: Run, path: str | os.PathLike[str]) -> Path:
-    """Write a run that swaps points over one input as an HTML file of about 1.4 MB; `lesson_of` has the conditions.
+    """Write a run that swaps points over one input as an HTML file of about 0.6 MB; `lesson_of` has the conditions.
 
     Raises
     ------
@@ -42,11 +42,13 @@ def save_lesson(run: Run, path: str | os.PathLike[str]) -> Path:
 
 def lesson_page(lesson: Lesson) -> str:
     """Return the text of the file."""
-    bokeh = (bokehjs_path() / "js" / "bokeh.min.js").read_text("utf-8")
-    return screen_page({"lesson": lesson, "document": document_json(lesson)}, [bokeh, PLAYER], BEGIN)
+    content = {"lesson": lesson, "document": document_json(lesson)}
+    return screen_page(content, [UNPACK, PLAYER], BEGIN, bokeh=packed_bokeh())
 
 
-def screen_page(content: Mapping[str, Any], scripts: Sequence[str], begin: str, style: str = STYLE) -> str:
+def screen_page(
+    content: Mapping[str, Any], scripts: Sequence[str], begin: str, style: str = STYLE, bokeh: str = ""
+) -> str:
     """Return an HTML file in which a script draws `content` into the element "screen".
 
     Parameters
@@ -59,6 +61,8 @@ def screen_page(content: Mapping[str, Any], scripts: Sequence[str], begin: str, 
         Draws the constant `content`.
     style : str, optional
         By default that of all screens.
+    bokeh : str, optional
+        The packed program of Bokeh, for scripts that run it.
     """
     text = json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     scripts = [*scripts, CONTENT + begin]
@@ -69,6 +73,7 @@ def screen_page(content: Mapping[str, Any], scripts: Sequence[str], begin: str, 
         f"<title>gpexplorer</title><style>body {{ margin: 0 }}\n{style}</style></head><body>",
         '<div id="screen" class="lesson"></div>',
         f'<script type="application/json" id="content">{text}</script>',
+        f'<script type="text/plain" id="bokeh">{bokeh}</script>',
         *(f"<script>{script}</script>" for script in scripts),
         "</body></html>",
     ])  # fmt: skip

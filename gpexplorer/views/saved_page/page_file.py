@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import importlib
 import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from html import escape, unescape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,13 +28,14 @@ from ...runs.studies.comparison import aligned, what_differs
 from .. import for_run
 from ..base import View, arranged
 from .packed_columns import PackedColumns
-from .recorded_figures import RecordedFigure, evenly_spaced, facts, record, thinned
+from .recorded_figures import Properties, RecordedFigure, evenly_spaced, facts, record, thinned
 
 MOST_FRAMES = 200
 LARGEST = 4_700_000  # bytes of a file
 SHOWN = 3  # pictures where none is named
 ALIGNED = ("step", "seconds")
 HERE = Path(__file__).parent
+UNPACK = (HERE / "unpack_bokeh.js").read_text("utf-8")
 
 
 class RecordedRun(NamedTuple):
@@ -230,7 +233,7 @@ def _run_content(recorded: RecordedRun, packed: PackedColumns) -> dict[str, Any]
                 source: {name: packed.add(history, figure.log) for name, history in columns.items()}
                 for source, columns in figure.columns.items()
             },
-            "properties": figure.properties,
+            "properties": _each_once(figure.properties),
             "captions": figure.captions,
             "dark": figure.dark,
             "legend": figure.legend,
@@ -240,17 +243,20 @@ def _run_content(recorded: RecordedRun, packed: PackedColumns) -> dict[str, Any]
     return {"figures": figures, "facts": facts(recorded.run, recorded.records)}
 
 
+def _each_once(values: Sequence[Properties]) -> dict[str, list[Any]]:
+    """The different values, and for each frame the number of its value: most frames have the axes of the one before."""
+    entries = [value for k, value in enumerate(values) if value not in values[:k]]
+    return {"at": [entries.index(value) for value in values], "entries": entries}
+
+
 def _html(title: str, sections: Sequence[str], content: Any, frames: bytes) -> str:
-    scripts = [
-        (bokehjs_path() / "js" / "bokeh.min.js").read_text("utf-8"),
-        (HERE / "page_player.js").read_text("utf-8"),
-    ]
+    scripts, bokeh = [UNPACK, (HERE / "page_player.js").read_text("utf-8")], packed_bokeh()
     template = (HERE / "page_template.html").read_text("utf-8")
     text = json.dumps(content, allow_nan=False, separators=(",", ":"), default=float).replace("<", "\\u003c")
     frames_text = base64.b64encode(frames).decode()
     words = title + unescape(re.sub("<[^>]*>", "", "".join(sections)))
     parts = {
-        "DIGEST": hashlib.sha256((words + text + frames_text).encode()).hexdigest(),  # page_player.js compares it
+        "DIGEST": hashlib.sha256((words + text + frames_text + bokeh).encode()).hexdigest(),  # page_player.js compares
         "POLICY": content_policy(scripts),
         "TITLE": escape(title),
         "CSS": (HERE / "page_style.css").read_text("utf-8"),
@@ -258,17 +264,25 @@ def _html(title: str, sections: Sequence[str], content: Any, frames: bytes) -> s
         "FOOTER": escape(f"Written by gpexplorer {importlib.import_module('gpexplorer').__version__}."),
         "CONTENT": text,
         "FRAMES": frames_text,
-        "BOKEH": scripts[0],
+        "BOKEH": bokeh,
+        "UNPACK": scripts[0],
         "PLAYER": scripts[1],
     }
     pieces = template.split("@@")  # text and names of parts alternate, so that the content of a part is not searched
     return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))
 
 
+@cache
+def packed_bokeh() -> str:
+    """Return the program of Bokeh, compressed, as the text of an element that `UNPACK` runs; the same each time."""
+    program = (bokehjs_path() / "js" / "bokeh.min.js").read_bytes()
+    return base64.b64encode(gzip.compress(program, 9, mtime=0)).decode()
+
+
 def content_policy(scripts: Sequence[str]) -> str:
     """Return the policy of a file in which no other script than these runs, and which loads nothing."""
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
-    # CustomJS of Bokeh is made by new Function: 'unsafe-eval'.
+    # Bokeh is unpacked before it runs, and makes its CustomJS by new Function: 'unsafe-eval'.
     return (
         f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"

@@ -5,22 +5,16 @@
   // The digest of page_file.py: of all words and numbers. Pages from a server without https have no crypto.subtle.
   async function isWhole() {
     const words = document.querySelector("h1").textContent + document.querySelector("main").textContent
-    const all = new TextEncoder().encode(words + part("content").textContent + part("frames").textContent)
+    const all = new TextEncoder().encode(words + part("content").textContent + part("frames").textContent + part("bokeh").textContent)
     const bytes = new Uint8Array(await crypto.subtle.digest("SHA-256", all))
     return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("") === document.body.dataset.digest
   }
 
-  // A script of Bokeh that was changed does not run, by the security policy of the page.
-  if (!globalThis.Bokeh || (globalThis.crypto?.subtle && !(await isWhole())))
+  if (globalThis.crypto?.subtle && !(await isWhole()))
     throw new Error("it was changed after it was saved. Save the page again, or copy it again from where it came from")
+  await gpexplorerBokeh()
   const content = JSON.parse(part("content").textContent)
   const ARRAYS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, g4: Float32Array }
-
-  async function frameBytes() {
-    const packed = Uint8Array.from(atob(part("frames").textContent), (letter) => letter.charCodeAt(0))
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))
-    return new Uint8Array(await new Response(stream).arrayBuffer())
-  }
 
   // Undoes packed_columns.py: bytes in the order of their place in the number, combined with the entry before.
   function unpack(columns, bytes, start) {
@@ -63,7 +57,7 @@
       }
       if (changed) shown.data = data
     }
-    for (const [id, values] of Object.entries(figure.properties[frame])) model(id).setv(values)
+    for (const [id, values] of Object.entries(figure.properties.entries[figure.properties.at[frame]])) model(id).setv(values)
     caption.textContent = figure.captions[frame]
     figure.frame = frame
   }
@@ -108,7 +102,7 @@
   }
 
   let start = 0
-  const bytes = await frameBytes()
+  const bytes = await gpexplorerBytes("frames")
   for (const figure of allFigures())
     for (const columns of Object.values(figure.columns))
       for (const column of Object.values(columns)) start = unpack(column, bytes, start)

@@ -114,7 +114,7 @@ def test_a_changed_or_cut_page_is_a_sentence(browser: Browser, tmp_path: Path):
     opened = Opened(browser, tmp_path / "run.html")
     assert opened.page.locator("#problem").is_hidden()
     opened.close()
-    frames, script = whole.index('id="frames">') + 20, whole.index("<script>") + 2000
+    frames, script = whole.index('id="frames">') + 20, whole.index('id="bokeh">') + 2000
     numbers = whole.index('"objective', whole.index('id="content">'))
     words = whole.index("How to repeat this run") + 4
     for place in (frames, script, numbers + 2, words):

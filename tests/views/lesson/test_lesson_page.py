@@ -22,7 +22,7 @@ def run():
 def test_the_file_is_small_and_loads_nothing(run, tmp_path):
     content = save_lesson(run, tmp_path / "lesson.html").read_text("utf-8")
 
-    assert len(content.encode()) < 1_500_000
+    assert len(content.encode()) < 800_000
     assert "default-src 'none'" in unescape(content)
     assert re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=", content) == []
 
