@@ -229,6 +229,12 @@ def overlay(parts: Iterable[hv.Element], frame: pd.DataFrame, columns: int = 2, 
     return hv.Overlay(list(parts)).opts(**{**legend, "responsive": True, "show_grid": True, **labels(frame), **options})
 
 
+def without_grid(plot: Any, element: hv.Element) -> None:
+    """Hide the grid of a picture without axes; a hook of HoloViews, which draws it otherwise."""
+    for grid in plot.state.grid:
+        grid.visible = False
+
+
 def legend_cols(names: Iterable[str]) -> int:
     """Return the number of legend columns that a narrow picture does not cut: two for short names, else one."""
     return 2 if max(map(len, names), default=0) <= SHORT_NAME else 1

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..runs.run import Run
 from .base import Layers, View, line, overlay
-from .drawing.palette import CYCLE
+from .drawing.palette import cycled
 
 
 class Line(NamedTuple):
@@ -94,9 +94,10 @@ class Series(View):
         """Return the lines as elements."""
         elements = []
         for number, name in enumerate(layers):
-            declared = self.lines.get(name) or Line(name, CYCLE[number % len(CYCLE)])
-            style = {"line_width": 2} | dict(declared.style)
-            elements.append(line(layers, name, declared.label, color=declared.colour, **style))
+            declared = self.lines.get(name)
+            style = cycled(number) if declared is None else {"color": declared.colour, **declared.style}
+            label = name if declared is None else declared.label
+            elements.append(line(layers, name, label, **{"line_width": 2, **style}))
         return elements
 
     def plot(self, layers: Layers) -> hv.Overlay:

@@ -16,7 +16,7 @@ from ...methods.cross_validation.folds import ordered_by_fold, split
 from ...methods.cross_validation.gpcv import GPCV
 from ...runs.run import Run
 from ..base import Layers, dots, image, line, overlay
-from ..drawing.palette import CYCLE, ROLES
+from ..drawing.palette import ROLES, cycled
 from ..series import Line, Series, points
 from ..theta_surface import MARGIN, ThetaSurface
 
@@ -49,7 +49,7 @@ class Residuals(Series):
     lines: ClassVar[Mapping[str, Line]] = {
         "primal": Line("primal", ROLES["inducing"], "gap"),
         "dual": Line("dual", ROLES["mean"], "slope"),
-        "disagreement": Line("disagreement", ROLES["complexity"]),
+        "disagreement": Line("disagreement", ROLES["complexity"], style={"line_dash": "dotdash"}),
         "rho": Line("rho", ROLES["reference"], style={"line_dash": "dashed"}),
     }
 
@@ -179,8 +179,7 @@ class Paths(ThetaSurface):
         """Draw the surface in colour, a thin line per fold, and the consensus as a thick line."""
         parts = [image(layers, "surface", alpha=0.7, clabel="log10 error")]
         folds = [name for name in layers if name.startswith("fold ")]
-        for name, colour in zip(folds, CYCLE * len(folds), strict=False):
-            parts.append(line(layers, name, name, color=colour))
+        parts += [line(layers, name, name, **cycled(k)) for k, name in enumerate(folds)]
         parts.append(line(layers, "consensus", "consensus", color=ROLES["reference"], line_width=3))
         return overlay(parts, layers["surface"], 4, show_grid=False)
 

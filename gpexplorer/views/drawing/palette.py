@@ -29,6 +29,8 @@ ROLES = {
     "trace": "#009e73",
 }
 CYCLE = ("#0072b2", "#d55e00", "#009e73", "#c46fa0", "#b97f00", "#2f93cf", "#8a6bbf", "#7d8894", "#5d6b00", "#a02c5d")
+# People who are colour-blind would take some of these colours for one another: such lines differ in their dashes.
+_DASHES = ("solid", "solid", "dashed", "solid", "dashed", "solid", "dashed", "dotted", "dotdash", "dotted")
 ON_DARK = {  # colour in the light theme -> its twin in the dark one
     "#0072b2": "#4db3f0",
     "#d55e00": "#ff8a3d",
@@ -69,6 +71,11 @@ DIVERGING = {theme: _diverging(*ends) for theme, ends in DIVERGING_ENDS.items()}
 _ON_LIGHT = {dark: light for light, dark in ON_DARK.items()}
 _GLYPHS = ("glyph", "nonselection_glyph", "selection_glyph", "muted_glyph", "hover_glyph")
 _INKS = ("line_color", "fill_color", "text_color", "hatch_color")
+
+
+def cycled(k: int) -> dict[str, str]:
+    """Return colour and dashes of line k of a picture with several lines, as options of HoloViews."""
+    return {"color": CYCLE[k % len(CYCLE)], "line_dash": _DASHES[k % len(CYCLE)]}
 
 
 def paint(figure: Any, theme: str) -> None:

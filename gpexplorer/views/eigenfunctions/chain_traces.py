@@ -15,7 +15,7 @@ from ...methods.chain_diagnostics import bulk_ess, rhat
 from ...runs.run import Run
 from ...runs.studies.chain_draws import SAMPLED
 from ..base import Layers, View, band, dots, line, overlay, segments
-from ..drawing.palette import CYCLE, ROLES
+from ..drawing.palette import ROLES, cycled
 
 COLUMNS = {name: column for column, name in enumerate(SAMPLED)}  # what is drawn -> column of State.watched
 MAX_CHAINS, MAX_WEIGHTS = 8, 60  # drawn
@@ -60,7 +60,7 @@ class Chains(View):
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw one thin line per chain."""
         thin = {"line_width": 1, "alpha": 0.8}
-        parts = [line(layers, name, name, color=CYCLE[k], **thin) for k, name in enumerate(layers)]
+        parts = [line(layers, name, name, **cycled(k), **thin) for k, name in enumerate(layers)]
         return overlay(parts, layers["chain1"], 0)
 
 

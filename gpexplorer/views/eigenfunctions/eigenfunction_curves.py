@@ -18,9 +18,9 @@ from ...linalg.cholesky import cholesky
 from ...methods.capabilities import EstimatesNoise, HasGridEigenfunctions
 from ...objectives import noise_variance
 from ...runs.run import Run
-from ..base import Layers, View, image, layer, line, overlay, segments
+from ..base import Layers, View, image, layer, line, overlay, segments, without_grid
 from ..drawing import run_rows
-from ..drawing.palette import CYCLE, DIVERGING, ROLES
+from ..drawing.palette import DIVERGING, ROLES, cycled
 
 POINTS = 200  # of a curve
 CURVES, INPUTS = 4, 8  # eigenfunctions drawn together over one input; inputs drawn along their axes
@@ -177,8 +177,8 @@ class EigenfunctionsView(View):
         if "map" in layers:
             return _plot_maps(layers)
         lines = [
-            line(layers, name, frame.attrs.get("name", f"rank + {k}" if k else "rank"), color=colour, line_width=2)
-            for k, ((name, frame), colour) in enumerate(zip(layers.items(), CYCLE, strict=False))
+            line(layers, name, frame.attrs.get("name", f"rank + {k}" if k else "rank"), line_width=2, **cycled(k))
+            for k, (name, frame) in enumerate(layers.items())
             if name != "sum"
         ]
         if "sum" in layers:
@@ -196,7 +196,7 @@ def _plot_maps(layers: Layers) -> hv.Overlay:
         segments(layers, "weights", color=ROLES["mean"], line_width=3),
         layer(words, "words", text_color=ROLES["mean"], text_font_size="11px"),
     ]
-    return overlay(parts, layers["map"], 0, show_grid=False, xaxis=None, yaxis=None)
+    return overlay(parts, layers["map"], 0, show_grid=False, xaxis=None, yaxis=None, hooks=[without_grid])
 
 
 def _square(grid: Grid, side: int) -> Tensor:
@@ -281,7 +281,7 @@ class Mixer(View):
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw thin lines for eigenfunctions, a dashed line for the mean, and a thick line for the changed mean."""
         thin = {"line_width": 1.2, "alpha": 0.8}
-        parts = [line(layers, f"phi{k}", f"eigenfunction {k}", color=CYCLE[k], **thin) for k in range(1, SLIDERS + 1)]
+        parts = [line(layers, f"phi{k}", f"eigenfunction {k}", **cycled(k), **thin) for k in range(1, SLIDERS + 1)]
         name = layers["mean"].attrs["label"]
         parts.append(line(layers, "mean", name, color=ROLES["reference"], line_dash="dashed"))
         parts.append(line(layers, "mixed", f"{name}, changed", color=ROLES["mean"], line_width=3))

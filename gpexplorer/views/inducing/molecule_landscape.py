@@ -19,7 +19,7 @@ from ...methods.capabilities import HasSwapLandscape
 from ...mixed_rows import MixedRows
 from ...problem import Dataset, Step
 from ...runs.run import Run
-from ..base import Layers, View, layer, overlay, segments
+from ..base import Layers, View, layer, overlay, segments, without_grid
 from ..drawing.palette import ROLES
 from .landscape_view import POINTS_MOVED, both_values, has_cheap_landscape, landscape_at
 
@@ -87,12 +87,7 @@ class Structures(View):
             layer(atoms, "atoms", text_color=ROLES["inducing"], text_font_size="9px"),
             layer(captions, "captions", text_color=ROLES["data"], text_font_size="10px"),
         ]
-        return overlay(parts, layers["captions"], 0, xaxis=None, yaxis=None, hooks=[_without_grid])
-
-
-def _without_grid(plot: Any, element: hv.Element) -> None:
-    for grid in plot.state.grid:
-        grid.visible = False
+        return overlay(parts, layers["captions"], 0, xaxis=None, yaxis=None, hooks=[without_grid])
 
 
 def installed() -> bool:

@@ -82,7 +82,7 @@ class Gap(Series):
     lines: ClassVar[Mapping[str, Line]] = {
         "gap": Line("|A - F| / |F|", ROLES["mean"]),
         "penalty": Line("penalty mu |A - F| / |A|", ROLES["inducing"]),
-        "multiplier": Line("multiplier |B|", ROLES["proposed"]),
+        "multiplier": Line("multiplier |B|", ROLES["proposed"], style={"line_dash": "dashed"}),
     }
 
     def applies(self, run: Run) -> bool:

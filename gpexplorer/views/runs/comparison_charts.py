@@ -11,7 +11,7 @@ import pandas as pd
 from ...runs.studies.power_law import Slope
 from ...runs.studies.race import METRICS
 from ..base import Layers, band, dots, layer, legend_cols, line, overlay, segments
-from ..drawing.palette import CYCLE, ROLES
+from ..drawing.palette import CYCLE, ROLES, cycled
 
 UNITS = {"seconds": "seconds of computation", "memory": "bytes of its arrays, by formula", "entries": "kernel entries"}
 CHOSEN, OTHERS, SIMPLE, EARLY = "chosen", "other methods", "simple models", "given up early, on fewer rows"
@@ -29,11 +29,12 @@ DASHES = {1: "dotted", 2: "dotdash", 3: "dashed"}
 def curves(layers: Layers, baseline: str = "", log: bool = False) -> hv.Overlay:
     """Draw one curve per run, the baseline dashed; a logarithmic axis omits values that are not positive."""
     parts, colour_of = [], colours(list(layers), baseline)
+    dash_of = {name: cycled(k)["line_dash"] for k, name in enumerate(layers)}
     for name, frame in layers.items():
         attrs, frame = frame.attrs, frame[frame["y"] > 0] if log else frame
         frame.attrs |= attrs
-        style = {"color": colour_of[name], "line_dash": "dashed" if name == baseline else "solid", "line_width": 2}
-        parts.append(line({name: frame}, name, name, **style))
+        style = {"color": colour_of[name], "line_dash": "dashed" if name == baseline else dash_of[name]}
+        parts.append(line({name: frame}, name, name, line_width=2, **style))
     first = next(iter(layers.values())) if layers else pd.DataFrame()
     return overlay(parts or [hv.Curve([], "x", "y")], first, legend_cols(layers), logy=log)
 
@@ -107,8 +108,9 @@ class Lanes:
         """Draw one curve per lane with a dot at each score, SMSE on a logarithmic axis."""
         parts = []
         for draw, style in ((line, {"line_width": 2}), (dots, {"size": 5})):
-            for name, colour in zip(self.names, CYCLE * len(self.names), strict=False):
-                parts.append(draw(layers, name, name if draw is line else "", color=colour, **style))
+            for k, name in enumerate(self.names):
+                look = cycled(k) if draw is line else {"color": cycled(k)["color"]}
+                parts.append(draw(layers, name, name if draw is line else "", **look, **style))
         return overlay(parts, layers[self.names[0]], legend_cols(self.names), logy=self.metric == "smse")
 
 

@@ -27,7 +27,7 @@ class Terms(Series):
     lines: ClassVar[Mapping[str, Line]] = {
         "fit": Line("data fit", ROLES["fit"]),
         "logdet": Line("complexity", ROLES["complexity"]),
-        "trace": Line("trace", ROLES["trace"]),
+        "trace": Line("trace", ROLES["trace"], style={"line_dash": "dashed"}),
     }
 
     def applies(self, run: Run) -> bool:
