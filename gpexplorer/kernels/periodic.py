@@ -16,12 +16,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..linalg.periodogram import peaks
 from ..problem import Dataset
 from .base import input_sds, target_sd
 from .distances import distance_factors, squared_distances
 from .exponential import Exponential
 
-PERIOD_ROWS = 4096  # at most this many rows are used to estimate the initial period
+PERIOD_ROWS = 4096  # rows, some of those of longer series, whose waves are compared one by one for the initial period
 
 
 class Periodic(Exponential):
@@ -132,11 +133,16 @@ def squared_sines(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], period: Tens
 
 
 def dominant_period(train: Dataset) -> float:
-    """Estimate the period of y over a one-dimensional input, from at most PERIOD_ROWS rows.
+    """Estimate the period of y over a one-dimensional input.
 
-    The estimate is the wave with the largest power among those with 2 to min(256, n / 4) periods over the range of x.
-    The range itself is returned if there are fewer than 8 rows, and 1 if the range is 0.
+    With more than PERIOD_ROWS rows it is that of the strongest peak of their periodogram, if there is one. Otherwise
+    it is the wave with the largest power among those with 2 to min(256, n / 4) periods over the range of x, from at
+    most PERIOD_ROWS rows. The range itself is returned if there are fewer than 8 rows, and 1 if the range is 0.
     """
+    if len(train) > PERIOD_ROWS:
+        waves_found = peaks(*(column.double().cpu().numpy() for column in (train.X[:, 0], train.y)), count=1)
+        if waves_found:
+            return 1.0 / waves_found[0].frequency
     stride = max(1, len(train) // PERIOD_ROWS)
     x, y = train.X[::stride, 0], train.y[::stride] - train.y.mean()
     span = float(x.max() - x.min())

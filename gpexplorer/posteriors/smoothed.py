@@ -1,4 +1,4 @@
-"""The posterior of GPs of one input whose kernel is that of a small state: exact, O(log n) per new point.
+"""The posterior of GPs of one input whose kernel is that of a small state, with waves: exact, O(log n) per new point.
 
 `kernels.states.smoothing` has the formulas. A path is mean + h(x) minus the mean that h at the rows, with noise, would
 give; h is drawn from the prior (Wilson et al. 2020, eq 12). All is computed in float64.
@@ -34,7 +34,7 @@ class StatesPosterior(Posterior):
     Parameters
     ----------
     kernel : Kernel
-        A Matern kernel, a sum of such, or a `RowScaled` one of it.
+        Matern and periodic kernels, their sums and products, or a `RowScaled` one of them.
     theta : Tensor [p]
         Log-hyperparameters; the last one is the log noise standard deviation.
     X, y : Tensor [n, D] and Tensor [n]

@@ -145,8 +145,10 @@ def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candid
     others = list(_of_numbers(n, split.train.d, seconds))
     only_time = is_series(split.train, time_name)
     size = exact_gp if only_time else full_gp  # far ahead, more rows of a series say little
-    series = [size(kernel, n, seconds) for kernel in series_kernels(split.train, time_name)]
-    near, early = near_rows(n, split.train.d, seconds), len(series) if only_time else 2
+    kernels = series_kernels(split.train, time_name)
+    series = [size(kernel, n, seconds) for kernel in kernels]
+    near = near_rows(n, split.train.d, seconds, has_season=any("periodic" in kernel for kernel in kernels))
+    early = len(series) if only_time else 2
     first = [*of_groups(split.train, seconds), *near[:1], *pursuits(split.train), *series[:early]]
     return [*first, *others[:1], *near[1:], *series[early:], *others[1:]]
 
@@ -166,13 +168,14 @@ def of_groups(rows: Dataset, seconds: float) -> list[Candidate]:
     return [Candidate(f"gpcv-admm, {k}{of_size}", GROUPS, "gpcv-admm", k, most_rows=size) for k in kernels]
 
 
-def near_rows(n: int, d: int, seconds: float) -> list[Candidate]:
+def near_rows(n: int, d: int, seconds: float, has_season: bool = False) -> list[Candidate]:
     """Candidates of the neighbours family, for few inputs and too many rows for an exact GP by its matrix."""
     if d > NEAR_INPUTS or exact_gp("matern32-ard", n, seconds).method == "ml":
         return []
     pairs = [("vecchia", "matern32-ard"), ("vecchia", "matern12-ard")]
     if d == 1:  # where states are exact
-        pairs = [("states", "matern32"), ("states", "matern12"), *pairs[:1]]
+        season = [("states", "matern32 + periodic")] if has_season else []
+        pairs = [*season, ("states", "matern32"), ("states", "matern12"), *pairs[:1]]
     return [Candidate(f"{key}, {kernel}", "neighbours", key, kernel, all_rows=True) for key, kernel in pairs]
 
 

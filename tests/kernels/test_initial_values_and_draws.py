@@ -96,6 +96,14 @@ def test_a_period_faster_than_a_quarter_of_the_rows_or_256_waves_is_not_looked_f
     assert dominant_period(Dataset(x, torch.cos(2.0 * math.pi * 300.0 * x[:, 0]))) >= 1.0 / 256.0
 
 
+def test_the_period_of_a_long_series_may_be_short():
+    draw = torch.Generator().manual_seed(0)
+    x = 3e8 + 2000.0 * torch.rand(20_000, 1, generator=draw, dtype=torch.float64)
+    noise = torch.randn(20_000, generator=draw, dtype=torch.float64)
+    assert dominant_period(Dataset(x, torch.sin(2.0 * math.pi * x[:, 0] / 1.7) + noise)) == pytest.approx(1.7, rel=2e-4)
+    assert dominant_period(Dataset(x, noise)) >= 2000.0 / 257.0  # no peak
+
+
 def test_few_rows_or_equal_ones_have_the_range_as_period():
     x = torch.tensor([1.0, 4.0, 2.0], dtype=torch.float64)[:, None]
     assert dominant_period(Dataset(x, x[:, 0])) == 3.0

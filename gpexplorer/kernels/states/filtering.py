@@ -11,10 +11,15 @@ about x is a quadratic function, x'J x / 2 - eta'x + w / 2 + c. Two neighbouring
 
     (J, -eta) = (J_1, -eta_1) + A_1'((J_2, 0) G^ - (0, eta_2))
 
-and so on in pairs, which takes O(n) operations in O(sqrt(n)) calls. Several targets, each with a b, eta and w of its
-own, share everything else. Nothing is inverted that small spans of time make singular.
+and so on in pairs, which takes O(n) operations in O(sqrt(n)) calls. Several targets, each with a b and eta of its own
+and a matrix w for all, share everything else. Nothing is inverted that small spans of time make singular.
 
-Reference: Sarkka and Garcia-Fernandez (2021), Temporal parallelization of Bayesian smoothers.
+Periodic terms, w'phi(t), are filtered as targets beside y: with V the covariance of what has a state and of the noise,
+
+    S = I + phi'V^-1 phi,   -2 log p(y) = log det V + log det S + y'V^-1 y - y'V^-1 phi S^-1 phi'V^-1 y
+
+References: Sarkka and Garcia-Fernandez (2021), Temporal parallelization of Bayesian smoothers; de Jong (1991), The
+diffuse Kalman filter.
 """
 
 from __future__ import annotations
@@ -33,7 +38,8 @@ from .transitions import StateSpace
 Parts = TypeVar("Parts", bound=tuple[Tensor, ...])
 
 LEAST, SHARE = 16, 0.125  # rows per chunk: at least, and in units of the root of all
-BLOCK_ROWS = 2**17  # rows whose steps autograd may remember at once
+BLOCK_ROWS, BLOCK_NUMBERS = 2**17, 2**20  # rows whose steps are kept at once, and numbers of their covariances
+ENTRYWISE = 8  # numbers of a state up to which products of matrices are faster entry by entry
 
 
 class Series(NamedTuple):
@@ -50,7 +56,7 @@ class Element(NamedTuple):
     G: Tensor  # [d, d + k, B] (A, b), for k targets
     C: Tensor  # [d, d, B]
     S: Tensor  # [d, d + k, B] (J, -eta)
-    w: Tensor  # [k, B]
+    w: Tensor  # [p, p, B] of the first p targets
     c: Tensor  # [B]
 
 
@@ -97,12 +103,20 @@ def merged(t: Tensor, y: Float[Tensor, "k n"], weight: Tensor) -> tuple[Series, 
 
 def mm(A: Float[Tensor, "a b *B"], B: Float[Tensor, "b c *B"]) -> Float[Tensor, "a c *B"]:
     """Products of small matrices, whose rows and columns are the first two dimensions."""
-    return (A[:, :, None] * B[None]).sum(1)
+    if A.shape[1] <= ENTRYWISE:
+        return (A[:, :, None] * B[None]).sum(1)
+    first, second = (M.movedim((0, 1), (-2, -1)).contiguous() for M in (A, B))  # as products of many matrices need it
+    return (first @ second).movedim((-2, -1), (0, 1)).contiguous()
 
 
 def chunk_length(n: int) -> int:
     """Steps of the filter for n rows: those of the chunks, which all walk at once."""
     return max(LEAST, math.ceil(SHARE * math.sqrt(n)))
+
+
+def block_rows(d: int, k: int) -> int:
+    """Rows that are filtered at once, for a state of d numbers and k targets."""
+    return min(BLOCK_ROWS, BLOCK_NUMBERS // (d * (d + k) + k))
 
 
 def chunks_of(space: StateSpace, rows: Series, s2: Tensor, before: Tensor | None = None) -> Chunks:
@@ -117,7 +131,7 @@ def chunks_of(space: StateSpace, rows: Series, s2: Tensor, before: Tensor | None
         is_first = torch.zeros_like(dt, dtype=torch.bool)
         is_first[0, 0] = True
         F = torch.where(is_first, 0.0, F)
-        Q = torch.where(is_first, space.stationary()[:, :, None, None], Q)
+        Q = torch.where(is_first, space.P[:, :, None, None], Q)
     u = (_padded(rows.weight, rest) / s2).reshape(-1, length).T.contiguous()
     y = _padded(rows.y, rest).reshape(len(rows.y), -1, length).transpose(1, 2).contiguous()
     return Chunks(F, Q, u, y)
@@ -141,18 +155,20 @@ def walk(space: StateSpace, chunks: Chunks, m: Tensor, C: Tensor) -> Iterator[tu
         yield step, m, C
 
 
-def elements(space: StateSpace, chunks: Chunks) -> Element:
-    """Each chunk as an element."""
+def elements(space: StateSpace, chunks: Chunks, p: int) -> Element:
+    """Each chunk as an element, with w of the first p targets."""
     d, k, B = space.d, len(chunks.y), chunks.u.shape[1]
     G = torch.cat([torch.eye(d), torch.zeros(d, k)], 1).to(chunks.y)[:, :, None].expand(d, d + k, B)
     C = torch.zeros_like(chunks.Q[:, :, 0])
-    S, w, ratios = torch.zeros_like(G), torch.zeros_like(chunks.y[:, 0]), []
+    S, errors, weighted_errors, ratios = torch.zeros_like(G), [], [], []
     for step, after, covariance in walk(space, chunks, G, C):
         G, C = after, covariance
         weighted = step.e * step.share
         S = S + step.e[:d, None] * weighted  # the errors of the first d columns are -h'A
-        w = w + step.e[d:] * weighted[d:]
+        errors.append(step.e[d : d + p])
+        weighted_errors.append(weighted[d : d + p])
         ratios.append(step.ratio)
+    w = mm(torch.stack(errors, 1), torch.stack(weighted_errors))
     return Element(G, C, S, w, 0.5 * torch.stack(ratios).log().sum(0))
 
 
@@ -166,7 +182,8 @@ def joined(first: Element, second: Element) -> Element:
     G = mm(M, first.G - mm(first.C, eta))
     R = mm(J, G) + eta
     S = first.S + mm(first.G[:, :d].transpose(0, 1), R)
-    w = first.w + second.w + (first.G[:, d:] * R[:, d:]).sum(0) + (eta[:, d:] * G[:, d:]).sum(0)
+    own = slice(d, d + len(first.w))
+    w = first.w + second.w + mm(first.G[:, own].transpose(0, 1), R[:, own]) + mm(eta[:, own].transpose(0, 1), G[:, own])
     C = mm(mm(A, mm(M, first.C)), A.transpose(0, 1)) + second.C
     c = first.c + second.c + 0.5 * torch.linalg.slogdet(I_CJ.movedim(2, 0)).logabsdet
     return Element(mm(A, G) + b, 0.5 * (C + C.transpose(0, 1)), S, w, c)
@@ -195,7 +212,7 @@ def scanned(join: Callable[[Parts, Parts], Parts], parts: Parts) -> Parts:
     return parts
 
 
-def nlml(kernel: object, theta: Float[Tensor, " p"], rows: Series, block: int = BLOCK_ROWS) -> Tensor:
+def nlml(kernel: object, theta: Float[Tensor, " p"], rows: Series, block: int = 0) -> Tensor:
     """The negative log likelihood of one target, which autograd can differentiate; constants of the data are left out.
 
     Parameters
@@ -207,7 +224,8 @@ def nlml(kernel: object, theta: Float[Tensor, " p"], rows: Series, block: int = 
     rows : Series
         The observations.
     block : int
-        Rows whose steps are remembered for the gradient at once; those of several blocks are computed twice.
+        Rows whose steps are remembered for the gradient at once, as `block_rows` has them with 0; those of several
+        blocks are computed twice.
 
     Returns
     -------
@@ -215,12 +233,14 @@ def nlml(kernel: object, theta: Float[Tensor, " p"], rows: Series, block: int = 
         (y'(K + V)^-1 y + log det(V^-1 (K + V))) / 2 with V the noise variances.
     """
     theta = theta.double()
+    shape = StateSpace(kernel, theta.detach())
+    block = block or block_rows(shape.d, shape.q + 1)
 
     def element(theta: Tensor, start: int) -> Element:
         space, stop = StateSpace(kernel, theta), start + block
-        part = Series(rows.t[start:stop], rows.y[:, start:stop], rows.weight[start:stop])
+        part = with_waves(space, Series(rows.t[start:stop], rows.y[:, start:stop], rows.weight[start:stop]), rows.t[0])
         before = rows.t[start - 1 : start] if start else None
-        return total(elements(space, chunks_of(space, part, torch.exp(2.0 * theta[-1]), before)))
+        return total(elements(space, chunks_of(space, part, torch.exp(2.0 * theta[-1]), before), len(part.y)))
 
     starts = range(0, len(rows.t), block)
     if len(starts) == 1:
@@ -228,7 +248,22 @@ def nlml(kernel: object, theta: Float[Tensor, " p"], rows: Series, block: int = 
     else:
         parts = [checkpoint(element, theta, start, use_reentrant=False, preserve_rng_state=False) for start in starts]
         whole = total(Element(*(torch.cat(each, -1) for each in zip(*parts, strict=True))))
-    return whole.c[0] + 0.5 * whole.w[0, 0]
+    w = whole.w[..., 0]
+    L = root_of(w[1:, 1:])
+    explained = torch.linalg.solve_triangular(L, w[1:, :1], upper=False)
+    return whole.c[0] + 0.5 * (w[0, 0] - explained.square().sum()) + L.diagonal().log().sum()
+
+
+def with_waves(space: StateSpace, rows: Series, origin: Tensor) -> Series:
+    """The rows with the waves as further targets."""
+    return rows._replace(y=torch.cat([rows.y, space.waves(rows.t - origin)]))
+
+
+def root_of(information: Float[Tensor, "*b q q"]) -> Float[Tensor, "*b q q"]:
+    """The Cholesky factor of S, from phi'V^-1 phi; nan where rounding has made it indefinite."""
+    S = information + torch.eye(information.shape[-1]).to(information)
+    L, failed = torch.linalg.cholesky_ex(0.5 * (S + S.mT))
+    return torch.where(failed[..., None, None] == 0, L, math.nan)
 
 
 def _padded(values: Tensor, rest: int) -> Tensor:

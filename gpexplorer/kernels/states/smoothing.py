@@ -9,6 +9,10 @@ From the rows before t the state has mean m and covariance P; r and N at t are w
 where Phi moves the error of the filter from s to t. Between two rows, m, P, r and N move by F and Q, so that a new
 point costs O(log n). Nothing is inverted.
 
+Periodic terms, w'phi(t), are smoothed as targets beside y, and w ~ N(S^-1 phi'V^-1 y, S^-1) with S as in `filtering`:
+
+    mean f(t) = mean of y at t + u'w,   u = phi(t) - mean of phi at t,   var f(t) = the variance above + u'S^-1 u
+
 References: de Jong (1989), Smoothing and interpolation with the state-space model; Durbin and Koopman (2012), Time
 series analysis by state space methods, sections 4.4 to 4.7.
 """
@@ -21,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .filtering import Chunks, Element, Series, chunks_of, elements, joined, mm, scanned, walk
+from .filtering import Chunks, Element, Series, chunks_of, elements, joined, mm, root_of, scanned, walk, with_waves
 from .transitions import StateSpace
 
 
@@ -57,8 +61,8 @@ class Smoother:
     """
 
     def __init__(self, kernel: Any, theta: Float[Tensor, " p"], rows: Series) -> None:
-        self.space, self.t = StateSpace(kernel, theta.detach()), rows.t
-        chunks = chunks_of(self.space, rows, torch.ones_like(rows.t[0]))
+        self.space, self.t, self.targets = StateSpace(kernel, theta.detach()), rows.t, len(rows.y)
+        chunks = chunks_of(self.space, with_waves(self.space, rows, rows.t[0]), torch.ones_like(rows.t[0]))
         self.F = chunks.F.transpose(-1, -2).flatten(-2)[..., : len(rows.t)]
         keep, errors = self._forwards(chunks)
         self.keep = self._in_order(keep)
@@ -68,13 +72,21 @@ class Smoother:
         """Mean [k, b] and variance [b] of f, which autograd can differentiate in the times."""
         at, h = self.at(t), self.space.h
         Ph = (at.P * h[:, None]).sum(1)  # [d, b]
-        mean = (h[:, None, None] * at.m).sum(0) + (Ph[:, None] * at.r).sum(0)
-        return mean, (h[:, None] * Ph).sum(0) - (Ph * (at.N * Ph).sum(1)).sum(0)
+        var = (h[:, None] * Ph).sum(0) - (Ph * (at.N * Ph).sum(1)).sum(0)
+        return self._with_waves(t, self._means(at, Ph), var, self.w)
 
     def filtered(self, t: Tensor) -> tuple[Tensor, Tensor]:
         """Mean [k, b] and variance [b] of f at each time, from the rows until then."""
         at, h = self.at(t), self.space.h
-        return (h[:, None, None] * at.m).sum(0), (h[:, None] * (at.P * h[:, None]).sum(1)).sum(0)
+        mean, var = (h[:, None, None] * at.m).sum(0), (h[:, None] * (at.P * h[:, None]).sum(1)).sum(0)
+        if not self.space.q:
+            return mean, var
+        moments, w, seen = [(mean[:0, :0], var[:0])] * len(t), torch.zeros_like(self.w), 0
+        for i in at.last.argsort().tolist():
+            until, one = int(at.last[i]) + 1, slice(i, i + 1)
+            w, seen = w + self.e[self.targets :, seen:until] @ self.weighted[:, seen:until].T, until
+            moments[i] = self._with_waves(t[one], mean[:, one], var[one], w)
+        return torch.cat([m for m, _ in moments], 1), torch.cat([v for _, v in moments])
 
     def cov(self, t: Tensor) -> Tensor:
         """Covariance [b, b] of f at times in any order: O(b^2), after O(n log n) for the way between them."""
@@ -90,7 +102,9 @@ class Smoother:
             carried[:, j] = Ph[:, j]
             upper[: j + 1, j] = seen[:, j] @ carried[:, : j + 1]
         back = order.argsort()
-        return (upper + upper.triu(1).T)[back][:, back]
+        C = (upper + upper.triu(1).T)[back][:, back]
+        half = self._unexplained(t[order], self._means(at, Ph), self.w)[:, back]
+        return C + half.T @ half
 
     def at(self, t: Tensor) -> AtTimes:
         """The state at these times [b]."""
@@ -101,7 +115,7 @@ class Smoother:
         F, Q = self.space.transitions((t - self.t[before]).clamp_min(0.0))
         m = torch.where(has_before, mm(F, self.m[..., before]), 0.0)
         P = mm(mm(F, self.P[..., before]), F.transpose(0, 1)) + Q
-        P = torch.where(has_before, P, self.space.stationary()[:, :, None])
+        P = torch.where(has_before, P, self.space.P[:, :, None])
         F, _ = self.space.transitions((self.t[after] - t).clamp_min(0.0))
         F = torch.where(has_after, F, 0.0)
         r = mm(F.transpose(0, 1), self.r[..., after])
@@ -110,15 +124,19 @@ class Smoother:
     def _forwards(self, chunks: Chunks) -> tuple[list[Tensor], list[Tensor]]:
         """Filter; I - g h' and (h e / v, h h' / v) at each position, for the way back."""
         d, h = self.space.d, self.space.h
-        until: Element = scanned(joined, elements(self.space, chunks))
+        until: Element = scanned(joined, elements(self.space, chunks, 0))
         m, C = (torch.nn.functional.pad(part[..., :-1], (1, 0)) for part in (until.G[:, d:], until.C))
-        keep, means, covariances, errors = [], [], [], []
+        keep, means, covariances, errors, innovations, weighted = [], [], [], [], [], []
         for step, m_after, C_after in walk(self.space, chunks, m, C):
             keep.append(torch.eye(d).to(h)[:, :, None] - step.g[:, None] * h[:, None])
             means.append(m_after)
             covariances.append(0.5 * (C_after + C_after.transpose(0, 1)))
             both = torch.cat([step.e, h[:, None].expand(d, len(step.share))])  # [k + d, B]
             errors.append(h[:, None, None] * both * step.share)
+            innovations.append(step.e)
+            weighted.append(step.e * step.share)
+        self.e, self.weighted = self._in_order(innovations), self._in_order(weighted)  # [k, n]
+        self.w = self.e[self.targets :] @ self.weighted.T  # [q, k]
         self.m, self.P = self._in_order(means), self._in_order(covariances)
         return keep, errors
 
@@ -143,6 +161,21 @@ class Smoother:
         rows = within[::-1]
         self.r = self._in_order([row.r + mm(row.T.transpose(0, 1), z) for row in rows])
         self.N = self._in_order([row.N + mm(mm(row.T.transpose(0, 1), Z), row.T) for row in rows])
+
+    def _means(self, at: AtTimes, Ph: Tensor) -> Tensor:
+        """Of all targets [k, b]."""
+        return (self.space.h[:, None, None] * at.m).sum(0) + (Ph[:, None] * at.r).sum(0)
+
+    def _unexplained(self, t: Tensor, mean: Tensor, w: Tensor) -> Tensor:
+        """L^-1 u [q, b], with S = L L'."""
+        u = self.space.waves(t - self.t[0]) - mean[self.targets :]
+        return torch.linalg.solve_triangular(root_of(w[:, self.targets :]), u, upper=False)
+
+    def _with_waves(self, t: Tensor, mean: Tensor, var: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean [k, b] and variance [b] of f from those of the targets and w [q, k]."""
+        half, k = self._unexplained(t, mean, w), self.targets
+        weights = torch.linalg.solve_triangular(root_of(w[:, k:]), w[:, :k], upper=False)  # [q, k]
+        return mean[:k] + weights.T @ half, var + half.square().sum(0)
 
     def _in_order(self, parts: list[Tensor]) -> Tensor:
         """What was found at each position in all chunks, by rows."""

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
+from ...kernels.states.transitions import TooManyStates
 from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
 from ...problem import Problem
@@ -108,7 +109,7 @@ def _evaluation(evaluate: Callable[[Tensor], tuple[float, Tensor]], theta: Tenso
     """Evaluate once, as a row [p + 1] of the record; all nan where there is no value."""
     try:
         value, gradient = evaluate(theta)
-    except NotPositiveDefinite:
+    except (NotPositiveDefinite, TooManyStates):
         return torch.full((len(theta) + 1,), math.nan, dtype=torch.float64, device=theta.device)
     row = torch.cat([gradient.new_tensor([value]), gradient])
     return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)

@@ -3,6 +3,7 @@
 `kernels.states` has the state space of a kernel, the filter and the smoother. Learning minimises the negative log
 marginal likelihood by L-BFGS, with the gradient that autograd finds through the filter, one evaluation per step. A long
 series is learned in two descents: the first sees one stretch of it, which is enough to come near, and the second all.
+Where theta would need too many waves, an evaluation has no value and the descent goes around it.
 
 References: Hartikainen and Sarkka (2010), Kalman filtering and smoothing solutions to temporal Gaussian process
 regression models; Sarkka and Garcia-Fernandez (2021), Temporal parallelization of Bayesian smoothers.
@@ -52,7 +53,7 @@ class StatesInfo(NamedTuple):
 
 
 class States(Method):
-    """An exact GP of one input by a Kalman filter: for long series with a Matern kernel or a sum of such.
+    """An exact GP of one input by a Kalman filter: for long series, of Matern and periodic parts.
 
     References
     ----------
@@ -93,7 +94,7 @@ class States(Method):
     )
 
     def steps(self, problem: Problem, resume: StatesState | None = None) -> Steps:
-        check_states(problem.kernel, problem.train.X, self.title)
+        check_states(problem.kernel, problem.theta, problem.train.X, self.title)
         state, theta = resume, problem.theta
         if state is None:
             sees_all = not self.learn or len(problem.train) <= WORTH * self.stretch
@@ -125,11 +126,10 @@ class States(Method):
         return mean[0], var
 
     def cost(self, problem: Problem) -> Cost:
-        n, d = len(problem.train), state_size(problem.kernel)
-        products = n * d * (2.0 * d + 1.0) * 2.0
-        return Cost(
-            40.0 * products, 8.0 * 40.0 * products, {"steps": 8.0 * n * d * (12.0 * d)}, 100.0 * chunk_length(n)
-        )
+        n, (d, q) = len(problem.train), state_size(problem.kernel, problem.theta)
+        products = n * (d * (2.0 * d + 1.0 + 2.0 * q) * 2.0 + 2.0 * q * q)
+        arrays = {"steps": 8.0 * n * (12.0 * d * d + 4.0 * (d + 1.0) * q)}
+        return Cost(40.0 * products, 8.0 * 40.0 * products, arrays, 100.0 * chunk_length(n))
 
     def _outcome(self, problem: Problem, state: StatesState) -> Outcome:
         slope = slope_of(problem.kernel, state)
