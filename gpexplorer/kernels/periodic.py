@@ -140,7 +140,7 @@ def dominant_period(train: Dataset) -> float:
     most PERIOD_ROWS rows. The range itself is returned if there are fewer than 8 rows, and 1 if the range is 0.
     """
     if len(train) > PERIOD_ROWS:
-        waves_found = peaks(*(column.double().cpu().numpy() for column in (train.X[:, 0], train.y)), count=1)
+        waves_found = peaks(train.X[:, 0].double().cpu().numpy(), train.y.double().cpu().numpy(), count=1)
         if waves_found:
             return 1.0 / waves_found[0].frequency
     stride = max(1, len(train) // PERIOD_ROWS)

@@ -118,6 +118,17 @@ def test_many_rows_of_one_input_begin_with_states():
     assert not any("states" in name for name in names(n, 2))
 
 
+def test_many_rows_with_a_period_begin_with_states_and_waves():
+    x = torch.linspace(0.0, 900.0, EXACT_UP_TO + 1, dtype=torch.float64)[:, None]
+    y = torch.sin(2.0 * math.pi * x[:, 0] / 7.0) + torch.linspace(0.0, 1.0, len(x)).double()
+
+    tried = [each.name for each in candidates(Split(Dataset(x, y), Dataset(x[:1], y[:1]), "x"), 10.0)]
+
+    assert [name for name in tried if "states" in name] == [
+        "states, matern32 + periodic", "states, matern32", "states, matern12",
+    ]  # fmt: skip
+
+
 def split_of(n: int, X: Any = None) -> Split:
     X = torch.zeros(1, 4).expand(n, 4) if X is None else X
     train = Dataset(X, torch.zeros(1).expand(n))
