@@ -122,7 +122,8 @@ def test_many_rows_with_a_period_begin_with_states_and_waves():
     x = torch.linspace(0.0, 900.0, EXACT_UP_TO + 1, dtype=torch.float64)[:, None]
     y = torch.sin(2.0 * math.pi * x[:, 0] / 7.0) + torch.linspace(0.0, 1.0, len(x)).double()
 
-    tried = [each.name for each in candidates(Split(Dataset(x, y), Dataset(x[:1], y[:1]), "x"), 10.0)]
+    split = Split(Dataset(x, y, ("t",)), Dataset(x[:1], y[:1], ("t",)), "x")
+    tried = [each.name for each in candidates(split, 10.0)]
 
     assert [name for name in tried if "states" in name] == [
         "states, matern32 + periodic", "states, matern32", "states, matern12",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+import param
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -16,6 +17,7 @@ from ...kernels.states.transitions import TooManyStates
 from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
 from ...problem import Problem
+from ..base import Method
 
 
 class Recorded(Protocol):
@@ -36,6 +38,23 @@ class Recorded(Protocol):
     @property
     def answers(self) -> Tensor:
         """Value and gradient [k, p + 1] of every evaluation; nan where there is no value."""
+
+
+class DescendingMethod(Method):
+    """Base class of the methods that learn theta by a recorded descent."""
+
+    family: ClassVar[str] = "neighbours"
+
+    learn: Any = param.Boolean(True, doc="Whether hyperparameters are learned, or stay at their initial values.")
+    evaluations: Any = param.Integer(
+        40, bounds=(1, None), softbounds=(10, 100), doc="Evaluations of the likelihood per descent, at most."
+    )
+    tolerance: Any = param.Number(
+        1e-4,
+        bounds=(0.0, None),
+        softbounds=(1e-6, 1e-1),
+        doc="A descent ends when no derivative in a log-hyperparameter exceeds this share of the objective.",
+    )
 
 
 def recorded_descent(

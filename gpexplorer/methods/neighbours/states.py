@@ -27,8 +27,8 @@ from ...linalg.randomness import generator
 from ...objectives import may_learn, noise_derivative, noise_variance
 from ...posteriors import Posterior, StatesPosterior
 from ...problem import Cost, Dataset, Outcome, Problem, Step, channel
-from ..base import Method, Steps
-from .recorded_descent import no_answers, recorded_descent, slope_of
+from ..base import Steps
+from .recorded_descent import DescendingMethod, no_answers, recorded_descent, slope_of
 
 WORTH = 4.0  # a series this many times as long as the stretch is learned from the stretch first
 
@@ -52,7 +52,7 @@ class StatesInfo(NamedTuple):
     slope: Annotated[float, channel("largest derivative", log=True)] = math.nan
 
 
-class States(Method):
+class States(DescendingMethod):
     """An exact GP of one input by a Kalman filter: for long series, of Matern and periodic parts.
 
     References
@@ -63,7 +63,6 @@ class States(Method):
 
     key: ClassVar[str] = "states"
     title: ClassVar[str] = "States"
-    family: ClassVar[str] = "neighbours"
     paper: ClassVar[str] = (
         "Hartikainen and Särkkä (2010). Kalman filtering and smoothing solutions to temporal Gaussian process "
         "regression models."
@@ -76,21 +75,11 @@ class States(Method):
     State: ClassVar[type] = StatesState
     Info: ClassVar[type] = StatesInfo
 
-    learn: Any = param.Boolean(True, doc="Whether hyperparameters are learned, or stay at their initial values.")
-    evaluations: Any = param.Integer(
-        40, bounds=(1, None), softbounds=(10, 100), doc="Evaluations of the likelihood of all rows, at most."
-    )
     stretch: Any = param.Integer(
         8000,
         bounds=(5, None),
         softbounds=(1000, 50_000),
         doc="Rows in a row, at a random place, from which learning begins where there are over four times as many.",
-    )
-    tolerance: Any = param.Number(
-        1e-4,
-        bounds=(0.0, None),
-        softbounds=(1e-6, 1e-1),
-        doc="Learning ends when no derivative in a log-hyperparameter exceeds this share of the objective.",
     )
 
     def steps(self, problem: Problem, resume: StatesState | None = None) -> Steps:

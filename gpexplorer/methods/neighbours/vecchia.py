@@ -31,10 +31,10 @@ from ...kernels.groups import check_stationary, correlation_lengths
 from ...kernels.row_scaled import input_count
 from ...posteriors import NearestRowsPosterior, Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
-from ..base import Method, Steps
+from ..base import Steps
 from ..capabilities import NearRows
 from .conditionals import GROUP_BYTES, Conditionals
-from .recorded_descent import no_answers, recorded_descent, slope_of
+from .recorded_descent import DescendingMethod, no_answers, recorded_descent, slope_of
 
 STRETCH = 1.25  # change of the proportions of the lengths above which neighbours are found again
 FLOPS_PER_ENTRY = 200.0  # of a covariance with its derivative, the time of exponentials included
@@ -61,7 +61,7 @@ class VecchiaInfo(NamedTuple):
     stretch: Annotated[float, channel("change of proportions since neighbours were found")] = math.nan
 
 
-class Vecchia(Method):
+class Vecchia(DescendingMethod):
     """A GP in which each row depends on its nearest rows: for many rows of few inputs.
 
     References
@@ -71,7 +71,6 @@ class Vecchia(Method):
 
     key: ClassVar[str] = "vecchia"
     title: ClassVar[str] = "Vecchia"
-    family: ClassVar[str] = "neighbours"
     paper: ClassVar[str] = (
         "Vecchia (1988); Katzfuss and Guinness (2021). A general framework for Vecchia approximations of Gaussian "
         "processes."
@@ -98,18 +97,8 @@ class Vecchia(Method):
         softbounds=(500, 50_000),
         doc="Rows whose conditionals make the likelihood: where there are more, a random sample of this size.",
     )
-    learn: Any = param.Boolean(True, doc="Whether hyperparameters are learned, or stay at their initial values.")
-    evaluations: Any = param.Integer(
-        40, bounds=(1, None), softbounds=(10, 100), doc="Evaluations of the likelihood per round, at most."
-    )
     rounds: Any = param.Integer(
         3, bounds=(1, None), softbounds=(1, 6), doc="How often neighbours are found and learning begins anew, at most."
-    )
-    tolerance: Any = param.Number(
-        1e-4,
-        bounds=(0.0, None),
-        softbounds=(1e-6, 1e-1),
-        doc="A round ends when no derivative in a log-hyperparameter exceeds this share of the objective.",
     )
 
     def steps(self, problem: Problem, resume: VecchiaState | None = None) -> Steps:
