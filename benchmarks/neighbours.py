@@ -56,7 +56,7 @@ def series(n: int, seed: int = 0) -> Case:
     for transition, root in zip(A, roots, strict=True):
         state = transition @ state + root @ random.standard_normal(2)
         f.append(state[0])
-    return _case(x[:, None], np.array(f) + np.sin(2.0 * math.pi * x / PERIOD), random)
+    return case_of(x[:, None], np.array(f) + np.sin(2.0 * math.pi * x / PERIOD), random)
 
 
 def map_of(n: int, seed: int = 0) -> Case:
@@ -65,11 +65,12 @@ def map_of(n: int, seed: int = 0) -> Case:
     X, f = random.random((n, 2)), np.zeros(n)
     for w, phase in zip(FREQUENCY * random.standard_normal((COSINES, 2)), random.uniform(0, 7, COSINES), strict=True):
         f += math.sqrt(2.0 / COSINES) * np.cos(X @ w + phase)
-    return _case(X, f, random)
+    return case_of(X, f, random)
 
 
-def _case(X: Array, f: Array, random: np.random.Generator) -> Case:
-    y = f + NOISE * random.standard_normal(len(f))
+def case_of(X: Array, f: Array, random: np.random.Generator, noise: float = NOISE) -> Case:
+    """Rows of a function with noise, a tenth of them held out at random."""
+    y = f + noise * random.standard_normal(len(f))
     new, old = np.split(random.permutation(len(f)), [int(HELD_OUT * len(f))])
     return Case(X[old], y[old], X[new], y[new], f[new])
 

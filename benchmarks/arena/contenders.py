@@ -16,6 +16,7 @@ import torch
 
 from gpexplorer.data import Split
 from gpexplorer.posteriors import Marginals, NormalMarginals
+from gpexplorer.problem import Dataset
 from gpexplorer.recommendation import recommend
 from gpexplorer.recommendation.lanes import step_until
 from gpexplorer.runs.spec import Spec
@@ -40,14 +41,19 @@ class Contender:
         What the table calls it; one of `OURS`, `GP` and `OTHER`.
     predict : callable
         Takes a split, seconds and a seed, and gives the distributions of y at the test rows.
-    most_rows : int or None
-        The largest number of training rows for which it is tried.
+    most_rows, most_inputs : int or None
+        The largest numbers of training rows and of inputs for which it is tried.
     """
 
     name: str
     group: str
     predict: Fit
     most_rows: int | None = None
+    most_inputs: int | None = None
+
+    def is_tried(self, train: Dataset) -> bool:
+        """Whether these rows are not too many, nor their inputs."""
+        return len(train) <= (self.most_rows or len(train)) and train.d <= (self.most_inputs or train.d)
 
 
 def recommended(split: Split, seconds: float, seed: int) -> Marginals:
@@ -92,12 +98,17 @@ CONTENDERS = {
         Contender("ml", OURS, _defaults("ml"), EXACT_UP_TO),
         Contender("grief", OURS, _defaults("grief")),
         Contender("scgd", OURS, _defaults("scgd")),
+        Contender("states", OURS, _defaults("states", "matern32"), most_inputs=1),
+        Contender("vecchia", OURS, _defaults("vecchia", "matern32-ard"), most_inputs=3),
         Contender("GPyTorch exact", GP, other_program(other_programs.gpytorch_exact)),
         Contender("GPyTorch SGPR", GP, other_program(other_programs.gpytorch_sgpr)),
         Contender("GPyTorch SVGP", GP, other_program(other_programs.gpytorch_svgp)),
         Contender("greedy variance", GP, _defaults("greedy-variance")),
         Contender("scikit-learn GP", GP, other_program(other_programs.scikit_gp)),
+        Contender("GPBoost", GP, other_program(other_programs.gpboost), most_inputs=3),
+        Contender("celerite2", GP, other_program(other_programs.celerite2), most_inputs=1),
         Contender("boosted trees", OTHER, partial(simple, "boosted trees")),
+        Contender("nearest neighbours", OTHER, partial(simple, "nearest neighbours")),
         Contender("ridge", OTHER, partial(simple, "ridge")),
     )
 }

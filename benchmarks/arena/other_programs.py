@@ -3,6 +3,8 @@
     GPyTorch exact GP    SE-ARD on all rows, Adam on the exact likelihood; products by CG from 800 rows on
     GPyTorch SGPR        512 random points and the hyperparameters, moved together by Adam on the collapsed bound
     GPyTorch SVGP        512 random points, minibatches of 256, natural gradients for q(u) and Adam for the rest
+    GPBoost              Matern 3/2 by Vecchia's approximation with 15 neighbours, by its own defaults; nor can it
+    celerite2            Matern 3/2 of one input, exact, by maximum likelihood; nor can it
     scikit-learn GP      an exact GP with SE-ARD on 1000 random rows by its own defaults; it cannot be given seconds
 
 Each takes a split, seconds and a seed, and gives mean and variance of y at the test rows in the units of the file. The
@@ -12,6 +14,7 @@ The rates are those of GPyTorch's own examples (0.1 for the exact GP, 0.05 for S
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,11 +25,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpexplorer.data import Split
+from gpexplorer.errors import SettingError
 from gpexplorer.methods.gpytorch_parts import package
+
+from .. import neighbours
 
 Array = NDArray[np.float64]
 MeanAndVar = tuple[Array, Array]  # mean and variance of y, [t] each
 
+NEIGHBOURS = 15
 POINTS, SUBSET, BATCH = 512, 1000, 256
 EXACT_RATE, SGPR_RATE, NATURAL_RATE, ADAM_RATE = 0.1, 0.05, 0.1, 0.01
 
@@ -44,6 +51,28 @@ def scikit_gp(split: Split, seconds: float, seed: int) -> MeanAndVar:
     model = GaussianProcessRegressor(kernel, normalize_y=True).fit(scaler.transform(X[rows]), y[rows])
     mean, sd = model.predict(scaler.transform(X_new), return_std=True)
     return mean, np.square(sd)
+
+
+def gpboost(split: Split, seconds: float, seed: int) -> MeanAndVar:
+    """GPBoost's Vecchia approximation, where it is installed."""
+    return _of_case("gpboost", neighbours.gpboost, split)
+
+
+def celerite2(split: Split, seconds: float, seed: int) -> MeanAndVar:
+    """celerite2's exact GP of one input, where it is installed."""
+    return _of_case("celerite2", neighbours.celerite2, split)
+
+
+def _of_case(package_name: str, contender: neighbours.Contender, split: Split) -> MeanAndVar:
+    """Fit to inputs and targets in units of their standard deviations, since these programs take no mean."""
+    if importlib.util.find_spec(package_name) is None:
+        raise SettingError(f"{package_name} is not installed")
+    X, y, X_new = arrays(split)
+    centre, spread, mean, sd = X.mean(0), X.std(0), y.mean(), y.std()
+    new = (X_new - centre) / spread
+    case = neighbours.Case((X - centre) / spread, (y - mean) / sd, new, new[:, 0], new[:, 0])
+    answer, var = contender(case, NEIGHBOURS)
+    return mean + sd * answer, sd**2 * var
 
 
 def gpytorch_exact(split: Split, seconds: float, seed: int) -> MeanAndVar:

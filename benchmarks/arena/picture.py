@@ -23,9 +23,9 @@ from .verdicts import frame_of
 
 WIDTH, HEIGHT, COLUMNS = 360, 250, 3  # pixels of one set; sets in a row
 HEAD = 54  # pixels of the common legend
-OF_OURS = ("#0b3c5d", "#1f77b4", "#17a2b8", "#3fa796", "#6a51a3", "#9e6bd1")
-OF_OTHER_GPS = ("#a63603", "#e6550d", "#fd8d3c", "#c49c00", "#b5651d")
-OF_OTHERS = ("#31a354", "#8c8c8c")
+OF_OURS = ("#0b3c5d", "#1f77b4", "#17a2b8", "#3fa796", "#6a51a3", "#9e6bd1", "#5b8ff9", "#003f7f")
+OF_OTHER_GPS = ("#a63603", "#e6550d", "#fd8d3c", "#c49c00", "#b5651d", "#7f2704", "#d94801")
+OF_OTHERS = ("#31a354", "#74c476", "#8c8c8c")
 WORST = 1.6  # nats: more than the constant's 1.42 is drawn at the edge
 
 

@@ -7,15 +7,21 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
-from benchmarks import environment
+from benchmarks import arena, environment
 from benchmarks.__main__ import app
-from benchmarks.arena import kept_cells, other_programs
+from benchmarks.arena import kept_cells, other_programs, shapes
 from benchmarks.arena.contenders import CONTENDERS, GP
+from benchmarks.arena.shapes import MEMORY, PERIOD, SHAPES, is_here
 from benchmarks.arena.verdicts import frame_of, markdown, verdicts
 from gpexplorer import data
+from gpexplorer.problem import Dataset
+
+REST = {"coverage95": 0.95, "seconds": 1.0, "megabytes": 10.0}
 
 
 def cells(name, seed=0, **nlpd):
@@ -60,7 +66,8 @@ def test_the_picture_shows_every_set_by_its_escaped_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, each in CONTENDERS.items() if each.group == GP and "greedy" not in name]
+    "name",
+    [name for name, each in CONTENDERS.items() if each.group == GP and "greedy" not in name and not each.most_inputs],
 )
 def test_other_programs_learn_from_the_training_rows(name, monkeypatch):
     def sixty_steps(step, deadline):
@@ -72,6 +79,74 @@ def test_other_programs_learn_from_the_training_rows(name, monkeypatch):
     cell = kept_cells.measured(split, lambda: CONTENDERS[name].predict(split, 0.5, 0))
     assert cell["smse"] < 0.9, cell
     assert 0.5 < cell["coverage95"] <= 1
+
+
+@pytest.mark.parametrize("name", ["GPBoost", "celerite2"])
+def test_a_program_that_is_not_installed_is_a_cell_that_says_so(name, monkeypatch):
+    monkeypatch.setattr(other_programs.importlib.util, "find_spec", lambda _: None)
+    split = data.load({"name": "snelson-like", "n": 20})
+    cell = kept_cells.measured(split, lambda: CONTENDERS[name].predict(split, 0.5, 0))
+    assert cell["failed"] == f"{name.lower()} is not installed"
+
+
+def test_programs_of_few_inputs_get_rows_in_units_of_their_spread_and_give_units_of_the_file(monkeypatch):
+    def linear(case, _):
+        assert case.X.mean() == pytest.approx(0.0, abs=1e-9)
+        assert case.y.std() == pytest.approx(1.0)
+        slope = float(case.X[:, 0] @ case.y / len(case.y))
+        return slope * case.X_new[:, 0], np.full(len(case.X_new), 1.0 - slope**2)
+
+    monkeypatch.setattr(other_programs.importlib.util, "find_spec", lambda _: True)
+    monkeypatch.setattr(other_programs.neighbours, "gpboost", linear)
+    X = np.linspace(50.0, 90.0, 60)[:, None]
+    split = data.load((X, 1000.0 - 3.0 * X[:, 0]))
+    mean, var = CONTENDERS["GPBoost"].predict(split, 1.0, 0).mean, CONTENDERS["GPBoost"].predict(split, 1.0, 0).var
+    np.testing.assert_allclose(mean, split.test.y, rtol=1e-9)
+    assert float(var.max()) < 1e-6
+
+
+def test_contenders_of_few_inputs_are_not_tried_on_many():
+    tried = {
+        d: {each.name for each in CONTENDERS.values() if each.is_tried(Dataset(torch.zeros(9, d), torch.zeros(9)))}
+        for d in (1, 3, 4)
+    }
+    assert tried[1] - tried[3] == {"states", "celerite2"}
+    assert tried[3] - tried[4] == {"vecchia", "GPBoost"}
+
+
+@pytest.mark.parametrize("name", [name for shape in ("series", "maps") for name in SHAPES[shape] if is_here(name)])
+def test_a_set_of_a_shape_holds_out_a_tenth_of_its_rows_which_differ_with_the_seed(name):
+    split, other = shapes.load(name, 0), shapes.load(name, 1)
+    assert split.train.d == (1 if name in SHAPES["series"] else 2)
+    assert len(split.test) == pytest.approx(len(split.train) / 9.0, abs=1.0)
+    assert len(split.train) + len(split.test) >= 8000
+    assert float(split.train.y.std()) > 0.1
+    assert not torch.equal(split.test.y, other.test.y)
+
+
+def test_the_sawtooth_is_periodic_beside_a_walk_that_forgets():
+    case = shapes.sawtooth(20_000)
+    order = np.argsort(case.X[:, 0])
+    x, y = case.X[order, 0], case.y[order] - 2.0 * (case.X[order, 0] % PERIOD) / PERIOD
+    steps = np.diff(x)
+    assert set(np.unique(steps)) <= {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0}
+    assert np.var(np.diff(y)[steps == 1.0]) == pytest.approx(2.0 * (1.0 - np.exp(-1.0 / MEMORY)) + 2 * 0.3**2, rel=0.05)
+
+
+def test_a_shape_that_does_not_exist_is_named():
+    answer = CliRunner().invoke(app, ["arena", "--shape", "cube"])
+    assert answer.exit_code == 2
+    assert "choose one of series, maps, many rows" in " ".join(answer.output.replace("│", " ").split())
+
+
+def test_a_shape_is_measured_by_its_own_contenders(tmp_path, monkeypatch):
+    monkeypatch.setitem(SHAPES, "maps", {"small": SHAPES["maps"]["drawn map"]})
+    monkeypatch.setattr(arena, "in_own_process", lambda work, *key, seconds: {"nlpd": 1.0, "smse": 0.5, **REST})
+    answer = CliRunner().invoke(
+        app, ["arena", "--shape", "maps", "--seconds", "1", "--seeds", "1", "--out", str(tmp_path)]
+    )
+    assert "| small | recommend 1.000 |" in answer.output
+    assert not {"celerite2", "cholqr"} & set(answer.output.replace("|", " ").split())
 
 
 def _end_at_once(number):
