@@ -22,6 +22,7 @@ from .simple import MarginalPosterior, PriorPosterior, as_posterior
 from .smoothed import StatesPosterior
 from .unit_rows import UnitRowsPosterior
 from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor
+from .widened import WidenedPosterior, Widening, widened
 
 __all__ = [
     "AveragePosterior",
@@ -56,10 +57,13 @@ __all__ = [
     "TreesMean",
     "UnitRowsPosterior",
     "UnsolvedPosterior",
+    "WidenedPosterior",
+    "Widening",
     "as_posterior",
     "exact_gp_posterior",
     "in_units",
     "joint_band",
     "load_posterior",
     "nystrom_posterior",
+    "widened",
 ]

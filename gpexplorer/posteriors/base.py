@@ -26,7 +26,7 @@ from .marginals import Marginals, NormalMarginals
 from .sample_paths import Paths, checked_seed, checked_size
 from .saved.model_file import save_posterior
 from .saved.parts import Parts, check_moments, kinds
-from .torch_module import TorchPosterior
+from .saved.torch_module import TorchPosterior
 
 Of = Literal["f", "y"]
 Kind = TypeVar("Kind", bound="Posterior")

@@ -165,9 +165,12 @@ class InUnits(Posterior):
 
     @classmethod
     def read(cls, parts: Parts) -> InUnits:
-        kinds = ("inducing", "rows", "nearest rows", "states", "features", "prior", "unit rows", "shifted")
-        inner = read_posterior(parts.part("inner"), *kinds)
-        return in_units_of(inner, read_columns(parts.part("columns")))
+        kinds = ("inducing", "rows", "nearest rows", "states", "features", "prior", "unit rows", "shifted", "widened")
+        inner, columns = read_posterior(parts.part("inner"), *kinds), read_columns(parts.part("columns"))
+        numbers = columns.X.numbers if isinstance(columns.X, MixedRows) else columns.X
+        if getattr(inner, "column", 0) >= (max(numbers.shape[1], 1) if isinstance(numbers, Tensor) else 1):
+            raise PosteriorError("it widens variances by an input that it does not have.")
+        return in_units_of(inner, columns)
 
     def check(self) -> None:
         """Try out the posterior in the scaled space, and observations in the units of the file."""

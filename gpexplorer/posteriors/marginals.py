@@ -61,6 +61,14 @@ class Marginals(ABC):
         """The values [..., t] below which the shares `levels` [...] lie."""
 
     @abstractmethod
+    def standardised(self, y: Tensor) -> Tensor:
+        """The residuals [t] of one value per row in standard deviations, of the transformed target if there is one."""
+
+    @abstractmethod
+    def widened(self, factors: Tensor) -> Marginals:
+        """The same with variances, of the transformed target if there is one, multiplied by `factors` [t]."""
+
+    @abstractmethod
     def followed_by(self, others: Sequence[Any]) -> Marginals:
         """These rows and those of others of the same kind."""
 
@@ -88,6 +96,12 @@ class NormalMarginals(Marginals):
 
     def quantile(self, levels: Tensor) -> Tensor:
         return self.mean + torch.special.ndtri(levels).to(self.mean)[..., None] * self.var.sqrt()
+
+    def standardised(self, y: Tensor) -> Tensor:
+        return (y - self.mean) / self.var.sqrt()
+
+    def widened(self, factors: Tensor) -> NormalMarginals:
+        return NormalMarginals(self.mean, self.var * factors.to(self.var))
 
     def followed_by(self, others: Sequence[Any]) -> NormalMarginals:
         rows = [self, *others]
@@ -132,6 +146,12 @@ class TransformedMarginals(Marginals):
     def quantile(self, levels: Tensor) -> Tensor:
         return self.scale.target_in_units(self.scaled.quantile(levels))
 
+    def standardised(self, y: Tensor) -> Tensor:
+        return self.scaled.standardised(self.scale.scaled_target(y))
+
+    def widened(self, factors: Tensor) -> TransformedMarginals:
+        return TransformedMarginals(self.scaled.widened(factors), self.scale)
+
     def followed_by(self, others: Sequence[Any]) -> TransformedMarginals:
         return TransformedMarginals(self.scaled.followed_by([own.scaled for own in others]), self.scale)
 
@@ -175,6 +195,13 @@ class MixtureMarginals(Marginals):
             is_low = self.cdf(middle) < below
             low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
         return 0.5 * (low + high)
+
+    def standardised(self, y: Tensor) -> Tensor:
+        mean, var = self.moments
+        return (y - mean) / var.sqrt()
+
+    def widened(self, factors: Tensor) -> MixtureMarginals:
+        return MixtureMarginals([part.widened(factors) for part in self.parts], self.weights)
 
     def followed_by(self, others: Sequence[Any]) -> MixtureMarginals:
         parts = [part.followed_by([own.parts[k] for own in others]) for k, part in enumerate(self.parts)]

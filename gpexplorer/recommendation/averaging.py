@@ -27,7 +27,7 @@ from scipy.optimize import nnls
 from scipy.special import logsumexp
 
 from ..errors import GPExplorerError
-from ..posteriors import AveragePosterior, InUnits
+from ..posteriors import AveragePosterior, InUnits, Widening, widened
 from .final_fit import FinalModel, least_seconds, refit_to_all_rows
 from .held_out import Array, Interval, RowScores
 from .lanes import Lane, comparable
@@ -58,6 +58,8 @@ class Average:
         See `gain_of_average`.
     scores : RowScores
         Those behind `expected`, of every held-out row.
+    widenings : tuple of Widening or None
+        By how much the variances of each model are wider after the last row.
     """
 
     weights: dict[str, float]
@@ -65,6 +67,7 @@ class Average:
     expected: dict[str, Interval]
     gain: tuple[float, float]
     scores: RowScores = field(repr=False)
+    widenings: tuple[Widening | None, ...] = field(default=(), repr=False)
 
 
 def stacking_weights(log_densities: Array) -> Array:
@@ -247,6 +250,7 @@ def _averaged(
         expected=average.intervals,
         gain=average.better_by(best_scores(scores) if len(scores) > 1 else winner),
         scores=average,
+        widenings=tuple(model.widening for model in weights),
     )
 
 
@@ -304,5 +308,5 @@ def _models_of(search: TimedSearch, lane: Lane, final: FinalModel, end: float) -
         run, note = refit_to_all_rows(search, lane, end)
         runs = runs if note else [run]
     with suppress(GPExplorerError):
-        return [run.posterior(of="y") for run in runs]
+        return [widened(run.posterior(of="y"), lane.widening) for run in runs]
     return []

@@ -8,6 +8,7 @@ GP that is solved by blocks also learns its hyperparameters on that number of ro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,11 +17,14 @@ import torch
 from torch import Tensor
 
 from ..data import Split
+from ..kernels import make
 from ..kernels.on_columns import quoted_name
+from ..kernels.theta.named_parameters import kernel_parameters
 from ..linalg.periodogram import peaks
 from ..linalg.randomness import generator
 from ..mixed_rows import MixedRows
 from ..problem import Dataset
+from ..runs.run import Run
 from ..runs.spec import Spec
 from ..runs.studies.model_sizes import points_for, rows_for
 from .questions.relevance_pursuit import with_pursued_noise
@@ -40,6 +44,7 @@ ANOVA_INPUTS = 2, 40  # fewest and most inputs of a kernel that sums over them a
 SEASON_INPUTS = 3  # inputs in which a period is looked for, if none of them is a time
 MOST_WORDS = 30  # different texts of a column that is compared word by word
 PURSUIT = ", relevance pursuit"  # the end of the name of a candidate that gives rows a noise of their own
+NEIGHBOURS = "neighbours"  # the group of candidates whose rows depend on near ones only
 GROUPS = "groups"  # the group of candidates that learn theta by holding out groups
 EXACT = "exact"  # the group whose learned theta is the initial theta of other candidates with the same kernel
 
@@ -101,6 +106,22 @@ class Candidate:
             target_transform=self.target_transform, input_transform=self.input_transform,
         )  # fmt: skip
 
+    def opened(self, split: Split, seed: int, logs: Sequence[float] | None = None) -> Run:
+        """A run on these rows, from hyperparameters that were learned on others if there are some.
+
+        Parameters
+        ----------
+        logs : sequence of float, optional
+            Logarithms of the hyperparameters in the units of the file: other rows are standardised in another way, and
+            a period of a year is another number for them.
+        """
+        rows, theta = self.prepared(split), None
+        if logs is not None:
+            kernel = make(self.kernel, rows.train.d, rows.train.columns)
+            scaled = rows.scaled(kernel.inputs != "counts", self.target_transform, self.input_transform)
+            theta = [logs[k] - unit for k, unit in enumerate(log_units(kernel, scaled.train))]
+        return self.spec(len(split.train), seed, theta).open(data=rows)
+
     @property
     def model(self) -> tuple[str, str]:
         """The kernel and the transform of the target: candidates that share both can share hyperparameters."""
@@ -109,6 +130,11 @@ class Candidate:
     def transformed(self, target_transform: str) -> Candidate:
         """The same for a transformed target."""
         return replace(self, name=f"{self.name}, {target_transform}", target_transform=target_transform)
+
+
+def log_units(kernel: Any, rows: Dataset) -> list[float]:
+    """The logarithms of the units of theta [p] on these scaled rows."""
+    return [math.log(parameter.factor) for parameter in kernel_parameters(kernel, rows)]
 
 
 def pursuits(rows: Dataset) -> list[Candidate]:
@@ -150,6 +176,8 @@ def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candid
     near = near_rows(n, split.train.d, seconds, has_season=any("periodic" in kernel for kernel in kernels))
     early = len(series) if only_time else 2
     first = [*of_groups(split.train, seconds), *near[:1], *pursuits(split.train), *series[:early]]
+    if only_time and near and "periodic" not in near[0].kernel and any("periodic" in kernel for kernel in kernels):
+        first = [*series, *first[: -len(series)]]  # near rows say nothing about a trend and a season far ahead
     return [*first, *others[:1], *near[1:], *series[early:], *others[1:]]
 
 
@@ -176,7 +204,7 @@ def near_rows(n: int, d: int, seconds: float, has_season: bool = False) -> list[
     if d == 1:  # where states are exact
         season = [("states", "matern32 + periodic")] if has_season else []
         pairs = [*season, ("states", "matern32"), ("states", "matern12"), *pairs[:1]]
-    return [Candidate(f"{key}, {kernel}", "neighbours", key, kernel, all_rows=True) for key, kernel in pairs]
+    return [Candidate(f"{key}, {kernel}", NEIGHBOURS, key, kernel, all_rows=True) for key, kernel in pairs]
 
 
 def series_kernels(rows: Dataset, time_name: str) -> list[str]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..data import Split
+from ..errors import GPExplorerError
+from ..posteriors import Marginals, Widening
 from ..runs.run import Run
 from .arguments import NO_ROWS
-from .candidates import EXACT
-from .lanes import Lane, by_density, chosen, step_until
+from .candidates import EXACT, NEIGHBOURS
+from .held_out import parts
+from .horizon_widening import after_rows, scores_of_parts, times_of
+from .lanes import Lane, by_density, chosen, logs_of, step_until, theta_of
+from .questions.row_order import origins
 from .stages import TimedSearch
 
 TOO_SHORT = (
@@ -24,6 +31,12 @@ ANEW_TIMES = 5.0
 # its answer with the theta of the search is complete at the first evaluation.
 REFIT_TIMES = {False: 2.0, True: 0.5}
 SOLVE_TIMES = 1.3  # the same of the seconds after learning, where theta is kept and a system is solved with all rows
+
+
+ORIGINS, ORIGINS_SHARE = (
+    6,
+    0.05,
+)  # moments in the past to forecast from with the final theta, and their share of the time
 
 
 class FinalModel(NamedTuple):
@@ -62,9 +75,9 @@ def _continued(search: TimedSearch, winner: Lane, finalists: list[Lane], lanes: 
     scored, note = run.done, ""
     search.report(f"Going on with {winner.name}.")
     step_until(run, search.end - winner.scoring, search.should_stop, search.clock)
-    scores = winner.scored(run, search.parts[0])
+    scores, widening = winner.rescored(search.parts)
     if run.error is None and scores.usable:
-        winner.scores = scores
+        winner.scores, winner.widening = scores, widening
     else:
         note = _failure(f"going on with {winner.name}", run)
         run.close()
@@ -82,30 +95,56 @@ def refit_to_all_rows(search: TimedSearch, lane: Lane, end: float | None = None)
     is time, because the theta of some rows may lie near a poorer optimum of all rows. A GP that learns first and then
     solves a system keeps theta, if the time suffices for no more than the system. If it fails, or has taken too
     few steps when the time is used, so that it may be worse, the result is the lane's run on the rows of the
-    search, and a sentence that says so.
+    search, and a sentence that says so. Otherwise the widening of the lane becomes that of this run.
     """
     end = search.end if end is None else end
     seconds_left = end - search.clock()
     from_initial_values = lane.group == EXACT and seconds_left >= ANEW_TIMES * lane.seconds_of_a_run
-    theta = None if from_initial_values else lane.learned_theta()
+    logs = None if from_initial_values else lane.learned_logs()
     keeps_theta = bool(lane.after_learning[0]) and seconds_left < REFIT_TIMES[False] * lane.seconds_of_a_run
     needed = lane.after_learning[0] if keeps_theta else lane.first_run.done
     all_rows = replace(search.split, test=search.split.train.rows(NO_ROWS), key=f"{search.split.key}/all")
     candidate = lane.candidate
     if keeps_theta:
         candidate = replace(candidate, settings={**candidate.settings, "learn": False})
-    spec = candidate.spec(len(all_rows.train), lane.seed, theta)
     lane.give_up(lane.sentence)
     search.report(f"Fitting {lane.name} to all {len(all_rows.train):,} rows.")
-    run = spec.open(data=candidate.prepared(all_rows))
+    run = candidate.opened(all_rows, lane.seed, logs)
     step_until(run, end, search.should_stop, search.clock)
     run.close()
     if run.error is None and len(run.trace):
-        enough = 1 if lane.is_factored and theta is not None else needed
+        enough = 1 if lane.is_factored and logs is not None else needed
         if run.outcome is not None or run.done >= enough:
+            lane.widening = final_widening(search, lane, run)
             return run, ""
         return lane.first_run, TOO_SHORT.format(steps=run.done, needed=needed)
     return lane.first_run, _failure(f"fitting {lane.name} to all rows", run)
+
+
+def final_widening(search: TimedSearch, lane: Lane, run: Run) -> Widening | None:
+    """By how much variances after the last row are wider for a run on all rows.
+
+    Its theta may be another one than those of the search, so that their errors say little about its variances. If its
+    answer is complete without learning, it forecasts from several moments in the past with its own theta.
+    """
+    rows, begin = search.split.train, search.clock()
+    theta = theta_of(run) if lane.is_factored or lane.group == NEIGHBOURS else None
+    if not lane.time_name or theta is None:
+        return after_rows(lane.widening, rows)
+    search.report(f"Measuring how far ahead {lane.name} can forecast.")
+    marginals, forecasts = list[Marginals](), list[Split]()
+    for part in parts(search.split, lane.seed, origins(times_of(rows, lane.time_name), ORIGINS)):
+        if len(forecasts) > 1 and search.clock() > begin + ORIGINS_SHARE * search.seconds:
+            break
+        with suppress(GPExplorerError):
+            past = lane.candidate.opened(part, lane.seed, logs_of(theta, run.problem))
+            past.advance()
+            past.close()
+            marginals.append(lane.marginals(past, part))
+            forecasts.append(part)
+    if not forecasts:
+        return after_rows(lane.widening, rows)
+    return after_rows(scores_of_parts(forecasts, marginals, lane.time_name)[1], rows)
 
 
 def _failure(activity: str, run: Run) -> str:

@@ -42,7 +42,7 @@ from ..runs.spec import Spec
 from .arguments import bytes_of
 from .averaging import PREFERENCES, average_of_lanes, used_models
 from .candidates import EXACT, EXACT_UP_TO, Candidate, candidates
-from .final_fit import ANEW_TIMES, REFIT_TIMES, REFIT_UP_TO, final_model, least_seconds
+from .final_fit import ANEW_TIMES, ORIGINS_SHARE, REFIT_TIMES, REFIT_UP_TO, final_model, least_seconds
 from .held_out import parts
 from .lanes import Lane, by_density, chosen
 from .promises import planned, scores_between_rows
@@ -176,7 +176,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         tried = list(of_kind("among", among, Sequence, "candidates"))
     if not tried:
         raise SettingError("among is empty: give at least one Candidate, or leave it out.")
-    lanes = [Lane(candidate, seed, limit) for candidate in tried]
+    lanes = [Lane(candidate, seed, limit, time_name=time_name) for candidate in tried]
     finalists = search.complete(lanes, search.halve(lanes) or search.tried_again(lanes))
     return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan)
 
@@ -200,6 +200,7 @@ def _answer(
     used, others = used_models(search, chosen_lane, lanes, members, prefer)
     whole = refitted_members(search, used, transforms, time_name) if used else {}
     needed = OTHERS_MARGIN * sum(map(least_seconds, others))
+    needed += ORIGINS_SHARE * search.seconds * (1 + len(others)) if time_name else 0.0
     search.reserved = min(needed, MOST_FOR_OTHERS * max(search.begin + search.seconds - search.clock(), 0.0))
     final = final_model(search, chosen_lane, finalists, lanes)
     search.reserved = 0.0
@@ -228,6 +229,7 @@ def _answer(
         sentences=sentences(search.split, winner, others, simple, average, seconds, note, plan, between),
         held_out_by=plan.kind,
         between=None if between is None else between.intervals,
+        widening=winner.widening,
     )
 
 
@@ -237,13 +239,14 @@ class Halving(TimedSearch):
 
     Attributes
     ----------
-    thetas : dict of (str, str) to list of float
-        Theta by kernel and transform of the target, as an exact GP has learned it.
+    starts : dict of (str, str) to list of float
+        Logarithms of hyperparameters, in the units of the file, by kernel and transform of the target, as an exact GP
+        has learned them.
     shares : tuple of float
         The share of the time of each stage.
     """
 
-    thetas: dict[tuple[str, str], list[float]] = field(init=False, default_factory=dict)
+    starts: dict[tuple[str, str], list[float]] = field(init=False, default_factory=dict)
     shares: tuple[float, ...] = field(init=False, default=shares_for(FEWEST_LANES))
 
     def halve(self, lanes: list[Lane]) -> list[Lane]:
@@ -328,12 +331,12 @@ class Halving(TimedSearch):
             self.report(f"Stage {stage + 1} of {len(self.shares)}: {lane.name} on {rows:,} rows.")
             previous = lane.scores, lane.rows
             if not registry[lane.candidate.method].own_kernel:
-                lane.start = self.thetas.get(lane.candidate.model)
+                lane.start = self.starts.get(lane.candidate.model)
             lane.work(own_parts, share, self.should_stop, self.clock)
             if lane.sentence and previous[0] is not None and lane.scores is None:
                 lane.scores, lane.rows = previous  # for the table: what it reached on fewer rows
-            if lane.group == EXACT and (theta := lane.learned_theta()) is not None:
-                self.thetas[lane.candidate.model] = theta
+            if lane.group == EXACT and (logs := lane.learned_logs()) is not None:
+                self.starts[lane.candidate.model] = logs
 
     def _kept(self, ranked: list[Lane], lanes: list[Lane], rows_grow: bool) -> list[Lane]:
         """The better half, the lowest SMSE, the lane to choose now, the best forecast and, if rows grow, each group."""

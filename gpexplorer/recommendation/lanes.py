@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,12 +12,14 @@ import numpy as np
 from ..data import Split
 from ..errors import GPExplorerError
 from ..methods.base import registry
-from ..posteriors import Marginals, MixtureMarginals, NormalMarginals
+from ..posteriors import Marginals, MixtureMarginals, NormalMarginals, Widening
+from ..problem import Problem
 from ..runs.run import Run
 from ..runs.studies import machine_speed
-from .candidates import EXACT, GROUPS, Candidate
+from .candidates import EXACT, GROUPS, Candidate, log_units
 from .held_out import RowScores
-from .questions.relevance_pursuit import Pursued, pursuit
+from .horizon_widening import scores_of_parts
+from .questions.relevance_pursuit import pursuit
 
 LONGEST_FIRST_STEP = 3.0  # shares: a lane whose step needs longer, by its formula, is not begun
 
@@ -45,9 +47,14 @@ class Lane:
     curve : list of tuple of float
         Seconds used and held-out NLPD after each stage.
     start : list of float or None
-        The theta to begin with, as an exact GP with the same kernel has learned it on some rows.
+        Logarithms of the hyperparameters to begin with, in the units of the file, as an exact GP with the same kernel
+        has learned them on some rows.
     scoring : float
         Seconds of the latest scoring, which a share of time has to contain.
+    time_name : str
+        The input that is the time of the rows, if later rows are held out.
+    widening : Widening or None
+        By how much its variances after the last row have to be wider: of the runs, or of one on all rows after them.
     """
 
     candidate: Candidate
@@ -61,6 +68,8 @@ class Lane:
     curve: list[tuple[float, float]] = field(default_factory=list)
     start: list[float] | None = None
     scoring: float = 0.0
+    time_name: str = ""
+    widening: Widening | None = None
 
     @property
     def name(self) -> str:
@@ -117,11 +126,12 @@ class Lane:
         """Theta as the first run has learned it; None if the method uses no kernel or has taken no step."""
         if registry[self.candidate.method].own_kernel or not self.runs:
             return None
-        trace = next(iter(self.runs.values())).trace
-        theta = getattr(trace[-1].step.state, "theta", None) if len(trace) else None
-        values = None if theta is None else [float(value) for value in theta]
-        usable = values is not None and np.isfinite(values).all() and max(map(abs, values)) < 100
-        return values if usable else None
+        return theta_of(self.first_run)
+
+    def learned_logs(self) -> list[float] | None:
+        """Logarithms of the hyperparameters that the first run has learned, in the units of the file; or None."""
+        theta = self.learned_theta()
+        return None if theta is None else logs_of(theta, self.first_run.problem)
 
     @property
     def after_learning(self) -> tuple[int, float]:
@@ -150,27 +160,37 @@ class Lane:
         run = next(iter(self.runs.values()), None)
         return run.trace[-1].seconds if run is not None and len(run.trace) else 0.0
 
-    def scored(self, run: Run, part: Split) -> RowScores:
-        """The scores of a run; where rows got a noise of their own, new rows may be like them."""
+    def marginals(self, run: Run, part: Split) -> Marginals:
+        """The distributions of the held-out targets; where rows got a noise of their own, new rows may be like them."""
+        marginals = run.posterior(of="y").marginals(part.test.X)
         pursued = pursuit(part, self.candidate.kernel) if self.candidate.pursues else None
-        return held_out_scores(run, part, pursued)
+        if pursued is None or not len(pursued.rows):
+            return marginals
+        mean, var = marginals.moments
+        wide = NormalMarginals(mean, var + pursued.sd**2)
+        return MixtureMarginals([marginals, wide], [1.0 - pursued.share, pursued.share])
+
+    def rescored(self, parts: list[Split]) -> tuple[RowScores, Widening | None]:
+        """The scores of the runs on the rows that these parts hold out, and the widening that they ask for."""
+        own = [parts[k] for k in self.runs]
+        marginals = [self.marginals(run, part) for run, part in zip(self.runs.values(), own, strict=True)]
+        return scores_of_parts(own, marginals, self.time_name)
 
     def _open(self, parts: list[Split], seconds: float) -> None:
         rows = len(parts[0].train)
         if rows != self.rows:
-            theta = self.learned_theta()
+            logs = self.learned_logs()
             for run in self.runs.values():
                 run.close()
             self.runs, self.rows, self.scores = {}, rows, None
         else:
-            theta = None
-        theta = theta or self.start
+            logs = None
+        logs = logs or self.start
         for k, part in enumerate(parts):
             if k not in self.runs:
-                spec = self.candidate.spec(len(part.train), self.seed, theta)
-                run = spec.open(data=self.candidate.prepared(part))
-                if theta is None and not registry[self.candidate.method].own_kernel:
-                    theta = run.problem.theta.tolist()  # other parts begin where the race of the first one ended
+                run = self.candidate.opened(part, self.seed, logs)
+                if logs is None and not registry[self.candidate.method].own_kernel:
+                    logs = logs_of(run.problem.theta.tolist(), run.problem)  # where the race of the first part ended
                 self._refuse_too_large(run, seconds / len(parts))
                 self.runs[k] = run
 
@@ -187,17 +207,29 @@ class Lane:
             )
 
     def _score(self, parts: list[Split]) -> None:
-        scores = None
-        for k, run in self.runs.items():
+        for run in self.runs.values():
             if run.error is not None:
                 raise GPExplorerError(str(run.outcome.message if run.outcome else run.error))
             if not len(run.trace):
                 raise GPExplorerError("It had no time for its first step.")
-            latest = self.scored(run, parts[k])
-            scores = latest if scores is None else scores.joined(latest)
-        if scores is None or not scores.usable:
+        scores, widening = self.rescored(parts)
+        if not scores.usable:
             raise GPExplorerError("Its predictions are not finite.")
-        self.scores = scores
+        self.scores, self.widening = scores, widening
+
+
+def theta_of(run: Run) -> list[float] | None:
+    """Theta as a run has learned it; None if there is none that can be used."""
+    theta = getattr(run.trace[-1].step.state, "theta", None) if len(run.trace) else None
+    values = None if theta is None else [float(value) for value in theta]
+    usable = values is not None and np.isfinite(values).all() and max(map(abs, values)) < 100
+    return values if usable else None
+
+
+def logs_of(theta: Sequence[float], problem: Problem) -> list[float]:
+    """Logarithms of hyperparameters in the units of the file; see `Candidate.opened`."""
+    units = log_units(problem.kernel, problem.train)
+    return [entry + unit for entry, unit in zip(theta, units, strict=True)]
 
 
 def step_until(run: Run, deadline: float, stopped: Callable[[], bool], clock: Clock = time.perf_counter) -> None:
@@ -214,20 +246,6 @@ def step_until(run: Run, deadline: float, stopped: Callable[[], bool], clock: Cl
         if run.advance() is None:
             return
         last_seconds = clock() - begin
-
-
-def held_out_scores(run: Run, part: Split, pursued: Pursued | None = None) -> RowScores:
-    """The scores of a run's latest answer on the held-out rows of its part, in the units of the file.
-
-    With pursued rows, the density of y is a mixture: a share of new rows has their noise.
-    """
-    posterior = run.posterior(of="y")
-    marginals: Marginals = posterior.marginals(part.test.X)
-    if pursued is not None and len(pursued.rows):
-        mean, var = marginals.moments
-        wide = NormalMarginals(mean, var + pursued.sd**2)
-        marginals = MixtureMarginals([marginals, wide], [1.0 - pursued.share, pursued.share])
-    return RowScores.of_marginals(part.test.y.numpy(), marginals, part.test.groups)
 
 
 def by_density(lane: Lane) -> float:

@@ -16,6 +16,7 @@ from ..data.quoting import count, quote
 from ..errors import GPExplorerError, SettingError
 from .arguments import rows_of
 from .held_out import RowScores, parts
+from .horizon_widening import scores_of_parts
 from .lanes import Lane, step_until
 from .questions.row_order import Plan, group_columns, is_panel, plan_in_time, plan_of_groups, repeated_columns
 from .stages import TimedSearch
@@ -90,12 +91,10 @@ def scores_between_rows(search: TimedSearch, lane: Lane) -> RowScores | None:
     try:
         part = parts(single, lane.seed)[0]
         search.report(f"Scoring {lane.name} between rows.")
-        run = lane.candidate.spec(len(part.train), lane.seed, lane.learned_theta()).open(
-            data=lane.candidate.prepared(part)
-        )
+        run = lane.candidate.opened(part, lane.seed, lane.learned_logs())
         step_until(run, end, search.should_stop, search.clock)
         run.close()
-        scores = lane.scored(run, part) if len(run.trace) else None
+        scores = scores_of_parts([part], [lane.marginals(run, part)], "")[0] if len(run.trace) else None
     except GPExplorerError:
         return None
     return scores if scores is not None and scores.usable else None

@@ -14,7 +14,7 @@ from ..data import Split
 from ..data.quoting import count, listing, quote
 from ..kernels import available
 from ..methods.base import registry
-from ..posteriors import AveragePosterior, InUnits
+from ..posteriors import AveragePosterior, InUnits, Widening, widened
 from ..problem import Dataset, Prediction
 from ..runs.run import Run
 from ..runs.spec import Spec
@@ -24,6 +24,7 @@ from .averaging import Average
 from .band_checks import band_sentences
 from .candidates import Candidate
 from .held_out import Interval, RowScores
+from .horizon_widening import widening_in_words
 from .lanes import Lane, comparable
 from .promises import about, promise
 from .questions.relevance_pursuit import pursuit
@@ -76,6 +77,9 @@ class Recommendation:
     between : dict of str to Interval, optional
         "rmse", "smse" and "nlpd" on a random draw of rows, where later rows or whole groups were held out for
         `expected`.
+    widening : Widening, optional
+        By how much the variances of the chosen method are wider after the last row, where later rows were held out.
+        Those of an average have their own.
     """
 
     method: str
@@ -92,11 +96,14 @@ class Recommendation:
     sentences: tuple[str, ...] = field(default=())
     held_out_by: str = "random"
     between: dict[str, Interval] | None = None
+    widening: Widening | None = None
 
     @property
     def posterior(self) -> InUnits | AveragePosterior:
         """The predictive distribution of y: of the average if there is one, otherwise of the chosen model alone."""
-        return self.run.posterior(of="y") if self.average is None else self.average.posterior
+        if self.average is not None:
+            return self.average.posterior
+        return widened(self.run.posterior(of="y"), self.widening)
 
     def predict(self, X: Any) -> Prediction:
         """Mean and variance of y [t] at inputs [t, d], in the units of the file; see `posterior`."""
@@ -158,6 +165,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
         *filter(None, promise(scores, train.target, plan, between)),
         *findings(train),
         *_pursued_in_words(split, winner),
+        *widening_in_words([winner.widening] if average is None else average.widenings),
         *band_sentences(scores, train.target),
         *_repeated(train),
     ]

@@ -29,11 +29,22 @@ from ..errors import GPExplorerError
 from ..kernels import make
 from ..methods.base import registry
 from ..mixed_rows import MixedRows
-from ..posteriors import InUnits, LinearMean, NeighboursMean, Posterior, ShiftedPosterior, TreesMean
+from ..posteriors import (
+    InUnits,
+    LinearMean,
+    Marginals,
+    NeighboursMean,
+    Posterior,
+    ShiftedPosterior,
+    TreesMean,
+    Widening,
+    widened,
+)
 from ..posteriors.in_units import in_units_of
 from ..posteriors.shifted import numbers_of
 from ..problem import Dataset, Problem
 from .held_out import Array, RowScores
+from .horizon_widening import after_rows, scores_of_parts
 from .skewness import Transforms
 from .stages import TimedSearch
 
@@ -62,11 +73,14 @@ class Member:
         One per part.
     scores : RowScores
         On all held-out rows.
+    widening : Widening or None
+        By how much its variances after the last row have to be wider.
     """
 
     name: str
     models: list[InUnits]
     scores: RowScores
+    widening: Widening | None = None
 
 
 def fitted_members(search: TimedSearch, transforms: Transforms, time_name: str) -> tuple[list[Member], float]:
@@ -80,7 +94,7 @@ def fitted_members(search: TimedSearch, transforms: Transforms, time_name: str) 
         The input that is the time of the rows, if they are in such an order.
     """
     models: dict[str, list[InUnits]] = {}
-    scores: dict[str, RowScores] = {}
+    marginals: dict[str, list[Marginals]] = {}
     begin, names = search.clock(), tuple[str, ...]()
     for k, part in enumerate(search.parts):
         if search.should_stop():
@@ -90,13 +104,18 @@ def fitted_members(search: TimedSearch, transforms: Transforms, time_name: str) 
             names = QUICK
         for name, posterior in simple_posteriors(search, part.train, transforms, time_name, names).items():
             with suppress(GPExplorerError):
-                marginals = posterior.marginals(part.test.X)
-                own = RowScores.of_marginals(part.test.y.numpy(), marginals, part.test.groups)
+                marginals.setdefault(name, []).append(posterior.marginals(part.test.X))
                 models.setdefault(name, []).append(posterior)
-                scores[name] = scores[name].joined(own) if name in scores else own
-    complete = [name for name, own in models.items() if len(own) == len(search.parts) and scores[name].usable]
-    seconds = (search.clock() - begin) / len(search.parts)
-    return [Member(name, models[name], scores[name]) for name in complete], seconds
+    members = list[Member]()
+    for name in (name for name, own in models.items() if len(own) == len(search.parts)):
+        scores, widening = scores_of_parts(search.parts, marginals[name], time_name)
+        if scores.usable:
+            own = [
+                widened(model, after_rows(widening, part.train))
+                for model, part in zip(models[name], search.parts, strict=True)
+            ]
+            members.append(Member(name, own, scores, widening))
+    return members, (search.clock() - begin) / len(search.parts)
 
 
 def refitted_members(
@@ -105,8 +124,11 @@ def refitted_members(
     """These members, fitted to all training rows."""
     names = [member.name for member in members]
     search.report("Fitting simple models and trees to all rows.")
-    fitted = simple_posteriors(search, search.split.train, transforms, time_name, names)
-    return {name: fitted[name] for name in names if name in fitted}
+    rows = search.split.train
+    fitted = simple_posteriors(search, rows, transforms, time_name, names)
+    return {
+        own.name: widened(fitted[own.name], after_rows(own.widening, rows)) for own in members if own.name in fitted
+    }
 
 
 def simple_posteriors(

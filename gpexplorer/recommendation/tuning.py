@@ -18,7 +18,6 @@ from ..runs.setting_checks import of_kind, quoted
 from ..runs.spec import A_SPEC, Spec
 from ..runs.studies.sweep import with_values
 from .held_out import RowScores, parts
-from .lanes import held_out_scores
 
 METRICS = ("nlpd", "smse")
 
@@ -97,9 +96,14 @@ def _finished(run: Run, part: Split, metric: str, report: Callable[[float, int],
     """Take the steps of the budget, report the scores of some records, and return those of the last one."""
     while run.advance() is not None:
         if report is not None and scheduled(run.done):
-            report(float(getattr(held_out_scores(run, part), metric)), run.done)
+            report(float(getattr(_scores(run, part), metric)), run.done)
         if run.progress().fraction >= 1.0:
             break
     if run.error is not None:
         raise SettingError(f"The run failed, so there is no score: {run.error}") from run.error
-    return held_out_scores(run, part)
+    return _scores(run, part)
+
+
+def _scores(run: Run, part: Split) -> RowScores:
+    """The scores of the latest answer of a run on the rows that its part holds out."""
+    return RowScores.of_marginals(part.test.y.numpy(), run.posterior(of="y").marginals(part.test.X), part.test.groups)

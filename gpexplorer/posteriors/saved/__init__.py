@@ -1,1 +1,1 @@
-"""Posteriors in files: their parts, the kernels and feature maps in them, and the file itself."""
+"""Posteriors outside of this program: in files with their parts, kernels and feature maps, and as torch modules."""

@@ -26,8 +26,8 @@ from .parts import ByBlocks, Parts, check_tensors, read_posterior, write_posteri
 
 FORMAT, VERSIONS = (
     "gpexplorer posterior",
-    ("1", "2", "3", "4", "5"),
-)  # transforms need version 2, readers 3, means 4, logs 5
+    ("1", "2", "3", "4", "5", "6"),
+)  # transforms need version 2, readers 3, means 4, logs 5, widened variances 6
 ENTRIES = ("format", "version", "posterior")  # of the header; files since the digest was added have it beside them
 UNTRUSTED = (GPExplorerError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 

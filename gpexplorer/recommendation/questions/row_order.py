@@ -311,6 +311,21 @@ def _held_out(pairs: list[Pair]) -> str:
     return count(sizes, "row") if len(pairs) == 1 else f"{sizes:,} rows in {len(pairs)} blocks"
 
 
+def origins(time: Array, count: int) -> list[Pair]:
+    """Pairs for forecasts from so many moments, the latest first, each of which holds out two blocks or what is left.
+
+    They say more about far horizons than `forward_pairs`, whose models learn from every pair anew.
+    """
+    n = len(time)
+    moments = np.sort(time)[[n - max(round(BLOCK * n), 3) * k for k in range(1, count + 1)]]
+    ends = [np.inf, np.inf, *moments]
+    pairs = [
+        Pair(np.flatnonzero(time < first), np.flatnonzero((time >= first) & (time < last)))
+        for first, last in zip(moments, ends, strict=False)
+    ]
+    return [pair for pair in pairs if len(pair.train) and len(pair.test)]
+
+
 def forward_pairs(time: Array, is_series: bool = False) -> list[Pair]:
     """Blocks of the last rows, the latest first, each with all rows before it; rows of one time are not divided."""
     order, n = np.argsort(time, kind="stable"), len(time)

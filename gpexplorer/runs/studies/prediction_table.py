@@ -35,7 +35,7 @@ from ...data.reader.table_reader import RowsRead, Variant
 from ...data.units import scaled_inputs
 from ...errors import SettingError
 from ...mixed_rows import MixedRows
-from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, TransformedMarginals
+from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, TransformedMarginals, WidenedPosterior
 
 Floats = NDArray[np.float64]
 UNINFORMED = 0.9  # share of the prior variance
@@ -269,6 +269,7 @@ def _far(posterior: Any, rows: Any, of_f: Any) -> NDArray[np.bool_]:
         far |= (numbers.abs() > FAR).any(1).cpu().numpy()
     far |= _outside_dates(posterior.columns, rows)
     inner: Any = posterior.inner
+    inner = inner.inner if isinstance(inner, WidenedPosterior) else inner
     kernel, theta = getattr(inner, "kernel", None), getattr(inner, "theta", None)
     if kernel is not None and theta is not None:
         prior = kernel.diag(theta, inner.rows(X)).detach().cpu().double().numpy()  # [t]

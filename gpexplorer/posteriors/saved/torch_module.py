@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import PosteriorError
+from ...errors import PosteriorError
 
 Places = dict[Any, Any]  # attributes or indices, each with the name of a buffer or with the places within
 PACKAGE = __name__.partition(".")[0]
@@ -88,7 +88,7 @@ def _with_buffers(thing: Any, places: Places | str, module: nn.Module) -> Any:
 
 def _prepared(posterior: Any) -> Any:
     """The posterior without guards, after it has computed what it keeps; PosteriorError if it cannot be a module."""
-    if posterior.kind in ("average", "units", "unit rows"):
+    if posterior.kind in ("average", "units", "unit rows", "widened"):
         other = copy.copy(posterior)
         if posterior.kind == "average":
             other.parts = tuple(_prepared(part) for part in posterior.parts)

@@ -1,0 +1,130 @@
+"""Bands after the last row: factors from forward errors, scores of a fold by the others, and coverage of new rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import gpexplorer as gpx
+from gpexplorer.data import Split
+from gpexplorer.posteriors import NormalMarginals, WidenedPosterior, Widening
+from gpexplorer.problem import Dataset
+from gpexplorer.recommendation.candidates import Candidate
+from gpexplorer.recommendation.horizon_widening import (
+    FoldErrors,
+    learned_widening,
+    scores_of_parts,
+    widening_in_words,
+)
+from gpexplorer.recommendation.questions.row_order import origins
+
+HORIZON = np.arange(1.0, 81.0)
+
+
+def folds(sd: np.ndarray, count: int, rho: float = 0.0, seed: int = 0) -> list[FoldErrors]:
+    """Residuals with these standard deviations, correlated from one row to the next."""
+    random = np.random.default_rng(seed)
+    result = []
+    for _ in range(count):
+        z = random.normal(size=len(sd))
+        for i in range(1, len(z)):
+            z[i] = rho * z[i - 1] + np.sqrt(1.0 - rho**2) * z[i]
+        result.append(FoldErrors(HORIZON, z * sd))
+    return result
+
+
+def test_right_variances_of_many_independent_rows_hardly_change() -> None:
+    _, factors = learned_widening(folds(np.ones(80), 8))
+    assert max(factors) < 1.15
+    _, smaller = learned_widening(folds(np.full(80, 0.2), 8))
+    assert smaller == (1.0, 1.0, 1.0, 1.0)  # never narrower
+
+
+def test_errors_that_grow_with_the_horizon_widen_by_their_mean_square() -> None:
+    horizons, factors = learned_widening(folds(1.0 + HORIZON / 20.0, 12))
+    expected = [np.square(1.0 + HORIZON[(HORIZON > a) & (HORIZON <= b)] / 20.0).mean() for a, b in
+                ((0, 10), (10, 20), (20, 40), (40, 80))]  # fmt: skip
+    np.testing.assert_allclose(factors, expected, rtol=0.3)
+    np.testing.assert_allclose(horizons, (5.5, 15.5, 30.5, 60.5))
+    assert all(np.diff(factors) >= 0.0)
+
+
+def test_few_dependent_folds_are_trusted_less_than_independent_rows() -> None:
+    alike = [FoldErrors(HORIZON, np.full(80, sign)) for sign in (1.0, -1.0, 1.0)]  # each fold is one error
+    assert alike[0].independent_share == pytest.approx(1 / 80, rel=0.5)
+    _, of_folds = learned_widening(alike)
+    assert 1.2 < max(of_folds) < 1.8  # a t distribution of some degrees of freedom
+    assert max(learned_widening(folds(np.ones(80), 3))[1]) < max(of_folds)
+
+
+def part(last: int, rows: int, size: int) -> Split:
+    """Days before and after one moment."""
+    day = torch.arange(float(last + size), dtype=torch.float64)[:, None]
+    whole = Dataset(day, torch.zeros(last + size, dtype=torch.float64), ("day",), "y")
+    return Split(whole.rows(torch.arange(last - rows, last)), whole.rows(torch.arange(last, last + size)), "days")
+
+
+def test_a_fold_is_scored_by_the_factors_of_the_others() -> None:
+    parts = [part(60, 50, 20), part(40, 30, 20)]
+    zero, one = torch.zeros(20, dtype=torch.float64), torch.ones(20, dtype=torch.float64)
+    good, bad = NormalMarginals(zero, one), NormalMarginals(zero + 5.0, one)
+    scores, widening = scores_of_parts(parts, [good, bad], "day")
+    assert widening is not None
+    assert widening.last == 59.0
+    assert scores.var[:20].min() > 2.0  # the good fold has the factors of the bad one
+    np.testing.assert_allclose(scores.var[20:], 1.0)  # and the bad one those of the good one
+    assert 1.0 < widening.factors[0] < scores.var[:20].max()
+    plain, none = scores_of_parts(parts, [good, bad], "")
+    assert none is None
+    np.testing.assert_allclose(plain.var, 1.0)
+
+
+def test_the_sentence_has_the_horizons_and_is_left_out_where_nothing_is_wider() -> None:
+    wide = Widening("day", 3.0, (10.0, 400.0), (1.44, 6.25))
+    (sentence,) = widening_in_words([wide])
+    assert 'multiplied by 1.2 at 10 and 2.5 at 400 units of "day" ahead' in sentence
+    assert "by up to 1.2" in widening_in_words([wide, None, wide])[0]
+    assert widening_in_words([None, Widening("day", 3.0, (10.0,), (1.0,))]) == ()
+
+
+def test_forecasts_from_the_past_hold_out_two_blocks_and_begin_with_the_latest() -> None:
+    pairs = origins(np.repeat(np.arange(100.0), 2), 6)
+    assert [len(pair.train) for pair in pairs] == [180, 160, 140, 120, 100, 80]
+    assert [len(pair.test) for pair in pairs] == [20, 40, 40, 40, 40, 40]
+    assert all(pair.train.max() < pair.test.min() for pair in pairs)
+
+
+def test_a_period_is_the_same_number_of_days_on_other_rows() -> None:
+    day = np.arange(200.0)
+    y = np.sin(2.0 * np.pi * day / 12.0) + 0.05 * np.random.default_rng(0).normal(size=200)
+    candidate = Candidate("ml, periodic", "exact", "ml", "periodic")
+    logs = [0.0, 0.0, np.log(12.0), np.log(0.05)]
+    for rows in (200, 90):
+        split = gpx.data.load((day[:rows, None], y[:rows]), split="all")
+        run = candidate.opened(split, 0, logs)
+        assert run.hyperparameters["period"].value == pytest.approx(12.0)
+        assert run.hyperparameters["noise"].value == pytest.approx(0.05)
+        run.close()
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_bands_of_a_season_with_a_random_level_cover_the_rows_that_follow(seed: int, tmp_path) -> None:
+    random = np.random.default_rng(seed)
+    day = np.arange(300)
+    level = np.cumsum(random.normal(0.0, 0.1, 300))
+    table = pd.DataFrame({"day": day, "y": level + np.sin(2.0 * np.pi * day / 12.0) + random.normal(0.0, 0.1, 300)})
+    straight = [Candidate("ml, linear + periodic", "exact", "ml", "linear + periodic")]  # it knows no change of level
+    answer = gpx.recommend(table[:240], target="y", seconds=3.0, among=straight, prefer="gp")
+    posterior = answer.posterior
+    assert isinstance(posterior.inner, WidenedPosterior)
+    X, y = torch.from_numpy(day[240:, None].astype(float)), table.y[240:].to_numpy()
+    low, high = posterior.quantile(X, (0.025, 0.975)).numpy()
+    assert ((y >= low) & (y <= high)).mean() >= 0.85
+    wider = posterior.sd(X) / answer.run.posterior(of="y").sd(X)
+    assert wider[-1] > 1.1  # how much depends on the time that learning has
+    assert bool((wider.diff() >= -1e-9).all())
+    assert "After the last row, standard deviations are multiplied by" in str(answer)
+    posterior.save(tmp_path / "model")
+    torch.testing.assert_close(gpx.load_posterior(tmp_path / "model").sd(X), posterior.sd(X))
