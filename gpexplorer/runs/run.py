@@ -86,6 +86,8 @@ class Run(RunDisplay):
         Every rise of a channel that the method declares monotone. It shows that the computation went wrong.
     jitters : dict of str to float
         The largest jitter that each matrix needed since the run was opened, by the matrix's name.
+    test_errors : tuple of int and Tensor, or None
+        Index of the newest record that was scored, and its squared errors [t] on the test rows.
 
     Notes
     -----
@@ -123,6 +125,7 @@ class Run(RunDisplay):
         self._stop_reason: Outcome | None = None  # of a callback
         prior = partial(_log_prior, problem)  # not a method of the run: nothing may keep a run that nobody holds
         self._watch = MonotoneWatch(method.channels, problem.train.y.dtype, method.learned_channel, prior)
+        self.test_errors: tuple[int, Tensor] | None = None
         self.rises: list[Rise] = [rise for record in self.trace for rise in self._watch.check(record)]
         last = self.trace[-1] if len(self.trace) else None
         self._seconds = last.seconds if last else 0.0
@@ -518,8 +521,10 @@ class Run(RunDisplay):
 
     def _computed_scores(self, index: int, split: Split) -> dict[str, float]:
         train = plain_rows(self.problem)
-        marginals = self.posterior(index, "y").marginals_at_scaled(split.test.X)
-        return scores.scores_of(targets(split.test.y, train), marginals, targets(train.y, train))
+        marginals, y = self.posterior(index, "y").marginals_at_scaled(split.test.X), targets(split.test.y, train)
+        if self.test_errors is None or index >= self.test_errors[0]:
+            self.test_errors = (index, (marginals.moments[0] - y).square())
+        return scores.scores_of(y, marginals, targets(train.y, train))
 
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended, with sentences on rounding. Only a used-up budget leaves the generator open."""

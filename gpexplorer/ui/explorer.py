@@ -36,6 +36,7 @@ from .pictures.picture_cards import Pictures
 from .playback.open_run import Frame, RunSummary
 from .playback.status import Status
 from .playback.transport import Transport
+from .screens.gallery import way_to_gallery
 from .session import Session
 from .shared_limits import Shares
 from .stories import STORIES
@@ -139,8 +140,9 @@ class Explorer(pn.viewable.Viewer):
 
     @property
     def controls(self) -> list[Any]:
-        """The parts of the sidebar."""
-        return [self.presets, self.sources, self.recommendation.begin, self.choices]
+        """The parts of the sidebar; in a cell or in another application, a list stands for the page of cards."""
+        begin = self.presets if self._address is None else way_to_gallery()
+        return [begin, self.sources, self.recommendation.begin, self.choices]
 
     @property
     def tools(self) -> list[str]:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from gpexplorer import Spec, Store
+from gpexplorer.data.units import targets
 from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies import comparison, power_law, sweep
 from gpexplorer.runs.studies.comparison import Finished
@@ -50,6 +51,32 @@ def test_the_table_is_ordered_by_a_metric_and_says_what_differs(runs: dict[str, 
     assert len(comparison.table({})) == 0
     with pytest.raises(SettingError, match="no 'colour' to compare by"):
         comparison.table(runs, by="colour")
+
+
+def test_runs_that_few_test_rows_cannot_tell_apart_are_named(runs: dict[str, Finished]):
+    rng = np.random.default_rng(0)
+    errors = {"slow": rng.exponential(1.0, 20), "fast": rng.exponential(1.2, 20)}
+    errors["beaten"] = errors["slow"] + rng.uniform(0.1, 0.3, 20)  # as large, and worse in every row
+    known = {name: replace(run, test_errors=errors[name]) for name, run in runs.items()}
+
+    assert comparison.not_told_apart(known, "slow") == ["fast"]
+    assert comparison.not_told_apart(known, "beaten") == ["fast"]
+    other_split = known | {"fast": replace(known["fast"], spec=replace(known["fast"].spec, split=3))}
+    assert comparison.not_told_apart(other_split, "slow") == []
+    assert comparison.not_told_apart(runs, "slow") == []
+
+
+def test_the_errors_of_a_run_are_those_of_its_newest_scores():
+    run = Spec("cholqr", {"num_inducing": 5}, ROWS, budget={"steps": 3}).open()
+    run.finish()
+    finished = Finished.of(run)
+    test = run.split.test
+    residual = run.posterior(of="y").marginals_at_scaled(test.X).moments[0] - targets(test.y, run.problem.train)
+    np.testing.assert_allclose(finished.test_errors, residual.square())
+    kept = finished.test_errors.mean() / float(targets(test.y, run.problem.train).var(correction=0))
+    assert kept == pytest.approx(finished.last["smse"])
+    run.scores(0)
+    np.testing.assert_array_equal(Finished.of(run).test_errors, finished.test_errors)
 
 
 def test_a_transform_of_the_target_is_named_and_its_absence_is_too(runs: dict[str, Finished]):

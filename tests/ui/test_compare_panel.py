@@ -11,6 +11,7 @@ import pytest
 
 from gpexplorer import Spec, Store
 from gpexplorer.errors import SettingError
+from gpexplorer.runs.studies import comparison
 from gpexplorer.runs.studies.comparison import Finished
 from gpexplorer.runs.studies.sweep import around, sweep
 from gpexplorer.ui.panels.compare_panel import ComparePanel
@@ -59,11 +60,15 @@ def test_a_note_says_what_cannot_be_compared(runs: dict[str, Finished]):
         alike = panel.note.object
         panel.add("transformed", Finished.of(transformed))
         different = panel.note.object
+        panel.add("twin", panel.runs[comparison.best(panel.runs)["smse"]])
+        doubtful = panel.note.object
     finally:
         session.close()
 
     assert alike.startswith("Best by SMSE")
     assert "The runs" not in alike
+    assert "6 test rows cannot tell its SMSE from that of" in doubtful
+    assert ": compare on more rows or splits." in doubtful
     assert "different transforms of the target; compare scores, not objectives." in different
     assert "data sets or splits" not in different
 

@@ -43,6 +43,8 @@ class Finished:
         The reason why the run ended, such as "budget".
     note : str
         What a person wrote about the run.
+    test_errors : ndarray or None
+        Squared errors [t] of the test rows behind the newest scores; None where they are not known.
     """
 
     spec: Spec
@@ -50,6 +52,7 @@ class Finished:
     memory: float = float("nan")
     outcome: str = ""
     note: str = ""
+    test_errors: np.ndarray | None = None
 
     @classmethod
     def of(cls, run: Run) -> Finished:
@@ -57,7 +60,8 @@ class Finished:
         if not isinstance(run.spec, Spec):
             raise SettingError("A run made without a Spec cannot be compared by settings: open it with Spec.open.")
         reason = run.outcome.reason if run.outcome else ""
-        return cls(run.spec, run.table(), run.method.cost(run.problem).memory, reason)
+        errors = None if run.test_errors is None else run.test_errors[1].detach().cpu().double().numpy()
+        return cls(run.spec, run.table(), run.method.cost(run.problem).memory, reason, test_errors=errors)
 
     @property
     def last(self) -> dict[str, float]:
@@ -205,6 +209,31 @@ def best(runs: Mapping[str, Finished], metrics: Iterable[str] = SCORES) -> dict[
         finite = {name: values[metric] for name, values in last.items() if np.isfinite(values[metric])}
         winners |= {metric: min(finite, key=lambda name: finite[name])} if finite else {}
     return winners
+
+
+def not_told_apart(runs: Mapping[str, Finished], name: str) -> list[str]:
+    """Return the runs whose squared errors on the test rows differ from those of a run by no more than by chance.
+
+    Parameters
+    ----------
+    runs : mapping
+        The runs by name. Those on other rows, or without known errors, are left out.
+    name : str
+        The run that the others are compared with.
+
+    Notes
+    -----
+    The mean of the differences row by row is compared with twice its standard error.
+    """
+    one, alike = runs[name], []
+    for other_name, other in runs.items():
+        same_rows = (repr(one.spec.data), repr(one.spec.split)) == (repr(other.spec.data), repr(other.spec.split))
+        if other_name == name or not same_rows or one.test_errors is None or other.test_errors is None:
+            continue
+        difference = other.test_errors - one.test_errors
+        if len(difference) > 1 and abs(difference.mean()) <= 2 * difference.std(ddof=1) / len(difference) ** 0.5:
+            alike.append(other_name)
+    return alike
 
 
 def against(runs: Mapping[str, Finished], baseline: str) -> pd.DataFrame:

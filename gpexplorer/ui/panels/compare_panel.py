@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -130,7 +131,17 @@ class ComparePanel(StudyPanel):
             self._place[:] = self._content  # not earlier, because a hidden table keeps the browser busy
         winners = comparison.best(self.runs, SCORES[:2])
         best = [f"{metric.upper()}: <b>{text(name)}</b>" for metric, name in winners.items()]
-        self.note.object = f"Best by {', by '.join(best)}.{self._warnings()}" if best else ""
+        self.note.object = f"Best by {', by '.join(best)}.{self._doubts(winners)}{self._warnings()}" if best else ""
+
+    def _doubts(self, winners: Mapping[str, str]) -> str:
+        """Which runs may be as good as the one with the lowest SMSE, in a sentence that begins with a space."""
+        name = winners.get("smse", "")
+        alike = comparison.not_told_apart(self.runs, name) if name else []
+        errors = self.runs[name].test_errors if alike else None
+        if errors is None:
+            return ""
+        others = text(alike[0]) if len(alike) == 1 else f"{len(alike)} others"
+        return f" {len(errors):,} test rows cannot tell its SMSE from that of {others}: compare on more rows or splits."
 
     def _warnings(self) -> str:
         """What cannot be compared among these runs, in sentences that begin with a space."""
