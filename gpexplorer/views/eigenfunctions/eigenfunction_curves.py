@@ -192,7 +192,7 @@ def _plot_maps(layers: Layers) -> hv.Overlay:
     clabel = layers["map"].attrs["unit"]
     parts = [
         image(layers, "map", cmap=DIVERGING["light"], colorbar=False),
-        image(layers, "sum", cmap=DIVERGING["light"], clabel=clabel, colorbar_position="bottom"),
+        image(layers, "sum", cmap=DIVERGING["light"], clabel=clabel),
         segments(layers, "weights", color=ROLES["mean"], line_width=3),
         layer(words, "words", text_color=ROLES["mean"], text_font_size="11px"),
     ]
