@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HELD_OUT = {
     "as the rows suggest": "", "later rows": "time", "whole groups": "groups", "single rows at random": "random"
 }  # fmt: skip
-PREFERRED = {"the best bands (NLPD)": "nlpd", "the smallest error (RMSE)": "rmse", "Gaussian processes only": "gp"}
+PREFERRED = {"best bands (NLPD)": "nlpd", "smallest error (RMSE)": "rmse", "Gaussian processes only": "gp"}
 FROM = "Held out from"
 CHOOSE_GROUPS = "choose “Rows that belong together” under “Choose columns”"
 WORDS = (  # an option in a sentence, and what the page says
@@ -105,14 +105,17 @@ def in_use(answer: Recommendation, target: str) -> str:
     """What the heading says while the trained answer is open: what predicts, and what the pictures show of it."""
     from ...recommendation.result import shares
 
-    average, tools = answer.average, "Predict and Save the model use"
-    pictures = "“Data and prediction” shows it; the other pictures show the best Gaussian process"
+    average, name, picture = answer.average, cut(target, 60), "“Data and prediction” is of"
     if average is None:
-        return f"A trained model predicts {cut(target, 60)}: {answer.sentences[0].removeprefix('Use ')} {tools} it."
-    names = list(average.weights)
+        trained = answer.sentences[0].removeprefix("Use ")
+        return f"A trained model predicts {name}: {trained} Predict and Save the model use it."
+    names, others = list(average.weights), "the other pictures are of the best Gaussian process"
     if len(names) == 1:
-        return f"{names[0][0].upper()}{names[0][1:]} predict {cut(target, 60)}. {pictures} beside them. {tools} them."
+        return (
+            f"{names[0][0].upper()}{names[0][1:]} predict {name}. {picture} them, {others}, which was trained beside "
+            "them. Predict and Save the model use them."
+        )
     return (
-        f"The average of {len(names)} trained models predicts {cut(target, 60)}: {shares(average)}. {pictures} in it. "
-        f"{tools} the average."
+        f"The average of {len(names)} trained models predicts {name}: {shares(average)}. {picture} the average, "
+        f"{others}. Predict and Save the model use the average."
     )

@@ -30,10 +30,7 @@ OPTIONS = {"new observations (y)": "y", "the function without noise (f)": "f"}
 UPLOAD = f"New rows (at most {CAP // 10**6} MB)"
 UPLOAD_HELP = "a CSV, Parquet or NPZ file with the input columns of the open run. Larger files: gpexplorer predict."
 ACCEPTED = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
-IN_SIGHT = """
-:host { max-height: 330px; overflow: auto; }
-th { position: sticky; top: 0; background: var(--mui-palette-background-paper, #fff); }
-"""
+IN_SIGHT = ":host { max-height: 330px; overflow: auto; }"
 
 
 class PredictPanel(StudyPanel):

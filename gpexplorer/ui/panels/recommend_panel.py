@@ -119,14 +119,14 @@ class RecommendPanel(StudyPanel):
         self._asked_for: Any = None  # the rows of the answer
         self._choose_again = choose_again
         hint = "Wall-clock time for all of it. A step that has begun is not interrupted."
-        self.seconds = whole("Seconds", 60, LEAST_SECONDS, MOST_SECONDS, 120, size="medium", description=hint)
-        self.held_out = select("Held-out rows", HELD_OUT, "", 190, size="medium", description=HELD_OUT_HINT)
+        self.seconds = whole("Seconds", 60, LEAST_SECONDS, MOST_SECONDS, 115, size="medium", description=hint)
+        self.held_out = select("Held-out rows", HELD_OUT, "", 230, size="medium", description=HELD_OUT_HINT)
         self.before = pmui.TextInput(
             label=FROM, placeholder="2020-01-31", width=130, max_length=40, size="medium", margin=(6, 8),
             description=FROM_HINT, visible=False,
         )  # fmt: skip
         watch(lambda: self.before.param.update(visible=self.held_out.value == "time"), self.held_out)
-        self.prefer = select("Wanted", PREFERRED, "nlpd", 210, size="medium", description=PREFER_HINT)
+        self.prefer = select("Wanted", PREFERRED, "nlpd", 250, size="medium", description=PREFER_HINT)
         self.begin = button(WHAT_TO_USE, "help", self.open, BEGIN_HINT, **WIDE, margin=(3, 10))
         self.go = button("Find out", "search", self.ask, variant="contained")
         self.hide = button("Close", "", self.shut, variant="text")
@@ -140,8 +140,8 @@ class RecommendPanel(StudyPanel):
         self.legend, self.chart = LegendLine(self._toggle, margin=(6, 12), **WIDE), Chart()
         self.picture = column(self.legend, self.chart, margin=0, visible=False)
         self.details = column(self.words, self.questions, self.picture, margin=0)
-        acts = row(self.go, self.cancel, self.adopt, self.files, self.hide, gap="4px")
-        head = row(self.seconds, self.held_out, self.before, self.prefer, acts, gap="4px")
+        ask = [self.seconds, self.held_out, self.before, self.prefer, self.go, self.cancel, self.hide]
+        head = row(*ask, self.adopt, self.files, gap="4px")
         parts = [head, self.bar, self.note, self.details]
         self._layout = column(*parts, visible=False, margin=(4, 8), stylesheets=[SHEET])
 
