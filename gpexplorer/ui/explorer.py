@@ -343,6 +343,7 @@ class Explorer(pn.viewable.Viewer):
         """Open other rows; of rows of one's own, the question is what predicts their target."""
         self.session.change_rows(data, read, kernel)
         if read is not None:
+            self.recommendation.forget()
             self.recommendation.open()
 
     def _controls_changed(self) -> None:

@@ -275,6 +275,9 @@ def test_the_question_about_a_file_names_its_target_and_one_about_other_data_doe
         assert "…?</h1>" in page.title.object
         assert page.recommendation.begin.label == f"What predicts {target[:59]}…?"
         assert page.recommendation._layout.visible
+        page.recommendation.adopt.visible = True  # as if there were an answer
+        page.sources.own._use_columns()
+        assert not page.recommendation.adopt.visible
         page.sources.names.enter("friedman1")
         wait(lambda: "What predicts" not in page.title.object)
         assert page.recommendation.begin.label == "What should I use?"

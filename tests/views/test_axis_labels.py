@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from bokeh.models import BasicTicker
 
@@ -22,3 +23,19 @@ def test_a_narrow_picture_has_room_for_labels_of_four_letters(key: str) -> None:
 
     assert isinstance(ticker, BasicTicker)
     assert (ticker.desired_num_ticks + 1) * 4 * LETTER <= NARROWEST + 2 * LETTER
+
+
+@pytest.mark.parametrize(("centre", "spread", "length"), [(450_000.0, 2e5, 6), (0.02, 0.004, 5), (-3e4, 2e4, 6)])
+def test_labels_as_long_as_prices_have_room_as_well(centre: float, spread: float, length: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = centre + spread * np.tanh(X[:, 0])
+    run = gpx.Spec("cholqr", {"num_inducing": 4}, budget={"steps": 1}).open(data=gpx.load((X, y)))
+    run.finish()
+    view = registry["fit"]()
+
+    figure = Live(view, view.data(run, 1)).figure
+
+    drawn = figure.xaxis[0].ticker.desired_num_ticks
+    assert (drawn + 1) * length * LETTER <= NARROWEST + 2 * LETTER
+    assert figure.x_range.start < centre < figure.x_range.end

@@ -41,6 +41,7 @@ LEAST_SECONDS, MOST_SECONDS = 2, 3600
 HEIGHT, LINE = 120, 22  # pixels of the picture, and of each model in it
 SHARE_OF_MEMORY = 0.5  # of what is free, for one candidate
 WHAT_TO_USE = "What should I use?"
+BEFORE = "Every method is tried on rows that it has not seen; test rows are not used."
 BEGIN_HINT = "try the methods on held-out rows for a minute, and say which one to use."
 HELD_OUT_HINT = (
     "Later rows say what to expect after the last row, whole groups what to expect of new patients or places, and "
@@ -134,7 +135,7 @@ class RecommendPanel(StudyPanel):
         self.adopt = button("Use it", "check", self.use, color="primary", visible=False)
         self.files = pn.Row(margin=0)  # the button that saves the model, once there is one
         self.bar = pmui.LinearProgress(value=0, variant="determinate", **WIDE, margin=(2, 12))
-        self.note.object = "Every method is tried on rows that it has not seen; test rows are not used."
+        self.say(BEFORE)
         self.words = line_of_text(margin=(6, 12), styles=[TEXT, FACTS])
         self.questions = column(margin=(0, 4))
         self.legend, self.chart = LegendLine(self._toggle, margin=(6, 12), **WIDE), Chart()
@@ -169,12 +170,17 @@ class RecommendPanel(StudyPanel):
         """Begin a recommendation for the open rows."""
         if not self.start("a recommendation", self._recommending):
             return
+        self.forget()
+        self.go.disabled, self.cancel.disabled, self.details.visible = True, False, True
+        self.say("Reading the rows …")
+
+    def forget(self) -> None:
+        """Remove the answer, because it is asked for again, or other rows are open."""
         self._answer = None
         self.words.object, self.picture.visible, self.adopt.visible = "", False, False
         self.files.clear()
         self.questions.clear()
-        self.go.disabled, self.cancel.disabled, self.details.visible = True, False, True
-        self.say("Reading the rows …")
+        self.say(BEFORE)
 
     def _recommending(self) -> RecommendWorker:
         session = self._session

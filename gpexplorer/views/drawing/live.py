@@ -6,6 +6,7 @@ change only when the data leave them or fill a small part of them, so that nothi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -35,7 +36,8 @@ SMALL = 0.35  # data that fill a smaller part of their axis than this rescale it
 LONG = 64  # numbers in a column from which it is rounded to what can be seen
 INVISIBLE = 2.0**-14  # part of a column's range: a quarter of a pixel in a figure of 4000 pixels
 READ = 2.0**-16  # the same for columns that are read in a tooltip
-X_TICKS = 4  # about so many labels below a picture, which do not touch where it is narrow
+X_TICKS, FEWEST_X_TICKS = 4, 2  # about so many labels below a picture, which do not touch where it is narrow
+LETTERS_BELOW = 20  # of all labels together, below a narrow picture
 COUNTED = ("step", "rank")  # axes whose ticks are whole numbers
 TOOLBAR = {"min-width": "220px", "justify-self": "end"}  # Bokeh hides the last button of a toolbar that just fits
 # Bokeh 3.9 fills a canvas from half a pixel on, so that a light line stays at two edges once the theme is dark.
@@ -124,7 +126,7 @@ class Live:
             source.data = _never_empty(source.data)
         for axis in self.figure.xaxis:
             if isinstance(axis.ticker, BasicTicker):
-                axis.ticker.desired_num_ticks = X_TICKS
+                axis.ticker.desired_num_ticks = _labels_below(self.figure.x_range.start, self.figure.x_range.end)
         for axis in self.figure.axis:
             if axis.axis_label in COUNTED and isinstance(axis.ticker, BasicTicker):
                 axis.ticker.min_interval = 1
@@ -353,3 +355,12 @@ def _with_margin(extent: tuple[float, float], log: bool) -> tuple[float, float]:
     low, high = (float(np.log10(value)) if log else value for value in extent)
     margin = MARGIN * (high - low) or 0.5 * abs(high) or 1.0
     return (10 ** (low - margin), 10 ** (high + margin)) if log else (low - margin, high + margin)
+
+
+def _labels_below(start: Any, end: Any) -> int:
+    """About how many labels the axis between these numbers has: fewer if they are as long as 350000 or 0.0012."""
+    if not all(isinstance(number, int | float) and math.isfinite(number) for number in (start, end)) or start >= end:
+        return X_TICKS
+    decimals = max(math.ceil(-math.log10((end - start) / X_TICKS)), 0)
+    longest = max(len(f"{number:.{decimals}f}") for number in (start, end))
+    return max(min(LETTERS_BELOW // longest - 1, X_TICKS), FEWEST_X_TICKS)

@@ -43,7 +43,6 @@ def open_columns(seen: Seen, file: Path, size: str) -> None:
     """Upload a file, look at its columns, and use those that are ticked."""
     page = seen.page
     page.locator("input[type=file]").first.set_input_files(file)
-    expect(page.get_by_text(f"Opening {file.name} …")).to_be_attached()
     expect(page.get_by_text(size)).to_be_visible()
     columns = page.get_by_role("group", name="Input columns")
     box = columns.bounding_box()
@@ -85,7 +84,8 @@ def check_predictions(seen: Seen, folder: Path) -> None:
     with page.expect_download() as model:
         page.get_by_role("button", name=re.compile("^Save the model")).click()
     model.value.save_as(folder / "model.safetensors")
-    seen.press("Predict")
+    page.get_by_role("button", name="Predict", exact=True).first.click()
+    expect(page.get_by_text("New rows (at most")).to_be_visible(timeout=PATIENCE)
     page.locator("input[type=file][accept*=parquet]").last.set_input_files(folder / "new.csv")
     expect(page.get_by_text("Predicted by the trained answer")).to_be_visible(timeout=PATIENCE)
     expect(page.get_by_text(re.compile("30 of 30 rows predicted"))).to_be_visible()
