@@ -214,8 +214,10 @@ class RecommendPanel(StudyPanel):
         if self._open_rows != self._asked_for:
             self.say("Other rows are open now: ask again for these.")
             return
-        chosen = ("method", "settings", "kernel", "seed", "target_transform", "input_transform")
-        spec = replace(session.spec, **{name: getattr(answer.spec, name) for name in chosen})
+        chosen = ("method", "settings", "seed", "target_transform", "input_transform")
+        kernel = answer.spec.kernel if isinstance(answer.spec.kernel, str) else answer.spec.kernel["name"]
+        # without the theta of the answer, which other rows opened after these would not fit
+        spec = replace(session.spec, kernel=kernel, **{name: getattr(answer.spec, name) for name in chosen})
         run = TrainedRun(answer)
         session.show_trained(spec, run, in_use(answer, run.problem.train.target))
         self.details.visible = False
