@@ -25,7 +25,8 @@ FILES: dict[str, tuple[Callable[..., bytes], str, str]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_messy_file_becomes_a_decision(seen: Seen, tmp_path: Path, name: str):
+def test_a_messy_file_becomes_a_decision(open_page: Callable[..., Seen], tmp_path: Path, name: str):
+    seen = open_page()
     write, size, target = FILES[name]
     (tmp_path / name).write_bytes(write())
     (tmp_path / "new.csv").write_bytes(write(rows=30, seed=11, new=True))
