@@ -180,6 +180,7 @@ class Session:
 
     def open(self, play: bool = False, row: Sequence[float] = ()) -> None:
         """Open the chosen spec at step 0; `row` is a row that it adds to the open run."""
+        self.answer = ""
         self.player.open(OpenRequest(self.spec, self.read, tuple(row), self.screen.step), play)
 
     def prepare(self, message: str) -> None:
@@ -247,7 +248,7 @@ class Session:
         """Open a spec that the controls show already; a run that plays goes on playing. `row` is as for `open`."""
         if (spec.method, spec.data) != (self.spec.method, self.spec.data):
             self.question = ""
-        self.spec, self.answer = spec, ""
+        self.spec = spec
         self._report("")
         self.open(self.player.playing, row)
 

@@ -158,7 +158,7 @@ def test_the_trained_answer_predicts_as_its_file_does_and_is_shown(
             session.take(0.05)
             assert time.monotonic() < end
         assert answer.run.done == steps
-        session.change(replace(session.spec, seed=5))
+        session.open()  # as "Start again" does
         assert session.answer == ""
     finally:
         panel.close()
