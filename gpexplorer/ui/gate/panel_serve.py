@@ -62,7 +62,7 @@ def _protect(server: Any) -> None:
     The page is imported first: of several processes (`--num-procs`), one answers for files of components that only
     another one has imported.
     """
-    importlib.import_module("..session_page", __package__)
+    importlib.import_module("..", __package__).__getattr__("app")  # which leaves the design of the process as it is
     from tornado.process import task_id
 
     from ..browser.protocol_repairs import repair_protocol

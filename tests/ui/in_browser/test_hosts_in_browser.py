@@ -15,8 +15,7 @@ from pages import ON_PAGE, answers, until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
 
-HOSTS = """
-import sys
+COMMON = """
 import panel as pn
 import gpexplorer as gpx
 
@@ -36,13 +35,14 @@ def gpx_design():
     import panel_material_ui
     return panel_material_ui.theme.MaterialDesign
 
-pn.serve({
-    "row": lambda: pn.Row(gpx.Explorer(SPEC), gpx.Explorer(SPEC)),
-    "tabs": lambda: pn.Tabs(("plot", opened().plot("fit")), ("player", opened().widget()), ("run", opened())),
-    "dark": lambda: template(pn.template.FastListTemplate, "dark"),
-    "material": lambda: template(pn.template.MaterialTemplate, "default"),
-}, port=int(sys.argv[1]), show=False)
 """
+APPS = {
+    "row": "pn.Row(gpx.Explorer(SPEC), gpx.Explorer(SPEC))",
+    "tabs": "pn.Tabs(('plot', opened().plot('fit')), ('player', opened().widget()), ('run', opened()))",
+    "dark": "template(pn.template.FastListTemplate, 'dark')",
+    "material": "template(pn.template.MaterialTemplate, 'default')",
+    "narrow": "pn.Column(gpx.Explorer(SPEC), width=1000)",
+}  # name of each script of a host -> what it serves
 BACKGROUNDS = (
     f"{ON_PAGE}.filter((m) => m.type === 'Figure').map((m) => m.background_fill_color.value ?? m.background_fill_color)"
 )
@@ -50,14 +50,16 @@ BACKGROUNDS = (
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server of somebody else, which shows explorers."""
+    """The address of somebody's own `panel serve`, whose scripts show explorers."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     folder: Path = tmp_path_factory.mktemp("host")
-    (folder / "hosts.py").write_text(HOSTS)
+    for name, shown in APPS.items():
+        (folder / f"{name}.py").write_text(f"{COMMON}{shown}.servable()")
+    command = [sys.executable, "-m", "panel", "serve", *(f"{name}.py" for name in APPS), "--port", str(port)]
     with (folder / "log").open("w") as log:
-        server = subprocess.Popen([sys.executable, str(folder / "hosts.py"), str(port)], stdout=log, stderr=log)
+        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     until(lambda: answers(f"http://localhost:{port}/"))
     yield f"http://localhost:{port}"
     server.kill()
@@ -96,6 +98,17 @@ def test_pictures_players_and_runs_lie_in_tabs(browser: Browser, host: str) -> N
     page.get_by_role("button", name="Play or pause").wait_for()
     page.get_by_text("run", exact=True).click()
     page.get_by_text("training rows").wait_for()
+    assert errors == []
+    page.close()
+
+
+def test_in_a_thousand_pixels_a_curve_is_what_is_seen_first(browser: Browser, host: str) -> None:
+    page, errors = opened(browser, f"{host}/narrow")
+    until(lambda: page.locator(".bk-Figure").count() >= 2, 60)
+    until(lambda: page.locator(".prediction").first.bounding_box() is not None, 30)
+    box = page.locator(".prediction").first.bounding_box()
+    assert box["y"] < 400
+    assert box["x"] + box["width"] <= 1000
     assert errors == []
     page.close()
 
