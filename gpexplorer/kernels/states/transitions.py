@@ -39,7 +39,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.special import ive
 from torch import Tensor
 
 from ...errors import KernelError
@@ -118,7 +117,9 @@ class StateSpace:
     def __init__(self, kernel: Any, theta: Float[Tensor, " p"]) -> None:
         theta = theta.double()
         terms = list(_terms(unscaled_kernel(kernel), theta))
-        left_out = TOLERANCE * math.exp(2.0 * float(theta[-1].detach())) / len(terms)
+        left_out = 0.0
+        if any(_has_waves(term) for term, _ in terms):  # reading theta waits for a GPU
+            left_out = TOLERANCE * math.exp(2.0 * float(theta[-1].detach())) / len(terms)
         parts = [_part(term, own, left_out) for term, own in terms if term.key != "periodic"]
         part = reduce(_stacked, parts) if parts else _no_state(theta)
         self.h, self.P, self.transitions, self.d = part.h, part.P, part.move, len(part.h)
@@ -215,6 +216,12 @@ def _has_state(kernel: Any) -> bool:
     return all(map(_has_state, parts)) if parts else kernel.key == "periodic" or _matern_key(kernel) in POWERS
 
 
+def _has_waves(kernel: Any) -> bool:
+    """Whether a part of the kernel is periodic."""
+    parts = getattr(kernel, "parts", ())
+    return any(map(_has_waves, parts)) if parts else bool(kernel.key == "periodic")
+
+
 def _matern_key(kernel: Any) -> str:
     """With one input, one lengthscale per input is one."""
     return str(kernel.key).removesuffix("-ard")
@@ -280,6 +287,8 @@ def wave_count(z: float, share: float) -> int:
 
     If there are more than `MOST_STATES` numbers have room for, it is that number.
     """
+    from scipy.special import ive
+
     shares = 2.0 * ive(np.arange(4 * MOST_STATES), z)
     behind = np.cumsum(shares[:0:-1])[::-1]  # [j] the share of all waves after the first j
     enough = np.flatnonzero(behind[:MOST_STATES] <= share)
