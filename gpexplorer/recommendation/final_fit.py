@@ -31,12 +31,7 @@ ANEW_TIMES = 5.0
 # its answer with the theta of the search is complete at the first evaluation.
 REFIT_TIMES = {False: 2.0, True: 0.5}
 SOLVE_TIMES = 1.3  # the same of the seconds after learning, where theta is kept and a system is solved with all rows
-
-
-ORIGINS, ORIGINS_SHARE = (
-    6,
-    0.05,
-)  # moments in the past to forecast from with the final theta, and their share of the time
+ORIGINS, ORIGINS_SHARE = 6, 0.05  # past moments to forecast from with the final theta; their share of the time
 
 
 class FinalModel(NamedTuple):

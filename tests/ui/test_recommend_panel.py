@@ -293,3 +293,19 @@ def test_the_picture_shows_each_model_at_its_score_with_its_interval() -> None:
     ends = [[0, 5, 0.2, 5], [0.1, 4, 0.3, 4], [0.2, 3, 0.4, 3], [-0.1, 2, 0.1, 2], [0, 1, 0.1, 1]]
     np.testing.assert_allclose(layers["95 % interval"].to_numpy(), ends)
     assert "average of models" not in CandidateScores(table.iloc[:5]).data()
+
+
+def test_a_long_name_beside_the_picture_of_models_ends_with_a_whole_word_and_dots():
+    names = ["boosted trees and a GP on their residuals", "sgpr, matern32-ard, m = 100"]
+    columns = {
+        "nlpd": [0.1, 0.2],
+        "nlpd_low": [0.0, 0.1],
+        "nlpd_high": [0.2, 0.3],
+        "held_out": 9,
+        "sentence": "Chosen.",
+    }
+    scores = CandidateScores(pd.DataFrame({"model": names, **columns}))
+
+    ticks = scores.plot(scores.data()).opts.get("plot").kwargs["yticks"]
+
+    assert ticks == [(2.0, "boosted trees and a GP on their …"), (1.0, "sgpr, matern32-ard, m = 100")]

@@ -314,7 +314,7 @@ def _held_out(pairs: list[Pair]) -> str:
 def origins(time: Array, count: int) -> list[Pair]:
     """Pairs for forecasts from so many moments, the latest first, each of which holds out two blocks or what is left.
 
-    They say more about far horizons than `forward_pairs`, whose models learn from every pair anew.
+    They say more about far horizons than `forward_pairs`, whose models learn from each pair again.
     """
     n = len(time)
     moments = np.sort(time)[[n - max(round(BLOCK * n), 3) * k for k in range(1, count + 1)]]

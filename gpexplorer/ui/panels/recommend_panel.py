@@ -315,7 +315,7 @@ def _saved_model(answer: Recommendation) -> bytes:
 
 
 def _rows(spec: Spec, read: Callable[..., Any] | None) -> Any:
-    """The rows as `recommend` takes them: all of a file, which it may read anew with a column of groups."""
+    """The rows as `recommend` takes them: all of a file, which it may read again with a column of groups."""
     if isinstance(read, FileRows):
         return lambda groups="": read(ALL, groups)
     return read(spec.split) if read else data_sets.load(spec.data, split=spec.split)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 
 import holoviews as hv
 import numpy as np
@@ -151,7 +152,10 @@ class CandidateScores:
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw a point per model, and its interval as a line."""
         count = len(self.table)
-        ticks = [(float(count - k), str(name)[:LONGEST]) for k, name in enumerate(self.table["model"])]
+        ticks = [
+            (float(count - k), shorten(str(name), LONGEST, placeholder=" …"))
+            for k, name in enumerate(self.table["model"])
+        ]
         parts = [segments(layers, INTERVAL, INTERVAL, color="#8a949e", line_width=2)]
         for name, colour in COLOURS.items():
             if name in layers:
