@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import sys
 import threading
@@ -21,13 +20,23 @@ def rosenbrock(x: np.ndarray) -> tuple[float, np.ndarray]:
     return float(optimize.rosen(x)), optimize.rosen_der(x)
 
 
+STARTED: list[threading.Thread] = []  # optimisers of this test: runs that other tests left behind have their own
+
+
 def optimisers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "optimiser"]
+    return [thread for thread in STARTED if thread.is_alive()]
 
 
 @pytest.fixture(autouse=True)
-def _runs_of_other_tests_are_freed() -> None:
-    gc.collect()  # a run that nobody holds any more ends its optimiser when it is freed
+def _threads_of_this_test_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Noted(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            if threading.current_thread() is threading.main_thread():
+                STARTED.append(self)
+
+    STARTED.clear()
+    monkeypatch.setattr(threading, "Thread", Noted)
 
 
 @pytest.mark.parametrize("method", ["CG", "L-BFGS-B"])
