@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import pandas as pd
 import pytest
 
@@ -189,6 +188,8 @@ def test_a_damaged_catalogue_is_made_again(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_schema_accepts_what_a_spec_is_and_refuses_what_it_is_not(capsys: pytest.CaptureFixture[str]):
+    import jsonschema  # takes 1.5 s, which each process that only looks for tests would pay
+
     assert call("schema") == 0
     check = jsonschema.Draft202012Validator(json.loads(capsys.readouterr().out))
     for key in set(methods) - {"toy"}:

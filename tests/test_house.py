@@ -38,6 +38,13 @@ WITHOUT_REASON = 2  # files that do not say yet why they are apart; this number 
 DRAWING = {"bokeh", "holoviews", "panel", "panel_material_ui", "matplotlib"}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _trees_are_freed() -> Iterator[None]:
+    """Two million nodes, which every later search for garbage in this process would walk through."""
+    yield
+    figures.modules.cache_clear()
+
+
 def fresh(code: str) -> str:
     """What a new interpreter prints."""
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
 from jupyter_client import KernelManager
 
-from notebook_pictures import PICTURE, executed, joined, masked, masked_html
+from notebook_pictures import PICTURE, executed, joined, masked, masked_html, read
 from stand_in_files import FILES
 
 pytestmark = pytest.mark.long
@@ -50,7 +49,7 @@ def test_notebook_runs(path: Path, tmp_path: Path, kernel: KernelManager) -> Non
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_saved_notebook_begins_with_one_import_and_the_idea_as_a_small_static_picture(path: Path) -> None:
-    cells = nbformat.read(path, as_version=4).cells
+    cells = read(path).cells
     code = [cell for cell in cells if cell.cell_type == "code"]
     kinds = {kind for cell in code for out in cell.outputs for kind in out.get("data", {"text/plain": ""})}
     first = ast.parse(code[0].source).body
@@ -67,7 +66,7 @@ def test_a_saved_notebook_begins_with_one_import_and_the_idea_as_a_small_static_
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_saved_cell_that_ends_with_a_value_keeps_its_answer(path: Path) -> None:
-    for cell in nbformat.read(path, as_version=4).cells:
+    for cell in read(path).cells:
         if cell.cell_type != "code" or not (lines := ast.parse(cell.source).body):
             continue
         last = lines[-1]
@@ -88,6 +87,8 @@ def test_seconds_of_a_saved_table_are_masked() -> None:
 
 
 def test_printed_lines_of_a_cell_are_kept_as_one_output() -> None:
+    import nbformat
+
     lines = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in ("a\n", "b\n")]
     picture = nbformat.v4.new_output("display_data", {PICTURE: "<svg/>"})
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
 import yaml
 
 from docs import equations, gallery, notebook_pages, story_pages
 from gpexplorer.views.base import registry
+from notebook_pictures import read
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMULAS = re.compile(r"\$\$(.+?)\$\$|(?<![\\$`\w])\$(?! )([^$`\n]+?)(?<! )\$(?![\w$])", flags=re.S)
@@ -27,7 +27,7 @@ def test_a_notebook_becomes_a_page_with_its_pictures_and_no_process(path: Path) 
     assert sorted(named) == sorted(pictures)
     assert all(picture.lstrip().startswith(b"<svg") for picture in pictures.values())
     assert "<details>" not in text
-    cells = nbformat.read(path, as_version=4).cells
+    cells = read(path).cells
     programs = [cell.source for cell in cells if cell.cell_type == "code"]
     assert all(f"```python\n{program}\n```" in text for program in programs)
 

@@ -8,11 +8,10 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import nbformat
 import pytest
 import torch
-from nbclient import NotebookClient
 
 from gpexplorer import Spec, data
 from gpexplorer.runs.code import notebook, program
@@ -34,6 +33,13 @@ def locally(text: str) -> float:
     names: dict[str, object] = {}
     exec(text.replace("print(", "result = ("), names)
     return names["result"]  # type: ignore[return-value]
+
+
+def opened(text: str) -> Any:
+    """A notebook, read as Jupyter reads it."""
+    import nbformat  # takes 1.5 s, which each process that only looks for tests would pay
+
+    return nbformat.reads(text, as_version=4)
 
 
 def test_another_interpreter_prints_the_number_on_the_screen():
@@ -83,7 +89,7 @@ def test_every_field_is_written_and_reads_back_equal():
 @pytest.mark.parametrize("transform", ["", "log", "yeo-johnson", "yeo-johnson 0.5"])
 def test_a_transform_of_the_target_is_written_where_there_is_one(transform: str):
     spec = replace(SPEC, target_transform=transform)
-    book = nbformat.reads(notebook(spec, 1), as_version=4)
+    book = opened(notebook(spec, 1))
 
     for text in (program(spec, 3), book.cells[1].source):
         names: dict[str, object] = {}
@@ -123,9 +129,7 @@ def test_rows_in_memory_are_asked_for_and_checked():
 
 
 def test_a_note_in_the_notebook_stays_text():
-    book = nbformat.reads(
-        notebook(SPEC, 1, note="# <img src=x onerror=alert(1)>\n\n[a](javascript:1) $x$"), as_version=4
-    )
+    book = opened(notebook(SPEC, 1, note="# <img src=x onerror=alert(1)>\n\n[a](javascript:1) $x$"))
 
     message = book.cells[0].source.split("\n\n> ")[1:]
     assert [html.unescape(line) for line in message] == ["# <img src=x onerror=alert(1)>", "[a](javascript:1) $x$"]
@@ -133,7 +137,10 @@ def test_a_note_in_the_notebook_stays_text():
 
 
 def test_the_notebook_is_one_and_ends_with_the_number():
-    book = nbformat.reads(notebook(SPEC, 4), as_version=4)
+    import nbformat
+    from nbclient import NotebookClient
+
+    book = opened(notebook(SPEC, 4))
     nbformat.validate(book)
     run = SPEC.open()
     run.finish(steps=4)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import os
 import subprocess
 import sys
@@ -67,6 +68,7 @@ def code_lines(text: str, nodes: Iterable[ast.AST]) -> set[int]:
 def modules(folder: str = "gpexplorer", root: Path = ROOT) -> dict[str, Module]:
     """Every file of a package, by the name under which it is imported."""
     result = {}
+    gc.disable()  # there is no garbage here, and the search for it would take as long as all the rest
     for path in sorted((root / folder).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -74,6 +76,7 @@ def modules(folder: str = "gpexplorer", root: Path = ROOT) -> dict[str, Module]:
         tree = ast.parse(text)
         nodes = tuple(ast.walk(tree))
         result[name] = Module(name, path, tree, nodes, code_lines(text, nodes))
+    gc.enable()
     return result
 
 

@@ -2,6 +2,7 @@
 
 `python tests/support/notebook_pictures.py notebooks/*.ipynb` runs them in place. Pictures are kept as SVG, beside them
 printed lines, values and tables. Seconds, which differ each time, are replaced by a dash, and live pages are left out.
+nbformat is imported where it is used: it takes 1.5 s, which each process that only looks for tests would pay.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from nbclient import NotebookClient
-
 PICTURE = "image/svg+xml"
 IN_HTML = re.compile(r'<img [^>]*src="data:image/svg\+xml;base64,([^"]+)"[^>]*/?>')
 STYLE = re.compile(r"<style.*?</style>", re.S)
 DURATION = re.compile(r"\b\d[\d.,]*(?:e[+-]?\d+)?( ?)(s|ms|seconds|minutes)\b")
 TIMED = re.compile(r"second|clock|wall|\btime\b|took", re.I)
 ADDRESS = re.compile(r" at 0x[0-9a-f]+|(?:/[\w.-]+){3,}/")
+
+
+def read(path: Path) -> Any:
+    """A notebook."""
+    import nbformat
+
+    return nbformat.read(path, as_version=4)
 
 
 def executed(path: Path, folder: Path, timeout: int = 200, kernel: Any = None) -> Any:
@@ -40,7 +45,10 @@ def executed(path: Path, folder: Path, timeout: int = 200, kernel: Any = None) -
         The manager of a kernel that runs already, which spares the seconds of its imports. What another notebook has
         named there is deleted first.
     """
-    book = nbformat.read(path, as_version=4)
+    import nbformat
+    from nbclient import NotebookClient
+
+    book = read(path)
     if kernel is not None:
         book.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -sf\nimport os\nos.chdir({str(folder)!r})\ndel os"))
     client = NotebookClient(
@@ -85,23 +93,21 @@ def masked_html(html: str) -> str:
 
 def answers(output: Any) -> list[Any]:
     """What a saved notebook keeps of one output: printed lines, a picture, or a table with the pictures below it."""
+    from nbformat.v4 import new_output
+
     if output.output_type == "stream":
-        return (
-            [nbformat.v4.new_output("stream", name="stdout", text=masked(output.text))]
-            if output.name == "stdout"
-            else []
-        )
+        return [new_output("stream", name="stdout", text=masked(output.text))] if output.name == "stdout" else []
     data = output.get("data", {})
     if PICTURE in data:
-        return [nbformat.v4.new_output("display_data", {PICTURE: data[PICTURE]})]
+        return [new_output("display_data", {PICTURE: data[PICTURE]})]
     if "text/html" in data:
         pictures = [base64.b64decode(content).decode() for content in IN_HTML.findall(data["text/html"])]
         html = masked_html(IN_HTML.sub("", data["text/html"]))
-        shown = [nbformat.v4.new_output("display_data", {"text/html": html, "text/plain": "a table"})]
-        return shown + [nbformat.v4.new_output("display_data", {PICTURE: picture}) for picture in pictures]
+        shown = [new_output("display_data", {"text/html": html, "text/plain": "a table"})]
+        return shown + [new_output("display_data", {PICTURE: picture}) for picture in pictures]
     if any("widget-view" in kind for kind in data) or "text/plain" not in data:
         return []
-    return [nbformat.v4.new_output("display_data", {"text/plain": masked(data["text/plain"])})]
+    return [new_output("display_data", {"text/plain": masked(data["text/plain"])})]
 
 
 def joined(outputs: list[Any]) -> list[Any]:
@@ -128,6 +134,8 @@ def keep_answers(book: Any) -> Any:
 
 
 if __name__ == "__main__":
+    import nbformat
+
     warnings.simplefilter("ignore")
     for name in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as scratch:

@@ -9,11 +9,11 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
 from playwright.sync_api import Browser, Frame, Page
 
 from benchmarks.page.lab import Lab, Notebook
+from notebook_pictures import read
 from pages import AT, DATA_FIGURE, ON_PAGE, until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
@@ -228,7 +228,7 @@ def test_all_cells_of_shipped_notebooks_run(lab: Lab, book: Notebook, root: Path
         assert all(page.locator(".jp-RenderedSVG img").evaluate_all("(all) => all.map((one) => one.naturalWidth)"))
         with page.expect_response(lambda answer: answer.request.method == "PUT"):
             page.keyboard.press("Control+s")
-        saved = [cell for cell in nbformat.read(file, as_version=4).cells if cell.cell_type == "code"]
+        saved = [cell for cell in read(Path(file)).cells if cell.cell_type == "code"]
         assert all(cell.execution_count for cell in saved)
         assert [out for cell in saved for out in cell.outputs if out.output_type == "error"] == []
         assert shipped.complaints == []
