@@ -10,7 +10,7 @@ whole future, because errors of a forecast have the same sign for a long time. M
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -49,6 +49,11 @@ class Widening:
     def widens(self) -> bool:
         """Whether a factor is above 1."""
         return max(self.factors, default=1.0) > 1.0
+
+    def at_least(self, other: Widening) -> Widening:
+        """The larger factor of this and of another one of the same column, at the horizons of this one."""
+        factors = self.at(self.points[0][1:]), other.at(other.last + self.points[0][1:] - self.last)
+        return replace(self, factors=tuple(torch.maximum(*factors).clamp_min(1.0).cummax(0).values.tolist()))
 
     def at(self, times: Tensor) -> Tensor:
         """The factors [t] at these times [t]."""

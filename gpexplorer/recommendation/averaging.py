@@ -6,13 +6,19 @@ Row i was held out when model k was fitted. The objective is concave, and EM inc
 best models differ in their errors, their average has a lower NLPD than each of them; where one is best everywhere, it
 gets all of the weight.
 
+Few blocks of time, or few groups, say little about the next one: a model that is the best of two winters may fail in
+spring. Stacking would trust them as if their rows were independent. Their weights are those of pseudo-BMA+: each model's
+probability of being the best, over the Bayesian bootstrap of the blocks, where a block counts as one observation.
+
+    w_k = mean over a ~ Dirichlet(1, .., 1) of softmax_k( G sum_g a_g e_gk ),   e_gk the mean log density of block g
+
 The weights are learned from the rows that the models are compared on. The expected scores of the average therefore use
 other weights for each tenth of the rows, learned from the other nine tenths.
 
 References
 ----------
 Yao, Y., Vehtari, A., Simpson, D. and Gelman, A. (2018). Using stacking to average Bayesian predictive distributions.
-Bayesian Analysis 13, section 3.
+Bayesian Analysis 13, sections 3 and 3.4.
 """
 
 from __future__ import annotations
@@ -20,11 +26,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from ..errors import GPExplorerError
 from ..posteriors import AveragePosterior, InUnits, Widening, widened
@@ -35,6 +42,7 @@ from .simple_members import Member
 from .stages import TimedSearch
 
 ITERATIONS = 200  # of EM
+RESAMPLES = 1000  # of the Bayesian bootstrap
 LEAST_WEIGHT = 0.03  # a model with a smaller weight is left out
 FEWEST_ROWS = 50  # held-out rows from which weights are learned
 LOST = 0.1  # nats by which a simple model has to be better to be the answer where no average is
@@ -86,13 +94,38 @@ def stacking_weights(log_densities: Array) -> Array:
     return weights
 
 
+def weights_of_blocks(log_densities: Array, block: Array) -> Array:
+    """The weights [k] of models by few blocks of rows: pseudo-BMA+.
+
+    Parameters
+    ----------
+    log_densities : array [t, k]
+        Of each held-out row under each model.
+    block : array [t]
+        The block of each row.
+    """
+    _, place = np.unique(block, return_inverse=True)
+    sums = np.zeros((place.max() + 1, log_densities.shape[1]))  # [G, k]
+    np.add.at(sums, place, log_densities)
+    means = sums / np.bincount(place)[:, None]
+    shares = np.random.default_rng(0).dirichlet(np.ones(len(means)), RESAMPLES)
+    return np.asarray(softmax(len(means) * shares @ means, axis=1).mean(0))
+
+
+def has_few_blocks(scores: RowScores) -> bool:
+    """Whether the rows are so few blocks of time or groups that each counts as one observation."""
+    return scores.is_clustered and len(np.unique(scores.cluster)) < TENTHS
+
+
 def large_weights(scores: Sequence[RowScores]) -> Array:
     """The weights [k] of these models, with 0 for those of which a small share would be used."""
     log_densities = np.column_stack([-own.density for own in scores])  # [t, k]
-    weights = stacking_weights(log_densities)
+    block = scores[0].cluster
+    weigh = partial(weights_of_blocks, block=block) if has_few_blocks(scores[0]) else stacking_weights
+    weights = weigh(log_densities)
     used = weights >= min(LEAST_WEIGHT, float(weights.max()))
     result = np.zeros(len(weights))
-    result[used] = stacking_weights(log_densities[:, used])
+    result[used] = weigh(log_densities[:, used])
     return result
 
 
@@ -129,14 +162,14 @@ def gain_of_average(scores: Sequence[RowScores]) -> tuple[float, float]:
 def is_worthwhile(scores: Sequence[RowScores]) -> bool:
     """Whether there are enough models and rows, and the average is not worse by more than a standard error.
 
-    Of two that hardly differ, the average is preferred: it depends less on which rows happen to be held out. Of few
-    blocks of time or groups, weights cannot be learned that safely, and the average must not be worse than any model.
+    Of two that hardly differ, the average is preferred: it depends less on which rows happen to be held out. Few blocks
+    of time or groups are never enough to say that one model is the best in the next one.
     """
     if len(scores) < 2 or len(scores[0].targets) < FEWEST_ROWS:
         return False
+    if has_few_blocks(scores[0]):
+        return True
     lower, error = gain_of_average(scores)
-    if scores[0].is_clustered and len(np.unique(scores[0].cluster)) < TENTHS:
-        return lower >= 0.0 and averaged_scores(scores).nlpd <= min(own.nlpd for own in scores)
     return lower >= -error
 
 

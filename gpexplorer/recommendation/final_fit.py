@@ -88,24 +88,29 @@ def refit_to_all_rows(search: TimedSearch, lane: Lane, end: float | None = None)
 
     It begins with the theta that the lane has learned. An exact GP learns from its initial values again, if there
     is time, because the theta of some rows may lie near a poorer optimum of all rows. A GP that learns first and then
-    solves a system keeps theta, if the time suffices for no more than the system. If it fails, or has taken too
-    few steps when the time is used, so that it may be worse, the result is the lane's run on the rows of the
-    search, and a sentence that says so. Otherwise the widening of the lane becomes that of this run.
+    solves a system keeps theta, if the time suffices for no more than the system. Where rows are in order of time, both
+    keep it in any case: how a trend and a season go on depends on the optimum, and it is this one that has forecast
+    rows that it had not seen. If it fails, or has taken too few steps when the time is used, so that it may be worse,
+    the result is the lane's run on the rows of the search, and a sentence that says so. Otherwise the widening of the
+    lane becomes that of this run.
     """
     end = search.end if end is None else end
     seconds_left = end - search.clock()
-    from_initial_values = lane.group == EXACT and seconds_left >= ANEW_TIMES * lane.seconds_of_a_run
-    logs = None if from_initial_values else lane.learned_logs()
-    keeps_theta = bool(lane.after_learning[0]) and seconds_left < REFIT_TIMES[False] * lane.seconds_of_a_run
-    needed = lane.after_learning[0] if keeps_theta else lane.first_run.done
+    in_time = bool(lane.time_name)
+    learns_anew = lane.group == EXACT and not in_time and seconds_left >= ANEW_TIMES * lane.seconds_of_a_run
+    logs = None if learns_anew else lane.learned_logs()
+    solves_only = bool(lane.after_learning[0])
+    solves_only = solves_only and (in_time or seconds_left < REFIT_TIMES[False] * lane.seconds_of_a_run)
+    needed = lane.after_learning[0] if solves_only else lane.first_run.done
     all_rows = replace(search.split, test=search.split.train.rows(NO_ROWS), key=f"{search.split.key}/all")
     candidate = lane.candidate
-    if keeps_theta:
+    if solves_only:
         candidate = replace(candidate, settings={**candidate.settings, "learn": False})
     lane.give_up(lane.sentence)
     search.report(f"Fitting {lane.name} to all {len(all_rows.train):,} rows.")
     run = candidate.opened(all_rows, lane.seed, logs)
-    step_until(run, end, search.should_stop, search.clock)
+    one_step = in_time and lane.is_factored and logs is not None
+    step_until(run, search.clock() if one_step else end, search.should_stop, search.clock)
     run.close()
     if run.error is None and len(run.trace):
         enough = 1 if lane.is_factored and logs is not None else needed
@@ -119,8 +124,9 @@ def refit_to_all_rows(search: TimedSearch, lane: Lane, end: float | None = None)
 def final_widening(search: TimedSearch, lane: Lane, run: Run) -> Widening | None:
     """By how much variances after the last row are wider for a run on all rows.
 
-    Its theta may be another one than those of the search, so that their errors say little about its variances. If its
-    answer is complete without learning, it forecasts from several moments in the past with its own theta.
+    If its answer is complete without learning, it forecasts from several moments in the past with its own theta, which
+    may be another one than those of the search. But it has learned it from the rows that it forecasts: factors are at
+    least those of the search, whose hyperparameters have not seen them.
     """
     rows, begin = search.split.train, search.clock()
     theta = theta_of(run) if lane.is_factored or lane.group == NEIGHBOURS else None
@@ -139,7 +145,9 @@ def final_widening(search: TimedSearch, lane: Lane, run: Run) -> Widening | None
             forecasts.append(part)
     if not forecasts:
         return after_rows(lane.widening, rows)
-    return after_rows(scores_of_parts(forecasts, marginals, lane.time_name)[1], rows)
+    own = scores_of_parts(forecasts, marginals, lane.time_name)[1]
+    assert own is not None
+    return after_rows(own if lane.widening is None else own.at_least(lane.widening), rows)
 
 
 def _failure(activity: str, run: Run) -> str:

@@ -118,3 +118,13 @@ def test_days_far_from_the_origin_are_widened_alike(last: float) -> None:
     at = NEW[:, :1] + torch.tensor([[last - 50.0, last - 50.0]], dtype=torch.float64)
     ratio = widened(plain, replace(WIDENING, last=last)).var(at, noise=True) / plain.var(at, noise=True)
     torch.testing.assert_close(ratio, torch.tensor(list(FACTORS.values()), dtype=torch.float64))
+
+
+def test_the_larger_of_two_widenings_counts_at_each_horizon() -> None:
+    early = Widening("day", 50.0, (10.0, 20.0, 40.0), (1.5, 1.5, 1.5))
+    late = Widening("day", 80.0, (5.0, 25.0), (1.0, 3.0))  # its horizons count from another last row
+    larger = early.at_least(late)
+    assert (larger.column, larger.last, larger.horizons) == ("day", 50.0, early.horizons)
+    assert larger.factors == pytest.approx((1.5, 2.5, 4.5))  # 1 + 2 (h - 5) / 20 of the later one
+    assert late.at_least(early).factors == pytest.approx((1.25, 3.0))
+    assert early.at_least(replace(early, factors=(1.0, 1.0, 1.0))) == early

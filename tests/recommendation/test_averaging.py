@@ -28,6 +28,7 @@ from gpexplorer.recommendation.averaging import (
     is_worthwhile,
     large_weights,
     stacking_weights,
+    weights_of_blocks,
 )
 from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.held_out import RowScores
@@ -180,7 +181,7 @@ def test_the_answer_names_models_weights_and_gain(answer: gpx.Recommendation) ->
     for name, weight in average.weights.items():
         assert f"{100 * weight:.0f} % of {name}" in heading
     assert f"{abs(average.gain[0]):.2g} nats" in sentence
-    inside = np.abs(average.scores.targets - average.scores.mean) <= 1.96 * np.sqrt(average.scores.var)
+    inside = np.abs(average.scores.probability - 0.5) <= 0.475  # of a mixture, which is not normal
     assert f"{100 * inside.mean():.0f} % of these rows lie in their 95 % interval" in sentence
     assert max(map(len, answer.sentences)) <= MAX_LENGTH  # longer ones are cut on the page
     row = answer.table.set_index("model").loc[f"average of {len(average.weights)} models"]
@@ -330,15 +331,35 @@ def test_the_command_saves_the_average_and_says_so(tmp_path: Path) -> None:
     assert gpx.Spec.from_json(out.read_text()).method == answer["method"]
 
 
-def test_of_few_blocks_of_time_an_average_must_not_be_worse_than_a_model():
-    y, blocks = np.random.default_rng(0).normal(size=200), np.arange(200) // 50
+def in_blocks(errors: list[float], sd: float, each: int = 50) -> RowScores:
+    """A model with its own error in each of four runs of 50 rows, which are divided into blocks of so many rows."""
+    y, run = np.random.default_rng(0).normal(size=200), np.arange(200) // 50
+    groups = RowGroups(torch.arange(200) // each, are_folds=False)
+    return RowScores.of(y, y + np.array(errors)[run], np.full(200, sd**2), groups)
 
-    def scored(errors: list[float], sd: float, each: int = 50) -> RowScores:
-        groups = RowGroups(torch.arange(200) // each, are_folds=False)
-        return RowScores.of(y, y + np.array(errors)[blocks], np.full(200, sd**2), groups)
 
-    assert is_worthwhile([scored([1.0, -1.0, 1.0, -1.0], 1.0), scored([-1.0, 1.0, -1.0, 1.0], 1.0)])
-    steady, lucky = ([0.1] * 4, 0.4), ([0.1, 0.1, 0.1, 3.0], 0.2)  # in three of four blocks the second is better
-    assert not is_worthwhile([scored(*steady), scored(*lucky)])
-    assert gain_of_average([scored(*steady), scored(*lucky)])[0] > 0.0  # over the model that other blocks choose
-    assert is_worthwhile([scored(*steady, each=5), scored(*lucky, each=5)])  # of 40 blocks
+def test_weights_by_few_blocks_are_the_probabilities_of_being_the_best() -> None:
+    means = np.array([[-1.0, -1.3, -4.0], [-1.2, -0.9, -4.5], [-0.8, -1.0, -3.0], [-1.1, -2.4, -4.0]])  # [G, k]
+    block = np.repeat([3, 5, 8, 13], [10, 40, 20, 30])
+    weights = weights_of_blocks(np.repeat(means, [10, 40, 20, 30], axis=0), block)
+
+    random, total = np.random.default_rng(1), np.zeros(3)
+    for _ in range(20_000):
+        share = random.gamma(1.0, size=4)
+        odds = np.exp(4.0 * (share / share.sum()) @ means)
+        total += odds / odds.sum()
+    np.testing.assert_allclose(weights, total / 20_000, atol=0.01)
+    more_rows = np.repeat(means, [100, 4, 2, 300], axis=0)
+    np.testing.assert_allclose(weights_of_blocks(more_rows, np.repeat(np.arange(4), [100, 4, 2, 300])), weights)
+
+
+def test_few_blocks_of_time_never_choose_one_model_that_may_fail_in_the_next() -> None:
+    steady, lucky = ([0.1] * 4, 0.4), ([0.1, 0.1, 0.1, 0.9], 0.2)  # in three of four blocks the second is better
+    few = [in_blocks(*steady), in_blocks(*lucky)]
+    assert is_worthwhile(few)
+    assert 0.1 < large_weights(few)[0] < 0.9
+    alone = stacking_weights(np.column_stack([-own.density for own in few]))
+    many = [in_blocks(*steady, each=5), in_blocks(*lucky, each=5)]  # 40 blocks are enough for stacking
+    np.testing.assert_allclose(large_weights(many), alone)
+    clear = large_weights([in_blocks(*steady), in_blocks([5.0, 4.0, 6.0, 5.0], 1.0)])
+    assert clear.tolist() == [1.0, 0.0]

@@ -18,6 +18,7 @@ from gpexplorer.recommendation.horizon_widening import (
     scores_of_parts,
     widening_in_words,
 )
+from gpexplorer.recommendation.lanes import logs_of
 from gpexplorer.recommendation.questions.row_order import origins
 
 HORIZON = np.arange(1.0, 81.0)
@@ -128,3 +129,25 @@ def test_bands_of_a_season_with_a_random_level_cover_the_rows_that_follow(seed: 
     assert "After the last row, standard deviations are multiplied by" in str(answer)
     posterior.save(tmp_path / "model")
     torch.testing.assert_close(gpx.load_posterior(tmp_path / "model").sd(X), posterior.sd(X))
+
+
+def test_a_forecast_keeps_the_hyperparameters_that_have_forecast_rows_that_they_had_not_seen() -> None:
+    random, day = np.random.default_rng(2), np.arange(200.0)
+    y = 0.02 * day + np.sin(2.0 * np.pi * day / 12.0) + 0.1 * random.normal(size=200)
+    found: list[tuple[list[float], float]] = []
+
+    class Followed(Candidate):
+        def opened(self, split, seed, logs=None):
+            if not split.key.startswith("given/all") and "/all" in split.key:
+                found.append((list(logs or []), len(split.train)))
+            return super().opened(split, seed, logs)
+
+    kernel = "linear + periodic + se"
+    answer = gpx.recommend(
+        pd.DataFrame({"day": day, "y": y}), target="y", seconds=4.0, among=[Followed("ml", "exact", "ml", kernel)]
+    )
+    ((logs, rows),) = found
+    assert (answer.held_out_by, rows) == ("time", 200)
+    theta = answer.run.trace[-1].step.state.theta
+    assert logs_of(theta.tolist(), answer.run.problem) == pytest.approx(logs)
+    assert answer.run.done == 1
