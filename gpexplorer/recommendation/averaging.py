@@ -7,7 +7,7 @@ best models differ in their errors, their average has a lower NLPD than each of 
 gets all of the weight.
 
 Few blocks of time, or few groups, say little about the next one: a model that is the best of two winters may fail in
-spring. Stacking would trust them as if their rows were independent. Their weights are those of pseudo-BMA+: each model's
+spring. Stacking would trust them as if rows were independent. Their weights are those of pseudo-BMA+: each model's
 probability of being the best, over the Bayesian bootstrap of the blocks, where a block counts as one observation.
 
     w_k = mean over a ~ Dirichlet(1, .., 1) of softmax_k( G sum_g a_g e_gk ),   e_gk the mean log density of block g
