@@ -96,7 +96,7 @@ def test_a_signal_in_the_last_step_or_after_it_is_seen_in_the_exit_code(monkeypa
 
 def test_a_signal_ends_a_recommendation_with_the_best_answer_so_far(tmp_path: Path):
     number, code = SIGNALS[1]  # both are received by the same handler, which the tests of `run` above try with each
-    command = [sys.executable, "-m", "gpexplorer", "recommend", "friedman1", "--seconds", "300"]
+    command = [sys.executable, "-m", "gpexplorer", "recommend", "snelson-like", "--seconds", "300"]
     out = tmp_path / "spec.json"
     search = subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     line = ""
