@@ -3,13 +3,16 @@
 Changed are the files that differ from the last commit shared with main, committed or not. Their tests are, in this
 order: changed tests; tests named for a changed file; tests that import it; the contract of the methods whose code uses
 it; and the folder that mirrors its folder. After SECONDS no further test begins, and the last line says how many were
-left; `make test` runs them all.
+left; `make test` runs them all. LATE seconds later what still goes on is ended: a long test, and mypy where it has no
+cache yet, which it builds up from call to call.
 """
 
 from __future__ import annotations
 
+import _thread
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +22,7 @@ import pytest
 from figures import Module, imported_modules, modules
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 50.0  # from the start of the command
+SECONDS, LATE = 50.0, 5.0  # from the start of the command, and after that
 CONTRACT = "tests/methods/test_contract.py"
 PROGRAM = ("gpexplorer", "benchmarks", "papers")
 OF_OTHER_FILES = {  # tests of files that are no modules, by how their names begin
@@ -90,7 +93,13 @@ class Chosen:
     def __init__(self, changed: set[str], order: list[str], end: float) -> None:
         self.changed, self.end = changed, end
         self.place = {str(ROOT / test): place for place, test in enumerate(order)}
-        self.left = 0
+        self.left, self.stopped = 0, False
+        self.session: pytest.Session | None = None
+
+    def interrupt(self) -> None:
+        """End the test that goes on."""
+        self.stopped = True
+        _thread.interrupt_main()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -111,12 +120,20 @@ class Chosen:
     def pytest_runtest_logfinish(self) -> None:
         """Count a test, and let no further one begin after the end."""
         self.left -= 1
-        if time.monotonic() > self.end and self.left > 0:
-            self.session.shouldstop = f"{self.left} tests were left when the time was over; make test runs them all"
+        if time.monotonic() > self.end and self.left > 0 and self.session is not None:
+            self.stopped = True
+            self.session.shouldstop = "the time was over"
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Keep the session, which a full list of tests belongs to."""
         self.session, self.left = session, len(session.items)
+        self.timer = threading.Timer(self.end + LATE - time.monotonic(), self.interrupt)
+        self.timer.start()
+
+    def pytest_sessionfinish(self) -> None:
+        """No test goes on any more."""
+        if self.session is not None:
+            self.timer.cancel()
 
 
 def main() -> int:
@@ -137,12 +154,19 @@ def main() -> int:
     if tests:
         plugin = Chosen({module_name(file) for file in python}, tests, begin + SECONDS)
         status = int(pytest.main(["-q", "-x", "--no-header", *(str(ROOT / test) for test in tests)], plugins=[plugin]))
-        stopped = getattr(getattr(plugin, "session", None), "shouldstop", False)
-        status = 0 if status == pytest.ExitCode.INTERRUPTED and "tests were left" in str(stopped) else status
+        if plugin.stopped and status == pytest.ExitCode.INTERRUPTED:
+            status = 0
+            print(f"{plugin.left} tests were left when the time was over; make test runs them all")
     for command, linter in zip(commands, linters, strict=True):
-        printed, _ = linter.communicate()
+        name = " ".join(command[:2])
+        try:
+            printed, _ = linter.communicate(timeout=max(1.0, begin + SECONDS + LATE - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            linter.kill()
+            print(f"{name} was not done when the time was over; make lint runs it to the end")
+            continue
         if linter.returncode:
-            print(f"{' '.join(command[:2])}:\n{printed}")
+            print(f"{name}:\n{printed}")
         status = status or linter.returncode
     print(f"{time.monotonic() - begin:.0f} s")
     return 0 if status == pytest.ExitCode.NO_TESTS_COLLECTED else status
