@@ -9,7 +9,7 @@ cache yet, which it builds up from call to call.
 
 from __future__ import annotations
 
-import _thread
+import signal
 import subprocess
 import sys
 import threading
@@ -99,7 +99,7 @@ class Chosen:
     def interrupt(self) -> None:
         """End the test that goes on."""
         self.stopped = True
-        _thread.interrupt_main()
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # which ends a sleep or a wait as well
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
