@@ -51,9 +51,14 @@ class Widening:
         return max(self.factors, default=1.0) > 1.0
 
     def at_least(self, other: Widening) -> Widening:
-        """The larger factor of this and of another one of the same column, at the horizons of this one."""
-        factors = self.at(self.points[0][1:]), other.at(other.last + self.points[0][1:] - self.last)
-        return replace(self, factors=tuple(torch.maximum(*factors).clamp_min(1.0).cummax(0).values.tolist()))
+        """The larger factor of this and of another one of the same column, at the horizons of this one.
+
+        The other one counts up to its last horizon: its growth beyond is a guess where this one has measured.
+        """
+        ahead = torch.tensor(self.horizons, dtype=torch.float64)
+        others = other.at(other.last + ahead.clamp_max(other.horizons[-1] if other.horizons else 0.0))
+        larger = torch.maximum(self.at(self.last + ahead), others)
+        return replace(self, factors=tuple(larger.clamp_min(1.0).cummax(0).values.tolist()))
 
     def at(self, times: Tensor) -> Tensor:
         """The factors [t] at these times [t]."""

@@ -34,6 +34,8 @@ def texts(*cells: str) -> pa.ChunkedArray:
         (["Bob", "Anna", "Chris"], "words"),
         (["1-2", "2-3", "4-5"], "words"),
         (["CONCORD", "BOSON", "COFFIN"], "words"),
+        (["C100001", "C100002", "C100003"], "words"),  # numbers of customers, and no rings
+        (["N-17", "N-18", "P-3"], "words"),
     ],
 )
 def test_texts_are_recognised(cells: list[str], kind: str) -> None:

@@ -125,6 +125,6 @@ def test_the_larger_of_two_widenings_counts_at_each_horizon() -> None:
     late = Widening("day", 80.0, (5.0, 25.0), (1.0, 3.0))  # its horizons count from another last row
     larger = early.at_least(late)
     assert (larger.column, larger.last, larger.horizons) == ("day", 50.0, early.horizons)
-    assert larger.factors == pytest.approx((1.5, 2.5, 4.5))  # 1 + 2 (h - 5) / 20 of the later one
+    assert larger.factors == pytest.approx((1.5, 2.5, 3.0))  # 1 + 2 (h - 5) / 20 of the later one, up to 25
     assert late.at_least(early).factors == pytest.approx((1.25, 3.0))
     assert early.at_least(replace(early, factors=(1.0, 1.0, 1.0))) == early

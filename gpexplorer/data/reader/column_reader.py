@@ -25,6 +25,7 @@ PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 # The atoms, bonds, branches and rings of SMILES; a third of the texts must contain a bond, a branch or a ring.
 _SMILES = re.compile(r"(?=.*[BCNOPSFIbcnops])(?:Cl|Br|[BCNOPSFIbcnops]|\[[^\[\]\s]{1,40}\]|[-=#$:/\\.()%0-9@+*])+")
 _STRUCTURE = re.compile(r"[=#()1-9\[]")
+_CODE = re.compile(r"[A-Za-z]+[-/.]?\d+")  # in SMILES a ring is opened and closed, each by a digit
 
 
 PLAIN, DAY_FIRST, NO_WORDS = NumberFormat(), DateFormat(), Levels((), ())
@@ -387,7 +388,8 @@ def _of_words(name: str, texts: Texts) -> ColumnReader:
 def are_smiles(sample: Sequence[str]) -> bool:
     """Whether these texts are molecules in the SMILES notation."""
     with_structure = sum(bool(_STRUCTURE.search(text)) for text in sample)
-    return 3 * with_structure >= len(sample) and all(_SMILES.fullmatch(text) for text in sample)
+    are_codes = all(_CODE.fullmatch(text) for text in sample)
+    return not are_codes and 3 * with_structure >= len(sample) and all(_SMILES.fullmatch(text) for text in sample)
 
 
 def _with_statistics(reader: ColumnReader, column: pa.ChunkedArray) -> ColumnReader:
