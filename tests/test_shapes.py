@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FILES = (
     "kernels/test_kernels",
     "test_objectives",
@@ -27,6 +29,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.long
 def test_shapes_are_correct_at_every_call_and_a_wrong_one_is_found(root: Path):
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     files = [f"tests/{name}.py" for name in FILES]

@@ -19,6 +19,8 @@ from gpexplorer import Spec, Store
 from gpexplorer.methods.base import registry
 from toy_method import Toy
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

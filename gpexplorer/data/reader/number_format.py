@@ -24,7 +24,6 @@ _CELL = re.compile(
 _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"(?i)[+-]?inf(inity)?")
 OTHER = {".": ",", ",": "."}
-_IN_UNITS_OF_ONE = 1.5  # shares between -1.5 and 1.5 are not percentages
 
 
 def _body_pattern(decimal: str) -> re.Pattern[str]:

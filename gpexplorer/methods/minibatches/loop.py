@@ -242,7 +242,7 @@ class Minibatches(Method):
 
     def _learn_fold(self, problem: Problem, state: MinibatchState) -> MinibatchState:
         """Learn the features without the next part of the rows, with as many minibatches as the best theta took."""
-        model, start = self._fold_model(problem, len(state.fold_thetas) + 1), Model(self, problem).start()
+        model, start = Model(self, problem, self.validation, len(state.fold_thetas) + 1), Model(self, problem).start()
         learner = self.learner(
             model, MinibatchState(0, "learn", 0, start, start.new_zeros(model.D), (), (), state.rate)
         )
@@ -254,16 +254,13 @@ class Minibatches(Method):
         theta = start[:0] if diverged else learner.parameters.theta.clone()
         return state._replace(step=state.step + 1, phase="fold", fold_thetas=(*state.fold_thetas, theta))
 
-    def _fold_model(self, problem: Problem, fold: int) -> Model:
-        return Model(self, problem, self.validation, fold)
-
     def _finish(self, problem: Problem, model: Model, state: MinibatchState) -> tuple[MinibatchState, MinibatchInfo]:
         """Return to the best theta and refit magnitude and noise; say how good this theta is, for the outcome.
 
         It may not be stationary, likelihood and rows set aside may disagree, and a straight line may do as well.
         """
         last_theta, sentences = state.theta, [state.remark] if state.remark else []
-        state = at_best_theta(state)._replace(step=state.step + 1, phase="best", band_factor=1.0)
+        state = state.at_best_theta()._replace(step=state.step + 1, phase="best", band_factor=1.0)
         exact = exact_likelihood(model, state.theta)
         sentences += stationarity(gradient_in_standard_errors(model, state.theta, exact))
         if not len(model.validation_rows):
@@ -284,7 +281,7 @@ class Minibatches(Method):
             parts = [rows_set_aside(model, state.theta, exact)]
             for fold, theta in enumerate(state.fold_thetas, 1):
                 if len(theta):
-                    fold_model = self._fold_model(problem, fold)
+                    fold_model = Model(self, problem, self.validation, fold)
                     parts.append(rows_set_aside(fold_model, theta, exact_likelihood(fold_model, theta)))
             refit = refit_magnitude_and_noise(parts, state.theta, self.noise_floor, self.largest)
             if refit:
@@ -292,11 +289,9 @@ class Minibatches(Method):
                     sentences.append(refit.sentence(exact.s2))
                 state = state._replace(theta=refit.theta)
                 exact = exact_likelihood(model, refit.theta)
-        error = validation_error(model, state.theta, exact)
-        noise_sd = math.exp(float(state.theta[-1]))
-        return state._replace(remark=" ".join(sentences)), MinibatchInfo(
-            "best", exact.value, noise=noise_sd, error=error
-        )
+        error, noise_sd = validation_error(model, state.theta, exact), math.exp(float(state.theta[-1]))
+        info = MinibatchInfo("best", exact.value, noise=noise_sd, error=error)
+        return state._replace(remark=" ".join(sentences)), info
 
     def _step(
         self, model: Model, learner: Learner, state: MinibatchState, until: int, last: bool
@@ -324,7 +319,7 @@ class Minibatches(Method):
             evaluation = self.evaluate(model, learner)
             if evaluation.diverged:
                 return state._replace(phase="diverged")
-            state = _update_best(state, evaluation.score + learner.penalty())
+            state = state.with_score(evaluation.score + learner.penalty())
             state = state._replace(band_factor=evaluation.band_factor, remark=learner.remark(evaluation.gap))
             info = info._replace(
                 objective=evaluation.objective,
@@ -382,19 +377,3 @@ class Minibatches(Method):
 def _divergence(learner: Learner, model: Model) -> str:
     """What has diverged, in a sentence; the exact likelihood is computed only if all parameters are within bounds."""
     return learner.divergence() or learner.divergence(exact_likelihood(model, learner.parameters.theta))
-
-
-def _update_best(state: MinibatchState, score: float) -> MinibatchState:
-    """The state with its best theta replaced if this score is lower."""
-    if score < state.best_value or state.best_theta is None:
-        return state._replace(
-            best_value=score, best_theta=state.theta, best_w=state.w, best_batches=state.batches, waited=0
-        )
-    return state._replace(waited=state.waited + 1)
-
-
-def at_best_theta(state: MinibatchState) -> MinibatchState:
-    """Return the state with theta and w replaced by the best ones."""
-    if state.best_theta is None or state.best_w is None:
-        return state
-    return state._replace(theta=state.best_theta, w=state.best_w)

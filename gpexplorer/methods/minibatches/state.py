@@ -43,6 +43,20 @@ class State(NamedTuple):
     remark: str = ""  # for the outcome: where likelihood and rows set aside disagree, a matrix that lost F
     chains: Chains | None = None  # of sampling
 
+    def with_score(self, score: float) -> State:
+        """Return the state after an evaluation: with its best theta replaced if this score is lower."""
+        if score < self.best_value or self.best_theta is None:
+            return self._replace(
+                best_value=score, best_theta=self.theta, best_w=self.w, best_batches=self.batches, waited=0
+            )
+        return self._replace(waited=self.waited + 1)
+
+    def at_best_theta(self) -> State:
+        """Return the state with theta and w replaced by the best ones."""
+        if self.best_theta is None or self.best_w is None:
+            return self
+        return self._replace(theta=self.best_theta, w=self.best_w)
+
 
 class Info(NamedTuple):
     """The report of a step. A channel is nan when it does not apply."""

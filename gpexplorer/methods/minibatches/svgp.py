@@ -35,7 +35,7 @@ from .exact_likelihood import exact_posterior
 from .gpytorch_svgp import VariationalBound
 from .gradients import Parameters
 from .learner import Learner
-from .loop import ADDED_SETTINGS, Evaluation, Minibatches, at_best_theta
+from .loop import ADDED_SETTINGS, Evaluation, Minibatches
 from .model import MATCHED_ROWS, Model
 from .state import Info, State
 
@@ -158,7 +158,7 @@ class SVGP(Minibatches):
 
     def _finish(self, problem: Problem, model: Model, state: State) -> tuple[State, Info]:
         """Return to the best theta and its variational normal, which cannot be refitted by the features' spectrum."""
-        state = at_best_theta(state)._replace(step=state.step + 1, phase="best", matrices=())
+        state = state.at_best_theta()._replace(step=state.step + 1, phase="best", matrices=())
         evaluation = self.evaluate(model, self.learner(model, state))
         noise = math.exp(float(state.theta[-1]))
         added = jitter(model, state.theta, variational_parts(model, state.w)[0], self.jitter)

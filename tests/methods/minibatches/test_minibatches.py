@@ -13,7 +13,6 @@ from torch import Tensor
 from gpexplorer.methods.minibatches import optimisers
 from gpexplorer.methods.minibatches.exact_likelihood import exact_gradient, exact_likelihood
 from gpexplorer.methods.minibatches.learner import MinibatchRows
-from gpexplorer.methods.minibatches.loop import _update_best, at_best_theta
 from gpexplorer.methods.minibatches.optimisers import OPTIMISERS
 from gpexplorer.methods.minibatches.scgd import running_inverse
 from gpexplorer.methods.minibatches.studies.rate_search import best_validation_rate
@@ -163,12 +162,12 @@ def test_the_answer_is_the_best_theta_seen_and_rates_are_tried_first():
 def test_the_best_theta_is_kept_and_waiting_begins_anew_with_a_better_one():
     begin = next(method("scgd").steps(problem())).state
 
-    first = _update_best(begin._replace(theta=begin.theta + 1.0), 3.0)
-    worse = _update_best(_update_best(first._replace(theta=begin.theta + 2.0), 4.0), 3.5)
+    first = begin._replace(theta=begin.theta + 1.0).with_score(3.0)
+    worse = first._replace(theta=begin.theta + 2.0).with_score(4.0).with_score(3.5)
 
-    assert (first.waited, worse.waited, _update_best(worse, 2.9).waited) == (0, 2, 0)
+    assert (first.waited, worse.waited, worse.with_score(2.9).waited) == (0, 2, 0)
     assert worse.best_value == 3.0
-    torch.testing.assert_close(at_best_theta(worse).theta, begin.theta + 1.0)
+    torch.testing.assert_close(worse.at_best_theta().theta, begin.theta + 1.0)
 
 
 def test_a_full_batch_moves_theta_and_solves_for_the_weights():

@@ -19,6 +19,7 @@ import pytest
 from raw_clients import fragments, get, half_open, talk, token_of
 from served_entries import ENTRIES, Entry, started
 
+pytestmark = pytest.mark.long
 STRANGER = "evil.example"
 IMPORTED = "/components/lib2to3.__main__/x/_css/y"  # importing this module ends the process
 
