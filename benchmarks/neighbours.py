@@ -24,6 +24,7 @@ NOISE, PERIOD = 0.3, 10.0
 ROWS_PER_LENGTHSCALE = 40
 COSINES, FREQUENCY = 300, 10.0
 HELD_OUT = 0.1
+FAR = 1e12  # nats, where celerite2 has no Cholesky factor
 VARIANCES = 500  # celerite2 computes a column of all rows for each
 Array = NDArray[np.float64]
 Moments = tuple[Array, Array]  # predictive mean and variance of y
@@ -108,10 +109,16 @@ def celerite2(case: Case, _: int) -> Moments:
     def model(log_theta: Array) -> Any:
         sd, lengthscale, noise = np.exp(log_theta)
         gp = package.GaussianProcess(package.terms.Matern32Term(sigma=sd, rho=lengthscale))
-        gp.compute(t, diag=np.full(len(t), noise**2), quiet=True)
+        gp.compute(t, diag=np.full(len(t), noise**2))
         return gp
 
-    best = minimize(lambda theta: -model(theta).log_likelihood(y), np.log([y.std(), 1.0, 0.5 * y.std()]))
+    def nlml(log_theta: Array) -> float:
+        try:
+            return -float(model(log_theta).log_likelihood(y))
+        except package.driver.LinAlgError:
+            return FAR
+
+    best = minimize(nlml, np.log([y.std(), 1.0, 0.5 * y.std()]))
     new, gp = np.argsort(case.X_new[:, 0]), model(best.x)
     blocks = [new[i : i + VARIANCES] for i in range(0, len(new), VARIANCES)]
     moments = [gp.predict(y, case.X_new[block, 0], return_var=True) for block in blocks]

@@ -3,17 +3,18 @@
 A likelihood has several valleys where the data oscillate: from a long lengthscale, every wave is noise, and the descent
 ends there. Beside the initial theta of the kernel, these are tried:
 
-    waves       lengthscale 1 / (2 pi f) of each input with a wave of frequency f in its periodogram, or its period
+    waves       lengthscale 1 / (2 pi f) of each input with a wave of frequency f in its periodogram
+    seasons     periods of the periodic parts, by least squares, from the peaks of the periodogram
     variogram   lengthscale and noise from the mean half squared difference of y between near rows
     short       all lengthscales a quarter of what the kernel proposes
 
 They are compared on a few hundred rows, half of them in clusters of neighbours, because rows far apart know nothing of
 short lengthscales. The best start from waves descends, and the best of all if it is better than the kernel's own before
-any descent. Then the kernel's own descends until it has come near the best of them or has converged. It is kept unless
-the other one is better by several nats, so that data with one valley are learned from where they always were. If the
-best is a wave's, it is taken unless the kernel's own is better by several nats: that it found the valley on these rows
-does not say that it finds it on all rows. The variational bound of a method with m inducing points must not be clearly
-higher there, because m points may be too few for short lengthscales.
+any descent; a period keeps its value there if these are not all rows. Then the kernel's own descends until it has come
+near the best of them or has converged. It is kept unless the other one is better by several nats, so that data with one
+valley are learned from where they always were. If the best is a wave's, it is taken unless the kernel's own is better
+by several nats: that it found the valley on these rows does not say that it finds it on all rows. The variational bound
+of a method with m inducing points must not be clearly higher there, as m points may be too few for short lengthscales.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ from torch import Tensor
 
 from .errors import GPExplorerError, NotPositiveDefinite
 from .kernels.row_scaled import input_count, unscaled_kernel, unscaled_rows
+from .kernels.theta.descent_units import descent_units, period_entries
 from .kernels.theta.restrictions import is_free, log_prior, projected
 from .linalg.cholesky import cholesky, logdet
 from .linalg.periodogram import Peak, peaks
 from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
-from .linalg.replayed_descent import Evaluated, Restrictions, descend, replayed_descent
+from .linalg.replayed_descent import Evaluated, replayed_descent
+from .linalg.seasons import Season, seasons
 from .mixed_rows import MixedRows
 from .objectives import evidence, may_learn
 from .problem import Problem, take
@@ -141,8 +144,9 @@ def race(problem: Problem, points: int = 0) -> Race:
     wave = min((start for start in others if start.is_wave), key=lambda start: start.begin, default=None)
     near = min((start for start in others if start.begin < own.begin), key=lambda start: start.begin, default=None)
     followed = [start is wave or start is near for start in others]
+    is_part = rows < len(problem.train)
     others = [
-        _descended(part, start, EVALUATIONS, -math.inf) if is_followed else start
+        _descended(part, start, EVALUATIONS, -math.inf, keeps_periods=is_part) if is_followed else start
         for start, is_followed in zip(others, followed, strict=True)
     ]
     others.sort(key=lambda start: _reached(start) - CLEAR_MARGIN * start.is_wave)
@@ -174,8 +178,11 @@ def proposals(problem: Problem) -> list[Start]:
     some: Any = slice(None)
     if len(y) > PERIODOGRAM_ROWS:
         some = np.sort(np.random.default_rng(0).permutation(len(y))[:PERIODOGRAM_ROWS])
-    waves = [peaks(column[some].astype(float), y[some]) for column in X.T[:PERIODOGRAM_INPUTS]]
-    result = [*_from_waves(problem.theta, waves, lengthscales, periods, by_input)]
+    columns = [column[some].astype(float) for column in X.T[:PERIODOGRAM_INPUTS]]
+    waves = [peaks(column, y[some]) for column in columns]
+    with_waves = [column for column, own in zip(columns, waves, strict=True) if periods and own]
+    result = [*_from_seasons(problem.theta, [s for column in with_waves for s in seasons(column, y[some])], periods)]
+    result += _from_waves(problem.theta, waves, lengthscales, by_input)
     if lengthscales and (estimate := variogram(X, y, sds)) is not None:
         scale, noise = estimate
         theta = problem.theta.clone()
@@ -235,38 +242,40 @@ def variogram(
     return float(np.median(scales)), noise
 
 
-def _entries(kernel: Any) -> tuple[dict[int, int | None], dict[int, int]]:
+def _entries(kernel: Any) -> tuple[dict[int, int | None], list[int]]:
     """Entries of theta that are lengthscales of inputs, with the input if there is one per input; and periods.
 
     The lengthscale of a periodic kernel is that of a sine and has no unit.
     """
     names = unscaled_kernel(kernel).names
-    lengthscales, periods = dict[int, int | None](), dict[int, int]()
+    lengthscales = dict[int, int | None]()
     for entry, name in enumerate(names):
         part, _, own = name.rpartition(": ")
         prefix = f"{part}: " if part else ""
-        if own == "period":
-            periods[entry] = len(periods)
         match = re.fullmatch(r"lengthscale(?: (\d+))?", own)
         if match and f"{prefix}period" not in names:
             lengthscales[entry] = int(match[1]) - 1 if match[1] else None
-    return lengthscales, periods
+    return lengthscales, period_entries(kernel)
+
+
+def _from_seasons(theta: Tensor, found: list[Season], entries: list[int]) -> Iterator[Start]:
+    """Starts with the periods of the strongest seasons, each of them as the first one."""
+    found = sorted(found, key=lambda season: -float(season.fit @ season.fit))[:3]
+    for first in range(len(found)):
+        start = theta.clone()
+        for position, entry in enumerate(entries):
+            start[entry] = math.log(found[(first + position) % len(found)].period)
+        yield Start(f"the period {found[first].period:.3g}", start, is_wave=True)
 
 
 def _from_waves(
-    theta: Tensor, waves: list[list[Peak]], lengthscales: dict[int, int | None], periods: dict[int, int], by_input: bool
+    theta: Tensor, waves: list[list[Peak]], lengthscales: dict[int, int | None], by_input: bool
 ) -> Iterator[Start]:
-    """Starts with the periods of the strongest waves, or with lengthscales that are short enough for them."""
+    """A start with lengthscales that are short enough for the strongest waves."""
     every = sorted((peak for own in waves for peak in own), key=lambda peak: -peak.share)
     if not every:
         return
     noise = math.log(math.sqrt(max(1.0 - sum(max((p.share for p in own), default=0.0) for own in waves), 0.01)))
-    if periods:
-        for first in range(min(len(every), 3)):
-            start = theta.clone()
-            for entry, position in periods.items():
-                start[entry] = -math.log(every[(first + position) % len(every)].frequency)
-            yield Start(f"the period {1.0 / every[first].frequency:.3g}", start, is_wave=True)
     if lengthscales:
         start = theta.clone()
         shortest = -math.log(2.0 * math.pi * max(peak.frequency for peak in every))
@@ -332,36 +341,29 @@ def _evaluated(problem: Problem, theta: Tensor) -> Evaluated | None:
     return Evaluated(value, gradient.double().cpu().numpy(), None) if usable else None
 
 
-def _descended(part: Problem, start: Start, limit: int, enough: float) -> Start:
-    def evaluate(point: NDArray[np.float64]) -> Evaluated | None:
-        return _evaluated(part, torch.as_tensor(point).to(start.theta))
-
-    best, restrictions = None, getattr(part.kernel, "restrictions", None)
-    if restrictions is not None:
-        return _restricted_descent(part, start, limit, enough, restrictions)
-    for best in descend(evaluate, start.theta.double().cpu().numpy(), "L-BFGS-B", limit):
-        if best.value <= enough:
-            break
-    if best is None:
-        return replace(start, reached=start.begin)
-    return replace(start, theta=torch.as_tensor(best.point).to(start.theta), reached=best.value)
-
-
-def _restricted_descent(part: Problem, start: Start, limit: int, enough: float, restrictions: Restrictions) -> Start:
+def _descended(part: Problem, start: Start, limit: int, enough: float, keeps_periods: bool = False) -> Start:
     """The start after a descent in the numbers that may move; its values contain the penalty of the priors."""
 
     def function(theta: Tensor) -> Evaluated:
         evaluated = _evaluated(part, theta)
         if evaluated is None:
             raise NotPositiveDefinite("K + s2 I", len(part.train), 0.0)
-        return evaluated._replace(gradient=torch.as_tensor(evaluated.gradient).to(theta))
+        return evaluated._replace(gradient=torch.as_tensor(evaluated.gradient).to(theta.device))
 
-    descent = replayed_descent(function, start.theta, "L-BFGS-B", limit, restrictions=restrictions)
+    descent = replayed_descent(
+        function, start.theta, "L-BFGS-B", limit, restrictions=getattr(part.kernel, "restrictions", None),
+        units=descent_units(part.kernel, start.theta, part.train),
+    )  # fmt: skip
+    begin = start.theta
     with closing(descent):
         for best in descent:
             start = replace(start, theta=best.theta, reached=best.value)
             if best.value <= enough:
                 break
+    if keeps_periods:
+        theta, entries = start.theta.clone(), period_entries(part.kernel)
+        theta[entries] = begin[entries]
+        start = replace(start, theta=theta)
     return start if start.reached is not None else replace(start, reached=start.begin)
 
 

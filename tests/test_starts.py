@@ -41,6 +41,39 @@ def test_every_kernel_with_lengthscales_does(kernel: str):
     assert np.sqrt(np.mean((model.predict(X_new) - truth) ** 2)) < 0.45
 
 
+SEASONS = {
+    "sine": lambda phase: np.sin(2.0 * np.pi * phase),
+    "sawtooth": lambda phase: 2.0 * (phase % 1.0) - 1.0,
+    "stronger second harmonic": lambda phase: 0.5 * np.sin(2.0 * np.pi * phase) + np.sin(4.0 * np.pi * phase + 0.4),
+    "two": lambda phase: np.sin(2.0 * np.pi * phase) + 0.7 * np.sin(2.0 * np.pi * 2.73 * phase + 1.0),
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "kernel", "shape", "spacing", "n", "period"),
+    [
+        ("states", "matern32 + periodic", "sine", "uneven", 1200, 9.13),
+        ("states", "matern32 + periodic", "sine", "gap", 500, 133.0),  # three periods
+        ("states", "matern32 + periodic", "sawtooth", "even", 900, 31.7),
+        ("states", "matern32 + periodic", "stronger second harmonic", "gap", 400, 83.0),
+        ("states", "matern12 + periodic + periodic", "two", "uneven", 1200, 41.0),
+        ("ml", "se + periodic", "stronger second harmonic", "gap", 300, 31.7),
+        ("sgpr", "periodic", "sawtooth", "uneven", 600, 13.9),
+        ("vecchia", "matern32 + periodic", "sine", "uneven", 800, 27.3),
+    ],
+)
+def test_a_season_goes_on_behind_the_end(method: str, kernel: str, shape: str, spacing: str, n: int, period: float):
+    random = np.random.default_rng(n)
+    x = np.arange(float(n)) if spacing == "even" else np.sort(random.uniform(0.0, n, n))
+    x = x[(x < 0.3 * n) | (x > 0.45 * n)] if spacing == "gap" else x
+    f = SEASONS[shape](x / period + 0.3)
+    y = f + random.normal(0.0, 0.3, len(x))
+    old = x < 0.8 * n  # the rest is a quarter of that
+    model = gpx.Estimator(method, kernel=kernel, budget={"steps": 60}).fit(1e5 + x[old, None], y[old])
+    errors = f[~old] - model.predict(1e5 + x[~old, None])
+    assert np.mean(errors**2) < 0.1 * f[~old].var()
+
+
 def test_a_wave_in_the_second_of_two_inputs_is_found():
     random = np.random.default_rng(1)
     X, X_new = random.uniform(-1.0, 1.0, (2, 300, 2))

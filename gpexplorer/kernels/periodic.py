@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..linalg.periodogram import peaks
+from ..linalg.seasons import season, seasons
 from ..problem import Dataset
 from .base import input_sds, target_sd
 from .distances import distance_factors, squared_distances
@@ -135,20 +136,20 @@ def squared_sines(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], period: Tens
 def dominant_period(train: Dataset) -> float:
     """Estimate the period of y over a one-dimensional input.
 
-    With more than PERIOD_ROWS rows it is that of the strongest peak of their periodogram, if there is one. Otherwise
-    it is the wave with the largest power among those with 2 to min(256, n / 4) periods over the range of x, from at
-    most PERIOD_ROWS rows. The range itself is returned if there are fewer than 8 rows, and 1 if the range is 0.
+    It is that of the strongest season that stands out of the periodogram, if there is one. Otherwise it is found by
+    least squares near the wave with the largest power among those with 2 to min(256, n / 4) periods over the range of
+    x, from at most PERIOD_ROWS rows. The range itself is returned if there are fewer than 8 rows, and 1 if the range
+    is 0.
     """
-    if len(train) > PERIOD_ROWS:
-        waves_found = peaks(train.X[:, 0].double().cpu().numpy(), train.y.double().cpu().numpy(), count=1)
-        if waves_found:
-            return 1.0 / waves_found[0].frequency
+    x, y = train.X[:, 0].double().cpu().numpy(), train.y.double().cpu().numpy()
     stride = max(1, len(train) // PERIOD_ROWS)
-    x, y = train.X[::stride, 0], train.y[::stride] - train.y.mean()
-    span = float(x.max() - x.min())
+    span = float(np.ptp(x))
     if len(x) < 8 or span == 0.0:
         return span or 1.0
-    waves = torch.arange(2, max(3, min(256, len(x) // 4) + 1)).to(x)  # [w] periods over the range
-    phase = (2.0 * math.pi / span) * torch.outer(waves, x - x.min())  # [w, n]
-    power = (phase.cos() @ y).square() + (phase.sin() @ y).square()  # [w]
-    return span / float(waves[int(power.argmax())])
+    if found := seasons(x, y, count=1):
+        return found[0].period
+    x, y = x[::stride], y[::stride] - y.mean()
+    waves = np.arange(2, max(3, min(256, len(x) // 4) + 1))  # [w] periods over the range
+    phase = (2.0 * math.pi / span) * np.outer(waves, x - x.min())  # [w, n]
+    power = np.square(np.cos(phase) @ y) + np.square(np.sin(phase) @ y)  # [w]
+    return season(x, y, float(waves[int(power.argmax())]) / span).period

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 FEWEST_VALUES = 16  # different values of the input
-LEAST_WAVES, MOST_WAVES = 2.5, 4096  # periods over the range of the input
+LEAST_WAVES, MOST_WAVES = 2.5, 32_768  # periods over the range of the input
 CELLS = 8  # cells of the grid per period of the shortest wave
 PADDING = 4  # the grid is continued with zeros to this multiple, for frequencies between whole numbers of periods
 NULL_MARGIN = 9.0  # n P / 2 of a peak above log of the number of frequencies; noise reaches it once in 8000

@@ -8,6 +8,9 @@ yielded by `evaluations`, and the caller, in its own thread, sends back value an
 the thread at once. A descent is resumed by beginning it again: with the same values it takes the same path, so that its
 first `done` evaluations are repeated and not yielded again. Where they are expensive, `function` keeps their results.
 
+Where the function changes much faster in some parameters than in others, `units` says how far a step goes in each, so
+that the first step, along the gradient, does not leave the valley: the optimiser moves z, with point = begin + units z.
+
 Restrictions on the point (`Restrictions`) are kept here, for every optimiser: it moves the free numbers alone, and the
 penalty of a prior is added to the value. L-BFGS-B knows bounds; in place of CG, which does not, it is used where there
 are any, and gradient descent projects its steps.
@@ -25,6 +28,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
+from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -102,7 +106,7 @@ def restricted(function: Callable[[Tensor], Evaluated], restrictions: Restrictio
     return of_free
 
 
-def replayed_descent(
+def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it must know of both
     function: Callable[[Tensor], Evaluated],
     begin: Float[Tensor, " p"],
     optimiser: str,
@@ -110,6 +114,7 @@ def replayed_descent(
     done: int = 0,
     undefined: tuple[type[Exception], ...] = (NotPositiveDefinite,),
     restrictions: Restrictions | None = None,
+    units: Float[Tensor, " p"] | None = None,
 ) -> Generator[Replayed, None, None]:
     """Minimise a function, and yield the best point so far after each evaluation.
 
@@ -129,17 +134,19 @@ def replayed_descent(
         Errors of `function` which say that it has no value at a point.
     restrictions : Restrictions, optional
         Of the first entries of a point. The descent begins at the allowed point nearest to `begin`.
+    units : Tensor [p], optional
+        Of the parameters, 1 without them; those that are tied move in the smallest of theirs. Not of gradient descent.
 
     Yields
     ------
     Replayed
         Its value never rises. There is no step for a point without a value.
     """
-
+    descended = partial(_descended, optimiser=optimiser, limit=limit, undefined=undefined)
     if restrictions is not None:
-        yield from _restricted_descent(function, begin, optimiser, limit, done, undefined, restrictions)
+        yield from _restricted_descent(function, begin, done, restrictions, units, descended)
         return
-    with closing(_descended(function, begin, optimiser, limit, undefined, None)) as steps:
+    with closing(descended(function, begin, parameters=None, units=units)) as steps:
         for position, best in enumerate(steps, 1):
             if position > done:
                 yield Replayed(position, torch.as_tensor(best.point).to(begin), best.value, best.extra)
@@ -148,16 +155,19 @@ def replayed_descent(
 def _restricted_descent(
     function: Callable[[Tensor], Evaluated],
     begin: Tensor,
-    optimiser: str,
-    limit: int,
     done: int,
-    undefined: tuple[type[Exception], ...],
     restrictions: Restrictions,
+    units: Tensor | None,
+    descended: Callable[..., Generator[Best, None, None]],
 ) -> Generator[Replayed, None, None]:
     """As `replayed_descent`, of the free numbers."""
     parameters = restrictions.parameters.with_others(len(begin) - len(restrictions.parameters.given))
     of_free, f = restricted(function, restrictions), parameters.free(begin)
-    with closing(_descended(of_free, f, optimiser, limit, undefined, parameters)) as steps:
+    if units is not None:
+        units = torch.ones_like(f).scatter_reduce(
+            0, parameters.group[~parameters.is_fixed], units.to(f)[~parameters.is_fixed], "amin"
+        )
+    with closing(descended(of_free, f, parameters=parameters, units=units)) as steps:
         for position, best in enumerate(steps, 1):
             if position > done:
                 point = parameters.project(parameters.full(torch.as_tensor(best.point).to(begin)))
@@ -168,10 +178,12 @@ def _restricted_descent(
 def _descended(
     function: Callable[[Tensor], Evaluated],
     begin: Tensor,
+    *,
     optimiser: str,
     limit: int,
     undefined: tuple[type[Exception], ...],
     parameters: Any,
+    units: Tensor | None,
 ) -> Generator[Best, None, None]:
     """The best point so far of a descent with the optimiser of this name, within the bounds of the parameters."""
 
@@ -186,8 +198,9 @@ def _descended(
     start, bounds = begin.double().cpu().numpy(), None
     if parameters is not None and parameters.is_bounded:
         bounds = np.stack([parameters.lower.double().cpu().numpy(), parameters.upper.double().cpu().numpy()])
-    minimise = gradient_descent if optimiser == GRADIENT_DESCENT else descend
-    return minimise(evaluate, start, optimiser, limit, bounds)
+    if optimiser == GRADIENT_DESCENT:
+        return gradient_descent(evaluate, start, limit, bounds)
+    return descend(evaluate, start, optimiser, limit, bounds, None if units is None else units.double().cpu().numpy())
 
 
 def descend(
@@ -196,6 +209,7 @@ def descend(
     optimiser: str,
     limit: int,
     bounds: np.ndarray | None = None,
+    units: np.ndarray | None = None,
 ) -> Generator[Best, None, None]:
     """Minimise a function of a few parameters, and yield the best point so far after each evaluation.
 
@@ -211,6 +225,8 @@ def descend(
         Largest number of evaluations.
     bounds : ndarray [2, p], optional
         Least and largest value of each parameter. With bounds, L-BFGS-B takes the place of CG, which knows none.
+    units : ndarray [p], optional
+        Of the parameters, in which the optimiser moves; 1 without them.
 
     Yields
     ------
@@ -231,15 +247,17 @@ def descend(
         if current is not None:
             yield Best(start, current.value, current.extra)
         return
-    box = None if bounds is None else optimize.Bounds(bounds[0], bounds[1])
+    origin, units = (np.zeros_like(start), np.ones_like(start)) if units is None else (start, units)
+    z = (start - origin) / units
+    box = None if bounds is None else optimize.Bounds((bounds[0] - origin) / units, (bounds[1] - origin) / units)
     requests = evaluations(
-        lambda fun: optimize.minimize(fun, start, jac=True, method=optimiser, options=options, bounds=box)
+        lambda fun: optimize.minimize(fun, z, jac=True, method=optimiser, options=options, bounds=box)
     )
     best, answer = Best(start, np.inf, None), None
     try:
         for _ in range(limit):
             try:
-                point = next(requests) if answer is None else requests.send(answer)
+                point = origin + units * (next(requests) if answer is None else requests.send(answer))
             except StopIteration:
                 return
             inside = np.isfinite(point).all() and np.abs(point - start).max() <= MAX_DISTANCE
@@ -249,7 +267,7 @@ def descend(
                 continue
             if current.value < best.value:
                 best = Best(point, current.value, current.extra)
-            answer = (current.value, current.gradient)
+            answer = (current.value, units * current.gradient)
             yield best
     finally:
         requests.close()
@@ -258,7 +276,6 @@ def descend(
 def gradient_descent(
     evaluate: Callable[[Point], Evaluated | None],
     start: Point,
-    _: str,
     limit: int,
     bounds: np.ndarray | None = None,
 ) -> Generator[Best, None, None]:

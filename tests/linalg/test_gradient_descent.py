@@ -19,7 +19,7 @@ def bowl(point: np.ndarray) -> Evaluated | None:
 
 @pytest.mark.parametrize("start", [(2.0, 0.3), (0.0, 0.001), (3.0, 0.0)])
 def test_a_step_doubles_after_a_success_and_halves_after_a_failure(start: tuple[float, float]):
-    result = [(best.point.copy(), best.value) for best in gradient_descent(bowl, np.array(start), "", 25)]
+    result = [(best.point.copy(), best.value) for best in gradient_descent(bowl, np.array(start), 25)]
 
     point, lengths, expected = np.array(start), [], []
     length = LONGEST / np.linalg.norm(STEEP * point)
@@ -44,4 +44,4 @@ def test_a_step_doubles_after_a_success_and_halves_after_a_failure(start: tuple[
 
 
 def test_a_start_that_cannot_be_evaluated_gives_nothing():
-    assert list(gradient_descent(bowl, np.array([-1.0, 0.0]), "", 5)) == []
+    assert list(gradient_descent(bowl, np.array([-1.0, 0.0]), 5)) == []

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...kernels.states.transitions import TooManyStates
+from ...kernels.theta.descent_units import descent_units
 from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
 from ...problem import Problem
@@ -96,16 +97,19 @@ def recorded_descent(
         return Evaluated(value, derivatives)
 
     restrictions = getattr(problem.kernel, "restrictions", None) if limit > 1 else None
+    units = descent_units(problem.kernel, state.begin, problem.train)
     done = int(state.answers[:, 0].isfinite().sum())
     if done and restrictions is None and _is_flat(state, tolerance):
         return
     if done and restrictions is not None:  # replayed, to have the last derivatives in the numbers that may move
-        *_, last = replayed_descent(answered, state.begin, "L-BFGS-B", len(state.answers), restrictions=restrictions)
+        *_, last = replayed_descent(
+            answered, state.begin, "L-BFGS-B", len(state.answers), restrictions=restrictions, units=units
+        )
         if largest <= tolerance * max(abs(last.value), 1.0):
             return
         earlier_results = iter(state.answers)
     with closing(
-        replayed_descent(answered, state.begin, "L-BFGS-B", limit, done, restrictions=restrictions)
+        replayed_descent(answered, state.begin, "L-BFGS-B", limit, done, restrictions=restrictions, units=units)
     ) as descent:
         for best in descent:
             yield best

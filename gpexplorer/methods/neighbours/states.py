@@ -23,6 +23,7 @@ from ...errors import NotPositiveDefinite
 from ...kernels.row_scaled import unscaled_kernel
 from ...kernels.states.filtering import Series, chunk_length, merged, nlml
 from ...kernels.states.transitions import check_states, state_size
+from ...kernels.theta.descent_units import period_entries
 from ...linalg.randomness import generator
 from ...objectives import may_learn, noise_derivative, noise_variance
 from ...posteriors import Posterior, StatesPosterior
@@ -102,7 +103,9 @@ class States(DescendingMethod):
                 return Outcome("failed", "The noise is too small to be resolved beside the function. Raise the noise.")
             if state.sees_all:
                 return self._outcome(problem, state)
-            state = StatesState(state.step, state.theta, math.inf, True, state.theta, no_answers(theta))
+            begin, periods = state.theta.clone(), period_entries(problem.kernel)
+            begin[periods] = theta[periods]  # which all rows have a say in, as a stretch has not
+            state = StatesState(state.step, begin, math.inf, True, begin, no_answers(theta))
 
     def posterior(self, problem: Problem, state: StatesState) -> Posterior:
         return StatesPosterior(problem.kernel, state.theta, problem.train.X, problem.train.y)

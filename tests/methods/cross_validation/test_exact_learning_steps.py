@@ -99,7 +99,7 @@ def test_gradient_descent_refuses_a_decrease_that_is_too_small_for_its_step():
         seen.append(float(point[0]))  # the gradient 1 promises 1; each trial decreases by half of a ten-thousandth
         return Evaluated(10.0 if point[0] == 0.0 else 10.0 - 0.5 * ARMIJO * abs(point[0]), np.ones(1), None)
 
-    result = list(gradient_descent(nearly_flat, np.zeros(1), "", 5))
+    result = list(gradient_descent(nearly_flat, np.zeros(1), 5))
     assert [best.value for best in result] == [10.0] * 5
     assert seen == [0.0, -1.0, -0.5, -0.25, -0.125]
 
