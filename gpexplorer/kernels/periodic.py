@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..linalg.seasons import season, seasons
+from ..linalg.waves.seasons import season, seasons
 from ..problem import Dataset
 from .base import input_sds, target_sd
 from .distances import distance_factors, squared_distances

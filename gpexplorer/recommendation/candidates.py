@@ -20,8 +20,8 @@ from ..data import Split
 from ..kernels import make
 from ..kernels.on_columns import quoted_name
 from ..kernels.theta.named_parameters import kernel_parameters
-from ..linalg.periodogram import peaks
 from ..linalg.randomness import generator
+from ..linalg.waves.periodogram import peaks
 from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from ..runs.run import Run

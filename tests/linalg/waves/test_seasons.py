@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpexplorer.linalg.seasons import season, seasons
+from gpexplorer.linalg.waves.seasons import season, seasons
 
 NOISE = 0.3
 SHAPES = {

@@ -1,0 +1,1 @@
+"""Waves and seasons in a target over one input: what a kernel begins with."""
