@@ -19,6 +19,7 @@ from ..hammer.measurement import Measurement, markdown
 from ..hammer.served_page import served_page
 from . import in_notebook
 from .chromium import chromium
+from .first_view import measured_screens
 from .in_chromium import Repeats, measured
 
 
@@ -26,6 +27,7 @@ def command(
     changes: Annotated[int, typer.Option(help="Changes of a setting while a run plays.", min=2)] = 20,
     sessions: Annotated[int, typer.Option(help="Pages opened and closed; the first five warm up.", min=6)] = 20,
     people: Annotated[bool, typer.Option(help="Also 20 people at once, by raw clients.")] = False,
+    view: Annotated[bool, typer.Option(help="Only what the first screen shows before a click.")] = False,
     notebook: Annotated[bool, typer.Option(help="Only the page in a cell of JupyterLab, beside the page.")] = False,
 ) -> None:
     """First picture, answers, messages, memory and log of the page, each beside its goal."""
@@ -42,6 +44,10 @@ def command(
             ):
                 rows = {"page": in_notebook.measured(served, lab, browser, changes, report)}
             typer.echo(markdown(rows))
+            return
+        if view:
+            with served_page(Path(folder)) as served, chromium() as browser:
+                _print({"page": measured_screens(browser, f"http://{served.address}/explorer")})
             return
         with served_page(Path(folder)) as served, chromium() as browser:
             rows = {"page": measured(served, browser, Repeats(changes=changes, sessions=sessions), report)}

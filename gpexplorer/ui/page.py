@@ -21,6 +21,7 @@ from .notebook.shown_in_cells import in_notebook
 from .styles import BESIDE, GUEST, MAIN, PAGE, THEME
 
 WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes
+NOT_ON_PHONES = {"@media (max-width: 599px)": {"display": "none"}}
 SIDEBAR = 320  # pixels
 PAGES = {
     "First screen": f"?page={FIRST}", "Stories": f"?page={GALLERY}", "Side by side": f"?page={SIDE_BY_SIDE}"
@@ -168,8 +169,9 @@ def explorer_page(
     """
     arrivals = arrivals or Arrivals()
     keys = pmui.IconButton(
-        icon="keyboard", description="Keys (?)", color="default", sx=WHITE, on_click=lambda _: explorer.key("?")
-    )
+        icon="keyboard", description="Keys (?)", color="default", sx=WHITE | NOT_ON_PHONES,
+        on_click=lambda _: explorer.key("?"),
+    )  # fmt: skip
     ways = Ways(explorer.below.open, pages={} if in_notebook() else PAGES, tools=explorer.tools, align="center")
     tour = Tour(welcome=welcome and show_controls)
     guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=WHITE, on_click=tour.begin)

@@ -36,11 +36,22 @@ export function render({ model, el }) {
     Object.assign(ring.style, { left: `${box.left - 8}px`, top: `${box.top - 6}px`,
                                 width: `${box.width + 16}px`, height: `${box.height + 12}px` })
   }
+  const main = () => {  // the part of the page that scrolls, beyond the roots around this element
+    let part = el
+    while (part && !part.matches("main")) part = part.parentElement ?? part.getRootNode().host
+    return part
+  }
+  const make_room = () => {  // a card over the whole width takes its height from the page, so that it covers nothing
+    const docked = !card.hidden && card.offsetWidth === window.innerWidth
+    main()?.style.setProperty("padding-bottom", docked ? `${card.offsetHeight}px` : "")
+    place()
+  }
   const close = () => {
     at = -1
     card.hidden = ring.hidden = true
     window.removeEventListener("scroll", place, true)
-    window.removeEventListener("resize", place)
+    window.removeEventListener("resize", make_room)
+    make_room()
   }
   const leave = () => {
     remember()
@@ -52,7 +63,6 @@ export function render({ model, el }) {
     at = Math.max(to, 0)
     const [words, title, sentence] = model.steps[at]
     marked = find(words)
-    marked?.scrollIntoView({ block: "center" })
     const [head, body, row] = ["b", "p", "div"].map((tag) => document.createElement(tag))
     head.textContent = title
     body.textContent = sentence
@@ -63,13 +73,15 @@ export function render({ model, el }) {
     row.append(count, button("Leave", leave), ...(at ? [button("Back", () => show(at - 1))] : []), next)
     card.replaceChildren(head, body, row)
     card.hidden = false
+    make_room()
+    marked?.scrollIntoView({ block: "center" })
     next.focus({ preventScroll: true })
     setTimeout(place, 60)
   }
   const begin = () => {
     focused = document.activeElement
     window.addEventListener("scroll", place, true)
-    window.addEventListener("resize", place)
+    window.addEventListener("resize", make_room)
     show(0)
   }
   card.addEventListener("keydown", (event) => {

@@ -111,6 +111,7 @@ def _plain(x_range: Range1d, y_range: Range1d, **axes: str) -> Any:
     plot = figure(
         x_range=x_range, y_range=y_range, sizing_mode="stretch_both", toolbar_location=None, tools="",
         min_border_left=LEFT, min_border_right=6, min_border_top=8, min_border_bottom=2, outline_line_color=None,
+        background_fill_color=None, border_fill_color=None,  # the page is the ground: white would show at the edges
         **axes,
     )  # fmt: skip
     for axis in plot.axis:

@@ -96,7 +96,6 @@ const gpexplorerLesson = (() => {
         for (const axis of [...model.below, ...model.left].filter((side) => "axis_label_text_color" in side.properties))
           Object.assign(axis, { axis_label_text_color: inks.text, major_label_text_color: inks.soft })
         for (const grid of model.center) if ("grid_line_color" in grid.properties) grid.grid_line_color = inks.grid
-        Object.assign(model, { background_fill_color: inks.ground, border_fill_color: inks.ground })
       }
       for (const name of ["data", "landscape", "curve"]) labels[name]?.()
     }
@@ -118,10 +117,12 @@ const gpexplorerLesson = (() => {
     const limits_of = (next) => {  // round limits of a landscape
       if (!next) return [-1, 1]
       const values = [...next.exact, ...next.approx].filter((value) => value !== null)
-      const top = Math.max(...values, 0), bottom = Math.min(...values, 0)
-      const high = round_up(Math.max(top * 1.12, 0.1 * -bottom, 1)), low = bottom < -0.02 * high ? round_up(-bottom * 1.1) : 0
+      const top = Math.max(...values, 0), bottom = Math.min(...values, 0), room = share(figures.landscape, 25)
+      const low = bottom < -0.02 * Math.max(top, 1) ? round_up(-bottom * 1.1) : 0
+      const high = round_up(Math.max((top + room * low) / (1 - room), 0.1 * low, 1))
       return [low ? -low : -0.08 * high, high]
     }
+    const share = ({ model }, pixels) => Math.min(pixels / (model.inner_height || 200), 0.3)  // of the height of a frame
     const draw_curves = (k, u) => {  // mean and band, between frame k (u = 0) and the next one (u = 1)
       const from = lesson.frames[k], to = lesson.frames[Math.min(k + 1, lesson.frames.length - 1)]
       const mean = from.mean.map((value, i) => mix(value, to.mean[i], u))
@@ -284,7 +285,12 @@ const gpexplorerLesson = (() => {
       window.addEventListener("pointermove", move)
       window.addEventListener("pointerup", end)
     }
+    const limit_curve = () => {  // room for the first value above its point
+      const highest = Math.max(...lesson.frames.map((frame) => frame.distance))
+      Object.assign(figures.curve.model.y_range, { start: 0, end: round_up(highest / (1 - share(figures.curve, 11))) })
+    }
     const show = (k) => {
+      limit_curve()
       at = Math.min(Math.max(k, 0), lesson.frames.length - 1)
       draw_curves(at, 0)
       draw_points(at, 0)
@@ -411,7 +417,6 @@ const gpexplorerLesson = (() => {
       fill("points", "floor", { x: span, y: [-0.55, -0.55] })
       fill("landscape", "zero", { x: span, y: [0, 0] })
       fill("curve", "floor", { x: [0, lesson.swaps], y: [0, 0] })
-      Object.assign(figures.curve.model.y_range, { start: 0, end: round_up(Math.max(...lesson.frames.map((f) => f.distance))) })
       range.max = lesson.frames.length - 1
       show(lesson.first)
     }
@@ -424,8 +429,11 @@ const gpexplorerLesson = (() => {
           const size = glyph.properties.size
           if (size && !glyph.tags.includes("sized")) glyph.tags = [...glyph.tags, "sized", size.get_value().value]
           if (size) glyph.size = { value: glyph.tags.at(-1) * (small ? 0.72 : 1) }
+          if (glyph.tags.includes("labels")) glyph.text_font_size = { value: small ? "12px" : "13.5px" }
         }
     }
+    for (const { model } of Object.values(figures))  // labels and limits keep their distance in pixels
+      model.properties.inner_height.change.connect(() => { if (lesson && !moving) requestAnimationFrame(() => show(at)) })
     const watched = new ResizeObserver(fit)
     watched.observe(root)
     document.addEventListener("gpexplorer-lesson", told)

@@ -252,7 +252,7 @@ def _each_once(values: Sequence[Properties]) -> dict[str, list[Any]]:
 def _html(title: str, sections: Sequence[str], content: Any, frames: bytes) -> str:
     scripts, bokeh = [UNPACK, (HERE / "page_player.js").read_text("utf-8")], packed_bokeh()
     template = (HERE / "page_template.html").read_text("utf-8")
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"), default=float).replace("<", "\\u003c")
+    text = _packed(json.dumps(content, allow_nan=False, separators=(",", ":"), default=float).encode())
     frames_text = base64.b64encode(frames).decode()
     words = title + unescape(re.sub("<[^>]*>", "", "".join(sections)))
     parts = {
@@ -275,8 +275,11 @@ def _html(title: str, sections: Sequence[str], content: Any, frames: bytes) -> s
 @cache
 def packed_bokeh() -> str:
     """Return the program of Bokeh, compressed, as the text of an element that `UNPACK` runs; the same each time."""
-    program = (bokehjs_path() / "js" / "bokeh.min.js").read_bytes()
-    return base64.b64encode(gzip.compress(program, 9, mtime=0)).decode()
+    return _packed((bokehjs_path() / "js" / "bokeh.min.js").read_bytes())
+
+
+def _packed(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
 
 
 def content_policy(scripts: Sequence[str]) -> str:

@@ -13,8 +13,8 @@
   if (globalThis.crypto?.subtle && !(await isWhole()))
     throw new Error("it was changed after it was saved. Save the page again, or copy it again from where it came from")
   await gpexplorerBokeh()
-  const content = JSON.parse(part("content").textContent)
-  const ARRAYS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, g4: Float32Array }
+  const content = JSON.parse(new TextDecoder().decode(await gpexplorerBytes("content")))
+  const ARRAYS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, g4: Float32Array, q2: Uint16Array }
 
   // Undoes packed_columns.py: bytes in the order of their place in the number, combined with the entry before.
   function unpack(columns, bytes, start) {
@@ -22,16 +22,20 @@
     for (const entry of columns.entries) {
       const [kind, extent] = entry
       if (kind === "json") { entry.push(extent); continue }
-      const count = kind === "g4" ? extent[0] * extent[1] : extent
+      const count = Array.isArray(extent) ? extent[0] * extent[1] : extent
       const size = ARRAYS[kind].BYTES_PER_ELEMENT
       const raw = new Uint8Array(count * size)
       for (let place = 0; place < size; place++)
         for (let k = 0; k < count; k++) raw[k * size + place] = bytes[start + place * count + k]
-      if (before !== null && before.kind === kind && before.raw.length === raw.length)
-        for (let k = 0; k < raw.length; k++) raw[k] ^= before.raw[k]
-      before = { kind, raw }
+      const values = new ARRAYS[kind](raw.buffer)
+      const continued = before !== null && before.kind === kind && before.raw.length === raw.length
+      if (kind === "q2") {  // levels: the changes of the rows above are added, and the levels of the entry before
+        for (let k = extent[1]; k < count; k++) values[k] += values[k - extent[1]]
+        if (continued) for (let k = 0; k < count; k++) values[k] += before.values[k]
+      } else if (continued) for (let k = 0; k < raw.length; k++) raw[k] ^= before.raw[k]
+      before = { kind, raw, values }
       start += raw.length
-      entry.push(new ARRAYS[kind](raw.buffer))
+      entry.push(kind === "q2" ? Float32Array.from(values, (level) => extent[2] + extent[3] * level) : values)
     }
     return start
   }
@@ -40,9 +44,9 @@
 
   function shownValues(entry, current) {
     const [kind, extent, values] = entry
-    if (kind !== "g4") return values
+    if (!["g4", "q2"].includes(kind)) return values
     const old = current[0]  // an array of Bokeh with a shape, whose class is not public
-    return [new old.constructor(values, extent)]
+    return [new old.constructor(values, extent.slice(0, 2))]
   }
 
   function showFrame(figure, model, frame, caption) {

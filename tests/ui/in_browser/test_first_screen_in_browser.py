@@ -7,15 +7,26 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+from benchmarks.page import first_view
 from gpexplorer.views.lesson.lesson_frames import lesson_spec
 from gpexplorer.views.lesson.lesson_page import save_lesson
 from looks import violations
 from pages import PATIENCE, Seen, Served, until
 
-SIZES = [(390, 844), (768, 1024), (1024, 768), (1440, 900), (1920, 1080), (2560, 1440)]
+SIZES = [(390, 844), (720, 450), (768, 1024), (1024, 768), (1440, 900), (1920, 1080), (2560, 1440)]
 FOCUSED = """() => { let at = document.activeElement
   while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement
   return at?.getAttribute("aria-label") || at?.textContent || "" }"""
+FRAMES = """() => [...Bokeh.documents.at(-1).roots()].map((figure) => {
+  const view = Bokeh.index.find_one(figure), box = view.el.getBoundingClientRect(), { bbox } = view.frame
+  const words = figure.renderers.find((renderer) => renderer.data_source.name === "labels")?.data_source.data
+  const cut = words ? words.text.filter((_, i) => {  // half a line of text above and below the middle of a label
+    const y = view.frame.y_scale.compute(words.y[i]) + words.dy[i]
+    return y - 7 < bbox.top || y + 7 > bbox.bottom
+  }) : []
+  const axis = figure.x_range === Bokeh.documents.at(-1).roots()[0].x_range ? "x" : "swap"
+  return { axis, cut, start: box.left + bbox.left, end: box.left + bbox.right }
+})"""  # the frame of each figure in the window, and its labels that do not fit into it
 
 pytestmark = pytest.mark.ui
 
@@ -74,16 +85,20 @@ def test_keys_step_and_return(screen: Seen):
     until(lambda: frame(page) == 0)
 
 
-def test_few_words_and_few_things_to_press(screen: Seen):
+def test_few_words_few_things_to_press_and_ten_swaps_that_do_nearly_everything(screen: Seen):
     page = screen.page
-    go_to(page, 5)
+    for width, height in first_view.SIZES[::-1]:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(300)
 
-    things = page.locator("button:visible, a:visible, input:visible, select:visible").count()
-    words = page.locator(".lesson").inner_text().split()
+        rows = first_view.measured_view(page, f"{width}")
 
-    assert things <= 15
-    assert len(words) <= 60
-    assert page.locator(".picture.data").bounding_box()["y"] <= 150
+        assert [row for row in rows if not row.held] == []
+        share, controls, words, pixels = (int(row.measured.split()[0]) for row in rows)
+        assert share < 100
+        assert controls >= 10  # three links, the theme, the number of points, and playback
+        assert words > 30
+        assert pixels > 100
 
 
 def test_a_click_forces_a_swap_and_u_takes_it_back(screen: Seen):
@@ -128,6 +143,7 @@ def test_no_size_scrolls_sideways_or_cuts_a_control_and_axe_finds_nothing(
     seen = Seen(page, Path(file).as_uri(), "?page=first")
     page.locator("[data-ready=yes]").wait_for(timeout=PATIENCE)
     assert page.locator(".lesson").get_attribute("data-theme") == theme
+    go_to(page, 5)
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_timeout(300)
@@ -137,6 +153,12 @@ def test_no_size_scrolls_sideways_or_cuts_a_control_and_axe_finds_nothing(
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= width
             assert box["y"] + box["height"] <= height
+        figures = page.evaluate(FRAMES)
+        assert [figure["cut"] for figure in figures] == [[]] * 4
+        left = [figure for figure in figures if figure["axis"] == "x"]
+        assert len(left) == 3
+        for edge in ("start", "end"):
+            assert max(figure[edge] for figure in left) - min(figure[edge] for figure in left) <= 1
     assert violations(page) == []
     assert [line for line in seen.complaints if "favicon" not in line] == []
     page.close()

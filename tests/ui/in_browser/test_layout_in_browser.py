@@ -12,10 +12,17 @@ from pages import Seen, until
 
 pytestmark = pytest.mark.ui
 
-SIZES = ((2560, 1440), (1920, 1080), (1440, 900), (1024, 768), (700, 900), (390, 844))
+SIZES = (
+    (2560, 1440),
+    (1920, 1080),
+    (1440, 900),
+    (1024, 768),
+    (720, 450),
+    (390, 844),
+)  # 720 by 450 is 1440 by 900 at a zoom of 200 percent
 
 
-@pytest.mark.parametrize(("method", "sizes"), [("cholqr", SIZES), ("gpcv-admm", SIZES[2::3])])
+@pytest.mark.parametrize(("method", "sizes"), [("cholqr", SIZES), ("gpcv-admm", SIZES[2::2])])
 def test_nothing_overlaps_and_nothing_is_cut(open_page: Callable[..., Seen], method: str, sizes: tuple):
     seen = open_page(query=f"?v=1&method={method}&data=snelson-like&data.n=60")
     seen.press("One step")

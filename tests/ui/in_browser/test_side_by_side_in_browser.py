@@ -14,7 +14,7 @@ from gpexplorer.views.side_by_side.side_by_side_page import save_side_by_side
 from looks import violations
 from pages import PATIENCE, Seen, Served, until
 
-SIZES = [(390, 844), (768, 1024), (1280, 720), (1440, 900), (1920, 1080), (2560, 1440)]
+SIZES = [(390, 844), (720, 450), (768, 1024), (1280, 720), (1440, 900), (1920, 1080), (2560, 1440)]
 
 pytestmark = pytest.mark.ui
 

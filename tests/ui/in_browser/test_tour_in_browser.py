@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Locator, expect
 
 from pages import Seen, Served, until
 
@@ -39,3 +39,29 @@ def test_a_newcomer_is_shown_round_once(served: Served, browser: Browser):
     assert page.evaluate("localStorage.getItem('gpexplorer-tour')") == "seen"
     assert seen.complaints == []
     page.close()
+
+
+def test_at_a_zoom_of_200_percent_the_tour_takes_room_and_covers_nothing(served: Served, browser: Browser):
+    page = browser.new_page(viewport={"width": 720, "height": 450}, device_scale_factor=2)  # half of 1440 by 900
+    seen = Seen(page, served.url, newcomer=True)
+    card = page.get_by_role("dialog", name="Tour")
+    expect(card).to_contain_text("1 of 5")
+    content = page.locator(".main-content")
+
+    for width, height in ((720, 450), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        until(lambda: bottom(content) <= card.bounding_box()["y"] + 1)
+        assert bottom(card) <= page.viewport_size["height"] + 1
+        assert bottom(page.get_by_role("button", name="Play or pause").first) < card.bounding_box()["y"]
+        assert content.bounding_box()["height"] > 180
+    for button in page.locator("header button").all():  # nothing of the bar is cut on a phone
+        assert button.bounding_box() is None or button.bounding_box()["x"] + button.bounding_box()["width"] <= 390
+    page.keyboard.press("Escape")
+    until(lambda: bottom(content) >= 843)
+    assert seen.complaints == []
+    page.close()
+
+
+def bottom(part: Locator) -> float:
+    box = part.bounding_box()
+    return box["y"] + box["height"]
