@@ -58,7 +58,8 @@ class PackedColumns:
         previous: tuple[str, bytes] = ("", b"")
         levels = None if exact else _levels(history)
         for content in history:
-            kind, extent, raw = ("json", None, b"") if content is None else _plain(content, exact, levels)
+            entry: tuple[str, Any, bytes] = ("json", None, b"")
+            kind, extent, raw = entry if content is None else _plain(content, exact, levels)
             key = kind.encode() + repr(extent).encode() + raw
             if key not in numbers:
                 numbers[key] = len(entries)
