@@ -41,19 +41,23 @@ QUIET = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side, a file stays with one worker, and what takes longest comes first: pages, which wait half of their
-    time, so that there are twice as many workers as cores; then the long files.
+    """Side by side, a file stays with one worker, and what takes longest comes first.
 
-    A worker starts its server and its browser for its first page and keeps both for all others.
+    The tests that open the page take longest. They are two groups, each with a server and a browser of its own; other
+    tests that need the server join them, since a third server takes as long to start as most of these tests.
     """
 
-    def shows_a_page(item: pytest.Item) -> bool:
-        return item.get_closest_marker("ui") is not None or "served" in getattr(item, "fixturenames", ())
+    def marked(item: pytest.Item, name: str) -> bool:
+        return item.get_closest_marker(name) is not None
 
-    pages = {item.path for item in items if shows_a_page(item)}
+    def needs_server(item: pytest.Item) -> bool:
+        return marked(item, "ui") or "served" in getattr(item, "fixturenames", ())
+
+    server_files = sorted({item.path.stem for item in items if needs_server(item)})
+    group = {stem: f"page {number % 2}" for number, stem in enumerate(server_files)}
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: (item.path not in pages, item.get_closest_marker("long") is None))
+        item.add_marker(pytest.mark.xdist_group(group.get(item.path.stem, item.path.stem)))
+    items.sort(key=lambda item: (item.path.stem not in group, not marked(item, "long")))
 
 
 def pytest_collection_finish() -> None:
