@@ -87,7 +87,7 @@ class Teller:
     def __init__(self, story: Story) -> None:
         self.story = story
         self.pictures: dict[str, str] = {}
-        links = [self._link(query) for part in story.parts for query in (part.link, part.shown) if query]
+        links = [read_link(query) for part in story.parts for query in (part.link, part.shown) if query]
         self.runs: dict[str, Run] = {}
         for link in links:
             self._advance(link)
@@ -99,7 +99,7 @@ class Teller:
         key, title = self.story.key, self.story.title
         parts = "".join(self._part(number, part) for number, part in enumerate(self.story.parts, 1))
         page = f"# {title}\n\n[Play its first run]({key}-played.html): a page that needs no server.\n\n{parts}"
-        first = self._link(self.story.parts[0].link)
+        first = read_link(self.story.parts[0].link)
         played = page_of(self.runs[_name(first)], keys(first), title=title)
         return Written(key, title, page, self.pictures, played)
 
@@ -113,7 +113,7 @@ class Teller:
 
     def _drawn(self, number: int, query: str, of: str = "part") -> str:
         """The pictures of a link as Markdown."""
-        link = self._link(query)
+        link = read_link(query)
         run, images = self.runs[_name(link)], []
         for key in keys(link):
             name = f"{self.story.key}-{number}-{of}-{key}.svg"
@@ -123,17 +123,22 @@ class Teller:
 
     def _advance(self, link: Link) -> None:
         """Take the run of a link to its step."""
-        run = self.runs.setdefault(_name(link), link.spec.open())
-        while not (len(run.trace) and run.done >= (link.at or 0)) and run.advance() is not None:
-            pass
+        advance_to(self.runs.setdefault(_name(link), link.spec.open()), link.at or 0)
 
-    @staticmethod
-    def _link(query: str) -> Link:
-        from gpexplorer.runs import Spec, link
-        from gpexplorer.ui.explorer import START
-        from gpexplorer.views.base import registry
 
-        return link.read(query, Spec(**START), registry)
+def read_link(query: str) -> Link:
+    """What a part of a story opens."""
+    from gpexplorer.runs import Spec, link
+    from gpexplorer.ui.explorer import START
+    from gpexplorer.views.base import registry
+
+    return link.read(query, Spec(**START), registry)
+
+
+def advance_to(run: Run, step: int) -> None:
+    """Take a run to this step, or to its end."""
+    while not (len(run.trace) and run.done >= step) and run.advance() is not None:
+        pass
 
 
 def keys(link: Link) -> Sequence[str]:

@@ -259,7 +259,8 @@ def test_the_wheel_carries_the_cards_and_the_types(tmp_path: Path):
     assert re.findall(r"\]\((?!https?://|#)[^)]*\)", described) == []
 
     assert wheel.name.startswith(f"gpexplorer-{gpx.__version__}-py3-none-any")
-    assert {"gpexplorer/py.typed", "gpexplorer/data/cards/kin40k.yaml", PLAYER} <= files
+    pictures = "gpexplorer/ui/screens/card_pictures.json"
+    assert {"gpexplorer/py.typed", "gpexplorer/data/cards/kin40k.yaml", pictures, PLAYER} <= files
     assert not {name for name in files if not name.startswith("gpexplorer")}
     assert tried_alone(wheel, tmp_path / "alone") == f"gpexplorer {gpx.__version__}\n"
 

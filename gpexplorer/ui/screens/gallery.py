@@ -5,14 +5,18 @@ Apart because it is a screen of its own, without a run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
+import numpy as np
 import panel as pn
 import param
 
 from ...methods.base import registry
+from ...views.drawing.palette import DOTS, ON_DARK
 from ...views.lesson.lesson_page import SHELL
 from ...views.side_by_side.side_by_side_page import STYLE
 from ..address import GALLERY
@@ -21,7 +25,21 @@ from ..stories import STORIES
 from ..styles import beside
 from .screen import Screen
 
-KINDS = {"inducing": "swaps", "exact": "blocks", "cross_validation": "folds"}  # family -> picture, where they differ
+PICTURES_FILE = Path(__file__).with_name("card_pictures.json")
+PICTURES: dict[str, str] = json.loads(PICTURES_FILE.read_text("utf-8"))  # query of a card -> its picture as SVG
+
+
+def some_colours(palette: Sequence[str]) -> list[str]:
+    """Return the few colours that a small picture uses of a palette; their odd number keeps the middle of it."""
+    return [palette[k] for k in np.linspace(0, len(palette) - 1, 17).round().astype(int)]
+
+
+DARK = ON_DARK | dict(zip(*(some_colours(DOTS[theme]) for theme in ("light", "dark")), strict=True))
+DARK_STYLE = "\n".join(
+    f'.gallery[data-theme="dark"] .card [{ink}="{light}"] {{ {ink}: {dark}; }}'
+    for light, dark in DARK.items()
+    for ink in ("fill", "stroke")
+)  # the pictures are stored in the colours of the light theme
 
 WAY_STYLE = """
 a { display: grid; grid-template-columns: 64px 1fr; gap: 0 12px; align-items: center; padding: 3px 10px; color: inherit;
@@ -48,7 +66,7 @@ class Gallery(Screen):
     groups = param.List(doc="Title and cards of each group.")
 
     _esm = SHELL + beside(__file__, "gallery.js")
-    _stylesheets: ClassVar[list[str]] = [STYLE, beside(__file__, "gallery.css"), ":host { width: 100%; }"]
+    _stylesheets: ClassVar[list[str]] = [STYLE, beside(__file__, "gallery.css"), DARK_STYLE, ":host { width: 100%; }"]
 
     def __init__(self, **params: Any) -> None:
         super().__init__(groups=[["Stories", _stories()], ["Questions", _questions()]], **params)
@@ -59,22 +77,18 @@ class Gallery(Screen):
 
 def _stories() -> list[dict[str, str]]:
     return [
-        {
-            "title": story.title,
-            "line": f"{len(story.parts)} parts: {story.parts[0].title}, …",
-            "address": f"?story={key}",
-            "kind": key
-            if key in ("swaps", "blocks", "eigenfunctions", "folds", "minibatches", "neighbours")
-            else "all",
-        }
+        _card(story.title, f"{len(story.parts)} parts: {story.parts[0].title}, …", f"story={key}")
         for key, story in STORIES.items()
     ]
 
 
 def _questions() -> list[dict[str, str]]:
-    cards = []
-    for key, preset in PRESETS.items():
-        method = registry[parse_qs(preset.link)["method"][0]]
-        kind = KINDS.get(method.family, method.family)
-        cards.append({"title": preset.question, "line": method.title, "address": f"?ask={key}", "kind": kind})
-    return cards
+    return [
+        _card(preset.question, registry[parse_qs(preset.link)["method"][0]].title, f"ask={key}")
+        for key, preset in PRESETS.items()
+    ]
+
+
+def _card(title: str, line: str, query: str) -> dict[str, str]:
+    """A card; one without a picture has its words only."""
+    return {"title": title, "line": line, "address": f"?{query}", "picture": PICTURES.get(query, "")}

@@ -1,6 +1,7 @@
 """Guided stories: one or two per family and one across them. Each part is a link, so that it can be shared.
 
 A story is added as one file, which assigns a `Story`. The tests take every part's steps and check what its texts claim.
+`python docs/card_pictures.py` draws the small picture of its card.
 """
 
 from __future__ import annotations

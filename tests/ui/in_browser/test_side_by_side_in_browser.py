@@ -82,7 +82,9 @@ def test_the_first_screen_leads_to_families_that_arrive_from_the_server(served: 
     seen = Seen(page, served.url, "?page=first")
     page.get_by_role("link", name="Stories").click()
     page.wait_for_url("**page=stories")
-    page.get_by_role("link", name="Ten rows that stand for 180").wait_for(timeout=PATIENCE)
+    card = page.get_by_role("link", name="Ten rows that stand for 180")
+    card.wait_for(timeout=PATIENCE)
+    assert card.locator("svg path").count() > 3
     assert violations(page) == []
     page.get_by_role("link", name="Side by side").click()
 
