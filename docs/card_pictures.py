@@ -51,8 +51,8 @@ def queries() -> Iterator[tuple[str, str]]:
     from gpexplorer.ui.stories import STORIES
 
     for key, story in STORIES.items():
-        change = CHOSEN.get(f"story={key}", {})
-        part = story.parts[int(change.get("part", 1)) - 1]
+        change = dict(CHOSEN.get(f"story={key}", {}))
+        part = story.parts[int(change.pop("part", "1")) - 1]
         yield f"story={key}", urlencode(dict(parse_qsl(part.shown or part.link)) | change)
     for key, preset in PRESETS.items():
         change = CHOSEN.get(f"ask={key}", {})
@@ -69,6 +69,8 @@ def drawn(query: str) -> str:
     from gpexplorer.views.drawing.static_svg import BOTTOM, LEFT, RIGHT, TOP, figure_svg
 
     link = read_link(query)
+    if link.corrected:
+        raise ValueError(" ".join(link.corrected))
     run = link.spec.open()
     advance_to(run, link.at or 0)
     view = next(view for view in for_run(run) if view.key == link.view)
