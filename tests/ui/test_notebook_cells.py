@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -85,7 +87,7 @@ def test_a_page_whose_browser_is_silent_is_closed(monkeypatch: pytest.MonkeyPatc
 
     async def silent(seconds: float) -> bool:
         closed: list[int] = []
-        connection = relay.Connection(lambda fields, parts: None)
+        connection = relay.Connection(lambda fields: None)
         connection._socket = SimpleNamespace(close=lambda: closed.append(1), close_code=None)
         connection._look()
         await asyncio.sleep(0.12)
@@ -97,6 +99,39 @@ def test_a_page_whose_browser_is_silent_is_closed(monkeypatch: pytest.MonkeyPatc
 
     with ThreadPoolExecutor(1) as elsewhere:  # a browser test before may have left a loop running in this thread
         assert elsewhere.submit(lambda: asyncio.run(silent(0.4))).result()
+
+
+def test_bytes_pass_a_gateway_that_takes_messages_of_text_only(monkeypatch: pytest.MonkeyPatch):
+    relay = pytest.importorskip("gpexplorer.ui.notebook.relay")
+    content, sent, written = bytes(range(256)), [], []
+    monkeypatch.setattr(relay, "kernel_server", lambda: SimpleNamespace(add=lambda page: "its number"))
+    monkeypatch.setattr(relay, "file", lambda path: SimpleNamespace(type="font/woff2", content=content))
+
+    async def written_message(part: str | bytes, binary: bool = False) -> None:
+        written.append((part, binary))
+
+    async def there_and_back() -> None:
+        widget = relay.Relay(print, "a page")
+        monkeypatch.setattr(widget, "send", lambda message, buffers=None: sent.append((json.dumps(message), buffers)))
+        connection = relay.Connection(widget.send)
+        connection._socket = SimpleNamespace(write_message=written_message)
+        widget._connections["view"] = connection
+        widget._receive(widget, {"view": "view", "ask": "file", "path": "a font", "id": 1}, [])
+        connection._receive("head")
+        connection._receive(content)
+        while len(sent) < 2:
+            await asyncio.sleep(0.001)
+        messages = {name: value for message, _ in sent for name, value in json.loads(message).items()}
+        assert base64.b64decode(messages["base64"]) == content
+        widget._receive(widget, {"view": "view", "ask": "send", "fragments": messages["fragments"]}, [])
+        while len(written) < 2:
+            await asyncio.sleep(0.001)
+        widget.close()
+
+    with ThreadPoolExecutor(1) as elsewhere:
+        elsewhere.submit(lambda: asyncio.run(asyncio.wait_for(there_and_back(), 20))).result()
+    assert not any(buffers for _, buffers in sent)
+    assert written == [("head", False), (content, True)]
 
 
 def test_the_parameters_of_a_player_and_the_settings_of_a_method_drive_other_objects():

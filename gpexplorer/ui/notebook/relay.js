@@ -1,7 +1,7 @@
 // A page of the kernel inside a cell: an iframe whose files and whose websocket come through the comm of the widget.
 //
 // Nothing is fetched from a server and nothing but a reference is saved with the notebook. Files are kept as blobs, so
-// that a second page of the same notebook does not load them again.
+// that a second page of the same notebook does not load them again. Bytes go through the comm as base64 (see relay.py).
 
 const ADDRESS = /(["'(=])([./]*static\/(?:js|extensions)\/[^"'()\s\\]+)/g
 const files = (window.gpexplorerFiles ??= new Map()) // path -> promise of the address of its blob
@@ -10,6 +10,19 @@ const isDark = () =>
   document.body.dataset.jpThemeLight === "false" ||
   document.body.dataset.vscodeThemeKind?.includes("dark") ||
   document.documentElement.getAttribute("theme") === "dark"
+
+const decoded = (base64) => {
+  const binary = atob(base64)
+  const bytes = new Uint8Array(binary.length)
+  for (let at = 0; at < binary.length; at++) bytes[at] = binary.charCodeAt(at)
+  return bytes
+}
+
+const encoded = (bytes) => {
+  let binary = ""
+  for (let at = 0; at < bytes.length; at += 0x8000) binary += String.fromCharCode(...bytes.subarray(at, at + 0x8000))
+  return btoa(binary)
+}
 
 /** Replace the addresses of files by those of blobs; `load` gives the address of the blob of a path. */
 async function localise(text, load) {
@@ -43,14 +56,14 @@ function socketClass(frame, relay) {
       this.happen("close", { code: 1000, reason: "", wasClean: true })
     }
 
-    receive(fragments, buffers) {
+    receive(fragments) {
       const { ArrayBuffer, Uint8Array } = frame.contentWindow // Bokeh asks whether a fragment is an ArrayBuffer of its own
       for (const fragment of fragments)
         this.order = this.order.then(async () => {
           if (typeof fragment === "string") return this.happen("message", { data: await localise(fragment, relay.load) })
-          const view = buffers[fragment]
-          const data = new ArrayBuffer(view.byteLength)
-          new Uint8Array(data).set(new Uint8Array(view.buffer, view.byteOffset, view.byteLength))
+          const bytes = decoded(fragment.base64)
+          const data = new ArrayBuffer(bytes.length)
+          new Uint8Array(data).set(bytes)
           this.happen("message", { data })
         })
     }
@@ -72,7 +85,7 @@ function render({ model, el }) {
   const answers = new Map()
   let [asked, socket, fresh] = [0, null, false]
 
-  const tell = (message, buffers) => model.send({ ...message, view }, undefined, buffers)
+  const tell = (message) => model.send({ ...message, view })
   const ask = (message) =>
     new Promise((resolve) => {
       answers.set(++asked, resolve)
@@ -83,8 +96,8 @@ function render({ model, el }) {
       if (!files.has(path))
         files.set(
           path,
-          ask({ ask: "file", path }).then(({ message, buffers }) =>
-            URL.createObjectURL(new Blob(buffers, { type: message.type })),
+          ask({ ask: "file", path }).then(({ type, base64 }) =>
+            URL.createObjectURL(new Blob([decoded(base64)], { type })),
           ),
         )
       return files.get(path)
@@ -95,18 +108,17 @@ function render({ model, el }) {
       newSocket.happen("open")
     },
     send(fragments) {
-      const buffers = []
-      const parts = fragments.map((part) => (typeof part === "string" ? part : buffers.push(part) - 1))
-      tell({ ask: "send", fragments: parts }, buffers)
+      const asText = (part) => (typeof part === "string" ? part : { base64: encoded(new Uint8Array(part)) })
+      tell({ ask: "send", fragments: fragments.map(asText) })
     },
     disconnect: () => tell({ ask: "disconnect" }),
   }
-  const receive = (message, buffers) => {
+  const receive = (message) => {
     if (message.view !== view) return
     if (message.id) {
-      answers.get(message.id)?.({ message, buffers })
+      answers.get(message.id)?.(message)
       answers.delete(message.id)
-    } else if (message.fragments) socket?.receive(message.fragments, buffers)
+    } else if (message.fragments) socket?.receive(message.fragments)
     else if (message.ended) socket?.happen("close", { code: 1000, reason: "", wasClean: true })
     else if (message.notice) say(message.notice)
   }
@@ -116,7 +128,7 @@ function render({ model, el }) {
     frame.hidden = Boolean(sentence)
   }
   const show = async () => {
-    const { message } = await ask({ ask: "page", dark: isDark() })
+    const message = await ask({ ask: "page", dark: isDark() })
     if (message.notice) return say(message.notice)
     const page = await localise(message.page, relay.load)
     frame.relay = socketClass(frame, relay)

@@ -1,9 +1,14 @@
-"""The widget that puts a page of the kernel into a cell, and passes its files and messages on through the comm."""
+"""The widget that puts a page of the kernel into a cell, and passes its files and messages on through the comm.
+
+Bytes are sent as base64: the gateway of Jupyter Server, which connects to kernels elsewhere, ends the connection at the
+first message of a comm that has buffers (ipywidgets issue 3798).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -25,7 +30,7 @@ class Connection:
     Parameters
     ----------
     send : callable
-        Sends a message with buffers to this view.
+        Sends a message to this view.
 
     Attributes
     ----------
@@ -33,7 +38,7 @@ class Connection:
         `time.monotonic()` when the browser last sent something.
     """
 
-    def __init__(self, send: Callable[[dict[str, Any], list[bytes]], None]) -> None:
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
         self._send, self.heard = send, time.monotonic()
         self._fragments: list[str | bytes] = []
         self._socket: WebSocketClientConnection | None = None
@@ -43,8 +48,8 @@ class Connection:
         self._socket = await kernel_server().connect(token, self._receive)
         self._look()
 
-    async def send(self, fragments: list[str | int], buffers: list[Any]) -> None:
-        """Pass on what the browser sent: a number stands for the buffer in this place."""
+    async def send(self, fragments: list[str | dict[str, str]]) -> None:
+        """Pass on what the browser sent."""
         self.heard = time.monotonic()
         if self._socket is None:
             return
@@ -52,7 +57,7 @@ class Connection:
             written = [  # all at once: another message must not come between two fragments
                 self._socket.write_message(part)
                 if isinstance(part, str)
-                else self._socket.write_message(bytes(buffers[part]), binary=True)
+                else self._socket.write_message(b64decode(part["base64"]), binary=True)
                 for part in fragments
             ]
             for future in written:
@@ -74,23 +79,16 @@ class Connection:
 
     def _receive(self, fragment: str | bytes | None) -> None:
         if fragment is None:
-            self._send({"ended": True}, [])
+            self._send({"ended": True})
             return
         if not self._fragments:
             asyncio.get_running_loop().call_later(GATHER, self._flush)
         self._fragments.append(fragment)
 
     def _flush(self) -> None:
-        buffers: list[bytes] = []
-        parts: list[str | int] = []
-        for fragment in self._fragments:
-            if isinstance(fragment, str):
-                parts.append(fragment)
-            else:
-                parts.append(len(buffers))
-                buffers.append(fragment)
+        parts = [part if isinstance(part, str) else _as_text(part) for part in self._fragments]
         self._fragments.clear()
-        self._send({"fragments": parts}, buffers)
+        self._send({"fragments": parts})
 
 
 class Relay(anywidget.AnyWidget):
@@ -124,57 +122,57 @@ class Relay(anywidget.AnyWidget):
             self.send({"view": view, "notice": notice})
         self._connections.clear()
 
-    def _receive(self, _: Any, message: Any, buffers: list[Any]) -> None:
-        task = asyncio.ensure_future(self._answer(message, buffers))
+    def _receive(self, _: Any, message: Any, __: list[Any]) -> None:
+        task = asyncio.ensure_future(self._answer(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, message: dict[str, Any], buffers: list[Any]) -> None:
+    async def _answer(self, message: dict[str, Any]) -> None:
         view, reply = str(message["view"]), {"view": message["view"], "id": message.get("id")}
         try:
             action = _ACTIONS[message["ask"]]
-            fields, parts = await action(self, view, message, buffers)
+            fields = await action(self, view, message)
             if message.get("id"):
-                self.send({**reply, **fields}, parts)
+                self.send({**reply, **fields})
         except Exception as error:
             self.send({**reply, "notice": sentence(error, "the page of this cell was being sent")})
 
-    async def _send_page(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
-        return {"page": await kernel_server().page(self._page, bool(message["dark"]))}, []
+    async def _send_page(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
+        return {"page": await kernel_server().page(self._page, bool(message["dark"]))}
 
-    async def _send_file(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
+    async def _send_file(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
         page_file = file(message["path"])
-        return {"type": page_file.type}, [page_file.content]
+        return {"type": page_file.type, **_as_text(page_file.content)}
 
-    async def _connect(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
-        def send(fields: dict[str, Any], parts: list[bytes]) -> None:
-            self.send({"view": view, **fields}, parts)
-
-        await self._disconnect(view, message, [])
-        connection = Connection(send)
+    async def _connect(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
+        await self._disconnect(view, message)
+        connection = Connection(lambda fields: self.send({"view": view, **fields}))
         await connection.open(message["token"])
         self._connections[view] = connection
-        return {}, []
+        return {}
 
-    async def _pass_on(self, view: str, message: dict[str, Any], buffers: list[Any]) -> Answer:
+    async def _pass_on(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
         if view in self._connections:
-            await self._connections[view].send(message["fragments"], buffers)
-        return {}, []
+            await self._connections[view].send(message["fragments"])
+        return {}
 
-    async def _disconnect(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
+    async def _disconnect(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
         connection = self._connections.pop(view, None)
         if connection is not None:
             connection.close()
-        return {}, []
+        return {}
 
-    async def _beat(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
+    async def _beat(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
         if view in self._connections:
             self._connections[view].heard = time.monotonic()
-        return {}, []
+        return {}
 
 
-Answer = tuple[dict[str, Any], list[bytes]]
-_ACTIONS: dict[str, Callable[[Relay, str, dict[str, Any], list[Any]], Coroutine[Any, Any, Answer]]] = {
+def _as_text(content: bytes) -> dict[str, str]:
+    return {"base64": b64encode(content).decode("ascii")}
+
+
+_ACTIONS: dict[str, Callable[[Relay, str, dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]] = {
     "page": Relay._send_page,
     "file": Relay._send_file,
     "connect": Relay._connect,
