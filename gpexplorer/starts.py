@@ -178,10 +178,12 @@ def proposals(problem: Problem) -> list[Start]:
     some: Any = slice(None)
     if len(y) > PERIODOGRAM_ROWS:
         some = np.sort(np.random.default_rng(0).permutation(len(y))[:PERIODOGRAM_ROWS])
-    columns = [column[some].astype(float) for column in X.T[:PERIODOGRAM_INPUTS]]
-    waves = [peaks(column, y[some]) for column in columns]
-    with_waves = [column for column, own in zip(columns, waves, strict=True) if periods and own]
-    result = [*_from_seasons(problem.theta, [s for column in with_waves for s in seasons(column, y[some])], periods)]
+    waves, found = list[list[Peak]](), list[Season]()
+    for column in X.T[:PERIODOGRAM_INPUTS]:
+        x = column[some].astype(float)
+        waves.append(peaks(x, y[some]))
+        found += seasons(x, y[some]) if periods and waves[-1] else []
+    result = [*_from_seasons(problem.theta, found, periods)]
     result += _from_waves(problem.theta, waves, lengthscales, by_input)
     if lengthscales and (estimate := variogram(X, y, sds)) is not None:
         scale, noise = estimate

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 FEWEST_VALUES = 16  # different values of the input
-LEAST_WAVES, MOST_WAVES = 2.5, 32_768  # periods over the range of the input
+LEAST_WAVES, MOST_WAVES = 2.5, 16_384  # periods over the range of the input
 CELLS = 8  # cells of the grid per period of the shortest wave
 PADDING = 4  # the grid is continued with zeros to this multiple, for frequencies between whole numbers of periods
 NULL_MARGIN = 9.0  # n P / 2 of a peak above log of the number of frequencies; noise reaches it once in 8000
@@ -104,7 +104,6 @@ def _spectrum(u: Array, residual: Array, most: int) -> tuple[Array, Array]:
     right_share = place - left
     grid = np.bincount(left, residual * (1.0 - right_share), cells)
     grid += np.bincount(left + 1, residual * right_share, cells)
-    transform = np.fft.rfft(grid, PADDING * cells)
-    waves = np.arange(len(transform)) * (cells - 1) / (PADDING * cells)
-    kept = waves <= most
-    return waves[kept], np.square(np.abs(transform[kept]))
+    count = int(most * PADDING * cells / (cells - 1)) + 1
+    power = np.square(np.abs(np.fft.rfft(grid, PADDING * cells)[:count]))
+    return np.arange(count) * (cells - 1) / (PADDING * cells), power
