@@ -36,6 +36,8 @@ def texts(*cells: str) -> pa.ChunkedArray:
         (["CONCORD", "BOSON", "COFFIN"], "words"),
         (["C100001", "C100002", "C100003"], "words"),  # numbers of customers, and no rings
         (["N-17", "N-18", "P-3"], "words"),
+        (["CN12-34", "CN12-35", "CO7-36"], "words"),
+        (["C1CC%12CC1CC%12", "[13CH4]", "c1ccc2ccccc2c1"], "molecules"),
     ],
 )
 def test_texts_are_recognised(cells: list[str], kind: str) -> None:

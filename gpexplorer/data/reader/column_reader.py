@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -25,7 +26,7 @@ PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 # The atoms, bonds, branches and rings of SMILES; a third of the texts must contain a bond, a branch or a ring.
 _SMILES = re.compile(r"(?=.*[BCNOPSFIbcnops])(?:Cl|Br|[BCNOPSFIbcnops]|\[[^\[\]\s]{1,40}\]|[-=#$:/\\.()%0-9@+*])+")
 _STRUCTURE = re.compile(r"[=#()1-9\[]")
-_CODE = re.compile(r"[A-Za-z]+[-/.]?\d+")  # in SMILES a ring is opened and closed, each by a digit
+_NO_RING = re.compile(r"\[[^\]]*\]|%\d\d|\D")  # atoms in brackets, rings of two digits, and all that is no digit
 
 
 PLAIN, DAY_FIRST, NO_WORDS = NumberFormat(), DateFormat(), Levels((), ())
@@ -386,10 +387,11 @@ def _of_words(name: str, texts: Texts) -> ColumnReader:
 
 
 def are_smiles(sample: Sequence[str]) -> bool:
-    """Whether these texts are molecules in the SMILES notation."""
+    """Whether these texts are molecules in the SMILES notation, in which a digit opens a ring and closes it."""
     with_structure = sum(bool(_STRUCTURE.search(text)) for text in sample)
-    are_codes = all(_CODE.fullmatch(text) for text in sample)
-    return not are_codes and 3 * with_structure >= len(sample) and all(_SMILES.fullmatch(text) for text in sample)
+    rings = [Counter(_NO_RING.sub("", text)) for text in sample]
+    are_closed = all(count % 2 == 0 for digits in rings for count in digits.values())
+    return are_closed and 3 * with_structure >= len(sample) and all(_SMILES.fullmatch(text) for text in sample)
 
 
 def _with_statistics(reader: ColumnReader, column: pa.ChunkedArray) -> ColumnReader:
