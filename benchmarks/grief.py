@@ -84,7 +84,7 @@ def report(name: str, p: int, rows: int, chains: int, iterations: int, large: in
 def _first_pass(choice: Leading, theta: Tensor, train: Dataset, gemm: float) -> Iterator[str]:
     n, p = len(train), len(choice)
     basis = Eigenfunctions(choice.grid, theta, choice.index)
-    strips = list(row_blocks(n, 3 * train.y.element_size() * p // 2))
+    strips = list(row_blocks(n, 3 * train.y.element_size() * p // 2, train.y))
     phi = median_seconds(lambda: [basis(train.X[rows]) for rows in strips], 3)
     F, A, limit = basis(train.X[strips[0]]), train.y.new_zeros(p, p), 1.0 * n * p * p / gemm
     gram = median_seconds(lambda: _add_gram(A, F, len(strips)), 3) * n / (len(strips) * F.shape[1])

@@ -49,7 +49,7 @@ def median_ratio(protected: Callable[[], object], plain: Callable[[], object], r
 def largest_error(r2: Tensor, X: Tensor, Z: Tensor, lengthscale: Tensor) -> float:
     """The largest error of exp(-r2 / 2) against exact differences in float64."""
     X, Z, error = X.double() / lengthscale.double(), Z.double() / lengthscale.double(), 0.0
-    for rows in row_blocks(len(X), 8 * Z.nbytes):
+    for rows in row_blocks(len(X), 8 * Z.nbytes, Z):
         exact = (X[rows, None, :] - Z).square().sum(2)
         difference = torch.exp(-0.5 * r2[rows].double()) - torch.exp(-0.5 * exact)
         error = max(error, float(difference.abs().max()))

@@ -152,14 +152,14 @@ def evidence_limits(
 def _times_exact(kernel: Any, theta: Tensor, train: Dataset, s2: float, v: Tensor) -> Tensor:
     """(K + s2 I) v [n], by blocks of rows of K."""
     product = s2 * v
-    for rows in row_blocks(len(train), v.element_size() * len(train)):
+    for rows in row_blocks(len(train), v.element_size() * len(train), v):
         product[rows] += kernel(theta, train.X[rows], train.X) @ v
     return product
 
 
 def _solve_sparse(kernel: Any, theta: Tensor, train: Dataset, Z: Any, model: Nystrom, r: Tensor) -> Tensor:
     """(L L' + s2 I)^-1 r = (r - L A^-1 L'r) / s2 [n], with L' = L_mm^-1 K_mn."""
-    Lr, blocks = torch.zeros_like(model.c), list(row_blocks(len(train), r.element_size() * len(Z)))
+    Lr, blocks = torch.zeros_like(model.c), list(row_blocks(len(train), r.element_size() * len(Z), r))
     for rows in blocks:
         Lr += kernel(theta, Z, train.X[rows]) @ r[rows]
     Lr = torch.linalg.solve_triangular(model.L_mm, Lr[:, None], upper=False)  # [m, 1]

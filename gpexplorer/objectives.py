@@ -194,7 +194,7 @@ def _fit(kernel: Kernel, theta: Tensor, train: Dataset, Z: Any, objective: str, 
     Lt, sums, prior = _Columns(kernel, theta, Z, train.X, L_mm, keep), Sums(m, y), kernel.diag(theta, train.X)
     D = torch.empty_like(prior) if objective in ("fitc", "tight-vfe") else prior[:0]  # [n]
     block_bytes = KEPT_BYTES if Lt.kept is not None and objective != "fitc" else BLOCK
-    for rows in row_blocks(n, y.element_size() * m, block_bytes):
+    for rows in row_blocks(n, y.element_size() * m, y, block_bytes):
         columns = Lt[rows]  # [m, block]
         if len(D):
             D[rows] = residual_variance(prior[rows], columns)
@@ -314,7 +314,7 @@ def pull_back(
     if objective == "tight-vfe":
         delta = 1.0 / (s2 + D)
 
-    for rows in row_blocks(n, (3 if is_uniform else 4) * y.element_size() * m, BLOCK):
+    for rows in row_blocks(n, (3 if is_uniform else 4) * y.element_size() * m, y, BLOCK):
         Lt, V = columns[rows], s2 + D[rows] if objective == "fitc" else None  # [m, block], [block]
         beta[rows] = model.beta(Lt, y[rows], V)
         if is_uniform:

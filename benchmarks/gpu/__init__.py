@@ -26,7 +26,7 @@ FAMILIES = {  # a method of each family, with settings that give a GPU work to d
     "grief": {"num_eigenfunctions": 1000},
     "gpcv-admm": {},
     "ml": {},
-    "minimax": {"width": 512},
+    "minimax": {"width": 128},
     "scgd": {"width": 512},
 }
 DENSE = ("gpcv-admm", "ml")  # they factor matrices of all rows

@@ -167,7 +167,6 @@ class SimulatedGPU(TorchFunctionMode):
         }
         for name, stand_in in (("CUDAGraph", self._graph), ("graph", simulated_capture)):
             self._patches.enter_context(mock.patch.object(torch.cuda, name, stand_in))
-        self._patches.enter_context(mock.patch.object(torch, "compile", self._compiled))
         for name, answer in answers.items():
             self._patches.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer, **__: answer))
         self._patches.enter_context(
@@ -219,17 +218,6 @@ class SimulatedGPU(TorchFunctionMode):
     def count_launch(self) -> None:
         """Count one kernel, or one graph of kernels."""
         self.work.launches += 1
-
-    def _compiled(self, function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
-        """The place of torch.compile: what is compiled becomes one kernel."""
-
-        def call(*args: Any) -> Any:
-            launches_before = self.work.launches
-            out = function(*args)
-            self.work.launches = launches_before + 1
-            return out
-
-        return call
 
     def _graph(self) -> SimulatedGraph:
         return SimulatedGraph(self.count_launch)

@@ -109,7 +109,7 @@ class Falkon:
         if self._K_nm is not None:
             yield slice(0, len(self.X)), self._K_nm
             return
-        for rows in row_blocks(len(self.X), self.X.element_size() * len(self.Z), BLOCK_BYTES):
+        for rows in row_blocks(len(self.X), self.X.element_size() * len(self.Z), self.X, BLOCK_BYTES):
             yield rows, self._entries(rows)
 
     def _entries(self, rows: slice) -> Tensor:

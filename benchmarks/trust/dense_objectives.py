@@ -36,7 +36,7 @@ def squared_exponential(theta: Tensor, X: Tensor, Z: Tensor) -> Tensor:
     """The SE-ARD covariance [n, m] by exact differences; theta = [log sd, log lengthscales [d], log noise sd]."""
     X, Z = X / theta[1:-1].exp(), Z / theta[1:-1].exp()  # [n, d], [m, d]
     K = X.new_empty(len(X), len(Z))
-    for rows in row_blocks(len(X), Z.nbytes):
+    for rows in row_blocks(len(X), Z.nbytes, Z):
         K[rows] = (X[rows, None, :] - Z).square().sum(2)
     return K.mul_(-0.5).exp_().mul_(torch.exp(2.0 * theta[0]))
 

@@ -35,6 +35,9 @@ class Choice(Protocol):
     def __call__(self, theta: Tensor) -> Basis:
         """Return the functions at this theta."""
 
+    def keeping(self, theta: Tensor) -> Choice:
+        """Return the choice with all that its functions at this theta depend on, for weights that belong to them."""
+
     def outside(self, X: Tensor) -> Tensor:
         """Return a mask [t] of the rows where the functions do not represent the kernel at all."""
 
@@ -62,6 +65,10 @@ class Leading:
 
     def __call__(self, theta: Tensor) -> Basis:
         return for_row_scales(on_grid(self.functions, self.grid, theta, self.index), len(self.grid.axes))
+
+    def keeping(self, theta: Tensor) -> Leading:
+        """Return the choice with the eigenvectors of each axis at this theta."""
+        return type(self)(self.grid.keeping(theta), self.index)
 
     def outside(self, X: Tensor) -> Tensor:
         """Return a mask [t] of the rows outside the grid, where eigenfunctions decay to 0."""
@@ -139,6 +146,10 @@ class Fourier:
         basis = lambda X: self.waves(logs, X * (-theta[1:-1]).exp()).T  # noqa: E731 - wrapped in the next line
         return for_row_scales(basis, self.waves.Omega.shape[1])
 
+    def keeping(self, theta: Tensor) -> Fourier:
+        """Return the choice itself: its functions depend on theta alone."""
+        return self
+
     def outside(self, X: Tensor) -> Tensor:
         """Return a mask [t] without any row: the features represent the kernel everywhere."""
         return torch.zeros(X.shape[0], dtype=torch.bool, device=X.device)
@@ -165,7 +176,7 @@ class ChosenFeatures:
     """
 
     def __init__(self, choice: Choice, theta: Tensor) -> None:
-        self.choice, self.theta = choice, theta.detach()
+        self.choice, self.theta = choice.keeping(theta), theta.detach()
         self._basis: Basis | None = None
 
     def __len__(self) -> int:
@@ -178,7 +189,7 @@ class ChosenFeatures:
         return self._basis(X)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy computes the functions again: their one-dimensional eigenvectors cost little."""
+        """A copy makes the functions again, of what the choice has kept."""
         return {**self.__dict__, "_basis": None}
 
 

@@ -15,6 +15,7 @@ Symbols: n rows, d inputs, mbar points per axis, p eigenfunctions, j_i the index
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ MARGIN = 0.1  # an axis is longer than the range of its input by this fraction o
 QUANTILE_ROWS = 100_000  # quantiles are computed from about this many rows (fewer than twice as many)
 SMALLEST_RATIO = 1e-10  # 1-D eigenvalues below this fraction of the largest, and their vectors, are rounding error
 OneInput = Callable[[Tensor, Tensor], Tensor]  # x [n], z [m] -> covariances [n, m]
+Pairs = list[tuple[Tensor, Tensor]]  # of each axis: eigenvalues [k] in descending order and eigenvectors [mbar, k]
 TILE_BYTES = 2**20  # size of the pieces in which the last product is computed, so that each piece stays in the cache
 
 
@@ -160,6 +162,31 @@ class Grid:
         self, kernel: Kernel, X: Float[Tensor, "n d"], points: int | Sequence[int], spacing: str = "equispaced"
     ) -> None:
         self.kernel, self.spacing, self.axes = kernel, spacing, grid_axes(X, points, spacing)
+        self.kept: tuple[Tensor, list[Pairs]] | None = None
+
+    @classmethod
+    def given(cls, kernel: Kernel, axes: list[Tensor]) -> Grid:
+        """Return the grid of these axes, which are not placed on rows."""
+        grid = cls.__new__(cls)
+        grid.kernel, grid.spacing, grid.axes, grid.kept = kernel, "given", axes, None
+        return grid
+
+    def keeping(self, theta: Float[Tensor, " P"], pairs: list[Pairs] | None = None) -> Grid:
+        """Return this grid with the eigenvectors that it has at one theta.
+
+        Weights of eigenfunctions are right for these very vectors. Another device or library may give them other
+        signs, and other vectors where eigenvalues are equal.
+
+        Parameters
+        ----------
+        pairs : list, optional
+            Eigenvalues and eigenvectors of each axis of each product; by default they are computed. O(d mbar^3).
+        """
+        other, theta = copy.copy(self), theta.detach()
+        if pairs is None:
+            pairs = [self.axis_eigen(theta, term) for term in range(len(self.terms(theta)))]
+        other.kept = theta, pairs
+        return other
 
     def terms(self, theta: Float[Tensor, " p"]) -> list[list[OneInput]]:
         """Return the kernel as a sum of products, each of which has one 1-D covariance function per input.
@@ -185,12 +212,14 @@ class Grid:
         """Return the 1-D covariance functions k_i of one product."""
         return self.terms(theta)[term]
 
-    def axis_eigen(self, theta: Tensor, term: int = 0) -> list[tuple[Tensor, Tensor]]:
+    def axis_eigen(self, theta: Tensor, term: int = 0) -> Pairs:
         """Eigenvalues [k] in descending order and eigenvectors [mbar, k] of each axis of one product. O(d mbar^3).
 
         Eigenvalues at the level of rounding error are dropped: they may be negative, and dividing by their root
         would amplify the error of their vectors.
         """
+        if self.kept is not None and not theta.requires_grad and torch.equal(theta, self.kept[0]):
+            return self.kept[1][term]
         pairs = []
         for k, U in zip(self.axis_kernels(theta, term), self.axes, strict=True):
             values, vectors = torch.linalg.eigh(k(U, U))  # [mbar], [mbar, mbar]
@@ -286,7 +315,7 @@ class Eigenfunctions:
         if root.right is None or left.requires_grad or is_traced():
             return self._combine(root, left, X)
         right, out = self._products(root.right, X), left.new_empty(len(root.left_index), len(X))  # [p, n]
-        for part in row_blocks(len(out), out.element_size() * max(len(X), 1), TILE_BYTES):
+        for part in row_blocks(len(out), out.element_size() * max(len(X), 1), out, TILE_BYTES):
             torch.index_select(left, 0, root.left_index[part], out=out[part])
             out[part] *= right.index_select(0, root.right_index[part])
         return out
@@ -389,6 +418,6 @@ def grid_root(
         grid = Grid(kernel, X, points)
         index = grid.spectrum(theta, min(rank, len(X))).axis_indices
         basis, root = on_grid(Eigenfunctions, grid, theta, index), X.new_empty(len(X), len(index))
-        for rows in row_blocks(len(X), 3 * X.element_size() * len(index)):
+        for rows in row_blocks(len(X), 3 * X.element_size() * len(index), X):
             root[rows] = basis(X[rows]).T
     return root

@@ -166,7 +166,7 @@ class Covariance(ABC):
             Weight of each covariance, usually the derivative of an objective with respect to it.
         """
         total = torch.zeros_like(theta)
-        for rows in row_blocks(len(X), 4 * G.element_size() * max(len(Z), 1)):
+        for rows in row_blocks(len(X), 4 * G.element_size() * max(len(Z), 1), G):
             total += gradient_of(theta, partial(self._weighted_sum, X[rows], Z, G[rows]))
         return total
 
@@ -192,7 +192,7 @@ class Covariance(ABC):
         computed in blocks of rows, so no n x m matrix is kept.
         """
         (u, z), total = sides, torch.zeros_like(theta)
-        for rows in row_blocks(len(X), 4 * theta.element_size() * max(len(Z), 1)):
+        for rows in row_blocks(len(X), 4 * theta.element_size() * max(len(Z), 1), theta):
             G = torch.outer(u[rows], z) if u.ndim == 1 else u[rows] @ z.T  # [block, m]
             total += self.theta_gradient(theta, X[rows], Z, G)
         return total

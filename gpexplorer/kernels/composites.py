@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import KernelError
-from ..linalg.blocks import cached_bytes, row_blocks
+from ..linalg.blocks import row_blocks
 from ..problem import Dataset
 from .base import Covariance, OneInput, operators, target_sd
 from .distances import FILL_BYTES
@@ -108,7 +108,7 @@ class Sum(Composite):
         """Write the first part into `out`, then add the second part block by block."""
         (first, theta_1), (second, theta_2) = self._with_theta(theta)
         first.fill(theta_1, X, Z, out)
-        for rows in row_blocks(len(X), out.element_size() * max(len(Z), 1), cached_bytes(out, FILL_BYTES)):
+        for rows in row_blocks(len(X), out.element_size() * max(len(Z), 1), out, FILL_BYTES):
             block = torch.empty_like(out[rows])
             second.fill(theta_2, X[rows], Z, block)
             out[rows] += block

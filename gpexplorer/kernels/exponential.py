@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..linalg.blocks import cached_bytes, row_blocks
+from ..linalg.blocks import row_blocks
 from .base import Covariance
 from .distances import FILL_BYTES, FILL_ROWS
 
@@ -37,7 +37,7 @@ class Exponential(Covariance):
             return
         A, B = features
         row_bytes, B = X.element_size() * max(len(Z), 1), B.T.contiguous()  # B [t, m]
-        for rows in row_blocks(len(X), row_bytes, max(cached_bytes(out, FILL_BYTES), FILL_ROWS * row_bytes)):
+        for rows in row_blocks(len(X), row_bytes, out, max(FILL_BYTES, FILL_ROWS * row_bytes)):
             torch.mm(A[rows], B, out=out[rows]).clamp_max_(2.0 * theta[0]).exp_()
 
     def theta_gradient_from_matrix(
@@ -72,7 +72,7 @@ class Exponential(Covariance):
     ) -> Float[Tensor, " p"]:
         """Gradient [p] of u'k(theta, X, Z) z, summed over k columns; covariances are computed in blocks of rows."""
         (u, z), total = sides, torch.zeros_like(theta)
-        for rows in row_blocks(len(X), X.element_size() * max(len(Z), 1)):
+        for rows in row_blocks(len(X), X.element_size() * max(len(Z), 1), X):
             K = X.new_empty(rows.stop - rows.start, len(Z))  # [block, m]
             self.fill(theta, X[rows], Z, K)
             gradient = self.theta_gradient_from_matrix(theta, X[rows], Z, (u[rows], z), K)

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..linalg.blocks import cached_bytes, row_blocks
+from ..linalg.blocks import row_blocks
 from ..problem import Dataset
 from .base import Covariance, input_sds, target_sd
 
@@ -78,7 +78,7 @@ class Separable(Covariance):
         """
         total = torch.zeros_like(theta)
         row_bytes = 2 * (self.d + 1) * G.element_size() * max(len(Z), 1)
-        for rows in row_blocks(len(X), row_bytes, cached_bytes(G, GRADIENT_BYTES)):
+        for rows in row_blocks(len(X), row_bytes, G, GRADIENT_BYTES):
             P, derivatives = torch.exp(2.0 * theta[0]) * G[rows], list[tuple[int, Tensor]]()
             for q in range(self.d):
                 factor, of_factor = self.factor_and_derivatives(theta, q, self.distance(theta, q, X[rows, q], Z[:, q]))

@@ -12,18 +12,17 @@ one lengthscale per input ("-ard", automatic relevance determination).
 
 from __future__ import annotations
 
-import logging
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..linalg.blocks import cached_bytes, row_blocks
+from ..linalg.blocks import row_blocks
 from ..linalg.deferred_reads import Number, is_traced
 from ..problem import Dataset
 from .base import Covariance, input_sds, target_sd
@@ -38,41 +37,6 @@ from .distances import (
     zero_below,
 )
 from .exponential import Exponential
-
-WORTH_ENTRIES = 2**22  # compilation pays for matrices with at least this many entries
-_compiled: dict[Callable[..., Any], Callable[..., Any]] = {}  # by function; the function itself if compilation failed
-_log = logging.getLogger(__name__)
-
-
-def fused(function: Callable[..., None], entries: Tensor, *arguments: Any) -> None:
-    """Call a function that overwrites entries, on a GPU as one kernel if there are many.
-
-    A covariance is 3 to 8 operations on every squared distance. Each is a pass over memory of its own, which is what it
-    costs on a GPU; torch.compile makes one kernel of them, in seconds, once per function and process. Where that fails,
-    for example because there is no compiler, the function is called as it is from then on.
-
-    Parameters
-    ----------
-    function : callable
-        A function of a module or a class, not of an instance: it is compiled once.
-    entries : Tensor
-        What it overwrites, one of its arguments.
-    *arguments : object
-        All arguments of the function, in their order.
-    """
-    if entries.is_cpu or entries.numel() < WORTH_ENTRIES:
-        function(*arguments)
-        return
-    compiled = _compiled.get(function) or torch.compile(function, dynamic=True)
-    try:
-        compiled(*arguments)
-    except Exception as error:  # of many kinds, raised before anything is computed
-        if compiled is function:
-            raise
-        _log.warning("torch.compile failed for %s (%s): it runs without.", function.__qualname__, type(error).__name__)
-        compiled = function
-        function(*arguments)
-    _compiled[function] = compiled
 
 
 class Stationary(Covariance):
@@ -125,10 +89,8 @@ class Stationary(Covariance):
         """Write the covariance into `out`, by row blocks that stay in the cache."""
         row_bytes = X.element_size() * max(len(Z), 1)
         write, rounding = affine_distances(X, Z, theta[self._scales].exp(), *self.affine_map(theta))
-        covariances_ = type(self).covariances_
-        for rows in row_blocks(len(X), row_bytes, max(cached_bytes(out, FILL_BYTES), FILL_ROWS * row_bytes)):
-            r2 = write(rows, out[rows])
-            fused(covariances_, r2, self, theta, r2, rounding)
+        for rows in row_blocks(len(X), row_bytes, out, max(FILL_BYTES, FILL_ROWS * row_bytes)):
+            self.covariances_(theta, write(rows, out[rows]), rounding)
 
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
@@ -156,7 +118,7 @@ class Stationary(Covariance):
         """
         total, variance = torch.zeros_like(theta), torch.exp(2.0 * theta[0])
         lengthscale = theta[self._scales].exp()
-        for rows in row_blocks(len(X), 4 * G.element_size() * max(len(Z), 1)):
+        for rows in row_blocks(len(X), 4 * G.element_size() * max(len(Z), 1), G):
             r2 = squared_distances(X[rows], Z, lengthscale)  # [block, m]
             total[0] += 2.0 * variance * (G[rows] * self.profile(theta, r2)).sum()
             W = self.profile_derivative(theta, r2).mul_(G[rows]).mul_(variance)  # [block, m]

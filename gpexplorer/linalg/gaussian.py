@@ -37,7 +37,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .blocks import row_blocks
 from .cholesky import cholesky
 
 
@@ -268,9 +267,8 @@ def with_rows(
     2 m^2 (b + m) flops per block of about m rows.
     """
     c, root = L @ (L.T @ weights), W.sqrt()  # [m], [b]
-    for rows in row_blocks(len(y), 1, max(len(L), 1)):
-        scaled = Phi_t[:, rows] * root[rows]  # [m, block]
+    for scaled, targets in zip((Phi_t * root).split(max(len(L), 1), 1), (root * y).split(max(len(L), 1)), strict=True):
         R = torch.linalg.qr(torch.cat([L, scaled], 1).T, mode="r").R  # [m, m]
         L = (R * R.diagonal().sign()[:, None]).T
-        c = c + scaled @ (root[rows] * y[rows])
+        c = c + scaled @ targets
     return L.contiguous(), torch.cholesky_solve(c[:, None], L)[:, 0]

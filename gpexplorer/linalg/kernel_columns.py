@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..problem import Kernel, take
-from .blocks import BLOCK_BYTES, cached_bytes, row_blocks
+from .blocks import BLOCK_BYTES, row_blocks
 
 STRIP = 256  # rows of a strip
 MIN_ROWS = 32  # with fewer rows per block, reading the inputs would cost more than computing the entries
@@ -42,7 +42,7 @@ def fill_rows(kernel: Kernel, theta: Tensor, X: Any, Z: Any, out: Tensor) -> Ten
 def _tiles(rows: int, n: int, like: Tensor) -> Iterator[slice]:
     """Slices of n columns whose tiles of so many rows have FILL_BYTES, or what suits the device of `like`."""
     column_bytes = like.element_size() * max(rows, 1)
-    return row_blocks(n, column_bytes, cached_bytes(like, min(FILL_BYTES, FILL_COLUMNS * column_bytes)))
+    return row_blocks(n, column_bytes, like, min(FILL_BYTES, FILL_COLUMNS * column_bytes))
 
 
 def fill_tile(kernel: Kernel, theta: Tensor, X: Any, Z: Any, tile: Tensor) -> Tensor:
@@ -54,9 +54,9 @@ def fill_tile(kernel: Kernel, theta: Tensor, X: Any, Z: Any, tile: Tensor) -> Te
     return tile
 
 
-def large_blocks(count: int, row_bytes: int) -> Iterator[slice]:
+def large_blocks(count: int, row_bytes: int, like: Tensor) -> Iterator[slice]:
     """Slices that cover 0..count, each of at most BLOCK_BYTES or MIN_ROWS rows, whichever is more."""
-    return row_blocks(count, row_bytes, max(BLOCK_BYTES, MIN_ROWS * row_bytes))
+    return row_blocks(count, row_bytes, like, max(BLOCK_BYTES, MIN_ROWS * row_bytes))
 
 
 def strip_product(kernel: Kernel, theta: Tensor, X: Any, begin: int, V: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,7 +85,7 @@ def strip_product(kernel: Kernel, theta: Tensor, X: Any, begin: int, V: Tensor) 
     end = min(begin + STRIP, len(X))
     rows = X[begin:end]
     own, later = kernel(theta, rows, X[begin:end]) @ V[begin:end], V.new_empty(len(X) - end, *V.shape[1:])
-    parts = [*row_blocks(len(X) - end, V.element_size() * STRIP, cached_bytes(V, TILE_BYTES))]
+    parts = [*row_blocks(len(X) - end, V.element_size() * STRIP, V, TILE_BYTES)]
     workspace = V.new_empty(end - begin, parts[0].stop if parts else 0)
     for part in parts:
         columns = slice(end + part.start, end + part.stop)
@@ -150,7 +150,7 @@ class KernelColumns:
         if self.apply is map:
             self._copy_and_compute(rows, missing, cached, out)
             return out
-        blocks = [*large_blocks(len(missing), self.theta.element_size() * self.n)]
+        blocks = [*large_blocks(len(missing), self.theta.element_size() * self.n, self.theta)]
         inputs = [take(self.X, rows[missing[block]]) for block in blocks]
         computed = self._mapped(kernel_rows, inputs, [self.X] * len(blocks))
         for block, K in zip(blocks, computed, strict=True):  # K [c', n]
@@ -224,7 +224,7 @@ class KernelColumns:
     def _fill(self) -> None:
         """Compute rows until the cache is full."""
         missing = torch.nonzero(self._slot < 0)[: len(self._kept) - self._used, 0]
-        for block in large_blocks(len(missing), self.theta.element_size() * self.n):
+        for block in large_blocks(len(missing), self.theta.element_size() * self.n, self.theta):
             self._compute_and_keep(missing[block])
 
     def _compute_and_keep(self, rows: Tensor) -> None:

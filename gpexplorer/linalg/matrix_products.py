@@ -39,7 +39,7 @@ def add_product(
     if not _by_onednn(A, B):
         return out.addmm_(A, B, alpha=factor) if A.dtype == out.dtype else out.add_(A @ B, alpha=factor)
     weights = (factor * B).T.contiguous()  # [k, m]
-    for rows in row_blocks(len(A), A.element_size() * B.shape[1], TILE_BYTES):
+    for rows in row_blocks(len(A), A.element_size() * B.shape[1], A, TILE_BYTES):
         out[rows] += _linear(A[rows], weights)
     return out
 

@@ -68,7 +68,7 @@ def nystrom_root(columns: Columns, rows: Tensor) -> Float[Tensor, "n r"]:
     """Root of K_nr K_rr^-1 K_rn for the rows given; it overwrites these columns. 2 n r^2 flops, n r kernel entries."""
     K = columns(rows)  # [n, r]
     L_rr = cholesky(K[rows], "K_rr of the preconditioner", noted=False).L
-    for part in row_blocks(len(K), K.element_size() * len(rows)):
+    for part in row_blocks(len(K), K.element_size() * len(rows), K):
         K[part] = torch.linalg.solve_triangular(L_rr, K[part].T, upper=False).T
     return K
 

@@ -228,7 +228,7 @@ class Posterior(ABC):
         """
         X = self.rows(X)
         Z_rows = X if Z is None else self.rows(Z)
-        blocks = row_blocks(len(X), self.like.element_size() * (self.row_numbers + 2 * len(Z_rows)))
+        blocks = row_blocks(len(X), self.like.element_size() * (self.row_numbers + 2 * len(Z_rows)), self.like)
         parts = [self.joint(X[rows], Z_rows) for rows in blocks]
         K = torch.cat(parts) if parts else self.like.new_zeros(0, len(Z_rows))
         if Z is None:
@@ -261,7 +261,7 @@ class Posterior(ABC):
 
         Notes
         -----
-        t^2 covariances and an eigendecomposition, about 9 t^3 flops. Eigenvalues below 0 are rounding and count as 0.
+        t^2 covariances and an eigendecomposition, about 11 t^3 flops. Eigenvalues below 0 are rounding and count as 0.
         """
         X, draw = self.rows(X), generator(checked_seed(seed), "posterior sample")
         if len(X) > MAX_JOINT:
@@ -270,7 +270,9 @@ class Posterior(ABC):
                 f"{MAX_JOINT:,} rows, or draw functions with paths(size, seed) and evaluate them at any number of rows."
             )
         values, vectors = torch.linalg.eigh(self.cov(X, noise=False).double())
-        root = vectors * values.clamp_min(0.0).sqrt()  # [t, t] root root' = cov
+        root = (
+            vectors * values.clamp_min(0.0).sqrt()
+        ) @ vectors.T  # [t, t] the only symmetric one: no sign is left open
         normal = torch.randn(checked_size(size), len(X), generator=draw, dtype=torch.float64).to(root.device)
         return self._with_noise(self.mean(X) + (normal @ root.T).to(self.like), noise, draw)
 
@@ -414,7 +416,7 @@ class Posterior(ABC):
         return self.noise_variance if (self.of == "y" if noise is None else noise) else 0.0
 
     def _blocks(self, X: Any) -> Iterator[slice]:
-        return row_blocks(len(X), self.like.element_size() * max(self.row_numbers, 1))
+        return row_blocks(len(X), self.like.element_size() * max(self.row_numbers, 1), self.like)
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
         return torch.cat(parts) if parts else self.like

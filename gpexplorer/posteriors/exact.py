@@ -97,7 +97,7 @@ class CholeskySolver:
 
     def _fill(self, A: Tensor) -> None:
         """Write A from its diagonal to the right, strip by strip."""
-        for part in row_blocks(len(A), A.element_size() * len(A)):
+        for part in row_blocks(len(A), A.element_size() * len(A), A):
             fill_rows(self.kernel, self.theta, self.S[part], self.S[part.start :], A[part, part.start :])
         A.diagonal().copy_(self.kernel.diag(self.theta, self.S) + self._noise)
 
@@ -168,7 +168,7 @@ class RowsPosterior(Posterior):
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         prior = prior_paths(self.kernel, self.theta, size, draw)
-        at_rows = [prior(self.S[rows]) for rows in row_blocks(len(self.S), 8 * (4096 + size))]
+        at_rows = [prior(self.S[rows]) for rows in row_blocks(len(self.S), 8 * (4096 + size), self.like)]
         noise = self.noise_variance**0.5 * normal_columns(self.alpha, len(self.S), size, draw)
         C = self.solver.solve(torch.cat(at_rows, 1).T + noise)  # [s, size]
         return lambda X: self.block_mean(X) + prior(X) - C.T @ self.kernel(self.theta, self.S, X)

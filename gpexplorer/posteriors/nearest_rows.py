@@ -103,7 +103,7 @@ class NearestRowsPosterior(Posterior):
         theta, (b, k), V = self.theta.double(), N_x.shape, self._noise_of(N_x).flatten()
         rows = torch.cat([X.double(), self.X[N_x.flatten()].double()])  # [b + b k, D]
         columns = []
-        for part in row_blocks(len(Z), 8 * len(rows) * (k + 1)):
+        for part in row_blocks(len(Z), 8 * len(rows) * (k + 1), rows):
             at_z = self.kernel(theta, rows, Z[part].double())
             at_N = self.kernel(theta, rows, self.X[N_z[part].flatten()].double()).unflatten(1, (-1, k))
             C = at_z - (at_N * w_z[part]).sum(2)  # of f at the rows with e(z)
@@ -119,7 +119,7 @@ class NearestRowsPosterior(Posterior):
         def evaluate(X: Tensor) -> Tensor:
             mean, _, w, N = self._conditionals(X)
             used, place = N.unique(return_inverse=True)
-            at_rows = [prior(self.X[used[rows]]) for rows in row_blocks(len(used), 8 * (4096 + size))]
+            at_rows = [prior(self.X[used[rows]]) for rows in row_blocks(len(used), 8 * (4096 + size), self.X)]
             drawn = torch.cat(at_rows, 1) + e[used].T  # [size, used]
             return (mean + prior(X) - (drawn[:, place] * w).sum(2)).to(self.like)
 

@@ -54,7 +54,7 @@ class Paths:
     def __call__(self, X: Any) -> Tensor:
         """Values [size, t] at these inputs, which autograd can differentiate."""
         X = self.rows(X)
-        blocks = row_blocks(len(X), self.like.element_size() * self.row_numbers)
+        blocks = row_blocks(len(X), self.like.element_size() * self.row_numbers, self.like)
         parts = [self.evaluate(X[rows]) for rows in blocks]
         return torch.cat(parts, 1) if parts else self.like.new_zeros(self.size, 0)
 

@@ -77,7 +77,7 @@ class StatesPosterior(Posterior):
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         prior = prior_paths(self.kernel, self.theta, size, draw)
         e = normal_columns(self.y, len(self.y), size, draw).double() * self._noise_of_rows.sqrt()[:, None]
-        drawn = torch.cat([prior(self.X[rows]) for rows in row_blocks(len(self.X), 8 * (4096 + size))], 1)
+        drawn = torch.cat([prior(self.X[rows]) for rows in row_blocks(len(self.X), 8 * (4096 + size), self.X)], 1)
         smoother = self._smoothed(self.y.double() - drawn.double() - e.T)
         return lambda X: (smoother.moments(X[:, 0].double())[0] * self._scales(X) + prior(X)).to(self.like)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.gpu.simulated_gpu import SimulatedGPU
+from a_gpu import a_gpu
 from gpexplorer.linalg.tall_products import DeferredUpdates
 
 
@@ -37,7 +37,7 @@ def test_rows_at_indices_of_the_host_and_pairs_in_one_matrix_are_those_of_the_de
     rng = torch.Generator().manual_seed(0)
     M, pairs = (torch.randn(*size, generator=rng, dtype=torch.float64) for size in ((6, 6), (2 * pending, 6)))
     expected = M + pairs[:pending].T @ pairs[pending:]
-    with SimulatedGPU():
+    with a_gpu():
         updates = DeferredUpdates(M.clone().to(device), 8)
         if pending:
             assert not updates.add_both(pairs.to(device))

@@ -139,9 +139,9 @@ def test_inputs_that_are_objects_are_taken_one_by_one():
 def test_blocks_have_enough_rows_however_long_a_row_is(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kernel_columns, "BLOCK_BYTES", 1000)
 
-    assert [rows.stop for rows in large_blocks(80, 10**6)] == [32, 64, 80]
-    assert [rows.stop for rows in large_blocks(80, 10)] == [80]
-    assert [rows.stop for rows in large_blocks(250, 10)] == [100, 200, 250]
+    assert [rows.stop for rows in large_blocks(80, 10**6, torch.zeros(1))] == [32, 64, 80]
+    assert [rows.stop for rows in large_blocks(80, 10, torch.zeros(1))] == [80]
+    assert [rows.stop for rows in large_blocks(250, 10, torch.zeros(1))] == [100, 200, 250]
 
 
 @pytest.mark.parametrize("begin", [0, STRIP, 2 * STRIP])

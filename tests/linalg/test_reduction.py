@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer import kernels
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
@@ -21,6 +22,7 @@ from gpexplorer.linalg.blocks import row_blocks
 from gpexplorer.linalg.randomness import generator, random_rows
 from gpexplorer.linalg.reduction import PANELS, TILE, add_gram_, sum_of_squares, sum_over_rows, symmetric_from_lower
 from gpexplorer.methods.eigenfunctions.evidence import gram_products, strip_products
+from gpexplorer.objectives import nystrom_gradient
 from gpexplorer.problem import Dataset
 from gpexplorer.runs.counting import Counted, Counter
 
@@ -50,10 +52,32 @@ def test_strips_add_up_to_the_whole(rows: int, shift: float):
     [(10, 8, 32, [4, 4, 2]), (10, 8, 31, [3, 3, 3, 1]), (3, 8, 1, [1, 1, 1]), (0, 8, 32, []), (5, 0, 3, [3, 2])],
 )
 def test_blocks_of_rows_cover_all_rows_within_their_bytes(n: int, row_bytes: int, block_bytes: int, sizes: list[int]):
-    blocks = list(row_blocks(n, row_bytes, block_bytes))
+    blocks = list(row_blocks(n, row_bytes, torch.zeros(1), block_bytes))
 
     assert [block.stop - block.start for block in blocks] == sizes
     assert [row for block in blocks for row in range(n)[block]] == list(range(n))
+
+
+@pytest.mark.parametrize(("memory", "largest"), [(80e9, 2**18), (8e9, 62500), (1e8, 24 * 2**10)])
+def test_blocks_on_a_gpu_are_large_but_small_beside_its_memory(memory: float, largest: int):
+    with SimulatedGPU(memory):
+        blocks = list(row_blocks(2**18, 1000, torch.zeros(1, device="cuda")))
+
+    assert blocks[0].stop == pytest.approx(largest, rel=0.05)
+
+
+def test_a_gpu_is_not_asked_for_more_launches_where_rows_are_more():
+    """The objective and its gradient took a block of 4 MB at a time, which leaves a GPU waiting for the host."""
+    kernel, theta = kernels.make("se-ard", 2), torch.tensor([0.0, 0.5, 0.5, -1.0], dtype=torch.float64)
+    launches = list[int]()
+    with SimulatedGPU() as gpu:
+        for n in (500, 20_000):
+            X = torch.rand(n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to("cuda")
+            gpu.work = DeviceWork()
+            nystrom_gradient(kernel, theta.to("cuda"), Dataset(X, X.sum(1)), X[:100], "vfe")
+            launches.append(gpu.work.launches)
+
+    assert launches[1] == launches[0]
 
 
 @pytest.mark.parametrize("p", [1, 3, TILE, TILE + 1, PANELS * TILE, PANELS * TILE + 1, 517])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -341,3 +342,41 @@ def test_columns_of_text_have_one_text_per_row(tmp_path: Path):
         bad = changed(description, "X columns of text", value=wrong)
         with pytest.raises(PosteriorError, match="one text per row in each column"):
             load_posterior(rewritten(tmp_path / "bad", tensors, bad))
+
+
+@pytest.mark.parametrize("key", ["grief", "grief-mcmc", "ski"])
+def test_a_library_with_other_eigenvectors_predicts_the_same_from_a_file_or_a_copy(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = small_run(key, d=2, steps=4)
+    posterior, X = run.posterior(of="y"), near_and_far(run)
+    expected = posterior(X)
+    posterior.save(tmp_path / "model.safetensors")
+    copied = pickle.dumps(posterior.inner)
+    monkeypatch.setattr(torch.linalg, "eigh", lambda A, eigh=torch.linalg.eigh: other_eigenvectors(*eigh(A)))
+
+    for other in (load_posterior(tmp_path / "model.safetensors").inner, pickle.loads(copied)):
+        for part, own in zip(other(X), posterior.inner(X), strict=True):
+            torch.testing.assert_close(part, own)
+    for part, own in zip(load_posterior(tmp_path / "model.safetensors")(X), expected, strict=True):
+        torch.testing.assert_close(part, own)
+
+
+def other_eigenvectors(values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Every second eigenvector with the other sign, and others of the plane of two that have nearly equal values."""
+    vectors = vectors * (torch.arange(len(values)) % 2 * 2.0 - 1.0)
+    if len(values) > 1 and values[1] - values[0] < 1e-9 * values[-1]:
+        vectors[:, :2] = vectors[:, :2] @ torch.tensor([[0.6, -0.8], [0.8, 0.6]]).to(vectors)
+    return values, vectors
+
+
+def test_a_file_that_holds_no_eigenvectors_is_read_with_those_of_this_machine(tmp_path: Path):
+    path, run = tmp_path / "model.safetensors", small_run("grief", d=2, steps=4)
+    posterior, X = run.posterior(of="y"), near_and_far(run)
+    posterior.save(path)
+    tensors, text = parts_of(path)
+    kept = {name: tensor for name, tensor in tensors.items() if "eigen" not in name}
+    assert len(kept) < len(tensors)
+    rewritten(path, kept, text)
+
+    torch.testing.assert_close(load_posterior(path)(X).mean, posterior(X).mean)

@@ -85,7 +85,7 @@ class ConjugateGradientSolver:
 
     def solve(self, B: Tensor) -> Tensor:
         """A^-1 B [n, t]; the residuals that the iterations remember take 8 numbers per row, column and iteration."""
-        blocks = row_blocks(B.shape[1], 8 * B.element_size() * len(B) * max(self.iterations, 1))
+        blocks = row_blocks(B.shape[1], 8 * B.element_size() * len(B) * max(self.iterations, 1), B)
         parts = [self._solve(B[:, columns])[0] for columns in blocks]
         return torch.cat(parts, 1) if parts else B
 

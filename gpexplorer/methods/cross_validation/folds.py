@@ -185,7 +185,7 @@ class FoldKernel:
         self.X_T = take(X, torch.arange(trained, device=theta.device))
         self.stored = min(int(workspace.budget // (theta.element_size() * max(trained, 1))), len(X))
         self._M = workspace.matrix(self, self.stored, trained, theta)  # [stored, c]
-        for rows in row_blocks(self.stored, theta.element_size() * trained):
+        for rows in row_blocks(self.stored, theta.element_size() * trained, theta):
             self._fill(rows, self._M[rows])
 
     def times(self, Z: Tensor) -> Tensor:
@@ -226,7 +226,7 @@ class FoldKernel:
 
     def _recomputed_blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the rows that are not stored, one block at a time."""
-        for block in row_blocks(len(self.X) - self.stored, self.theta.element_size() * self.trained):
+        for block in row_blocks(len(self.X) - self.stored, self.theta.element_size() * self.trained, self.theta):
             rows = slice(self.stored + block.start, self.stored + block.stop)
             K = self.theta.new_empty(rows.stop - rows.start, self.trained)
             self._fill(rows, K)

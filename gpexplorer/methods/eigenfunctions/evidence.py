@@ -63,7 +63,7 @@ def strip_products(choice: Choice, theta: Tensor, strip: tuple[Tensor, ...]) -> 
     A, c = y.new_zeros(p, p), y.new_zeros(p)
     with torch.no_grad():
         basis = choice(theta)
-        for rows in row_blocks(len(y), _row_bytes(choice, X, 1.5)):
+        for rows in row_blocks(len(y), _row_bytes(choice, X, 1.5), y):
             F = basis(X[rows])  # [p, block]
             add_gram_(A, F)
             c.addmv_(F, y[rows])
@@ -96,7 +96,7 @@ def evidence_gradient(
 def strip_gradient(choice: Choice, theta: Tensor, model: Pullback, strip: tuple[Tensor, ...]) -> Sums:
     """Return the part of dNLML/dtheta [P] that goes through Phi, and beta'beta, of one strip of rows."""
     (X, y), total, beta_beta = strip, torch.zeros_like(theta), torch.zeros_like(theta[0])
-    for rows in row_blocks(len(y), _row_bytes(choice, X, 3.0)):
+    for rows in row_blocks(len(y), _row_bytes(choice, X, 3.0), y):
         leaf = theta.clone().requires_grad_(True)
         with torch.enable_grad():
             F = choice(leaf)(X[rows])  # [p, block]

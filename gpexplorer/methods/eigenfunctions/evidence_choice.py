@@ -249,11 +249,11 @@ def _screened(all_functions: Leading, chosen: Leading, theta: Tensor, rows: Data
     with torch.no_grad():
         if len(chosen):
             chosen_basis, residual = chosen(theta), residual.clone()
-            for part in row_blocks(len(rows), 4 * w.element_size() * len(w)):
+            for part in row_blocks(len(rows), 4 * w.element_size() * len(w), w):
                 residual[part] -= w @ chosen_basis(rows.X[part])  # s2 C^-1 y
         basis = all_functions(theta)
         q, squares = residual.new_zeros(len(all_functions)), residual.new_zeros(len(all_functions))
-        for part in row_blocks(len(rows), 4 * residual.element_size() * len(all_functions)):
+        for part in row_blocks(len(rows), 4 * residual.element_size() * len(all_functions), residual):
             F = basis(rows.X[part])  # [N, block]
             q.addmv_(F, residual[part])
             squares += F.square_().sum(1)

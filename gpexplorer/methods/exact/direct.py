@@ -69,7 +69,7 @@ class CholeskyGP(Solver):
         """A alpha - y [n] in float64, by blocks of rows that are not kept. n^2 kernel entries."""
         kernel, theta, X = system.exact.kernel, system.exact.theta, system.exact.X
         gradient, coefficients = system.s2 * alpha - system.y, alpha.to(theta.dtype)
-        for rows in large_blocks(system.n, theta.element_size() * system.n):
+        for rows in large_blocks(system.n, theta.element_size() * system.n, theta):
             gradient[rows] += (kernel_rows(kernel, theta, X[rows], X) @ coefficients).to(alpha.dtype)
         return gradient
 

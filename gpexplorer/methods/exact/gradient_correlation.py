@@ -45,7 +45,7 @@ def gradient_entries(
         The entries; n kernel entries per row index.
     """
     train, s2, out = problem.train, noise_variance(theta), alphas.new_empty(len(alphas), len(rows))
-    for block in row_blocks(len(rows), alphas.element_size() * len(train)):
+    for block in row_blocks(len(rows), alphas.element_size() * len(train), alphas):
         index = rows[block]
         K = problem.kernel(theta, take(train.X, index), train.X)  # [block, n]
         out[:, block] = alphas @ K.T + s2 * alphas[:, index] - train.y[index]

@@ -107,6 +107,6 @@ def _residual(problem: Problem, state: State, rows: Tensor) -> Tensor:
     train, out = problem.train, problem.train.y[rows] - noise_variance(state.theta) * state.alpha[rows]
     nonzero = state.alpha.nonzero()[:, 0]
     X, alpha, chosen = take(train.X, nonzero), state.alpha[nonzero], take(train.X, rows)
-    for part in large_blocks(len(rows), 2 * alpha.element_size() * len(nonzero)):
+    for part in large_blocks(len(rows), 2 * alpha.element_size() * len(nonzero), alpha):
         out[part] -= kernel_rows(problem.kernel, state.theta, chosen[part], X) @ alpha
     return out

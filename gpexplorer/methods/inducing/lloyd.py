@@ -47,7 +47,7 @@ def spread_rows(X: Float[Tensor, "n d"], m: int, seed: int) -> Tensor:
 def _squared_distances(X: Float[Tensor, "n d"], z: Float[Tensor, " d"]) -> Float[Tensor, " n"]:
     """The squared distance of each row from one point, with the temporaries of one block of rows."""
     r2 = X.new_empty(len(X))
-    for rows in row_blocks(len(X), 2 * X.element_size() * X.shape[1]):
+    for rows in row_blocks(len(X), 2 * X.element_size() * X.shape[1], X):
         torch.sum((X[rows] - z).square_(), 1, out=r2[rows])
     return r2
 
@@ -67,7 +67,7 @@ def lloyd(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> tuple[Float[Tenso
     2 n m d flops.
     """
     sums, counts, spread = torch.zeros_like(Z), Z.new_zeros(len(Z)), 0.0
-    for rows in row_blocks(len(X), X.element_size() * len(Z)):
+    for rows in row_blocks(len(X), X.element_size() * len(Z), X):
         near = nearest(X[rows], Z)
         spread += float(near.values.sum())
         sums.index_add_(0, near.indices, X[rows])

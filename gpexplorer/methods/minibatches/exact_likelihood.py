@@ -63,7 +63,7 @@ def exact_likelihood(model: Model, theta: Float[Tensor, " p"]) -> ExactLikelihoo
     parts, s2, D = model.parts(theta), math.exp(2.0 * float(theta[-1])), model.D
     yy = theta.new_zeros((), dtype=torch.float64)
     sums = Sums(D, yy)
-    for block in row_blocks(model.n, 4 * yy.element_size() * D):
+    for block in row_blocks(model.n, 4 * yy.element_size() * D, yy):
         X, y = model.rows(block)
         Phi, y = model.features(parts, X).Phi.double(), y.double()  # [b, D], [b]
         sums.add(Phi.T, y)
@@ -76,7 +76,7 @@ def exact_likelihood(model: Model, theta: Float[Tensor, " p"]) -> ExactLikelihoo
 def exact_gradient(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelihood) -> Float[Tensor, " p"]:
     """Compute d NLML / d theta [p] by a second pass: 2 n D^2 flops and the backward pass of n rows."""
     total = torch.zeros_like(theta)
-    for part in _gradient_by_rows(model, theta, exact, row_blocks(model.n, 6 * theta.element_size() * model.D)):
+    for part in _gradient_by_rows(model, theta, exact, row_blocks(model.n, 6 * theta.element_size() * model.D, theta)):
         total += part
     return total
 

@@ -179,7 +179,7 @@ def ridge_error(model: Model) -> float:
     width = model.problem.train.d + 1
     A, c = (model.like.new_zeros(width, k, dtype=torch.float64) for k in (width, 1))
     A[:-1, :-1].diagonal().add_(1.0)
-    for block in row_blocks(model.n, 8 * width):
+    for block in row_blocks(model.n, 8 * width, model.like):
         X, y = model.rows(block)
         X = with_constant(X)
         A.addmm_(X.T, X)

@@ -132,7 +132,7 @@ class SVGP(Minibatches):
         theta, w = learner.parameters.theta, learner.parameters.w
         _, m, S = variational_parts(model, w)
         predict, s2, total = self.predictor(model, theta, w), math.exp(2.0 * float(theta[-1])), 0.0
-        for rows in row_blocks(model.n, 8 * theta.element_size() * (len(m) + model.problem.train.d)):
+        for rows in row_blocks(model.n, 8 * theta.element_size() * (len(m) + model.problem.train.d), theta):
             X, y = model.rows(rows)
             mean, var = predict(X)
             total += float(((y - mean).square() + var).sum()) / s2

@@ -126,7 +126,7 @@ class Conditionals:
 
     def _chunks(self, groups: Groups, s2: float) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Rows X [c, k + 1, D], targets y [c, k + 1] and factors L [c, k + 1, k + 1] of some conditionals at a time."""
-        for chunk in row_blocks(len(self.positions), 8 * groups.numbers, GROUP_BYTES):
+        for chunk in row_blocks(len(self.positions), 8 * groups.numbers, self.positions, GROUP_BYTES):
             rows = torch.cat([self.neighbours[chunk], self.positions[chunk, None]], 1)
             X = self.rows.X[rows]
             yield X, self.rows.y[rows], _factors(groups.matrices(X), s2)

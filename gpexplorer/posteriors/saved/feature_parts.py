@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ...errors import PosteriorError
@@ -18,6 +19,7 @@ from .kernel_parts import described_map, read_kernel, read_map, write_kernel
 from .parts import Parts
 
 MAX_AXIS = 2000  # grid points per axis of a file: their eigendecomposition takes seconds
+UNLIKE = 0.01  # how far a product of eigenvectors may be from that of orthonormal ones
 NAMES = ("learned", "fourier", "grid", "interpolated")
 
 
@@ -33,7 +35,7 @@ def write_features(parts: Parts, features: Any) -> None:
     elif isinstance(choice := features.choice, Leading):
         parts.text["features"] = "interpolated" if isinstance(choice, Interpolated) else "grid"
         write_kernel(parts, choice.grid.kernel, features.theta)
-        parts.keep(index=choice.index, **{f"axis {q}": axis for q, axis in enumerate(choice.grid.axes)})
+        _write_grid(parts, choice)
         waves = None
     elif isinstance(choice, Fourier):
         parts.text["features"], waves = "fourier", choice.waves
@@ -53,10 +55,18 @@ def read_features(parts: Parts) -> LearnedFeatures | ChosenFeatures:
         return LearnedFeatures(map, None if linear else _read_waves(parts), theta)
     if name == "fourier":
         return ChosenFeatures(Fourier(_read_waves(parts)), theta)
-    return ChosenFeatures(_read_grid(parts, Interpolated if name == "interpolated" else Leading), theta)
+    return ChosenFeatures(_read_grid(parts, Interpolated if name == "interpolated" else Leading, theta), theta)
 
 
-def _read_grid(parts: Parts, choice: type[Leading]) -> Leading:
+def _write_grid(parts: Parts, choice: Leading) -> None:
+    """Write the axes of a grid, their eigenvalues and eigenvectors, and the indices of its functions."""
+    parts.keep(index=choice.index, **{f"axis {q}": axis for q, axis in enumerate(choice.grid.axes)})
+    for t, pairs in enumerate(choice.grid.kept[1] if choice.grid.kept else []):
+        for q, (values, vectors) in enumerate(pairs):
+            parts.keep(**{f"eigenvalues {t} {q}": values, f"eigenvectors {t} {q}": vectors})
+
+
+def _read_grid(parts: Parts, choice: type[Leading], theta: Tensor) -> Leading:
     """Eigenfunctions of a grid."""
     index: Tensor = parts.tensor("index", None, None, whole=True)
     kernel, _ = read_kernel(parts, index.shape[1])
@@ -67,9 +77,22 @@ def _read_grid(parts: Parts, choice: type[Leading]) -> Leading:
         raise PosteriorError(f"its grid needs 1 to {MAX_AXIS} points per axis.")
     if any(bool((axis.diff() < 0.0).any()) for axis in axes):
         raise PosteriorError("the points of an axis of its grid do not ascend.")
-    grid = Grid.__new__(Grid)  # the axes are given, not placed on rows
-    grid.kernel, grid.spacing, grid.axes = kernel, "given", axes
-    return choice(grid, index)
+    grid = Grid.given(kernel, axes)
+    if "eigenvalues 0 0" not in parts:  # a file of an older program: this machine's library made the same vectors
+        return choice(grid, index)
+    terms = range(len(grid.terms(theta)))
+    pairs = [[_read_pair(parts, f"{t} {q}", len(axis)) for q, axis in enumerate(axes)] for t in terms]
+    return choice(grid.keeping(theta, pairs), index)
+
+
+def _read_pair(parts: Parts, place: str, points: int) -> tuple[Tensor, Tensor]:
+    """Eigenvalues [k] and orthonormal eigenvectors [mbar, k] of one axis."""
+    values = parts.positive(f"eigenvalues {place}", None)
+    vectors = parts.tensor(f"eigenvectors {place}", points, len(values))
+    eye = torch.eye(len(values)).to(vectors)
+    if len(values) == 0 or not torch.allclose(vectors.T @ vectors, eye, atol=UNLIKE):
+        raise PosteriorError(f"the eigenvectors {place} of its grid are not orthonormal.")
+    return values, vectors
 
 
 def _read_waves(parts: Parts) -> RandomFourier:

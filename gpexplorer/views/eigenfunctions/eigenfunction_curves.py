@@ -53,7 +53,16 @@ def basis_at(run: Run, at: int, count: int = 0) -> tuple[Grid, Basis, Tensor]:
     """
     state = run.trace[at].step.state
     choice = grid_method(run).eigenfunctions(run.problem, state, count)
-    return choice.grid, choice(state.theta), choice.index
+    grid, theta = choice.grid, state.theta.detach()
+    pairs = [[(values, _signed(Q)) for values, Q in grid.axis_eigen(theta, t)] for t in range(len(grid.terms(theta)))]
+    return grid, type(choice)(grid.keeping(theta, pairs), choice.index)(theta), choice.index
+
+
+def _signed(vectors: Tensor) -> Tensor:
+    """Eigenvectors [mbar, k] whose largest entry is positive, of equally large ones the first: else chance decides."""
+    slope = torch.linspace(1.0, 0.999, len(vectors)).to(vectors)  # the halves of a vector may be mirror images
+    largest = (vectors.abs() * slope[:, None]).argmax(0)
+    return vectors * vectors.gather(0, largest[None]).sign()
 
 
 def posterior_weights(run: Run, at: int, basis: Basis) -> Tensor:

@@ -7,7 +7,7 @@ from itertools import islice, pairwise
 import pytest
 import torch
 
-from benchmarks.gpu.simulated_gpu import SimulatedGPU
+from a_gpu import a_gpu
 from gpexplorer import kernels
 from gpexplorer.linalg import conjugate_gradients, preconditioners
 from gpexplorer.linalg.kernel_columns import KernelColumns
@@ -268,8 +268,8 @@ def test_a_block_that_needs_jitter_is_solved_again_on_a_gpu_as_on_a_cpu(monkeypa
 
     here = states("cpu")
     assert not repeats
-    with SimulatedGPU():
+    with a_gpu():
         there = states("cuda")
     assert repeats
     for alpha, expected in zip(there, here, strict=True):
-        torch.testing.assert_close(alpha, expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(alpha, expected, rtol=2e-5, atol=1e-6)  # factors of blocks are in float32

@@ -59,7 +59,9 @@ def test_a_factor_in_the_memory_of_its_matrix_is_that_of_dense_algebra(name: str
     noise = torch.linspace(1.0, 9.0, 120, dtype=torch.float64) * math.exp(2 * float(theta[-1]))
     K, B = kernel(theta, X, X), kernel(theta, X, Z)
     monkeypatch.setattr(exact, "IN_PLACE", 119)
-    monkeypatch.setattr(exact, "row_blocks", lambda n, row_bytes: row_blocks(n, row_bytes, 17 * row_bytes))  # strips
+    monkeypatch.setattr(
+        exact, "row_blocks", lambda n, row_bytes, like: row_blocks(n, row_bytes, like, 17 * row_bytes)
+    )  # strips
 
     for solver, diagonal in (
         (CholeskySolver(kernel, theta, X), torch.full((120,), math.exp(2 * float(theta[-1])), dtype=torch.float64)),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from a_gpu import a_gpu
 from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from benchmarks.gpu.simulated_graph import SimulatedGraph
 from gpexplorer import Spec
@@ -52,7 +53,7 @@ CASES = [
 def test_minibatches_on_a_gpu_move_as_on_a_cpu(key: str, settings: dict[str, Any]):
     learner = learner_on("cpu", key, **settings)
     learner.take(0, 24)
-    with SimulatedGPU():
+    with a_gpu():
         other = learner_on("cuda", key, **settings)
         other.take(0, 13)
         other.take(13, 24)
@@ -90,7 +91,7 @@ def test_a_case_that_a_graph_assumes_away_is_taken_again_with_reads(monkeypatch:
     learner = learner_on("cpu", "minimax", **rates)
     learner.take(0, 12)
     on_cpu = restricted
-    with SimulatedGPU():
+    with a_gpu():
         other = learner_on("cuda", "minimax", **rates)
         other.take(0, 12)
         assert_same(learner, other, 1e-6)
@@ -102,7 +103,7 @@ def test_a_case_that_a_graph_assumes_away_is_taken_again_with_reads(monkeypatch:
 def test_eigenvalues_far_below_the_floor_are_raised_on_a_gpu_too():
     A = torch.diag(torch.tensor([1.0, 0.02, 3.0], dtype=torch.float64))
     inverse, logdet = positive_definite.lift_above(A, 0.5, 0.05)
-    with SimulatedGPU():
+    with a_gpu():
         on_gpu = torch.diag(torch.tensor([1.0, 0.02, 3.0], dtype=torch.float64)).to("cuda")
         results = positive_definite.lift_above(on_gpu, torch.tensor(0.5, device="cuda"), 0.05)
         for result, expected in zip((on_gpu, *results), (A, inverse, torch.tensor(logdet)), strict=True):
@@ -116,7 +117,7 @@ def test_where_no_graph_can_be_recorded_minibatches_are_launched_piece_by_piece(
     learner, warnings = learner_on("cpu", key), []
     learner.take(0, 16)
     monkeypatch.setattr(learner_module._log, "warning", lambda *arguments: warnings.append(arguments))
-    with SimulatedGPU():
+    with a_gpu():
         other = learner_on("cuda", key)
         original = type(other).after
 

@@ -86,7 +86,7 @@ def posterior_at(
     if request.samples:
         paths = prior_paths(kernel, theta, request.samples, draw)
         noise = torch.randn(n, request.samples, generator=draw, dtype=torch.float64).to(y)
-        at_rows = torch.cat([paths(X[rows]) for rows in row_blocks(n, 8 * (FEATURES + request.samples))], 1)
+        at_rows = torch.cat([paths(X[rows]) for rows in row_blocks(n, 8 * (FEATURES + request.samples), X)], 1)
         R, H = torch.cat([R, at_rows.T + system.s2**0.5 * noise], 1), paths(Z)  # [n, 1 + s], [s, t]
     prior = kernel.diag(theta, Z)
     targets = Columns(R.clone(), limit, CONJUGATE)

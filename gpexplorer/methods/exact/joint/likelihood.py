@@ -139,7 +139,7 @@ def likelihood_gradient(
     left = torch.cat([U / s, Z / s, -2.0 * alpha[:, None]], 1)  # [n, 2 s + 1]
     right = torch.cat([Z, U, alpha[:, None]], 1)
     gradient = torch.zeros_like(theta)
-    for rows in row_blocks(n, 4 * alpha.element_size() * n):
+    for rows in row_blocks(n, 4 * alpha.element_size() * n, alpha):
         weights = 0.5 * left[rows] @ right[rows.start :].T  # [block, n - start], twice those of one place
         weights[:, : rows.stop - rows.start] *= 0.5
         gradient += kernel.theta_gradient(theta, X[rows], X[rows.start :], weights)

@@ -170,7 +170,7 @@ class JointSolver:
         V, G, values = columns.stored()
         X, s2 = self.problem.train.X, self.system.s2
         chosen, change = take(X, rows), G[rows].to(R.dtype) + R - s2 * V[rows].to(R.dtype)  # [c, t]
-        for part in row_blocks(len(V), R.element_size() * (len(rows) + V.shape[1])):
+        for part in row_blocks(len(V), R.element_size() * (len(rows) + V.shape[1]), R):
             change -= kernel_rows(self.problem.kernel, self.theta, chosen, X[part]) @ V[part].to(R.dtype)
         limits = columns.limit(torch.arange(len(values), device=V.device), values)
         return float((change.norm(dim=0) * (len(V) / len(rows)) ** 0.5 / limits).max())

@@ -110,7 +110,7 @@ class Columns:
         """Gradient norm [a] of each unfinished column, in the precision of the right-hand sides."""
         self.write_out()
         squares = torch.zeros(self.G.shape[1], dtype=self.dtype, device=self.G.device)
-        for rows in row_blocks(len(self.G), 8 * self.G.shape[1]):
+        for rows in row_blocks(len(self.G), 8 * self.G.shape[1], self.G):
             squares += torch.linalg.vector_norm(self.G[rows], dim=0, dtype=self.dtype).square_()
         return squares.sqrt_()
 

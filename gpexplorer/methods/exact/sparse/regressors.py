@@ -117,7 +117,7 @@ class GrowingFit:
     def gains(self, rows: Tensor) -> Tensor:
         """Decrease of E [c] if each row alone joined; -inf for a row that adds nothing. n kernel entries per row."""
         residual, gain = self.train.y - self.f, self.f.new_empty(len(rows))
-        for block in row_blocks(len(rows), self.f.element_size() * len(self.f)):
+        for block in row_blocks(len(rows), self.f.element_size() * len(self.f), self.f):
             index = rows[block]
             K = self.columns(index)  # [block, n]
             derivative = K @ residual - self.s2 * self.f[index]

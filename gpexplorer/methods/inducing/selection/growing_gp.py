@@ -95,7 +95,7 @@ class GrowingGP:
 
     def reductions(self, rows: Tensor) -> Tensor:
         """Compute the exact decrease of the objective by each of these rows [c]. 4 n k flops per row."""
-        blocks = row_blocks(len(rows), self.Lt.element_size() * len(self.D))
+        blocks = row_blocks(len(rows), self.Lt.element_size() * len(self.D), self.Lt)
         return torch.cat([self._effect(rows[block]).reduction for block in blocks])
 
     def add(self, row: int) -> float:

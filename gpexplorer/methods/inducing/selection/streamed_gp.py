@@ -76,7 +76,7 @@ class StreamedGP:
         self._D, self._of_D = y.new_empty(0), -1  # residual variances, and with how many points
         self._known: dict[tuple[int, ...], Sums] = {}  # by all points up to this one, in their order
         E_V = 0.0
-        for rows in row_blocks(n, 8 * y.element_size()):
+        for rows in row_blocks(n, 8 * y.element_size(), y):
             prior = kernel.diag(theta, train.X[rows])
             E_V += log_variance_ratio(prior, self.s2) if objective == "tight-vfe" else float(prior.sum()) / self.s2
         self.terms = Terms(float(y @ y) / self.s2, n * math.log(self.s2), E_V)
@@ -219,7 +219,7 @@ class StreamedGP:
         if k and len(candidates):
             K_IJ = self.kernel(self.theta, Z[:k], Z[k:])
             L_J = torch.linalg.solve_triangular(L_I, K_IJ, upper=False).T  # [c, k]
-        for rows in row_blocks(len(self.train), 2 * self.theta.element_size() * max(len(both), 1), BLOCK):
+        for rows in row_blocks(len(self.train), 2 * self.theta.element_size() * max(len(both), 1), self.theta, BLOCK):
             X = self.train.X[rows]
             K = self.kernel(self.theta, Z, X) if len(both) else self.theta.new_zeros(0, rows.stop - rows.start)
             Lt = torch.linalg.solve_triangular(L_I, K[:k], upper=False)  # [k, b]

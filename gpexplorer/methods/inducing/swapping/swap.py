@@ -498,7 +498,7 @@ class Swapper:
         if len(chosen) > ALL_ROWS:
             order = torch.randperm(len(chosen), generator=generator(self.seed, "landscape", step)).to(chosen.device)
             chosen = torch.unique(torch.cat([chosen[order[:SAMPLE]], pivots.rows[torch.isin(pivots.rows, chosen)]]))
-        for block in row_blocks(len(chosen), 3 * exact.element_size() * n):
+        for block in row_blocks(len(chosen), 3 * exact.element_size() * n, exact):
             R, _ = f.residual_columns(chosen[block], removal=removal)  # [c, n]
             reduction = f.propose(removal, chosen[block], R).addition.reduction
             exact[chosen[block]] = reduction.where(reduction > -math.inf, math.nan) - loss
