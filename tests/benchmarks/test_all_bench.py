@@ -1,0 +1,47 @@
+"""The table of all families: ratios to the floor, and which lines moved since a former day."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks import all as all_bench
+from benchmarks.__main__ import app
+from gpexplorer import methods
+
+
+def test_it_names_methods_that_exist():
+    assert set(all_bench.SETTINGS) <= set(methods)
+
+
+def test_a_line_has_moved_only_beyond_the_spread_of_both_days_and_a_twentieth():
+    before = [1.00, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06]
+
+    assert all_bench.moved([1.3 * ratio for ratio in before], before) == "+30%"
+    assert all_bench.moved([0.5 * ratio for ratio in before], before) == "-50%"
+    assert all_bench.moved([1.02 * ratio for ratio in before], before) == "within noise"
+    assert all_bench.moved([1.04 * ratio for ratio in [1.0] * 7], [1.0] * 7) == "within noise"  # sure, but small
+    assert all_bench.moved([0.5, 0.6, 1.0, 1.3, 1.6, 1.8, 2.0], before) == "within noise"
+
+
+def test_a_table_is_written_and_compared_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    for name, value in {"ROWS": 200, "DENSE_ROWS": 60, "QUICK": 4}.items():
+        monkeypatch.setattr(all_bench, name, value)
+    command = ["all", "--quick", "--only", "gbcd,ml"]
+
+    first = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "day.json")])
+    ratios = json.loads((tmp_path / "day.json").read_text())
+    (tmp_path / "day.json").write_text(json.dumps({"gbcd": [ratio * 1e-3 for ratio in ratios["gbcd"]]}))
+    second = CliRunner().invoke(app, [*command, "--before", str(tmp_path / "day.json")])
+
+    assert first.exit_code == second.exit_code == 0
+    assert {key: len(values) for key, values in ratios.items()} == {"gbcd": 4, "ml": 4}
+    assert min(map(min, ratios.values())) > 1.0
+    title, gbcd, ml = second.output.splitlines()
+    assert title.split() == ["method", "ms", "per", "step", "over", "floor", "quartiles", "since"]
+    assert gbcd.split()[0] == "gbcd"
+    assert int(gbcd.split()[-1].strip("+%")) > 10_000
+    assert ml.split()[-1] == "new"
