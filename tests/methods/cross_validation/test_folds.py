@@ -116,7 +116,7 @@ def test_vectors_of_the_training_rows_become_columns_and_return():
 def test_products_are_those_of_the_dense_matrix_whatever_part_is_stored(
     rows: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(folds, "row_blocks", lambda n, _: (slice(k, min(k + 5, n)) for k in range(0, n, 5)))
+    monkeypatch.setattr(folds, "row_blocks", lambda n, *_: (slice(k, min(k + 5, n)) for k in range(0, n, 5)))
     task = problem(n=24)
     each = group(task, shared)[-1]
     each = each._replace(workspace=Workspace(8.0 * each.trained * rows))

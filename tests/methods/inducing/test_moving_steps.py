@@ -48,7 +48,7 @@ def test_the_nearest_centre_and_its_distance_are_those_of_exact_differences(shif
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
 def test_an_iteration_moves_each_centre_to_the_mean_of_its_rows(shift: float, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "row_blocks", lambda n, _: (slice(k, min(k + 7, n)) for k in range(0, n, 7)))
+    monkeypatch.setattr(module, "row_blocks", lambda n, *_: (slice(k, min(k + 7, n)) for k in range(0, n, 7)))
     X = blobs(shift)
     far = torch.full((1, 2), shift + 1e3, dtype=torch.float64)  # no row is nearest to it
     Z = torch.cat([X[[0, 1, 2, 5]] + 0.2, far])
