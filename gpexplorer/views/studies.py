@@ -17,7 +17,7 @@ from param.parameterized import resolve_ref
 from ..display import InPanel
 from ..errors import SettingError, closest
 from ..runs import Run
-from ..runs.studies import comparison
+from ..runs.studies import comparison, split_comparison
 from ..runs.studies.comparison import Finished
 from ..runs.studies.race import METRICS, Race
 from ..runs.studies.scaling_study import Scaling
@@ -34,6 +34,9 @@ Compared = Run | Finished | Swept
 class Compare(InPanel, param.Parameterized):
     """Several runs side by side.
 
+    Runs that differ only in their split or seed, at least three of them, are shown as one family: their test scores as
+    faint lines behind their median, with a paired test over the splits (see `over_splits`).
+
     `runs` is a parameter: it may be a widget, another parameter or a bound function that returns runs, and a pane of
     the comparison is drawn again when it changes.
 
@@ -41,7 +44,7 @@ class Compare(InPanel, param.Parameterized):
     ----------
     runs : mapping of str to Run, or iterable of Run
         The runs; without names they are called by their method and a number. What `gpexplorer.sweep` yields is taken
-        as well, with the names of the sweep.
+        as well, with the names of the sweep; a name that comes again gets a number.
 
     Raises
     ------
@@ -52,6 +55,9 @@ class Compare(InPanel, param.Parameterized):
     --------
     >>> gpx.Compare({"six points": small, "twelve points": large})  # doctest: +SKIP
     >>> gpx.Compare(gpx.sweep(gpx.grid(spec, {"num_inducing": [8, 32]}))).table()  # doctest: +SKIP
+    >>> specs = {f"{method} {k}": gpx.Spec(method, split=k, budget={"steps": 20})
+    ...          for method in ("cholqr", "ivm") for k in range(10)}
+    >>> gpx.Compare(gpx.sweep(specs)).over_splits()  # doctest: +SKIP
     """
 
     runs = param.Parameter({}, allow_refs=True, doc="The runs by name, or one after another.")
@@ -81,8 +87,18 @@ class Compare(InPanel, param.Parameterized):
         """
         return comparison.table(self.finished, by, top)
 
+    def over_splits(self, score: str = "smse") -> pd.DataFrame:
+        """Return one row per family of runs that differ only in their split or seed (see `split_comparison.table`).
+
+        Parameters
+        ----------
+        score : str
+            The score whose mean and spread over the splits are returned, with a sign test against the best family.
+        """
+        return split_comparison.table(split_comparison.families(self.finished), score)
+
     def curves(self, channel: str = "objective", over: str = "step", log: bool = False) -> Curves:
-        """Draw one curve per run.
+        """Draw one curve per run; of a score, one median per family, with the curves of its splits as faint lines.
 
         Parameters
         ----------
@@ -98,19 +114,29 @@ class Compare(InPanel, param.Parameterized):
         Curves
             An overlay of HoloViews, which a cell shows as SVG and a saved notebook keeps.
         """
-        layers = comparison.overlay(self.finished, channel, over)
+        families = split_comparison.families(self.finished)
+        layers = split_comparison.layers(self.finished, families, channel, over)
         return comparison_charts.curves(layers, log=log).clone(new_type=Curves)
 
     def parts(self) -> list[Part]:
         """Return what a cell shows: HTML and elements of HoloViews, from top to bottom."""
         if not self.finished and not self.failed:
             return ["<p>There are no runs to compare. Give some, such as Compare({'small': run, 'large': other}).</p>"]
-        parts: list[Part] = [_table(self.table())] if self.finished else []
+        repeated = self._over_splits_parts()
+        parts = [*repeated, *([_table(self.table())] if self.finished else [])]
         parts += [f"<p>{escape(name)}: {escape(sentence)}</p>" for name, sentence in self.failed.items()]
         if not any(len(run.steps) for run in self.finished.values()):
             return [*parts, "<p>None of these runs has taken a step yet: run.finish(steps=10) takes ten.</p>"]
         has_objective = "objective" in comparison.channels(self.finished)
-        return [*parts, self.curves()] if has_objective else parts
+        return [*parts, self.curves()] if has_objective and not repeated else parts
+
+    def _over_splits_parts(self) -> list[Part]:
+        """Means over splits, what they can tell, and the curves of SMSE; nothing where no run was repeated."""
+        compared = self.over_splits()
+        if not len(compared):
+            return []
+        said = [f"<p>{escape(sentence)}</p>" for sentence in split_comparison.sentences(compared)]
+        return [_table(compared.drop(columns="pairs").dropna(axis=1, how="all")), *said, self.curves("smse")]
 
     def save_page(self, path: str | os.PathLike[str], *keys: str, by: str = "step") -> Path:
         """Write two runs side by side as one HTML file, which plays both under one bar without a server.
@@ -149,7 +175,8 @@ def _named(runs: Mapping[str, Compared] | Iterable[Compared]) -> dict[str, Compa
     named: dict[str, Compared] = {}
     for number, run in enumerate(runs, 1):
         method = run.spec.method if isinstance(run, Finished) else run.method.key if isinstance(run, Run) else ""
-        named[run.name if isinstance(run, Swept) else f"{number} {method}"] = run
+        name = run.name if isinstance(run, Swept) else f"{number} {method}"
+        named[f"{number} {name}" if name in named else name] = run
     return named
 
 

@@ -6,16 +6,18 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from gpexplorer import Spec, Store
+from gpexplorer import Spec, Store, data
 from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies import comparison
 from gpexplorer.runs.studies.comparison import Finished
-from gpexplorer.runs.studies.sweep import around, sweep
+from gpexplorer.runs.studies.sweep import Swept, around, sweep
 from gpexplorer.ui.panels.compare_panel import ComparePanel
-from gpexplorer.ui.panels.sweep_panel import SweepWorker, values
+from gpexplorer.ui.panels.sweep_panel import SweepPanel, SweepWorker, values
 from gpexplorer.ui.session import Session
 from gpexplorer.ui.tables import RunTable, rows
 
@@ -116,6 +118,84 @@ def test_a_sweep_can_be_stopped_within_a_step():
     assert done.name == "a"
     assert done.finished.last["steps"] < 10_000
     assert sweeper.take() is None
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
+def test_kept_runs_are_repeated_on_ten_splits_until_a_person_stops_them(runs: dict[str, Finished]):
+    session = Session(Spec("cholqr", {}, ROWS))
+    panel = ComparePanel(session)
+    sweeps = panel.sweeps
+    try:
+        sweeps.repeat()
+        assert "no kept run of the open data" in sweeps.note.object
+        for name, run in runs.items():
+            panel.add(name, run)
+        assert not panel.families.visible
+        sweeps.repeat()
+        assert sweeps.note.object == "20 runs remaining."
+        assert (sweeps.go.label, sweeps.on_splits.disabled) == ("Stop", True)
+        sweeps._worker.thread.join(timeout=60)
+        panel.update()
+    finally:
+        session.close()
+
+    assert len(panel.runs) == 20
+    assert (sweeps.go.label, sweeps.on_splits.disabled, sweeps.note.object) == ("Sweep", False, "")
+    for name, run in runs.items():  # the run on its own split is the same again
+        assert panel.runs[name].last["smse"] == run.last["smse"]
+        others = [each.spec.split for each_name, each in panel.runs.items() if each_name.startswith(name)]
+        assert sorted(others) == list(range(10))
+    assert "10 splits" in panel.note.object
+    assert "sign test over splits, p = " in panel.note.object
+    assert "different data sets or splits" not in panel.note.object
+    mean = sum(run.last["smse"] for name, run in panel.runs.items() if name.startswith("four")) / 10
+    assert f"<td>10 splits</td><td>{mean:.5g}</td>" in panel.families.object
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
+def test_the_rows_of_an_upload_are_divided_again_and_rows_in_memory_are_one_split():
+    rng = np.random.default_rng(2)
+    arrays = (rng.normal(size=(40, 2)), rng.normal(size=40))
+    read, spec = lambda split: data.load(arrays, split=split), Spec("random", {"num_inducing": 4}, {"file": "mine.csv"})
+    kept = spec.open(data=read(spec.split))
+    kept.finish(steps=1)
+    session = Session(spec, read)
+    in_memory = Session(Spec("random", {}, {"content": kept.spec.data["content"]}), read)
+    try:
+        panel = ComparePanel(session)
+        panel.add("mine", Finished.of(kept))
+        panel.sweeps.repeat()
+        panel.sweeps._worker.thread.join(timeout=60)
+        panel.update()
+        refused = ComparePanel(in_memory).sweeps
+        refused.repeat()
+    finally:
+        session.close()
+        in_memory.close()
+
+    assert len({run.spec.data["content"] for run in panel.runs.values()}) == 10
+    assert "<td>10 splits</td>" in panel.families.object
+    assert "given in memory, as one split" in refused.note.object
+
+
+def test_a_sweep_says_how_long_the_rest_takes_and_keeps_its_failure(monkeypatch: pytest.MonkeyPatch):
+    session, now = Session(Spec("cholqr", {}, ROWS)), [100.0]
+    monkeypatch.setattr("gpexplorer.ui.panels.sweep_panel.time.monotonic", lambda: now[0])
+    added, ended_runs = list[str](), [Swept("a", ended(), "done"), Swept("b", None, "There is no <split> 3.")]
+    panel = SweepPanel(session, added.extend, dict)
+    worker = SimpleNamespace(over=False, take=lambda: ended_runs.pop(0) if ended_runs else None, close=lambda: None)
+    try:
+        panel._total = panel._remaining = 5
+        panel._begin(lambda: worker)
+        now[0] = 120.0
+        panel.update()
+        assert panel.note.object == "3 runs remaining, about 30 s. There is no &lt;split&gt; 3."
+        panel.toggle()
+    finally:
+        session.close()
+
+    assert added == ["a"]
+    assert panel.note.object == "Stopped. 3 runs remaining. There is no &lt;split&gt; 3."
 
 
 def test_runs_are_handed_over_before_their_first_step():

@@ -110,7 +110,7 @@ def test_no_path_is_opened_that_a_browser_sends_as_a_data_set(messages: list[str
 
 @pytest.mark.parametrize("what", ["data", "device", "method", "", 5])
 def test_a_sweep_varies_only_what_it_offers(session: Session, what: object):
-    panel = SweepPanel(session, lambda *_: None)
+    panel = SweepPanel(session, lambda *_: None, dict)
     with contextlib.suppress(GPExplorerError):
         panel.what.value = what  # the values that are proposed for it cannot be found
     panel.values.value = "/etc/hostname"

@@ -167,9 +167,9 @@ def differences(specs: Mapping[str, Spec], baseline: str | None = None) -> pd.Da
     return pd.DataFrame(rows, index=order, dtype=object)  # of objects, so that 10 stays a whole number
 
 
-def what_differs(specs: Mapping[str, Spec]) -> dict[str, str]:
+def what_differs(specs: Mapping[str, Spec], without: str = "") -> dict[str, str]:
     """Say of each run in which fields and settings it differs from the others, such as "num_inducing=20, seed=3"."""
-    frame = differences(specs)
+    frame = differences(specs).drop(columns=without, errors="ignore")
     return {name: _listed(frame.loc[name]) for name in frame.index}
 
 
@@ -193,7 +193,28 @@ def aligned(tables: Sequence[pd.DataFrame], by: str, most: int = 10_000) -> tupl
         For each place, the row of each table that is the newest there, [p, runs]. A run that has ended stays at its
         last row, and one that has not begun at its first.
     """
-    values = [table[AXES[_checked_choice(by, ("step", "seconds"))]].to_numpy(float) for table in tables]
+    return newest_rows(
+        [table[AXES[_checked_choice(by, ("step", "seconds"))]].to_numpy(float) for table in tables], most
+    )
+
+
+def newest_rows(values: Sequence[np.ndarray], most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of `aligned`, and the newest row of each of several columns there.
+
+    Parameters
+    ----------
+    values : sequence of array
+        Increasing columns.
+    most : int
+        The largest number of places.
+
+    Returns
+    -------
+    places : array
+        Some or all of the values, in increasing order, [p].
+    rows : array of int
+        For each place, the newest row of each column, [p, columns]; the first row where none has begun.
+    """
     places = np.unique(np.concatenate(values))
     if len(places) > most:
         places = places[np.unique(np.linspace(0, len(places) - 1, most).round().astype(int))]

@@ -8,20 +8,21 @@ from dataclasses import replace
 from typing import Any
 
 import holoviews as hv
+import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
 from ... import data as data_sets
 from ...errors import GPExplorerError
 from ...methods.base import registry
-from ...runs.studies import comparison
+from ...runs.studies import comparison, split_comparison
 from ...runs.studies.comparison import AXES, SCORES, SPENT, Finished
 from ...views.base import Layers
 from ...views.runs import comparison_charts as pictures
 from ..browser.callbacks import change
 from ..pictures.chart import Chart
 from ..session import Session
-from ..tables import RunTable
+from ..tables import TABLE, RunTable, cell, html_table
 from ..text import text
 from ..widgets import WIDE, button, column, row, select, watch
 from .pair_panel import PairPanel
@@ -44,7 +45,7 @@ class ComparePanel(StudyPanel):
         notes = session.notes
         self._notes, self._count, self._notes_version = notes, 0, notes.version
         self.runs: dict[str, Finished] = {}
-        self.sweeps = SweepPanel(session, self.add)
+        self.sweeps = SweepPanel(session, self.add_all, lambda: self.runs)
         self.pair = PairPanel(session, lambda: self.runs)
         self._make_table()
         self._make_pictures()
@@ -53,6 +54,7 @@ class ComparePanel(StudyPanel):
         )
         self._content = [
             row(self.by, self.top, self.baseline, self.again, self.forget),
+            self.families,
             self.board,
             row(self.channel, self.over, self.log, self.small, self.cost, self.score),
             pictures_row,
@@ -103,7 +105,11 @@ class ComparePanel(StudyPanel):
 
     def add(self, name: str, run: Finished) -> None:
         """Keep a run under a name; it replaces a run with the same name."""
-        self.runs[name] = run
+        self.add_all({name: run})
+
+    def add_all(self, runs: Mapping[str, Finished]) -> None:
+        """Keep runs under their names, and draw once; each replaces a run with the same name."""
+        self.runs |= runs
         self._trim()
         self.draw()
 
@@ -129,6 +135,20 @@ class ComparePanel(StudyPanel):
         self._draw_pictures()
         if not len(self._place):
             self._place[:] = self._content  # not earlier, because a hidden table keeps the browser busy
+        self._draw_families()
+
+    def _draw_families(self) -> None:
+        """Say which run is best, or where runs were repeated on several splits, whether these tell methods apart."""
+        score = self.by.value if self.by.value in SCORES else SCORES[0]
+        groups = split_comparison.families(self.runs)
+        compared = split_comparison.table(groups, score)
+        self.families.visible = bool(len(compared))
+        if len(compared):
+            self.families.object = _families_html(compared, score)
+            said = " ".join(split_comparison.sentences(compared, score))
+            alone = any(all(name not in group for group in groups.values()) for name in self.runs)
+            self.note.object = text(said, 2000) + (self._warnings() if alone else "")
+            return
         winners = comparison.best(self.runs, SCORES[:2])
         best = [f"{metric.upper()}: <b>{text(name)}</b>" for metric, name in winners.items()]
         self.note.object = f"Best by {', by '.join(best)}.{self._doubts(winners)}{self._warnings()}" if best else ""
@@ -194,6 +214,7 @@ class ComparePanel(StudyPanel):
         hint = "The table shows the differences to this run."
         self.baseline = select("Baseline", [NONE], NONE, 220, description=hint)
         self.forget = button("Forget the selected", "delete", self._forget)
+        self.families = pn.pane.HTML("", visible=False, margin=(4, 8), stylesheets=[TABLE])
         self.board = RunTable()
         watch(self.draw, self.by, self.top, self.baseline)
 
@@ -228,14 +249,19 @@ class ComparePanel(StudyPanel):
     def _draw_pictures(self) -> None:
         if not self.runs:
             return
-        baseline = self._baseline
-        lines = comparison.overlay(self.runs, self.channel.value, self.over.value)
+        baseline, groups = self._baseline, split_comparison.families(self.runs)
+        lines = split_comparison.layers(self.runs, groups, self.channel.value, self.over.value)
         self.curves.draw(lines, lambda layers: pictures.curves(layers, baseline, self.log.value))
-        cost, score, colours = self.cost.value, self.score.value, pictures.colours(list(self.runs), baseline)
+        shown = groups if self.channel.value in SCORES else {}  # as in the curves
+        names = {name: next((family for family, group in shown.items() if name in group), name) for name in self.runs}
+        order = sorted(set(names.values()), key=[*shown, *self.runs].index)
+        colour_of = pictures.colours(order, baseline)
+        cost, score, colours = self.cost.value, self.score.value, {run: colour_of[name] for run, name in names.items()}
         points = comparison.pareto(self.runs, cost, score)
         points = points.assign(x=points[cost], y=points[score], colour=points["run"].map(colours))
         self.front.draw({"runs": points}, lambda layers: pictures.front(layers["runs"], cost, score))
-        self._small_charts = self._draw_small(lines) if self.small.value else []
+        each = comparison.overlay(self.runs, self.channel.value, self.over.value) if self.small.value else {}
+        self._small_charts = self._draw_small(each)
         self.multiples[:] = [pn.Column(chart, styles={"flex": "0 1 290px"}) for chart in self._small_charts]
 
     def _draw_small(self, lines: Layers) -> list[Chart]:
@@ -249,6 +275,17 @@ class ComparePanel(StudyPanel):
         chart.set_theme(self._theme)
         chart.draw({}, lambda _: overlay)
         return chart
+
+
+def _families_html(compared: pd.DataFrame, score: str) -> str:
+    """Mean and spread of each family of runs over its splits, and on how many of them the best family is better."""
+    headings = ["method", "over", f"mean {score.upper()}", "sd over these", "best is lower on", "p of the sign test"]
+    lines = []
+    for name, line in compared.iterrows():
+        of = f"{int(line['wins'])} of {line['number']}" if pd.notna(line["wins"]) else "–"
+        p = f"{line['p']:.2g}" if pd.notna(line["p"]) else "–"
+        lines.append([name, f"{line['number']} {line['over']}", cell(line["mean"]), cell(line["sd"]), of, p])
+    return html_table(headings, lines)
 
 
 def _about_unreadable(unreadable: dict[str, str], store: str) -> str:

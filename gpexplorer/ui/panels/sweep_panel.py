@@ -1,9 +1,10 @@
-"""Sweeps from the page: one setting, a list of values, and the number of steps of each run."""
+"""Sweeps from the page: one setting and a list of values, or the kept runs on ten splits."""
 
 from __future__ import annotations
 
 import json
 import queue
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from ...methods.base import registry
 from ...runs import Run, Spec
 from ...runs.setting_checks import number
 from ...runs.studies.comparison import Finished
+from ...runs.studies.split_comparison import repeated, rows_of
 from ...runs.studies.sweep import Swept, around, grid, sweep
 from ..inputs.method_settings import label_of
 from ..playback.background_worker import BackgroundWorker
@@ -26,6 +28,7 @@ from .study_panel import StudyPanel
 
 MOST_STEPS = 100_000  # of each run
 MOST_SECONDS = 3600  # likewise
+MOST_RUNS = 50  # of a repetition on ten splits: five methods
 MAX_LENGTH = 600  # characters of the list of values
 
 
@@ -97,14 +100,24 @@ class SweepPanel(StudyPanel):
     session : Session
         The session whose spec is varied.
     add : callable
-        Called with the name and the result of each run that has ended.
+        Called with the results of runs that have ended, by name.
+    kept : callable
+        Returns the runs that a person has kept, by name.
     **params : object
         Parameters of `panel.viewable.Viewer`.
     """
 
-    def __init__(self, session: Session, add: Callable[[str, Finished], None], **params: Any) -> None:
+    def __init__(
+        self,
+        session: Session,
+        add: Callable[[Mapping[str, Finished]], None],
+        kept: Callable[[], Mapping[str, Finished]],
+        **params: Any,
+    ) -> None:
         super().__init__(session, **params)
-        self._add, self._method, self._remaining = add, "", 0
+        self._add, self._kept, self._method = add, kept, ""
+        self._total = self._remaining = 0
+        self._begun, self._failure = 0.0, ""
         self.what = select("Vary", ["seed"], "seed", 190, searchable=True)
         hint = "Values separated by commas."
         self.values = pmui.TextInput(
@@ -114,31 +127,60 @@ class SweepPanel(StudyPanel):
         hint = "Seconds of work of each run; 0 means no limit. The first limit reached ends it."
         self.seconds = whole("or seconds", 0, 0, MOST_SECONDS, 110, description=hint)
         self.go = button("Sweep", "grid_view", self.toggle)
+        hint = "repeat the kept runs on ten splits of their rows, to see whether the better one is better on most."
+        self.on_splits = button("Ten splits", "repeat", self.repeat, hint)
         self.note = pn.pane.HTML("", margin=(4, 8))
         watch(self._suggest_values, self.what)
-        self._layout = row(self.what, self.values, self.steps, self.seconds, self.go, self.note)
+        self._layout = row(self.what, self.values, self.steps, self.seconds, self.go, self.on_splits, self.note)
         self._offer_settings()
 
     def toggle(self) -> None:
         """Start a sweep from the open spec, or stop the current sweep after its current step."""
         if self._worker is not None:
             self.close()
-        elif self.start("a sweep", self._sweeping):
+        else:
+            self._begin(self._sweeping)
+
+    def repeat(self) -> None:
+        """Run the methods of the kept runs on ten splits."""
+        if self._worker is None:
+            self._begin(self._repeating)
+
+    def _begin(self, worker: Callable[[], SweepWorker]) -> None:
+        if self.start("a sweep", worker):
+            self._begun, self._failure = time.monotonic(), ""
             self.go.param.update(label="Stop", icon="stop")
+            self.on_splits.disabled = True
             self.note.object = self._progress
 
+    def _repeating(self) -> SweepWorker:
+        data = self._session.spec.data
+        if isinstance(data, dict) and "content" in data and "file" not in data:
+            raise SettingError("The open rows were given in memory, as one split: gpexplorer.sweep has others.")
+        open_rows = {name: run for name, run in self._kept().items() if rows_of(run.spec.data) == rows_of(data)}
+        specs = {name: replace(spec, data=data) for name, spec in repeated(open_rows).items()}
+        if not specs:
+            raise SettingError("There is no kept run of the open data to repeat: press Play, then Keep this run.")
+        if len(specs) > MOST_RUNS:
+            raise SettingError(
+                f"The kept runs on ten splits are {len(specs)} runs, and the most is {MOST_RUNS}: forget some of them."
+            )
+        return self._working(specs)
+
     def _sweeping(self) -> SweepWorker:
-        spec, read = self._session.spec, self._session.read
+        spec = self._session.spec
         if self.what.value not in self.what.options.values():
             raise SettingError("A sweep varies the seed, the split or a setting of the method: choose one of them.")
         steps = number("Steps per run", self.steps.value, whole=True, low=1, high=MOST_STEPS)
         seconds = number("Seconds per run", self.seconds.value, whole=False, low=0, high=MOST_SECONDS)
         base = replace(spec, budget={"steps": steps} | ({"seconds": seconds} if seconds else {}))
-        specs = grid(base, {self.what.value: values(self.values.value)})
+        return self._working(grid(base, {self.what.value: values(self.values.value)}))
+
+    def _working(self, specs: Mapping[str, Spec]) -> SweepWorker:
         self._session.begin_study("a sweep")
-        self._remaining = len(specs)
+        self._total = self._remaining = len(specs)
         memory, rows = self._session.shares.reservation(), self._session.rows()
-        return SweepWorker(specs, read, lambda spec: memory.take(spec, rows))
+        return SweepWorker(specs, self._session.read, lambda spec: memory.take(spec, rows))
 
     def update(self) -> None:
         """Pass on the runs that have ended, and offer the settings of the open method."""
@@ -146,12 +188,15 @@ class SweepPanel(StudyPanel):
         worker = self._worker
         if worker is None:
             return
-        over = worker.over
+        over, ended = worker.over, dict[str, Finished]()
         while (swept := worker.take()) is not None:
             self._remaining -= 1
-            self.note.object = self._progress if swept.finished else text(swept.sentence, MAX_LENGTH)
+            self._failure = self._failure if swept.finished else swept.sentence
+            self.note.object = f"{self._progress} {text(self._failure, MAX_LENGTH)}"
             if swept.finished is not None:
-                self._add(swept.name, swept.finished)
+                ended[swept.name] = swept.finished
+        if ended:
+            self._add(ended)
         if over:
             self.close()
 
@@ -160,11 +205,20 @@ class SweepPanel(StudyPanel):
         if self._worker is not None:
             super().close()
             self.go.param.update(label="Sweep", icon="grid_view")
-            self.note.object = "" if self._remaining == 0 else f"Stopped. {self._progress}"
+            self.on_splits.disabled = False
+            stopped = f"Stopped. {self._words_remaining}." if self._remaining else ""
+            self.note.object = f"{stopped} {text(self._failure, MAX_LENGTH)}".strip()
 
     @property
     def _progress(self) -> str:
-        return f"{self._remaining} run{'s' * (self._remaining != 1)} remaining."
+        """How many runs remain, and for how long at the pace of those that have ended."""
+        done = self._total - self._remaining
+        left = (time.monotonic() - self._begun) / done * self._remaining if done else 0.0
+        return self._words_remaining + (f", about {left:,.0f} s." if left >= 1 else ".")
+
+    @property
+    def _words_remaining(self) -> str:
+        return f"{self._remaining} run{'s' * (self._remaining != 1)} remaining"
 
     def _offer_settings(self) -> None:
         method = self._session.spec.method

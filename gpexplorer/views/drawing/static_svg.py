@@ -338,7 +338,7 @@ def _thinned(places: np.ndarray) -> np.ndarray:
 
 
 def _thinned_line(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    indices = _thinned(np.arange(len(x)))
+    indices = np.union1d(_thinned(np.arange(len(x))), np.flatnonzero(np.isnan(y)))  # gaps stay
     return x[indices], y[indices]
 
 

@@ -21,6 +21,7 @@ COLOURS = {CHOSEN: CYCLE[1], OTHERS: CYCLE[0], SIMPLE: CYCLE[2], EARLY: CYCLE[3]
 INTERVAL = "95 % interval"
 MOST = 12  # models in the picture
 LONGEST = 34  # letters of a name beside the axis
+FAINT = {"line_width": 1, "line_alpha": 0.35}  # curves behind their median
 WORSE = 6.0  # a model that is farther from the best than this many times the spread of the better half is left out
 POWERS = {"n": 1, "n²": 2, "n³": 3}
 LABELS = {"seconds": "seconds per step", "memory": "bytes"}
@@ -28,20 +29,27 @@ DASHES = {1: "dotted", 2: "dotdash", 3: "dashed"}
 
 
 def curves(layers: Layers, baseline: str = "", log: bool = False) -> hv.Overlay:
-    """Draw one curve per run, the baseline dashed; a logarithmic axis omits values that are not positive."""
-    parts, colour_of = [], colours(list(layers), baseline)
-    dash_of = {name: cycled(k)["line_dash"] for k, name in enumerate(layers)}
+    """Draw one curve per run, the baseline dashed; a logarithmic axis omits values that are not positive.
+
+    The curves of a family of runs, whose frame names their median in `attrs`, are faint and have its colour.
+    """
+    names = [name for name, frame in layers.items() if "median" not in frame.attrs]
+    colour_of, parts = colours(names, baseline), []
+    dash_of = {name: cycled(k)["line_dash"] for k, name in enumerate(names)}
     for name, frame in layers.items():
-        attrs, frame = frame.attrs, frame[frame["y"] > 0] if log else frame
+        attrs, frame = frame.attrs, frame[~(frame["y"] <= 0)] if log else frame  # a gap stays
         frame.attrs |= attrs
+        if name not in colour_of:
+            parts.append(line({name: frame}, name, color=colour_of[attrs["median"]], **FAINT))
+            continue
         style = {"color": colour_of[name], "line_dash": "dashed" if name == baseline else dash_of[name]}
         parts.append(line({name: frame}, name, name, line_width=2, **style))
     first = next(iter(layers.values())) if layers else pd.DataFrame()
-    return overlay(parts or [hv.Curve([], "x", "y")], first, legend_cols(layers), logy=log)
+    return overlay(parts or [hv.Curve([], "x", "y")], first, legend_cols(names), logy=log)
 
 
 def colours(names: Sequence[str], baseline: str = "") -> dict[str, str]:
-    """Return one colour per run; the baseline has the reference colour."""
+    """Return one colour per curve; the baseline has the reference colour."""
     return {n: ROLES["reference"] if n == baseline else CYCLE[k % len(CYCLE)] for k, n in enumerate(names)}
 
 
