@@ -50,7 +50,11 @@ THEME = {
         "components": _COMMON["components"] | _header("#0b6e99"),
     },
     "dark": {
-        "palette": {"primary": {"main": "#5cc2ee"}, "background": {"default": "#14181d", "paper": "#1c2229"}},
+        "palette": {
+            "primary": {"main": "#5cc2ee"},
+            "default": {"main": "#dfe6ec", "contrastText": "#14181d"},  # buttons; the grey of Material looks disabled
+            "background": {"default": "#14181d", "paper": "#1c2229"},
+        },
         **_COMMON,
         "components": _COMMON["components"] | _header("#12303f"),
     },

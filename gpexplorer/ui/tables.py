@@ -19,7 +19,12 @@ TABLE = """
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { padding: 3px 12px 3px 0; text-align: right; } th:first-child, td:first-child { text-align: left; }
 td.why, th.why { text-align: left; } td.why { opacity: .75; } tr.ahead td { font-weight: 600; }
-"""
+@media (max-width: 600px) {
+  table.reasons, .reasons tbody { display: block; } .reasons th.why { display: none; }
+  .reasons tr { display: grid; grid-template-columns: repeat(var(--numbers), minmax(56px, 1fr)); }
+  .reasons td.why { grid-column: 1 / -1; } .reasons td.why:empty { display: none; }
+}
+"""  # on a phone, the sentence of a row is below its numbers
 PERIOD = 0.5  # seconds between two updates while playing: a table costs ten times as much as a figure
 TITLES = {  # column of the table of runs -> title, in the order of the table
     "run": "run",
@@ -65,7 +70,8 @@ def html_table(headings: Sequence[object], rows: Iterable[Sequence[object]], ahe
         marked = ' class="ahead"' if number in ahead else ""
         content = [f'<td class="why">{text(c, 200)}' if k == last else f"<td>{text(c)}" for k, c in enumerate(row)]
         lines.append(f"<tr{marked}>{'</td>'.join(content)}</td></tr>")
-    return f"<table>{''.join(lines)}</table>"
+    look = f' class="reasons" style="--numbers: {last}"' if last > 0 else ""
+    return f"<table{look}>{''.join(lines)}</table>"
 
 
 def with_safe_names(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:

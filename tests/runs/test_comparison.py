@@ -10,12 +10,14 @@ import holoviews as hv
 import numpy as np
 import pandas as pd
 import pytest
+from bokeh.models import Scatter
 
 from gpexplorer import Spec, Store
 from gpexplorer.data.units import targets
 from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies import comparison, power_law, sweep
 from gpexplorer.runs.studies.comparison import Finished
+from gpexplorer.views.drawing.palette import CYCLE, ON_DARK, paint
 from gpexplorer.views.runs import comparison_charts as pictures
 from gpexplorer.views.runs import comparison_charts as scaling_pictures
 
@@ -173,6 +175,11 @@ def test_the_pictures_can_be_drawn(runs: dict[str, Finished]):
     stairs = pictures.front(comparison.pareto(runs))
     render(stairs)
     assert stairs.Curve.I.dimension_values("smse").tolist() == [0.4, 0.1]
+    points = comparison.pareto(runs).assign(colour=[CYCLE[0], CYCLE[1], CYCLE[0]])
+    figure = render(pictures.front(points)).state
+    paint(figure, "dark")
+    inks = {each.glyph.fill_color for each in figure.renderers if isinstance(each.glyph, Scatter)}
+    assert inks == {ON_DARK[CYCLE[0]], ON_DARK[CYCLE[1]]}  # dots as their curves, on a dark page too
     small = pictures.multiples({name: {name: frame} for name, frame in comparison.overlay(runs, "smse").items()})
     assert len(small) == 3
     render(pictures.curves({}))

@@ -57,11 +57,20 @@ def test_runs_that_differ_in_split_and_seed_alone_are_a_family():
     found = split_comparison.families(runs)
 
     assert {name: list(group) for name, group in found.items()} == {
-        "cholqr, num_inducing=0": ["cholqr 0", "cholqr 1", "cholqr 2"],
-        "random, num_inducing=0": ["random 0", "random 1", "random 2"],
-        "cholqr, num_inducing=7": ["seed 0", "seed 1", "seed 2"],
+        "cholqr (num_inducing=0)": ["cholqr 0", "cholqr 1", "cholqr 2"],
+        "random (num_inducing=0)": ["random 0", "random 1", "random 2"],
+        "cholqr (num_inducing=7)": ["seed 0", "seed 1", "seed 2"],
     }
     assert split_comparison.families({"one": scored("cholqr", [0.1])}) == {}
+
+
+def test_a_family_is_called_by_its_budget_where_budgets_differ():
+    steps = {"cholqr": {"steps": 12}, "random": {"steps": 35, "seconds": 2.0}, "ivm": {}}
+    runs = {f"{m} {k}": scored(m, [0.1], split=k, budget=budget) for m, budget in steps.items() for k in range(3)}
+
+    named = list(split_comparison.families(runs))
+
+    assert named == ["cholqr (12 steps)", "random (35 steps, 2 seconds)", "ivm (no limit)"]
 
 
 @pytest.mark.parametrize("seed", range(4))

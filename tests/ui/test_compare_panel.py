@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -146,10 +147,13 @@ def test_kept_runs_are_repeated_on_ten_splits_until_a_person_stops_them(runs: di
         others = [each.spec.split for each_name, each in panel.runs.items() if each_name.startswith(name)]
         assert sorted(others) == list(range(10))
     assert "10 splits" in panel.note.object
-    assert "sign test over splits, p = " in panel.note.object
+    assert re.fullmatch(r"<h2>[^<]*SMSE[^<]*\(sign test over splits, p = [.\d]+\)\.</h2>", panel.note.object)
     assert "different data sets or splits" not in panel.note.object
     mean = sum(run.last["smse"] for name, run in panel.runs.items() if name.startswith("four")) / 10
     assert f"<td>10 splits</td><td>{mean:.5g}</td>" in panel.families.object
+    panel.channel.value = "snlp"  # the sentence and the table are of the score whose curves are shown
+    assert "SNLP" in panel.note.object
+    assert "<th>mean SNLP</th>" in panel.families.object
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")

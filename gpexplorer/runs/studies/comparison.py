@@ -167,9 +167,9 @@ def differences(specs: Mapping[str, Spec], baseline: str | None = None) -> pd.Da
     return pd.DataFrame(rows, index=order, dtype=object)  # of objects, so that 10 stays a whole number
 
 
-def what_differs(specs: Mapping[str, Spec], without: str = "") -> dict[str, str]:
+def what_differs(specs: Mapping[str, Spec], without: Sequence[str] = ()) -> dict[str, str]:
     """Say of each run in which fields and settings it differs from the others, such as "num_inducing=20, seed=3"."""
-    frame = differences(specs).drop(columns=without, errors="ignore")
+    frame = differences(specs).drop(columns=list(without), errors="ignore")
     return {name: _listed(frame.loc[name]) for name in frame.index}
 
 

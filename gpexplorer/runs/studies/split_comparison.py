@@ -35,8 +35,8 @@ def families(runs: Mapping[str, Finished]) -> Families:
     Returns
     -------
     dict of str to dict
-        For each group, its runs by name. A group is called by its method and by the settings in which it differs from
-        the other groups.
+        For each group, its runs by name. A group is called by its method, and in parentheses by the settings and the
+        budget in which it differs from the other groups, such as "cholqr (num_inducing=20, 12 steps)".
     """
     groups: dict[str, dict[str, Finished]] = {}
     for name, run in runs.items():
@@ -44,8 +44,14 @@ def families(runs: Mapping[str, Finished]) -> Families:
         groups.setdefault(same, {})[name] = run
     groups = {same: group for same, group in groups.items() if len(group) >= FEWEST and _is_one_data_set(group)}
     alike = {same: _without_split(next(iter(group.values())).spec) for same, group in groups.items()}
-    others = what_differs(alike, without="method")
-    return {", ".join(filter(None, [alike[same].method, others[same]])): group for same, group in groups.items()}
+    others, budgets = what_differs(alike, without=["method", "budget"]), [spec.budget for spec in alike.values()]
+    named = {}
+    for same, group in groups.items():
+        amounts = [f"{in_words(amount)} {unit}" for unit, amount in alike[same].budget.items()]
+        limit = ", ".join(amounts) or "no limit"
+        words = ", ".join(filter(None, [others[same], limit if any(each != budgets[0] for each in budgets) else ""]))
+        named[f"{alike[same].method} ({words})" if words else alike[same].method] = group
+    return named
 
 
 def rows_of(data: Any) -> Any:

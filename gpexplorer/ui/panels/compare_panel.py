@@ -53,13 +53,13 @@ class ComparePanel(StudyPanel):
             pn.Column(self.curves, styles=_grow(3)), pn.Column(self.front, styles=_grow(2)), **WIDE
         )
         self._content = [
-            row(self.by, self.top, self.baseline, self.again, self.forget),
             self.families,
-            self.board,
             row(self.channel, self.over, self.log, self.small, self.cost, self.score),
             pictures_row,
             self.multiples,
-        ]
+            row(self.by, self.top, self.baseline, self.again, self.forget),
+            self.board,
+        ]  # the pictures first: ten splits of two methods are twenty rows of the table
         self._place = column(visible=False)
         self._layout = column(row(self.keep, self.past, self.sweeps), self.note, self._place, self.pair)
 
@@ -139,15 +139,18 @@ class ComparePanel(StudyPanel):
 
     def _draw_families(self) -> None:
         """Say which run is best, or where runs were repeated on several splits, whether these tell methods apart."""
-        score = self.by.value if self.by.value in SCORES else SCORES[0]
+        if not self.runs:
+            return
+        score = self.channel.value if self.channel.value in SCORES else SCORES[0]  # as in the curves
         groups = split_comparison.families(self.runs)
         compared = split_comparison.table(groups, score)
         self.families.visible = bool(len(compared))
         if len(compared):
             self.families.object = _families_html(compared, score)
-            said = " ".join(split_comparison.sentences(compared, score))
+            first, *others = [text(said, 500) for said in split_comparison.sentences(compared, score)] or [""]
             alone = any(all(name not in group for group in groups.values()) for name in self.runs)
-            self.note.object = text(said, 2000) + (self._warnings() if alone else "")
+            markup = [f"<h2>{first}</h2>" * bool(first), *(f"<p>{said}</p>" for said in others)]
+            self.note.object = "".join(markup) + (self._warnings() if alone else "")
             return
         winners = comparison.best(self.runs, SCORES[:2])
         best = [f"{metric.upper()}: <b>{text(name)}</b>" for metric, name in winners.items()]
@@ -230,6 +233,7 @@ class ComparePanel(StudyPanel):
         self._small_charts: list[Chart] = []
         self.multiples = pmui.FlexBox(**WIDE)
         watch(self._draw_pictures, self.channel, self.over, self.log, self.small, self.cost, self.score)
+        watch(self._draw_families, self.channel)
 
     def _open_again(self) -> None:
         """Open the first of the selected runs."""

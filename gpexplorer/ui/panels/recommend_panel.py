@@ -222,7 +222,7 @@ class RecommendPanel(StudyPanel):
         session.show_trained(spec, run, in_use(answer, run.problem.train.target))
         self.details.visible = False
         self.say(
-            "The trained answer is open: “Predict” in the bar predicts new rows with it, and Save the model writes it."
+            "The trained answer is open: “Predict” in the bar or its menu predicts new rows, Save the model writes it."
         )
 
     def follow(self, way: Way) -> None:

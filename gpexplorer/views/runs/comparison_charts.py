@@ -63,17 +63,15 @@ def front(frame: pd.DataFrame, cost: str = "seconds", score: str = "smse") -> hv
     cost, score : str, default "seconds", str, default "smse"
         The columns on the two axes.
     """
-    colour = "colour" if "colour" in frame else ROLES["mean"]
-    hover = ["run", "method", *(["colour"] if "colour" in frame else [])]
-    points = hv.Points(frame[[cost, score, *hover]], [cost, score], hover)
+    shown = dict(list(frame.groupby("colour"))) if "colour" in frame else {ROLES["mean"]: frame}
     steps = frame.loc[frame["front"], [cost, score]].sort_values(cost)
     stairs = hv.Curve(steps, cost, score).opts(interpolation="steps-post")
     log = bool(len(frame)) and bool((frame[cost] > 0).all())
     span = {"xlim": (float(frame[cost].min()) / 1.3, float(frame[cost].max()) * 1.3)} if log else {}
-    parts = [
-        layer(stairs, "front", color=ROLES["reference"], line_width=1.5),
-        layer(points, "runs", color=colour, size=9, tools=["hover"]),
-    ]
+    parts = [layer(stairs, "front", color=ROLES["reference"], line_width=1.5)]
+    for colour, group in shown.items():  # one layer per colour, so that the dark theme can replace it
+        points = hv.Points(group[[cost, score, "run", "method"]], [cost, score], ["run", "method"])
+        parts.append(layer(points, f"runs {colour}", color=colour, size=9, tools=["hover"]))
     axes = {"xlabel": UNITS.get(cost, cost), "ylabel": f"{score.upper()} on test rows"}
     return overlay(parts, pd.DataFrame(), 0, logx=log, **span, **axes)
 

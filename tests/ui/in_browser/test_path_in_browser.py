@@ -97,3 +97,10 @@ def check_predictions(seen: Seen, folder: Path) -> None:
     for column in ("mean", "sd", "sd_f", "lower_95", "upper_95"):
         np.testing.assert_allclose(shown[column], saved[column], rtol=1e-10)
     assert shown["why"].tolist() == saved["why"].tolist()
+    page.set_viewport_size({"width": 390, "height": 844})
+    reason = page.locator("td.why", has_text=re.compile(r"\w")).first
+    reason.wait_for()
+    box = reason.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390  # below the numbers of its row, so that it is seen without scrolling
+    assert box["height"] < 60
