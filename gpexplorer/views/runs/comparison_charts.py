@@ -63,14 +63,16 @@ def front(frame: pd.DataFrame, cost: str = "seconds", score: str = "smse") -> hv
     cost, score : str, default "seconds", str, default "smse"
         The columns on the two axes.
     """
-    shown = dict(list(frame.groupby("colour"))) if "colour" in frame else {ROLES["mean"]: frame}
+    colours_of = frame.get("colour", pd.Series(ROLES["mean"], frame.index))
     steps = frame.loc[frame["front"], [cost, score]].sort_values(cost)
     stairs = hv.Curve(steps, cost, score).opts(interpolation="steps-post")
     log = bool(len(frame)) and bool((frame[cost] > 0).all())
     span = {"xlim": (float(frame[cost].min()) / 1.3, float(frame[cost].max()) * 1.3)} if log else {}
     parts = [layer(stairs, "front", color=ROLES["reference"], line_width=1.5)]
-    for colour, group in shown.items():  # one layer per colour, so that the dark theme can replace it
-        points = hv.Points(group[[cost, score, "run", "method"]], [cost, score], ["run", "method"])
+    for colour in colours_of.unique():  # one layer per colour, so that the dark theme can replace it
+        points = hv.Points(
+            frame.loc[colours_of == colour, [cost, score, "run", "method"]], [cost, score], ["run", "method"]
+        )
         parts.append(layer(points, f"runs {colour}", color=colour, size=9, tools=["hover"]))
     axes = {"xlabel": UNITS.get(cost, cost), "ylabel": f"{score.upper()} on test rows"}
     return overlay(parts, pd.DataFrame(), 0, logx=log, **span, **axes)
