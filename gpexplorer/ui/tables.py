@@ -22,6 +22,7 @@ td.why, th.why { text-align: left; } td.why { opacity: .75; } tr.ahead td { font
 @media (max-width: 600px) {
   table.reasons, .reasons tbody { display: block; } .reasons th.why { display: none; }
   .reasons tr { display: grid; grid-template-columns: repeat(var(--numbers), minmax(56px, 1fr)); }
+  .reasons td, .reasons th { padding-right: 6px; }
   .reasons td.why { grid-column: 1 / -1; } .reasons td.why:empty { display: none; }
 }
 """  # on a phone, the sentence of a row is below its numbers

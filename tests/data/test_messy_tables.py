@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import gpexplorer as gpx
 from gpexplorer.data.files.choice import Choice
 from gpexplorer.data.files.inputs_by_name import as_inputs
+from gpexplorer.data.files.reading import strips
 from gpexplorer.data.loading import _file_identity
 from gpexplorer.data.reader.column_reader import column_reader
 from gpexplorer.errors import DataError
@@ -153,6 +155,49 @@ def test_files_of_windows_and_utf16_are_read(tmp_path: Path) -> None:
         split = gpx.data.read_upload("m.csv", text.encode(encoding))
         assert split.train.names == ("größe",)
         assert any("Windows-1252" in note for note in split.notes) == (encoding == "cp1252")
+
+
+@pytest.mark.parametrize("delimiter", ";,\t")
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_delimiter_that_a_spreadsheet_writes_in_the_first_line_is_no_column(
+    tmp_path: Path, delimiter: str, end: str
+) -> None:
+    lines = [f"sep={delimiter}", delimiter.join(("a", "b", "y"))]
+    lines += [delimiter.join((str(k * k), str(k % 3), str(2 * k))) for k in range(6)]
+    path = tmp_path / "t.csv"
+    path.write_bytes((end.join(lines) + end).encode())
+
+    assert gpx.load(path).train.names == ("a", "b")
+    [strip] = strips(path)
+    assert strip.column_names == ["a", "b", "y"]
+    assert strip["y"].to_pylist() == ["0", "2", "4", "6", "8", "10"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8-sig", "cp1252"])
+def test_strips_of_a_file_in_any_encoding_have_all_rows(tmp_path: Path, encoding: str) -> None:
+    text = "größe,y\n" + "".join(f"{k},ü{k}\n" for k in range(1000))
+    path = tmp_path / "new.csv"
+    path.write_bytes((codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b"") + text.encode(encoding))
+
+    tables = list(strips(path, rows=10))
+
+    assert len(tables) > 1
+    assert tables[0].column_names == ["größe", "y"]
+    assert [cell for table in tables for cell in table["y"].to_pylist()] == [f"ü{k}" for k in range(1000)]
+
+
+def test_a_number_among_the_names_of_columns_is_mentioned(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    for names, count in (("red,1.5", 1), ("colour,1960", 0), ("colour,y", 0)):
+        path.write_text(names + "\n" + "".join(f"{'red' if k % 2 else 'blue'},{k}\n" for k in range(8)))
+        assert sum("is a number: if it is a row" in note for note in gpx.load(path).notes) == count
+
+
+def test_percent_beside_numbers_without_a_sign_is_mentioned(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    for share in ("", "%"):
+        path.write_text("a,y\n" + "".join(f"{k}{'%' if k % 2 else share},{k}\n" for k in range(8)))
+        assert ('"a": 4 of 8 numbers have the sign %' in "".join(gpx.load(path).notes)) == (share == "")
 
 
 def test_the_key_of_an_old_choice_has_not_changed() -> None:

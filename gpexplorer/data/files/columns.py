@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...errors import DataError
 from .. import table_checks
 from ..quoting import count, listing, quote
-from ..reader.cells import is_missing
+from ..reader.cells import is_missing, plain
 from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
 from ..reader.input_columns import inputs_from
 from ..reader.table_reader import TableReader, with_policies
@@ -131,7 +132,13 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     readable = tuple(
         c for c in inputs if columns[c].reader.kind in ("number", "yes/no") and not columns[c].cells.gap.any()
     )
-    notes = raw.notes + omitted + _notes_on(columns, inputs, choice) + total
+    notes = (
+        raw.notes
+        + omitted
+        + _notes_on(columns, inputs, choice)
+        + _notes_on_percent(table, (*inputs, target), columns)
+        + total
+    )
     notes += survey.dropped + survey.notes_on(readable)
     kept = np.flatnonzero(keep)
     row_groups = tuple(groups[i] for i in kept) if groups else ()
@@ -240,6 +247,19 @@ def _notes_on(columns: dict[str, Column], inputs: Sequence[str], choice: Choice)
         if reader.levels.merged:
             notes.append(
                 f"{quote(c)} has words in more than one spelling, each read as one: {listing(reader.levels.merged, 5)}."
+            )
+    return tuple(notes)
+
+
+def _notes_on_percent(table: pa.Table, used: Sequence[str], columns: dict[str, Column]) -> tuple[str, ...]:
+    """Notes on columns of which only some cells have the sign %: 0.5 beside 20% may be half a percent or a half."""
+    notes = []
+    for c in (c for c in used if columns[c].reader.kind == "number" and columns[c].reader.numbers.unit == "%"):
+        present = int((~columns[c].cells.gap).sum())
+        signs = int(pc.sum(pc.match_substring(plain(table[c]), "%")).as_py() or 0)
+        if signs < present:
+            notes.append(
+                f"{quote(c)}: {signs:,} of {present:,} numbers have the sign %; the others were read as percent."
             )
     return tuple(notes)
 

@@ -7,6 +7,7 @@ cell can be named.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import re
@@ -33,6 +34,8 @@ _FIRST_BYTES = {  # the first bytes of other kinds of files, which are often nam
     b"PAR1": "a Parquet file: give it a name that ends in .parquet",
 }
 _WINDOW = 50  # lines that are used to guess the delimiter
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_EXCEL = re.compile(rb"sep=([,;\t|])\r?\n")  # a first line by which spreadsheets say the delimiter
 
 
 class Text(NamedTuple):
@@ -66,7 +69,7 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
     Memory: about 3 times the size of the file.
     """
     data, encoding = _utf8(name, data)
-    delimiter = guess_delimiter(_head(data))
+    data, delimiter = _delimited(data)
     if delimiter == " ":
         data = b"\n".join(b"\t".join(line.split()) for line in data.splitlines())
         delimiter = "\t"
@@ -95,12 +98,15 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
     """
     with open_text(path) as file:
         start = file.read(1 << 20)
-    cut = start.rfind(b"\n") + 1 or len(start)
-    text, _ = _utf8(name, start[:cut])
-    encoding = "utf8" if text == start[:cut].removeprefix(b"\xef\xbb\xbf") else "cp1252"
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf16"
-    delimiter = guess_delimiter(_head(text))
+    if start.startswith(_UTF16):
+        encoding, whole = "utf16", codecs.getincrementaldecoder("utf-16")("replace").decode(start).encode()
+        text = whole[: whole.rfind(b"\n") + 1 or len(whole)]
+    else:
+        cut = start.rfind(b"\n") + 1 or len(start)
+        text, _ = _utf8(name, start[:cut])
+        encoding = "utf8" if text == start[:cut].removeprefix(codecs.BOM_UTF8) else "cp1252"
+    rest, delimiter = _delimited(text)
+    ahead, text = int(rest is not text), rest
     if delimiter == " ":
         yield read_delimited(name, path.read_bytes(), LOCAL).table
         return
@@ -110,7 +116,7 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
         with open_text(path) as file:
             reader = pv.open_csv(
                 file,
-                pv.ReadOptions(column_names=names, skip_rows=skip, block_size=block, encoding=encoding),
+                pv.ReadOptions(column_names=names, skip_rows=ahead + skip, block_size=block, encoding=encoding),
                 pv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                 pv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
             )
@@ -134,6 +140,12 @@ def guess_delimiter(lines: list[str]) -> str:
     return " " if len(widths) == 1 and widths.pop() > 1 else ","
 
 
+def _delimited(text: bytes) -> tuple[bytes, str]:
+    """The text without a first line such as "sep=;", and its delimiter."""
+    first = _EXCEL.match(text)
+    return (text, guess_delimiter(_head(text))) if first is None else (text[first.end() :], first[1].decode())
+
+
 def _evenness(lines: list[str], delimiter: str) -> tuple[bool, float, float, int]:
     rows = list(csv.reader(lines, delimiter=delimiter))
     if not rows:
@@ -146,7 +158,7 @@ def _evenness(lines: list[str], delimiter: str) -> tuple[bool, float, float, int
 
 def _utf8(name: str, data: bytes) -> tuple[bytes, tuple[str, ...]]:
     """The text as UTF-8, and a note if it was written in another encoding."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith(_UTF16):
         try:
             return data.decode("utf-16").encode(), ()
         except UnicodeDecodeError:
@@ -154,7 +166,7 @@ def _utf8(name: str, data: bytes) -> tuple[bytes, tuple[str, ...]]:
     for first_bytes, description in _FIRST_BYTES.items():
         if data.startswith(first_bytes):
             raise DataError(f"{name} is {description}.")
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    data = data.removeprefix(codecs.BOM_UTF8)
     if b"\0" in data[:4096]:
         raise DataError(f"{name} is not text (it has zero bytes): save the table as UTF-8 CSV, Parquet or NPZ.")
     try:
@@ -227,4 +239,11 @@ def _names(name: str, first: list[str], header: bool | None) -> tuple[list[str],
             "give each column its own name."
         )
     blank = [names[i] for i, cell in enumerate(first) if not cell]
-    return names, (f"Columns without a header are called {listing(blank)}.",) if blank else (), 1
+    notes = (f"Columns without a header are called {listing(blank)}.",) if blank else ()
+    number = next((cell for cell in first if "." in cell and _header_number.fullmatch(cell)), "")
+    if number and header is None:
+        notes += (
+            f"The first line was read as the names of the columns, though {quote(number)} is a number: if it is a row, "
+            "write names above it.",
+        )
+    return names, notes, 1

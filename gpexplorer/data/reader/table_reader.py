@@ -160,6 +160,7 @@ class TableReader:
         """The table with the names of training."""
         titles = [str(title) for title in table.column_names]
         if not set(self.sources) & set(titles) and len(titles) == len(self.sources):
+            self._refuse_row_as_names(titles, name)
             return table.rename_columns(list(self.sources))
         missing = [source for source in self.sources if source not in titles]
         if missing:
@@ -167,6 +168,18 @@ class TableReader:
                 f"{name} has no column {quote(missing[0])} but {listing(titles)}: give every column trained on."
             )
         return table.rename_columns(titles)
+
+    def _refuse_row_as_names(self, titles: list[str], name: str) -> None:
+        """DataError if the names of a table read as one of its rows, which would be lost; names may all be numbers."""
+        if all(_NUMBER.number(title) is not None for title in titles):
+            return
+        first = dict(zip(self.sources, titles, strict=True))
+        cells = [self.column(c).cells(pa.chunked_array([[first[c]]], pa.string())) for c in self._number_sources]
+        if cells and not any(bool(one.gap[0] or one.unseen[0] or one.unreadable[0]) for one in cells):
+            raise DataError(
+                f"{name} has no names of columns: its first line ({listing(titles)}) reads as a row. "
+                f"Write the names {listing(self.sources)} above it."
+            )
 
     def _explained(
         self, X: Floats, texts: tuple[tuple[str, ...], ...], cells: dict[str, Cells], table: pa.Table
@@ -305,6 +318,7 @@ class TableReader:
         })  # fmt: skip
 
 
+_NUMBER = NumberFormat()
 _POLICIES = {
     "fill": "the median", "level": "a word of its own", "average": "averaged over the values of training",
     "refuse": "no prediction",

@@ -161,6 +161,7 @@ def _parts(n: int, groups: NDArray[np.int64] | None) -> NDArray[np.int64]:
 def _that_matter(inputs: list[InputColumn], X: Floats, y: Floats) -> Mask:
     """Which inputs to keep: all but flags of gaps and parts of dates that explain nothing beside the others."""
     kept = np.array([column.role not in ("missing", "part") for column in inputs], dtype=bool)
+    kept |= [column.detail.startswith("clock ") for column in inputs]  # all that there is of a time of day
     words = {column.source for column in inputs if column.role == "level"}
     for j, column in enumerate(inputs):  # the gap of a word is a word
         kept[j] |= column.role == "missing" and column.source in words

@@ -42,6 +42,7 @@ COUNTED = ("step", "rank")  # axes whose ticks are whole numbers
 TOOLBAR = {"min-width": "220px", "justify-self": "end"}  # Bokeh hides the last button of a toolbar that just fits
 # Bokeh 3.9 fills a canvas from half a pixel on, so that a light line stays at two edges once the theme is dark.
 EDGE = ".bk-Canvas { clip-path: inset(2px 0 0 2px); }"
+HINT = ".bk-Panel { color: #1c2229; }"  # "use ctrl + scroll to zoom" is on white, and would be white on a dark page
 X_COLUMNS = ("x", "x0", "x1")
 Y_COLUMNS = ("y", "lower", "upper", "y0", "y1")
 
@@ -111,7 +112,7 @@ class Live:
         with own_document():
             self.figure = hv.renderer("bokeh").get_plot(view.plot(layers)).state
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
-        self.figure.stylesheets = [EDGE]
+        self.figure.stylesheets = [EDGE, HINT]
         self.figure.toolbar.update(logo=None, autohide=True)  # it shares a line with the title, and covers no data
         # A wheel or a finger over the figure scrolls the page. Panning is in the toolbar; Ctrl with the wheel zooms.
         self.figure.toolbar.active_drag = None

@@ -223,6 +223,30 @@ def test_parts_of_a_date_are_inputs_where_they_explain_the_target() -> None:
     assert gpx.load(pd.DataFrame({"t": hours, "y": noise}), split="all").train.names == ("t",)
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_time_of_day_is_an_input_whether_or_not_it_explains_the_target(others: int) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"x{k}": rng.normal(size=60) for k in range(others)})
+    frame["at"] = [f"{k % 24:02d}:{7 * k % 60:02d}" for k in range(60)]
+    frame["y"] = rng.normal(size=60)
+    assert gpx.load(frame, split="all").train.names == (*frame.columns[:others], "at: clock sin", "at: clock cos")
+
+
+def test_a_file_without_names_loses_no_row(model: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r'first line \("1.5", "oak", "03/01/2021"\) reads as a row'):
+        predicted(model, tmp_path, "1.5,oak,03/01/2021\n2.5,elm,03/02/2021\n")
+    other_names = predicted(model, tmp_path, "length,tree,day\n1.5,oak,03/01/2021\n")
+    assert other_names["mean"].tolist() == pytest.approx([truth(1.5, "oak", "2021-03-01")], abs=0.3)
+
+
+def test_new_rows_in_utf16_are_those_of_utf8(model: Any, tmp_path: Path) -> None:
+    text = "x,wood,when\n1.5,oak,03/01/2021\n2.5,elm,03/02/2021\n"
+    plain = predicted(model, tmp_path, text)
+    (tmp_path / "wide.csv").write_bytes(text.encode("utf-16"))
+    wide = pd.concat(list(predictions_of_file(model, tmp_path / "wide.csv")))
+    pd.testing.assert_frame_equal(wide, plain)
+
+
 def test_many_words_have_the_mean_of_the_other_rows_and_new_rows_that_of_all() -> None:
     rng = np.random.default_rng(0)
     levels = rng.integers(0, 30, 900)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from pages import AT, DATA_FIGURE, ON_PAGE, Seen, Served, until
 
@@ -136,6 +136,8 @@ def test_a_wheel_over_a_picture_scrolls_the_page_and_zooms_with_the_control_key(
         seen.page.mouse.wheel(0, 200)
         until(lambda: main.evaluate("main => main.scrollTop") > 100)
         assert "pan-y" in seen.page.evaluate(TOUCH, figure)  # a finger scrolls as well
+        hint = seen.page.get_by_text("use ctrl + scroll to zoom").first
+        expect(hint).to_have_css("color", "rgb(28, 34, 41)")  # on white, in both themes
     assert seen.page.evaluate(ends) == width
 
     main.evaluate("main => main.scrollTo(0, 0)")
