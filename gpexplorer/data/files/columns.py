@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...errors import DataError
 from .. import table_checks
 from ..quoting import count, listing, quote
-from ..reader.cells import is_missing, plain
+from ..reader.cells import count_with, is_missing
 from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
 from ..reader.input_columns import inputs_from
 from ..reader.table_reader import TableReader, with_policies
@@ -132,13 +131,7 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     readable = tuple(
         c for c in inputs if columns[c].reader.kind in ("number", "yes/no") and not columns[c].cells.gap.any()
     )
-    notes = (
-        raw.notes
-        + omitted
-        + _notes_on(columns, inputs, choice)
-        + _notes_on_percent(table, (*inputs, target), columns)
-        + total
-    )
+    notes = raw.notes + omitted + _notes_on(table, columns, inputs, choice) + total
     notes += survey.dropped + survey.notes_on(readable)
     kept = np.flatnonzero(keep)
     row_groups = tuple(groups[i] for i in kept) if groups else ()
@@ -222,7 +215,7 @@ def _gaps_of_texts(texts: dict[str, list[str]], groups: list[str], choice: Choic
     return gaps | ({choice.groups: _missing_texts(groups)} if choice.groups else {})
 
 
-def _notes_on(columns: dict[str, Column], inputs: Sequence[str], choice: Choice) -> tuple[str, ...]:
+def _notes_on(table: pa.Table, columns: dict[str, Column], inputs: Sequence[str], choice: Choice) -> tuple[str, ...]:
     """Notes on gaps that were filled, and on formats that could be meant otherwise."""
     notes = []
     filled = [c for c in inputs if columns[c].cells.gap.any() and choice.missing in (None, "fill")]
@@ -238,6 +231,11 @@ def _notes_on(columns: dict[str, Column], inputs: Sequence[str], choice: Choice)
         reader = columns[c].reader
         if reader.kind == "number" and reader.numbers.evidence == "either" and "," in str(reader.numbers.decimal):
             notes.append(f"{quote(c)}: 1.234 and 1,234 may both be meant; its commas were read as decimal marks.")
+        present = int((~columns[c].cells.gap).sum())
+        if reader.numbers.unit == "%" and (signs := count_with("%", table[c])) < present:
+            notes.append(
+                f"{quote(c)}: {signs:,} of {present:,} numbers have the sign %; the others were read as percent."
+            )
         if reader.kind == "date" and not reader.dates.certain:
             order, other = reader.dates.order, "mdy" if reader.dates.order == "dmy" else "dmy"
             notes.append(
@@ -247,19 +245,6 @@ def _notes_on(columns: dict[str, Column], inputs: Sequence[str], choice: Choice)
         if reader.levels.merged:
             notes.append(
                 f"{quote(c)} has words in more than one spelling, each read as one: {listing(reader.levels.merged, 5)}."
-            )
-    return tuple(notes)
-
-
-def _notes_on_percent(table: pa.Table, used: Sequence[str], columns: dict[str, Column]) -> tuple[str, ...]:
-    """Notes on columns of which only some cells have the sign %: 0.5 beside 20% may be half a percent or a half."""
-    notes = []
-    for c in (c for c in used if columns[c].reader.kind == "number" and columns[c].reader.numbers.unit == "%"):
-        present = int((~columns[c].cells.gap).sum())
-        signs = int(pc.sum(pc.match_substring(plain(table[c]), "%")).as_py() or 0)
-        if signs < present:
-            notes.append(
-                f"{quote(c)}: {signs:,} of {present:,} numbers have the sign %; the others were read as percent."
             )
     return tuple(notes)
 

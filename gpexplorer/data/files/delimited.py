@@ -239,11 +239,11 @@ def _names(name: str, first: list[str], header: bool | None) -> tuple[list[str],
             "give each column its own name."
         )
     blank = [names[i] for i, cell in enumerate(first) if not cell]
-    notes = (f"Columns without a header are called {listing(blank)}.",) if blank else ()
+    notes = [f"Columns without a header are called {listing(blank)}."] if blank else []
     number = next((cell for cell in first if "." in cell and _header_number.fullmatch(cell)), "")
     if number and header is None:
-        notes += (
+        notes.append(
             f"The first line was read as the names of the columns, though {quote(number)} is a number: if it is a row, "
-            "write names above it.",
+            "write names above it."
         )
-    return names, notes, 1
+    return names, tuple(notes), 1

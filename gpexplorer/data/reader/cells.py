@@ -101,3 +101,8 @@ def texts_of(column: pa.ChunkedArray) -> Texts:
     original = tuple(str(text) for text in encoded.dictionary.to_pylist())
     distinct = tuple("" if is_missing(text) else text for text in map(cleaned, original))
     return Texts(distinct, np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64), original)
+
+
+def count_with(mark: str, column: pa.ChunkedArray) -> int:
+    """How many texts of a column contain a mark."""
+    return int(pc.sum(pc.match_substring(plain(column), mark)).as_py() or 0)
