@@ -39,10 +39,22 @@ def test_powers_of_time_and_memory_stand_beside_the_formulas(monkeypatch: pytest
     assert 2.0 < float(formula.split()[0]) < 3.0
 
 
+def test_where_small_sizes_cost_the_same_the_power_of_the_two_largest_is_given(monkeypatch: pytest.MonkeyPatch):
+    def flat_then_square(spec: Spec, rows: int | None) -> Measured:
+        assert rows is not None
+        return Measured(rows, 4, seconds=max(1e-3, 1e-3 * (rows / 500) ** 2), memory=1.0 * rows, steps=6)
+
+    monkeypatch.setattr(curves, "Scaling", partial(Scaling, measure=flat_then_square))
+
+    *_, line = curves.report([curves.Case("ml", "n", (125, 250, 500, 4000), "n³", {})])
+
+    assert line.strip("| ").split(" | ")[4] == "2.00, two largest"
+
+
 def test_what_cannot_be_measured_says_why(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(curves, "Scaling", partial(Scaling, measure=lambda *_: Measured(0, 0, sentence="no memory")))
 
     *_, line = curves.report([curves.Case("ml", "n", (250, 500, 1000, 2000), "n³", {})])
 
     assert "250: no memory; 500: no memory" in line
-    assert line.count("no power") == 4
+    assert line.count("not measured") == 4
