@@ -105,6 +105,8 @@ class Teller:
 
     def _part(self, number: int, part: Part) -> str:
         text = f"## {number}. {part.title}\n\n{part.text}\n\n{self._drawn(number, part.link)}\n\n"
+        if part.beside:
+            text += f"Measured on the page only, at `?story={self.story.key}&part={number}`.\n\n"
         if not part.predict:
             return text
         shown = self._drawn(number, part.shown, "answer") if part.shown else ""

@@ -123,7 +123,7 @@ class Explorer(pn.viewable.Viewer):
         questions = {"—": {"—": ""}, "Questions": {preset.question: key for key, preset in PRESETS.items()}}
         questions["Stories"] = {story.title: f"{STORY}{key}" for key, story in STORIES.items()}
         self.presets = Field("Begin with a question", "", self._choose_preset, questions, heading=True)
-        self.story = StoryPanel(self._show_part, on_leave=self._end_story)
+        self.story = StoryPanel(self.session, self._show_part, on_leave=self._end_story)
         self.recommendation = RecommendPanel(self.session, self.sources.own.choose_again)
         self._finalizer = weakref.finalize(self, self.session.player.close)
         self._name_run(None)
@@ -197,7 +197,7 @@ class Explorer(pn.viewable.Viewer):
     def set_dark(self, dark: bool) -> None:
         """Draw the figures for the dark theme, or for the light one."""
         with together():
-            for part in (self.pictures, self.below, self.recommendation):
+            for part in (self.pictures, self.story, self.below, self.recommendation):
                 part.set_theme("dark" if dark else "light")
 
     def start(self) -> None:
@@ -224,9 +224,8 @@ class Explorer(pn.viewable.Viewer):
 
     def pause(self) -> None:
         """Stop computing after the step under way once no browser shows the page."""
-        self.session.pause()
-        self.below.pause()
-        self.recommendation.pause()
+        for part in (self.session, self.story, self.below, self.recommendation):
+            part.pause()
 
     def leave(self) -> None:
         """Stop following the run and computing, because the page is gone; a new page can show the explorer again."""
@@ -238,9 +237,8 @@ class Explorer(pn.viewable.Viewer):
         self._stop_following()
         self._following, self.run = True, None  # nothing is opened any more
         self._finalizer()
-        self.below.close()
-        self.recommendation.close()
-        self.session.close()
+        for part in (self.story, self.below, self.recommendation, self.session):
+            part.close()
         for widget in self.widgets:
             widget.end("This explorer is closed. Run the cell again for a new one.")
 
@@ -366,8 +364,8 @@ class Explorer(pn.viewable.Viewer):
         if not (wait or self.pulse.free):
             return
         with together():
-            self.below.update()
-            self.recommendation.update()
+            for part in (self.story, self.below, self.recommendation):
+                part.update()
             frame = self.session.take(wait)
             if frame is None:
                 return

@@ -67,7 +67,9 @@ def test_a_story_is_a_page_with_its_pictures_its_folded_answer_and_a_run_that_pl
     from gpexplorer.ui.stories import STORIES
 
     part = STORIES["swaps"].parts[0]
-    part = part._replace(link=part.link.replace("at=10", "at=2"), shown=part.shown.replace("at=30", "at=3"))
+    part = part._replace(
+        link=part.link.replace("at=10", "at=2"), shown=part.shown.replace("at=30", "at=3"), beside=("method=ml",)
+    )
 
     [written] = story_pages.told([STORIES["swaps"]._replace(parts=(part,))])
 
@@ -79,6 +81,7 @@ def test_a_story_is_a_page_with_its_pictures_its_folded_answer_and_a_run_that_pl
     assert at == sorted(at)
     assert written.played.startswith("<!DOCTYPE html>")
     assert "(swaps-played.html)" in written.page
+    assert "Measured on the page only, at `?story=swaps&part=1`." in written.page
 
 
 def test_every_formula_of_the_pages_and_notebooks_becomes_mathml() -> None:

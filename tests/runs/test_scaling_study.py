@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
 
 import numpy as np
@@ -213,6 +215,31 @@ def test_a_child_measures_at_least_the_matrix_and_not_ten_of_them():
     assert (result.n, result.sentence) == (1400, "")
     assert 1400**2 * 8 <= result.memory <= 8 * 1400**2 * 8
     assert result.seconds > 0
+
+
+def test_a_child_that_measures_seconds_alone_gives_no_memory(monkeypatch, capsys):
+    request = {"spec": SPEC.to_json(), "rows": 70, "threads": torch.get_num_threads(), "memory": False}
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(request)))
+
+    measured_run._main()
+
+    result = Measured(**json.loads(capsys.readouterr().out))
+    assert (result.n, result.sentence) == (70, "")
+    assert result.seconds > 0
+    assert math.isnan(result.memory)
+
+
+def test_the_fastest_growth_is_named_only_where_no_interval_overlaps():
+    n = [100.0, 200.0, 400.0, 800.0]
+    scattered = [1.0, 1.25, 1.0, 1.25]
+
+    def fitted(power: float) -> power_law.Slope:
+        return power_law.fit(n, [s * x**power for s, x in zip(scattered, n, strict=True)])
+
+    assert power_law.compared({"a": fitted(3.0), "b": fitted(1.0)}) == "a grows faster: the intervals do not overlap."
+    assert "do not tell" in power_law.compared({"a": fitted(2.2), "b": fitted(2.0)})
+    assert "do not tell" in power_law.compared({"a": fitted(3.2), "b": fitted(3.0), "c": fitted(1.0)})
+    assert "cannot be told" in power_law.compared({"a": fitted(3.0), "b": power_law.fit(n[:2], n[:2])})
 
 
 def test_what_ends_a_measurement_is_a_sentence():

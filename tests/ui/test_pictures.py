@@ -84,13 +84,18 @@ def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
     assert not len(cards["calibration"].card)
 
     follow(explorer, "convergence")
-    assert "There is nothing to draw" in cards["convergence"].legend.caption
-    axes = cards["convergence"]._live
+    card = cards["convergence"]
+    assert list(card._place) == [card._sentence]  # a quiet line, and no empty frame
+    assert "There is nothing to draw" in card._sentence.object
+    assert not card.legend.visible
+    prepared = card._live
     explorer.session.player.step()
-    while "There is nothing" in cards["convergence"].legend.caption and time.monotonic() < end:
+    while list(card._place) == [card._sentence] and time.monotonic() < end:
         explorer._drain(wait=0.5)
-    assert cards["convergence"]._live is axes  # the first step has not drawn the figure anew
-    assert cards["convergence"].legend.caption == axes.caption
+    assert list(card._place) == [card._pane]
+    assert card._live is prepared  # the first step has not drawn the figure anew
+    assert card.legend.visible
+    assert card.legend.caption == prepared.caption
     assert not len(cards["calibration"].card)
 
     cards["fit"].update({name: frame[:0] for name, frame in cards["fit"].layers.items()}, "light")

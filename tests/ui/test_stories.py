@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import replace
 from functools import cache
 
@@ -13,8 +14,10 @@ import torch
 import gpexplorer as gpx
 from gpexplorer.runs import Spec
 from gpexplorer.runs import link as links
+from gpexplorer.runs.studies.measured_run import Measured
 from gpexplorer.ui.address import read_query
 from gpexplorer.ui.explorer import START, Explorer
+from gpexplorer.ui.panels import scaling_panel
 from gpexplorer.ui.stories import STORIES
 from gpexplorer.ui.text import MAX_LENGTH
 from gpexplorer.views import for_run
@@ -184,6 +187,53 @@ class TestMinibatches:
         stated = {1: -949, 2: -1036, 3: -737, 4: -996, 5: -1396}
         for number, value in stated.items():
             assert within(objective("minibatches", number, answered=number > 1), value, 0.01), number
+
+
+class TestGrowth:
+    def test_errors_are_as_stated(self):
+        assert within(smse("growth", 1), 0.48)
+        for number in (1, 2, 5):
+            assert within(smse("growth", number, answered=True), 0.10), number
+        assert [len(at_part("growth", number)[0].problem.train) for number in (1, 5)] == [90, 540]
+
+    @INPLACE
+    def test_a_part_measures_and_says_the_slopes_of_its_runs(self, monkeypatch: pytest.MonkeyPatch):
+        power, released = 3.0, threading.Event()
+
+        def measured(spec: Spec, rows: int, memory: bool) -> Measured:
+            assert released.wait(20)
+            scatter = 1.2 if rows in (500, 2000) else 1.0
+            return Measured(rows, 1, scatter * 1e-8 * rows ** (power if spec.method == "ml" else 2.0))
+
+        def until_measured() -> str:
+            study._worker.thread.join(20)
+            explorer.story.update()
+            return study.note.object
+
+        monkeypatch.setattr(scaling_panel, "in_child", measured)
+        explorer = Explorer()
+        try:
+            explorer.adopt(read_query("story=growth&part=3", Spec(**START)))
+            study = explorer.story.study
+            study.toggle()
+            study.toggle()  # Stop, while the first size is measured
+            assert study.go.label == "Measure"
+            released.set()
+            assert "measure 4 different ones at least" in until_measured()
+            for power, said in ((3.0, "likelihood grows faster"), (2.0, "The intervals overlap")):
+                study.toggle()
+                note = until_measured()
+                assert "GPCV-ADMM: grows like n^1.95 (95% interval 1.63 to 2.27;" in note
+                assert f"likelihood: grows like n^{power - 0.05:.2f} (95% interval" in note
+                assert said in note
+            assert study.go.label == "Measure"
+            explorer.story.go(1)
+            assert explorer.story.study._sizes == (60, 120, 240, 480)
+            assert explorer.story.study is not study
+            explorer.story.leave()
+            assert explorer.story.study is None
+        finally:
+            explorer.close()
 
 
 class TestSixWays:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -71,7 +72,7 @@ class Measured:
     sentence: str = ""
 
 
-def in_child(spec: Spec, rows: int | None = None, timeout: float = TIMEOUT) -> Measured:
+def in_child(spec: Spec, rows: int | None = None, timeout: float = TIMEOUT, memory: bool = True) -> Measured:
     """Call `measure` in a new process, where no other thread uses its cores or its pages. It takes about 3 s to start.
 
     Parameters
@@ -80,9 +81,11 @@ def in_child(spec: Spec, rows: int | None = None, timeout: float = TIMEOUT) -> M
         As for `measure`.
     timeout : float
         Seconds after which the process is ended and the result has a sentence.
+    memory : bool, default True
+        Whether to measure the memory also, in a run of its own. Without it the memory is nan.
     """
     program = [sys.executable, "-m", "gpexplorer.runs.studies.measured_run"]
-    request = json.dumps({"spec": spec.to_json(), "rows": rows, "threads": torch.get_num_threads()})
+    request = json.dumps({"spec": spec.to_json(), "rows": rows, "threads": torch.get_num_threads(), "memory": memory})
     try:
         process = subprocess.run(
             program, input=request, capture_output=True, text=True, timeout=timeout, check=False, env=os.environ | PAGE
@@ -192,15 +195,16 @@ def _cut(split: Split, rows: int | None) -> Split:
 
 
 def _main() -> None:
-    """Measure the spec on standard input twice, for memory and then for seconds, and print the result as JSON."""
+    """Measure the spec on standard input, for memory if that is asked for and then for seconds; print it as JSON."""
     request = json.loads(sys.stdin.read())
     torch.set_num_threads(request["threads"])
     spec = Spec.from_json(request["spec"])
     measure(spec, WARM, Budget(0, 1.0))  # loads what the libraries load on first use, which is not the method's work
-    result = measure(spec, request["rows"], WATCHED)
-    if not result.sentence and result.first + result.steps * result.seconds < AGAIN:
+    result = measure(spec, request["rows"], WATCHED) if request["memory"] else None
+    if result is None or (not result.sentence and result.first + result.steps * result.seconds < AGAIN):
         reuse_memory()
-        result = replace(measure(spec, request["rows"]), memory=result.memory)
+        memory = result.memory if result is not None else math.nan
+        result = replace(measure(spec, request["rows"]), memory=memory)
     print(json.dumps(asdict(result)))
 
 

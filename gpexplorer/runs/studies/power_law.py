@@ -7,7 +7,7 @@ points: one for the slope s of the line in logarithmic axes, and one for a new m
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,6 +103,27 @@ def fit(x: Sequence[float], values: Sequence[float]) -> Slope:
         power=power, low=power - half_width, high=power + half_width, r2=r2, count=count,
         refused=_reason_to_refuse(r2, sd, half_width), _line=line,
     )  # fmt: skip
+
+
+def compared(fits: Mapping[str, Slope]) -> str:
+    """Say which of several quantities grows fastest, as far as the intervals of their powers tell.
+
+    Parameters
+    ----------
+    fits : mapping of str to Slope
+        Name of each quantity -> its power law; at least two.
+
+    Returns
+    -------
+    str
+        A sentence. It names one only if its interval lies above those of all others.
+    """
+    if any(fitted.refused for fitted in fits.values()):
+        return "Without all slopes it cannot be told which grows faster."
+    fastest = max(fits, key=lambda name: fits[name].power)
+    if all(fits[fastest].low > fitted.high for name, fitted in fits.items() if name != fastest):
+        return f"{fastest} grows faster: the intervals do not overlap."
+    return "The intervals overlap, so these sizes do not tell which grows faster."
 
 
 def scaling_factor(n_a: float, n_b: float, seconds_a: float, seconds_b: float) -> float:

@@ -31,11 +31,11 @@ HOW = "Each size is measured in a separate process and takes a few seconds."
 
 
 class ScalingWorker(BackgroundWorker):
-    """The thread that measures one size after another; the event `changed` is set after each."""
+    """The thread that measures one size after another of one or several studies; `changed` is set after each."""
 
-    def __init__(self, scaling: Scaling) -> None:
+    def __init__(self, *scalings: Scaling) -> None:
         super().__init__("gpexplorer-scaling")
-        self.scaling, self.changed, self.error = scaling, threading.Event(), ""
+        self.scalings, self.changed, self.error = scalings, threading.Event(), ""
         self._closed = threading.Event()
         self.start()
 
@@ -43,11 +43,16 @@ class ScalingWorker(BackgroundWorker):
         """Stop after the current size."""
         self._closed.set()
 
+    @property
+    def over(self) -> bool:
+        """Whether no further size is begun, because all have been measured or `close` was called."""
+        return self._closed.is_set() or all(scaling.over for scaling in self.scalings)
+
     def work(self) -> None:
-        """Measure until all sizes are done or `close` is called."""
-        while not (self._closed.is_set() or self.scaling.over):
+        """Measure until all sizes are done or `close` is called, the same size in all studies before the next."""
+        while not self.over:
             try:
-                self.scaling.advance()
+                min(self.scalings, key=lambda scaling: len(scaling.points)).advance()
             except Exception as error:
                 self.error = sentence(error, "a size was being measured")
                 self._closed.set()
@@ -77,7 +82,7 @@ class ScalingPanel(StudyPanel):
 
     def toggle(self) -> None:
         """Start measuring, or stop after the current size."""
-        if self._worker is not None and not self._worker.scaling.over:
+        if self._worker is not None and not self._worker.over:
             self.pause()
         elif self.start("a measurement", self._measuring):
             self.note.object, self.table.object = HOW, ""
@@ -86,9 +91,9 @@ class ScalingPanel(StudyPanel):
     def _measuring(self) -> ScalingWorker:
         spec = self._session.spec
         try:
-            sizes, measurement = self._sizes(), self._measurement()
+            sizes, measure = self._sizes(), measurement(self._session)
             self._session.begin_study("a measurement")
-            return ScalingWorker(Scaling(spec, str(self.axis.value), sizes, measurement))
+            return ScalingWorker(Scaling(spec, str(self.axis.value), sizes, measure))
         except GPExplorerError as error:
             available = ", ".join(NAMES[axis] for axis in axes(spec)) or "none"
             raise SettingError(f"{error} This method can vary: {available}.") from None
@@ -99,12 +104,12 @@ class ScalingPanel(StudyPanel):
         if worker is None or not worker.changed.is_set():
             return
         worker.changed.clear()
-        scaling = worker.scaling
+        [scaling] = worker.scalings
         self.table.object = _table(scaling)
         layers = scaling_layers(scaling.table(), scaling.slope())
         self.chart.draw(layers, lambda layers: plot_scaling(layers, scaling.axis.name))
         self._show_forecast()
-        if scaling.over or worker.error:
+        if worker.over:
             self.go.param.update(label="Measure", icon="straighten")
 
     def pause(self) -> None:
@@ -120,22 +125,6 @@ class ScalingPanel(StudyPanel):
         count = checked("The number of sizes", self.count.value, whole=True, low=3, high=MOST_SIZES)
         return [round(float(size)) for size in np.unique(np.geomspace(low, max(high, low + 1), count))]
 
-    def _measurement(self) -> Callable[[Spec, int | None], Measured]:
-        """What measures one size in a process of its own, after its memory has been reserved."""
-        memory = self._session.shares.reservation()
-
-        def measure(spec: Spec, rows: int | None) -> Measured:
-            full_size = rows_by_name(spec.data)
-            try:
-                memory.take(
-                    spec, full_size if rows is None or full_size is None else Rows(min(rows, full_size.n), full_size.d)
-                )
-                return in_child(spec, rows)
-            finally:
-                memory.give_back()
-
-        return measure
-
     def _set_range(self, event: Any) -> None:
         if event.new not in RANGES:
             return
@@ -144,9 +133,9 @@ class ScalingPanel(StudyPanel):
 
     def _show_forecast(self) -> None:
         """Show the fitted powers and the forecast."""
-        if self._worker is None or not self._worker.scaling.points:
+        if self._worker is None or not self._worker.scalings[0].points:
             return
-        scaling = self._worker.scaling
+        [scaling] = self._worker.scalings
         parts = [self._worker.error] if self._worker.error else []
         parts += [f"Seconds: {scaling.slope().sentence}.", f"Memory: {scaling.slope('memory').sentence}."]
         try:
@@ -155,6 +144,31 @@ class ScalingPanel(StudyPanel):
         except GPExplorerError as error:
             parts.append(str(error))
         self.note.object = "<br>".join(text(part.replace("..", "."), 500) for part in parts)
+
+
+def measurement(session: Session, of_memory: bool = True) -> Callable[[Spec, int | None], Measured]:
+    """Return what measures one size in a process of its own, after its memory has been reserved.
+
+    Parameters
+    ----------
+    session : Session
+        Whose share of the memory is used.
+    of_memory : bool, default True
+        Whether the memory is measured also, which takes about as long again.
+    """
+    reserved = session.shares.reservation()
+
+    def measure(spec: Spec, rows: int | None) -> Measured:
+        full_size = rows_by_name(spec.data)
+        try:
+            reserved.take(
+                spec, full_size if rows is None or full_size is None else Rows(min(rows, full_size.n), full_size.d)
+            )
+            return in_child(spec, rows, memory=of_memory)
+        finally:
+            reserved.give_back()
+
+    return measure
 
 
 def _table(scaling: Scaling) -> str:

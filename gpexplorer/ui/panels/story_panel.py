@@ -10,11 +10,13 @@ from typing import Any
 
 import panel as pn
 
+from ..session import Session
 from ..stories import STORIES
 from ..stories.story import Part
 from ..styles import TEXT
 from ..text import text
 from ..widgets import button, column, line_of_text, row
+from .growth_panel import GrowthPanel
 
 STYLE = """
 .head { display: flex; flex-wrap: wrap; align-items: baseline; justify-content: space-between; gap: 0 24px; }
@@ -28,15 +30,22 @@ class StoryPanel(pn.viewable.Viewer):
 
     Parameters
     ----------
+    session : Session
+        The session, in which a part may measure the time of several methods.
     move : callable
         Called with the link of a part after a person went to it, or with that of its answer; opens its run.
     on_leave : callable
         Called after the story was closed.
     """
 
-    def __init__(self, move: Callable[[str], None], on_leave: Callable[[], None], **params: Any) -> None:
+    def __init__(
+        self, session: Session, move: Callable[[str], None], on_leave: Callable[[], None], **params: Any
+    ) -> None:
         super().__init__(**params)
-        self._move, self._on_leave, self.story, self.number = move, on_leave, "", 0
+        self._session, self._move, self._on_leave = session, move, on_leave
+        self.story, self.number = "", 0
+        self.study: GrowthPanel | None = None
+        self._theme, self._place = "light", column()
         self.said = line_of_text("", (4, 12, 0, 12), [TEXT, STYLE])
         look: dict[str, Any] = {"size": "small", "margin": (4, 4)}
         self.back = button("Back", "", lambda: self.go(-1), "the part before.", **look)
@@ -44,7 +53,7 @@ class StoryPanel(pn.viewable.Viewer):
         self.show_answer = button("Show the answer", "", self.answer, **look)
         self.end = button("Leave the story", "", self.leave, variant="text", **look)
         buttons = row(self.back, self.next, self.show_answer, self.end, margin=(0, 8))
-        self._layout = column(self.said, buttons, visible=False)
+        self._layout = column(self.said, buttons, self._place, visible=False)
 
     @property
     def part(self) -> Part | None:
@@ -55,6 +64,11 @@ class StoryPanel(pn.viewable.Viewer):
         """Show a part of a story, counted from 0, without moving the page."""
         self.story, self.number = story, min(max(number, 0), len(STORIES[story].parts) - 1)
         self._show(answered=False)
+        self.close()
+        if self.part is not None and self.part.beside:
+            self.study = GrowthPanel(self._session, (self.part.link, *self.part.beside), self.part.sizes)
+            self.study.set_theme(self._theme)
+            self._place[:] = [self.study]
 
     def go(self, by: int) -> None:
         """Go forward by this number of parts, or backward where it is negative, and move the page there."""
@@ -74,7 +88,31 @@ class StoryPanel(pn.viewable.Viewer):
     def leave(self) -> None:
         """Close the story; the page stays where it is."""
         self.story, self._layout.visible = "", False
+        self.close()
         self._on_leave()
+
+    def update(self) -> None:
+        """Show what has been measured since the last call."""
+        if self.study is not None:
+            self.study.update()
+
+    def set_theme(self, theme: str) -> None:
+        """Draw for the theme "light" or "dark"."""
+        self._theme = theme
+        if self.study is not None:
+            self.study.set_theme(theme)
+
+    def pause(self) -> None:
+        """Stop measuring after the current size once no browser shows the page."""
+        if self.study is not None:
+            self.study.pause()
+
+    def close(self) -> None:
+        """Measure nothing more, because another part is open, or none."""
+        study, self.study = self.study, None
+        if study is not None:
+            study.close()
+            self._place[:] = []
 
     def _show(self, answered: bool) -> None:
         part = self.part

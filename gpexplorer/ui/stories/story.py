@@ -22,6 +22,10 @@ class Part(NamedTuple):
         Its answer, which is shown on request.
     shown : str
         The query of the address that opens what the answer speaks of; empty where the page shows it already.
+    beside : tuple of str
+        Queries of other methods whose time per step is measured beside that of `link`; empty where none is.
+    sizes : tuple of int
+        The numbers of training rows of these measurements.
     """
 
     title: str
@@ -30,6 +34,8 @@ class Part(NamedTuple):
     predict: str = ""
     answer: str = ""
     shown: str = ""
+    beside: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
 class Story(NamedTuple):

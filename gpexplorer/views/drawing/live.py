@@ -31,6 +31,7 @@ from .current_document import own_document
 from .legend import Entry, entries, toggle
 from .palette import paint
 
+LEFT, RIGHT_OF_BAR = 64, 84  # pixels beside a frame: y-axes of neighbours align, and labels of a colour bar are not cut
 MARGIN = 0.06  # part of the data's range that stays free on each side
 SMALL = 0.35  # data that fill a smaller part of their axis than this rescale it
 LONG = 64  # numbers in a column from which it is rounded to what can be seen
@@ -112,6 +113,10 @@ class Live:
         with own_document():
             self.figure = hv.renderer("bokeh").get_plot(view.plot(layers)).state
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
+        if any(axis.visible for axis in self.figure.yaxis):
+            self.figure.min_border_left = LEFT
+        if self.figure.select_one({"type": ColorBar}) is not None:
+            self.figure.min_border_right = RIGHT_OF_BAR
         self.figure.stylesheets = [EDGE, HINT]
         self.figure.toolbar.update(logo=None, autohide=True)  # it shares a line with the title, and covers no data
         # A wheel or a finger over the figure scrolls the page. Panning is in the toolbar; Ctrl with the wheel zooms.

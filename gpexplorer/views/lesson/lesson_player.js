@@ -219,10 +219,20 @@ const gpexplorerLesson = (() => {
       const missed = lesson.rows.x.map((place, i) => [place, next.exact[i], next.approx[i]])
         .filter(([place, exact]) => exact !== null && Math.abs(place - x) > 0.2 * span && Math.abs(place - x_best) > 0.1 * span)
         .sort((a, b) => Math.abs(b[1] - b[2]) - Math.abs(a[1] - a[2]))[0]
-      if (missed && Math.abs(missed[1] - missed[2]) > 0.14 * (high - low))
-        entries.push({ x: Math.min(Math.max(missed[0], lesson.x[0] + 0.13 * span), lesson.x.at(-1) - 0.13 * span), y: missed[2],
-          text: `predicted from ${next.pivots.length ? count(next.pivots.length) : "the"} pivots \u25c7`, ink: "predicted",
-          dy: missed[2] > missed[1] || missed[2] < low + 0.14 * (high - low) ? -13 : 13 })
+      if (missed && Math.abs(missed[1] - missed[2]) > 0.14 * (high - low)) {
+        const { inner_width: wide, inner_height: tall } = figures.landscape.model
+        const pivots = next.pivots.length ? `${count(next.pivots.length)} pivots` : "the pivots"
+        const text = root.clientWidth < 600 ? "predicted \u25c7" : `predicted from ${pivots} \u25c7`
+        const half = Math.max(0.13, (4 * text.length) / (wide || 640)) * span  // of the text, on the axis
+        const [x_label, y] = [Math.min(Math.max(missed[0], lesson.x[0] + half), lesson.x.at(-1) - half), missed[2]]
+        const above = missed[2] > missed[1] || missed[2] < low + 0.14 * (high - low) ? -1 : 1
+        const pixels = (value) => ((value - y) / (high - low)) * (tall || 200)  // above the label's place
+        const fits = (dy) => pixels(high) + dy > 9 && pixels(low) + dy < -9
+        const covers = (dy) => next.pivots.some(
+          (id) => Math.abs(row(id).x - x_label) < half + 0.03 * span && Math.abs(pixels(exact_of(id)) + dy) < 16)
+        const dys = [13, -13, 30, -30, 47, -47].map((dy) => above * dy).filter(fits)
+        entries.push({ x: x_label, y, text, ink: "predicted", dy: dys.find((dy) => !covers(dy)) ?? 13 * above })
+      }
       write_labels("landscape", entries)
     }
     const draw_curve = (k, u) => {

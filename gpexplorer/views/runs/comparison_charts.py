@@ -24,6 +24,7 @@ LONGEST = 34  # letters of a name beside the axis
 FAINT = {"line_width": 1, "line_alpha": 0.35}  # curves behind their median
 WORSE = 6.0  # a model that is farther from the best than this many times the spread of the better half is left out
 POWERS = {"n": 1, "n²": 2, "n³": 3}
+GROWTH_POWERS = ("n²", "n³")  # those of the chart of several methods
 LABELS = {"seconds": "seconds per step", "memory": "bytes"}
 DASHES = {1: "dotted", 2: "dotdash", 3: "dashed"}
 
@@ -209,6 +210,45 @@ def plot_scaling(layers: Layers, axis: str = "n", of: str = "seconds") -> hv.Ove
     measured = hv.Points(layers["measured"], ["x", "y"], label="measured")
     parts.append(layer(measured, "measured", color=ROLES["data"], size=8, tools=["hover"]))
     return overlay(parts, layers["measured"], logx=True, logy=True, xlabel=axis, ylabel=LABELS.get(of, of))
+
+
+def growth_layers(times: Mapping[str, pd.DataFrame]) -> Layers:
+    """Return the frames of the chart of several methods: one per method, and the reference powers from the first point.
+
+    Parameters
+    ----------
+    times : mapping of str to DataFrame
+        Title of each method -> its measurements, as `Scaling.table` returns them; may be empty.
+    """
+    layers = {
+        name: _points(table["value"].to_numpy(float), table["seconds"].to_numpy(float)) for name, table in times.items()
+    }
+    points = pd.concat(layers.values())
+    x = np.unique(points["x"].to_numpy(float))
+    for name in GROWTH_POWERS:
+        y = points["y"].iloc[0] * (x / points["x"].iloc[0]) ** POWERS[name] if len(x) else x
+        layers[name] = pd.DataFrame({"x": x, "y": y})
+    return layers
+
+
+def plot_growth(layers: Layers) -> hv.Overlay:
+    """Draw seconds per step against rows on two logarithmic axes, a line per method, and the powers as dashed lines."""
+    parts = []
+    for name in GROWTH_POWERS:
+        style = {"color": ROLES["reference"], "line_dash": DASHES[POWERS[name]], "line_width": 1}
+        parts.append(line(layers, name, name, **style))
+    for k, name in enumerate(name for name in layers if name not in POWERS):
+        parts.append(line(layers, name, name, line_width=2, **cycled(k)))
+        parts.append(dots(layers, name, color=cycled(k)["color"], size=8, tools=["hover"]))
+    return overlay(
+        parts,
+        pd.DataFrame(),
+        legend_cols(layers),
+        logx=True,
+        logy=True,
+        xlabel="training rows n",
+        ylabel=LABELS["seconds"],
+    )
 
 
 def _points(x: np.ndarray, y: np.ndarray) -> pd.DataFrame:

@@ -7,6 +7,7 @@ const gpexplorerSideBySide = (() => {
   const { icon, fill_bar } = gpexplorerShell
   const ORDER = ["swaps", "blocks", "eigenfunctions", "folds", "minibatches", "exact"]
   const MOVE = 620, REST = 180  // milliseconds between two steps
+  const AHEAD = 0.2  // share of the steps after which the page opens: most maps are empty before
   const SHORTEST = 1e-3  // seconds: what is there before any step is left out of the chart of errors
   const SVG = "http://www.w3.org/2000/svg"
   const LAYOUT = `
@@ -60,7 +61,7 @@ const gpexplorerSideBySide = (() => {
     const find = (selector) => root.querySelector(selector)
     const [say, range, output, play, by, measure] = [".say", "input", "output", ".play", ".by", ".measure"].map(find)
     const still = window.matchMedia("(prefers-reduced-motion: reduce)")
-    let families = {}, times = {}, measuring = "", at = 0, playing = false, moving = 0, rest = 0, seconds = false, table = []
+    let families = {}, times = {}, measuring = "", at = 0, ahead = true, playing = false, moving = 0, rest = 0, seconds = false, table = []
     const tiles = {}
     const word = find(".word")
     if (send) word.href = "?page=first"
@@ -322,17 +323,29 @@ const gpexplorerSideBySide = (() => {
       if (moving) show(at)
       moving = 0
     }
-    const jump = (k) => {
+    const stop_at = (k) => {
       set_playing(false)
       show(k)
     }
+    const jump = (k) => {
+      ahead = false
+      stop_at(k)
+    }
+    const start_again = () => {  // from the first step, where the page is still as it was opened, or at the end
+      if (ahead || at >= surface.steps) show(0)
+      ahead = false
+    }
     const actions = {
       toggle: () => {
-        if (!playing && at >= surface.steps) show(0)
+        if (!playing) start_again()
         set_playing(!playing)
       },
       back: () => jump(at - 1), again: () => jump(0),
-      next: () => { set_playing(false); step() },
+      next: () => {
+        set_playing(false)
+        if (ahead) start_again()
+        step()
+      },
       close: () => enlarge(null),
     }
     play.onclick = actions.toggle
@@ -344,7 +357,7 @@ const gpexplorerSideBySide = (() => {
     by.onclick = () => {
       seconds = !seconds
       by.setAttribute("aria-pressed", String(seconds))
-      jump(at)
+      stop_at(at)
     }
     measure.onclick = () => {
       measuring = "the first sizes"
@@ -411,7 +424,8 @@ const gpexplorerSideBySide = (() => {
         tiles[key].canvas.width = tiles[key].canvas.height = 1
         name_tile(key)
       }
-      show(0)
+      ahead = true
+      show(Math.round(AHEAD * surface.steps))
     }
     const resized = new ResizeObserver(() => { draw_errors(); draw_times() })
     const bar = fill_bar(root, find("nav"), links, (theme) => {

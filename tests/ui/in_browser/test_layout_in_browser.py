@@ -22,6 +22,13 @@ SIZES = (
 )  # 720 by 450 is 1440 by 900 at a zoom of 200 percent
 
 
+LEFTS = """() => [...new Set(Bokeh.documents.flatMap((of) => [...of.all_models]))]
+  .filter((model) => model.type === "Figure")
+  .map((figure) => Bokeh.index.find_one(figure))
+  .filter((view) => view && view.el.getBoundingClientRect().width > 0)
+  .map((view) => view.el.getBoundingClientRect().left + view.frame.bbox.left)"""  # of the figures on the screen
+
+
 @pytest.mark.parametrize(("method", "sizes"), [("cholqr", SIZES), ("gpcv-admm", SIZES[2::2])])
 def test_nothing_overlaps_and_nothing_is_cut(open_page: Callable[..., Seen], method: str, sizes: tuple):
     seen = open_page(query=f"?v=1&method={method}&data=snelson-like&data.n=60")
@@ -58,4 +65,7 @@ def test_the_first_screen_shows_the_prediction_the_hero_and_the_convergence(seen
     play = seen.page.get_by_role("button", name="Play or pause").first.bounding_box()
     assert play["y"] < hero["y"] < 400
     assert hero["y"] < seen.page.locator(".status").bounding_box()["y"]
+    lefts = seen.page.evaluate(LEFTS)
+    assert len(lefts) >= 2
+    assert max(lefts) - min(lefts) <= 2, "frames below each other have one left edge"
     seen.page.set_viewport_size({"width": 1400, "height": 900})

@@ -1,0 +1,102 @@
+"""The panel of a story that measures: seconds per step of several methods on growing numbers of rows, in one chart.
+
+Apart because the scaling panel has one method, any axis, memory and a forecast, with controls for all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...methods.base import registry
+from ...runs import Spec
+from ...runs import link as links
+from ...runs.studies.power_law import compared
+from ...runs.studies.scaling_study import Scaling
+from ...views.base import registry as views
+from ...views.runs.comparison_charts import growth_layers, plot_growth
+from ..pictures.chart import Chart
+from ..session import Session
+from ..text import text
+from ..widgets import button, column, row
+from .scaling_panel import ScalingWorker, measurement
+from .study_panel import StudyPanel
+
+
+class GrowthPanel(StudyPanel):
+    """Seconds per step of several methods on these numbers of training rows, as measured while one watches.
+
+    Parameters
+    ----------
+    session : Session
+        The session.
+    queries : sequence of str
+        Links to the methods, on data that can be drawn in any size.
+    sizes : sequence of int
+        The numbers of training rows.
+    **params : object
+        Parameters of `panel.viewable.Viewer`.
+    """
+
+    def __init__(self, session: Session, queries: Sequence[str], sizes: Sequence[int], **params: Any) -> None:
+        super().__init__(session, **params)
+        self._specs = [links.read(query, Spec("ml"), views).spec for query in queries]
+        self._sizes = sizes
+        self.go = button("Measure", "straighten", self.toggle, variant="contained", size="small")
+        self.chart = Chart()
+        self._layout = column(row(self.go, self.note), self.chart)
+
+    @property
+    def figures(self) -> list[Chart]:
+        """The chart of the measured sizes."""
+        return [self.chart]
+
+    def toggle(self) -> None:
+        """Start measuring, or stop after the current size."""
+        if self._worker is not None and not self._worker.over:
+            self.pause()
+        elif self.start("a measurement", self._measuring):
+            self.say(self._progress())
+            self.go.param.update(label="Stop", icon="stop")
+
+    def update(self) -> None:
+        """Show the sizes that have been measured since the last call."""
+        worker = self._worker
+        if worker is None or not worker.changed.is_set():
+            return
+        worker.changed.clear()
+        self.chart.draw(growth_layers({title: study.table() for title, study in self._titled()}), plot_growth)
+        if worker.error:
+            self.say(worker.error)
+        elif worker.over:
+            self.note.object = "<br>".join(text(sentence, 300) for sentence in self._slopes())
+        else:
+            self.say(self._progress())
+        if worker.over:
+            self.go.param.update(label="Measure", icon="straighten")
+
+    def pause(self) -> None:
+        """Stop measuring after the current size once no browser shows the page."""
+        if self._worker is not None:
+            self._worker.close()
+        self.go.param.update(label="Measure", icon="straighten")
+
+    def _measuring(self) -> ScalingWorker:
+        measure = measurement(self._session, of_memory=False)
+        studies = [Scaling(spec, "n", self._sizes, measure) for spec in self._specs]
+        self._session.begin_study("a measurement")
+        return ScalingWorker(*studies)
+
+    def _titled(self) -> list[tuple[str, Scaling]]:
+        return [(str(registry[study.spec.method].title), study) for study in self._worker.scalings]
+
+    def _progress(self) -> str:
+        measured = sum(len(study.points) for study in self._worker.scalings)
+        return f"{measured} of {len(self._specs) * len(self._sizes)} runs measured, each in a process of its own."
+
+    def _slopes(self) -> list[str]:
+        """How the time of each method grows by the fit to its runs, and whether the fits can be told apart."""
+        fits = {title: study.slope() for title, study in self._titled()}
+        failed = [row["sentence"] for _, study in self._titled() for row in study.points if row["sentence"]]
+        slopes = [f"{title}: {fitted.sentence.replace('x^', 'n^')}." for title, fitted in fits.items()]
+        return [*(slope.replace("..", ".") for slope in slopes), compared(fits), *failed[:1]]
