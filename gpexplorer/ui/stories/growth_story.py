@@ -18,7 +18,7 @@ GROWTH = Story(
             "Maximum likelihood factors the matrix of all rows in each step: n³ operations. Here are 90 rows.",
             f"{ML}data.n=100&at=0&view=fit",
             "The test error is .48 at the start. Where does it end?",
-            "Near .10. On 90 rows each factor takes no time.",
+            "Near .10. On 90 rows a factor takes hardly any time.",
             f"{ML}data.n=100&at=14&view=fit",
         ),
         Part(
