@@ -54,9 +54,6 @@ class View(param.ParameterizedABC):
         A sentence that says what a click does; empty where a click does nothing.
     patience : float
         Seconds after which `data` may return what it has computed so far, in a view that implements `unfinished`.
-    drawn_ahead : bool
-        Whether the figure is drawn before there is anything on it, and shown once there is. Drawing a figure takes a
-        tenth of a second, which is then spent while the page is built, and not at the first step.
     """
 
     key: ClassVar[str] = ""
@@ -67,7 +64,6 @@ class View(param.ParameterizedABC):
     hero: ClassVar[bool] = False
     editable: ClassVar[bool] = False
     click: ClassVar[str] = ""
-    drawn_ahead: ClassVar[bool] = False
     patience: float = math.inf
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -75,7 +75,6 @@ class Picture(pn.viewable.Viewer):
         super().__init__(**params)
         self._session = session
         self._live: Live | None = None
-        self._pane: Any = None  # the figure as a part of the page
         self._drawn_for: Any = None  # what the figure, or the sentence in its place, was made for
         self.layers: Layers = {}
         self._inputs = run.inputs
@@ -117,8 +116,7 @@ class Picture(pn.viewable.Viewer):
         """Show these layers; an error of the view becomes a sentence on the card."""
         self.build()
         self.layers = layers
-        empty = not any(len(frame) for frame in layers.values())
-        if empty and not (layers and self.view.drawn_ahead):
+        if not any(len(frame) for frame in layers.values()):
             self._show_sentence(SMALL.format(EMPTY))
             return
         labels = tuple((name, *map(frame.attrs.get, ("xlabel", "ylabel", "label"))) for name, frame in layers.items())
@@ -138,9 +136,6 @@ class Picture(pn.viewable.Viewer):
             self.fail(sentence(error, f"the picture “{self.view.title}” was being drawn"))
         if self._live is not None:
             self.legend.caption = self._live.caption
-            self.legend.visible = not empty
-            self._sentence.object = SMALL.format(EMPTY)
-            self._fill_place(self._sentence if empty else self._pane)
         self._drawn_for = drawn_for
 
     def fail(self, message: str) -> None:
@@ -170,23 +165,20 @@ class Picture(pn.viewable.Viewer):
         figure.html_attributes = {"role": "figure", "aria-label": f"{self.view.title}. {self.view.help}"}
         self._live.leave_words_to_page()
         self.legend.fill(self._live.legend)
+        self.legend.visible = True
         if self.gestures is not None:
             self.gestures.listen(figure, lambda: self.layers)
         if self.view.click:
             figure.on_event(Tap, weakly(self._click))
-        self._pane = pn.pane.Bokeh(figure, sizing_mode="stretch_both", margin=0, styles=FILL)
+        self._place[:] = [pn.pane.Bokeh(figure, sizing_mode="stretch_both", margin=0, styles=FILL)]
 
     def _show_sentence(self, markup: str) -> None:
         """A sentence in place of the figure."""
         self._sentence.object = markup
         self._live = self._drawn_for = None
         self.legend.visible = False
-        self._fill_place(self._sentence)
-
-    def _fill_place(self, part: Any) -> None:
-        """Show the figure or the sentence, if it is not there already."""
-        if list(self._place) != [part]:
-            self._place[:] = [part]
+        if list(self._place) != [self._sentence]:
+            self._place[:] = [self._sentence]
 
     def _click(self, event: Any) -> None:
         self._session.click(self.view.key, event.x, event.y)

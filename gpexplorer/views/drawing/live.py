@@ -31,7 +31,7 @@ from .current_document import own_document
 from .legend import Entry, entries, toggle
 from .palette import paint
 
-LEFT, RIGHT_OF_BAR = 64, 84  # pixels beside a frame: y-axes of neighbours align, and labels of a colour bar are not cut
+LEFT, RIGHT_OF_BAR = 90, 84  # pixels beside a frame: y-axes of neighbours align, and labels of a colour bar are not cut
 MARGIN = 0.06  # part of the data's range that stays free on each side
 SMALL = 0.35  # data that fill a smaller part of their axis than this rescale it
 LONG = 64  # numbers in a column from which it is rounded to what can be seen

@@ -230,8 +230,10 @@ const gpexplorerLesson = (() => {
         const fits = (dy) => pixels(high) + dy > 9 && pixels(low) + dy < -9
         const covers = (dy) => next.pivots.some(
           (id) => Math.abs(row(id).x - x_label) < half + 0.03 * span && Math.abs(pixels(exact_of(id)) + dy) < 16)
+        const touches = (dy) => entries.some((entry) => Math.abs(pixels(entry.y) - entry.dy + dy) < 18 &&
+          Math.abs(entry.x - x_label) < half + ((8 * entry.text.length + 13) / (wide || 640)) * span)
         const dys = [13, -13, 30, -30, 47, -47].map((dy) => above * dy).filter(fits)
-        entries.push({ x: x_label, y, text, ink: "predicted", dy: dys.find((dy) => !covers(dy)) ?? 13 * above })
+        entries.push({ x: x_label, y, text, ink: "predicted", dy: dys.find((dy) => !covers(dy) && !touches(dy)) ?? 13 * above })
       }
       write_labels("landscape", entries)
     }

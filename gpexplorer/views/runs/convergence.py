@@ -45,7 +45,6 @@ class Convergence(View):
     title: ClassVar[str] = "Convergence"
     help: ClassVar[str] = "Does the objective still decrease, and does the test error decrease with it?"
     order: ClassVar[int] = 10
-    drawn_ahead: ClassVar[bool] = True
 
     channel = param.Selector(default="objective", objects=["objective"], label="Show", doc="The number that is drawn.")
     against = param.Selector(default="step", objects=list(AXES), label="Against", doc="The horizontal axis.")
