@@ -222,7 +222,16 @@ def overlay(parts: Iterable[hv.Element], frame: pd.DataFrame, columns: int = 2, 
         Further options of HoloViews.
     """
     legend = {"legend_position": "top", "legend_cols": columns} if columns else {"show_legend": False}
-    return hv.Overlay(list(parts)).opts(**{**legend, "responsive": True, "show_grid": True, **labels(frame), **options})
+    layers = hv.Overlay(list(parts))
+    limits = {f"{axis}lim": _around(layers, axis) for axis in ("x", "y") if options.get(f"log{axis}")}
+    shown = {name: limit for name, limit in limits.items() if limit is not None}
+    return layers.opts(**{**legend, "responsive": True, "show_grid": True, **labels(frame), **shown, **options})
+
+
+def _around(layers: hv.Overlay, axis: str) -> tuple[float, float] | None:
+    """Limits of a logarithmic axis with a single value, where HoloViews subtracts 1 and ends below zero; else None."""
+    low, high = layers.range(axis)
+    return (low / 2, 2 * high) if low is not None and low == high and low > 0 else None
 
 
 def without_grid(plot: Any, element: hv.Element) -> None:

@@ -199,6 +199,41 @@ def test_scaling_is_drawn_from_the_first_size_to_the_last(count: int):
     assert layers["n²"]["y"].tolist() == pytest.approx((n**2).tolist())
 
 
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_logarithmic_axes_end_above_zero_around_a_single_value(count: int, caplog: pytest.LogCaptureFixture):
+    n = np.array([500.0, 1000.0])[:count]
+    table = pd.DataFrame({"value": n, "seconds": 1e-8 * n**2, "seconds predicted": 1e-8 * n**2})
+    charts = [
+        pictures.plot_scaling(pictures.scaling_layers(table, power_law.fit([], []))),
+        pictures.plot_growth(pictures.growth_layers({"one": table, "two": table[:0]})),
+        pictures.curves({"one": pd.DataFrame({"x": n, "y": 0.02 + 0 * n})}, log=True),
+    ]
+
+    with caplog.at_level("WARNING"):
+        figures = [hv.renderer("bokeh").get_plot(chart).state for chart in charts]
+
+    assert not caplog.records
+    for figure in figures if count else ():
+        assert 1e-3 <= figure.y_range.start < figure.y_range.end <= 0.1
+        assert 100 < figure.x_range.end < 2000
+
+
+def test_methods_are_drawn_beside_the_powers_from_the_first_point():
+    n = np.array([500.0, 1000.0])
+    times = {
+        "one": pd.DataFrame({"value": n, "seconds": [0.01, 0.03]}),
+        "two": pd.DataFrame({"value": n[:1], "seconds": [0.02]}),
+    }
+
+    layers = pictures.growth_layers(times)
+    chart = pictures.plot_growth(layers)
+
+    assert [len(layers[name]) for name in ("one", "two")] == [2, 1]
+    assert layers["n²"]["y"].tolist() == pytest.approx([0.01, 0.04])
+    assert layers["n³"]["y"].tolist() == pytest.approx([0.01, 0.08])
+    assert {element.label for element in chart} >= {"n²", "n³", "one", "two"}
+
+
 def test_differences_are_written_without_quotes_and_braces():
     specs = {
         "a": Spec("cholqr", data={"name": "hypercube", "n": 100, "d": 2}, kernel="se"),

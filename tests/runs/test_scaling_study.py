@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import math
 
 import numpy as np
@@ -217,16 +215,17 @@ def test_a_child_measures_at_least_the_matrix_and_not_ten_of_them():
     assert result.seconds > 0
 
 
-def test_a_child_that_measures_seconds_alone_gives_no_memory(monkeypatch, capsys):
-    request = {"spec": SPEC.to_json(), "rows": 70, "threads": torch.get_num_threads(), "memory": False}
-    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(request)))
+def test_a_child_measures_the_seconds_of_one_run_after_another_and_ends():
+    with measured_run.Child() as child:
+        results = [child.measure(SPEC, rows) for rows in (70, 60)]
+        too_few = child.measure(Spec("cholqr", data={"name": "friedman1", "n": 2}))
+        late = child.measure(SPEC, timeout=0.0)
 
-    measured_run._main()
-
-    result = Measured(**json.loads(capsys.readouterr().out))
-    assert (result.n, result.sentence) == (70, "")
-    assert result.seconds > 0
-    assert math.isnan(result.memory)
+    assert [(result.n, result.sentence) for result in results] == [(70, ""), (60, "")]
+    assert all(result.seconds > 0 and math.isnan(result.memory) for result in results)
+    assert "must be a whole number from 3" in too_few.sentence
+    assert late.sentence == "Not measured: it took more than 0 s."
+    assert "ended with status" in child.measure(SPEC).sentence
 
 
 def test_the_fastest_growth_is_named_only_where_no_interval_overlaps():

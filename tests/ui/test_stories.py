@@ -17,7 +17,7 @@ from gpexplorer.runs import link as links
 from gpexplorer.runs.studies.measured_run import Measured
 from gpexplorer.ui.address import read_query
 from gpexplorer.ui.explorer import START, Explorer
-from gpexplorer.ui.panels import scaling_panel
+from gpexplorer.ui.panels import growth_panel
 from gpexplorer.ui.stories import STORIES
 from gpexplorer.ui.text import MAX_LENGTH
 from gpexplorer.views import for_run
@@ -198,19 +198,26 @@ class TestGrowth:
 
     @INPLACE
     def test_a_part_measures_and_says_the_slopes_of_its_runs(self, monkeypatch: pytest.MonkeyPatch):
-        power, released = 3.0, threading.Event()
+        power, released, ended = 3.0, threading.Event(), []
 
-        def measured(spec: Spec, rows: int, memory: bool) -> Measured:
-            assert released.wait(20)
-            scatter = 1.2 if rows in (500, 2000) else 1.0
-            return Measured(rows, 1, scatter * 1e-8 * rows ** (power if spec.method == "ml" else 2.0))
+        class Child:
+            def __enter__(self) -> Child:
+                return self
+
+            def __exit__(self, *exception: object) -> None:
+                ended.append(self)
+
+            def measure(self, spec: Spec, rows: int) -> Measured:
+                assert released.wait(20)
+                scatter = 1.2 if rows in (500, 2000) else 1.0
+                return Measured(rows, 1, scatter * 1e-8 * rows ** (power if spec.method == "ml" else 2.0))
 
         def until_measured() -> str:
             study._worker.thread.join(20)
             explorer.story.update()
             return study.note.object
 
-        monkeypatch.setattr(scaling_panel, "in_child", measured)
+        monkeypatch.setattr(growth_panel, "Child", Child)
         explorer = Explorer()
         try:
             explorer.adopt(read_query("story=growth&part=3", Spec(**START)))
@@ -220,13 +227,19 @@ class TestGrowth:
             assert study.go.label == "Measure"
             released.set()
             assert "measure 4 different ones at least" in until_measured()
-            for power, said in ((3.0, "likelihood grows faster"), (2.0, "The intervals overlap")):
+            for power, said, factors in (
+                (3.0, "likelihood grows faster", "3.33, 16, 53.3"),
+                (2.0, "The intervals overlap", "1.67, 4, 6.67"),
+            ):
                 study.toggle()
                 note = until_measured()
+                assert "relative to 500 rows: GPCV-ADMM 1.67, 4, 6.67; " in note
+                assert f"likelihood {factors}; n² 2, 4, 8; n³ 4, 16, 64." in note
                 assert "GPCV-ADMM: grows like n^1.95 (95% interval 1.63 to 2.27;" in note
                 assert f"likelihood: grows like n^{power - 0.05:.2f} (95% interval" in note
                 assert said in note
             assert study.go.label == "Measure"
+            assert len(ended) == 3
             explorer.story.go(1)
             assert explorer.story.study._sizes == (60, 120, 240, 480)
             assert explorer.story.study is not study

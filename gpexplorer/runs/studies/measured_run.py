@@ -17,11 +17,13 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
@@ -72,31 +74,82 @@ class Measured:
     sentence: str = ""
 
 
-def in_child(spec: Spec, rows: int | None = None, timeout: float = TIMEOUT, memory: bool = True) -> Measured:
-    """Call `measure` in a new process, where no other thread uses its cores or its pages. It takes about 3 s to start.
+class Child:
+    """A process in which no other thread uses the cores or the pages, for one measurement after another.
+
+    It takes about 3 s to start. Use it as a context manager, or call `close` at the end.
+    """
+
+    def __init__(self) -> None:
+        program = [sys.executable, "-m", "gpexplorer.runs.studies.measured_run"]
+        pipe, no_output = subprocess.PIPE, subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            program, stdin=pipe, stdout=pipe, stderr=no_output, text=True, env=os.environ | PAGE
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def measure(
+        self, spec: Spec, rows: int | None = None, timeout: float = TIMEOUT, *, memory: bool = False
+    ) -> Measured:
+        """Call `measure` in the process, and wait for the result.
+
+        Parameters
+        ----------
+        spec, rows : Spec, int, optional
+            As for `measure`.
+        timeout : float
+            Seconds after which the process is ended and the result has a sentence.
+        memory : bool, default False
+            Whether to measure the memory also, in a run of its own, which must be the first one of the process: later
+            ones use freed pages again. Without it the memory is nan.
+        """
+        request = {"spec": spec.to_json(), "rows": rows, "threads": torch.get_num_threads(), "memory": memory}
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self._process.kill()
+
+        timer = threading.Timer(timeout, end)
+        timer.start()
+        try:
+            return Measured(**json.loads(self._answer(json.dumps(request))))
+        except (ValueError, TypeError, OSError):
+            reason = f"its process ended with status {self._process.wait()}; out of memory?"
+            reason = f"it took more than {timeout:g} s." if late.is_set() else reason
+            return Measured(0, 0, sentence=f"Not measured: {reason}")
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        with suppress(BrokenPipeError):
+            self._process.communicate()
+
+    def _answer(self, request: str) -> str:
+        """The line with which the process answers; empty if it has ended."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(request + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
+
+
+def in_child(spec: Spec, rows: int | None = None, timeout: float = TIMEOUT) -> Measured:
+    """Measure seconds and memory in a new process.
 
     Parameters
     ----------
-    spec, rows : Spec, int, optional
-        As for `measure`.
-    timeout : float
-        Seconds after which the process is ended and the result has a sentence.
-    memory : bool, default True
-        Whether to measure the memory also, in a run of its own. Without it the memory is nan.
+    spec, rows, timeout : Spec, int, optional, float
+        As for `Child.measure`.
     """
-    program = [sys.executable, "-m", "gpexplorer.runs.studies.measured_run"]
-    request = json.dumps({"spec": spec.to_json(), "rows": rows, "threads": torch.get_num_threads(), "memory": memory})
-    try:
-        process = subprocess.run(
-            program, input=request, capture_output=True, text=True, timeout=timeout, check=False, env=os.environ | PAGE
-        )
-        return Measured(**json.loads(process.stdout))
-    except subprocess.TimeoutExpired:
-        return Measured(0, 0, sentence=f"Not measured: it took more than {timeout:g} s.")
-    except (ValueError, TypeError):
-        return Measured(
-            0, 0, sentence=f"Not measured: its process ended with status {process.returncode}; out of memory?"
-        )
+    with Child() as child:
+        return child.measure(spec, rows, timeout, memory=True)
 
 
 def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None) -> Measured:
@@ -195,17 +248,23 @@ def _cut(split: Split, rows: int | None) -> Split:
 
 
 def _main() -> None:
-    """Measure the spec on standard input, for memory if that is asked for and then for seconds; print it as JSON."""
-    request = json.loads(sys.stdin.read())
-    torch.set_num_threads(request["threads"])
-    spec = Spec.from_json(request["spec"])
+    """Measure the spec of each line on standard input, and print the result as a line of JSON."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        torch.set_num_threads(request["threads"])
+        result = _measured(Spec.from_json(request["spec"]), request["rows"], request["memory"])
+        print(json.dumps(asdict(result)), flush=True)
+
+
+def _measured(spec: Spec, rows: int | None, memory: bool) -> Measured:
+    """Measure memory, if that is asked for, and then seconds."""
     measure(spec, WARM, Budget(0, 1.0))  # loads what the libraries load on first use, which is not the method's work
-    result = measure(spec, request["rows"], WATCHED) if request["memory"] else None
-    if result is None or (not result.sentence and result.first + result.steps * result.seconds < AGAIN):
-        reuse_memory()
-        memory = result.memory if result is not None else math.nan
-        result = replace(measure(spec, request["rows"]), memory=memory)
-    print(json.dumps(asdict(result)))
+    watched = measure(spec, rows, WATCHED) if memory else None
+    if watched is not None and (watched.sentence or watched.first + watched.steps * watched.seconds >= AGAIN):
+        return watched
+    reuse_memory()
+    result = measure(spec, rows)
+    return replace(result, memory=math.nan if watched is None else watched.memory)
 
 
 if __name__ == "__main__":

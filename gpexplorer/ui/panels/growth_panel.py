@@ -11,7 +11,8 @@ from typing import Any
 from ...methods.base import registry
 from ...runs import Spec
 from ...runs import link as links
-from ...runs.studies.power_law import compared
+from ...runs.studies.measured_run import Child, Measured
+from ...runs.studies.power_law import compared, scaling_factor
 from ...runs.studies.scaling_study import Scaling
 from ...views.base import registry as views
 from ...views.runs.comparison_charts import growth_layers, plot_growth
@@ -19,8 +20,26 @@ from ..pictures.chart import Chart
 from ..session import Session
 from ..text import text
 from ..widgets import button, column, row
-from .scaling_panel import ScalingWorker, measurement
+from .scaling_panel import ScalingWorker, reserving
 from .study_panel import StudyPanel
+
+REFERENCES = {"n²": 2, "n³": 3}  # powers whose scaling factors are named
+
+
+class GrowthWorker(ScalingWorker):
+    """The thread that measures the seconds of all methods in one other process, because each takes 3 s to start."""
+
+    def __init__(self, session: Session, specs: Sequence[Spec], sizes: Sequence[int]) -> None:
+        measure = reserving(session, self._measure)
+        super().__init__(*(Scaling(spec, "n", sizes, measure) for spec in specs))
+
+    def work(self) -> None:
+        """Measure until all sizes are done or `close` is called."""
+        with Child() as self._child:
+            super().work()
+
+    def _measure(self, spec: Spec, rows: int | None) -> Measured:
+        return self._child.measure(spec, rows)
 
 
 class GrowthPanel(StudyPanel):
@@ -69,7 +88,7 @@ class GrowthPanel(StudyPanel):
         if worker.error:
             self.say(worker.error)
         elif worker.over:
-            self.note.object = "<br>".join(text(sentence, 300) for sentence in self._slopes())
+            self.note.object = "<br>".join(text(sentence, 300) for sentence in self._result())
         else:
             self.say(self._progress())
         if worker.over:
@@ -81,22 +100,34 @@ class GrowthPanel(StudyPanel):
             self._worker.close()
         self.go.param.update(label="Measure", icon="straighten")
 
-    def _measuring(self) -> ScalingWorker:
-        measure = measurement(self._session, of_memory=False)
-        studies = [Scaling(spec, "n", self._sizes, measure) for spec in self._specs]
+    def _measuring(self) -> GrowthWorker:
         self._session.begin_study("a measurement")
-        return ScalingWorker(*studies)
+        return GrowthWorker(self._session, self._specs, self._sizes)
 
     def _titled(self) -> list[tuple[str, Scaling]]:
         return [(str(registry[study.spec.method].title), study) for study in self._worker.scalings]
 
     def _progress(self) -> str:
-        measured = sum(len(study.points) for study in self._worker.scalings)
-        return f"{measured} of {len(self._specs) * len(self._sizes)} runs measured, each in a process of its own."
+        measured, count = sum(len(study.points) for study in self._worker.scalings), len(self._specs) * len(self._sizes)
+        return f"{measured} of {count} runs measured. Their process takes some seconds to start."
 
-    def _slopes(self) -> list[str]:
+    def _result(self) -> list[str]:
         """How the time of each method grows by the fit to its runs, and whether the fits can be told apart."""
         fits = {title: study.slope() for title, study in self._titled()}
         failed = [row["sentence"] for _, study in self._titled() for row in study.points if row["sentence"]]
         slopes = [f"{title}: {fitted.sentence.replace('x^', 'n^')}." for title, fitted in fits.items()]
-        return [*(slope.replace("..", ".") for slope in slopes), compared(fits), *failed[:1]]
+        return [*(slope.replace("..", ".") for slope in slopes), compared(fits), *self._factors(), *failed[:1]]
+
+    def _factors(self) -> list[str]:
+        """The scaling factors that the published figure draws; none where a size was not measured."""
+        studies = self._worker.scalings
+        if not all(study.over and not any(row["sentence"] for row in study.points) for study in studies):
+            return []
+        first = self._sizes[0]
+        factors = {
+            title: [scaling_factor(row["n"], first, row["seconds"], study.points[0]["seconds"]) for row in study.points]
+            for title, study in self._titled()
+        }
+        factors |= {name: [(size / first) ** (power - 1) for size in self._sizes] for name, power in REFERENCES.items()}
+        listed = [f"{name} {', '.join(f'{factor:.3g}' for factor in values[1:])}" for name, values in factors.items()]
+        return [f"Scaling factors, relative to {first:,} rows: {'; '.join(listed)}."]

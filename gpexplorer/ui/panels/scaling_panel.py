@@ -91,7 +91,7 @@ class ScalingPanel(StudyPanel):
     def _measuring(self) -> ScalingWorker:
         spec = self._session.spec
         try:
-            sizes, measure = self._sizes(), measurement(self._session)
+            sizes, measure = self._sizes(), reserving(self._session, in_child)
             self._session.begin_study("a measurement")
             return ScalingWorker(Scaling(spec, str(self.axis.value), sizes, measure))
         except GPExplorerError as error:
@@ -146,29 +146,29 @@ class ScalingPanel(StudyPanel):
         self.note.object = "<br>".join(text(part.replace("..", "."), 500) for part in parts)
 
 
-def measurement(session: Session, of_memory: bool = True) -> Callable[[Spec, int | None], Measured]:
-    """Return what measures one size in a process of its own, after its memory has been reserved.
+def reserving(session: Session, measure: Callable[[Spec, int | None], Measured]) -> Callable[..., Measured]:
+    """Return a function that measures one size after its memory has been reserved, in the session's share.
 
     Parameters
     ----------
     session : Session
         Whose share of the memory is used.
-    of_memory : bool, default True
-        Whether the memory is measured also, which takes about as long again.
+    measure : callable
+        Measures a spec on some of its rows.
     """
     reserved = session.shares.reservation()
 
-    def measure(spec: Spec, rows: int | None) -> Measured:
+    def measure_reserved(spec: Spec, rows: int | None) -> Measured:
         full_size = rows_by_name(spec.data)
         try:
             reserved.take(
                 spec, full_size if rows is None or full_size is None else Rows(min(rows, full_size.n), full_size.d)
             )
-            return in_child(spec, rows, memory=of_memory)
+            return measure(spec, rows)
         finally:
             reserved.give_back()
 
-    return measure
+    return measure_reserved
 
 
 def _table(scaling: Scaling) -> str:
