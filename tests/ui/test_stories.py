@@ -228,20 +228,20 @@ class TestGrowth:
             released.set()
             assert "measure 4 different ones at least" in until_measured()
             for power, said, factors in (
-                (3.0, "likelihood grows faster", "3.33, 16, 53.3"),
-                (2.0, "The intervals overlap", "1.67, 4, 6.67"),
+                (3.0, "likelihood grows faster", "3.33, 16"),
+                (2.0, "The intervals overlap", "1.67, 4"),
             ):
                 study.toggle()
                 note = until_measured()
-                assert "relative to 500 rows: GPCV-ADMM 1.67, 4, 6.67; " in note
-                assert f"likelihood {factors}; n² 2, 4, 8; n³ 4, 16, 64." in note
-                assert "GPCV-ADMM: grows like n^1.95 (95% interval 1.63 to 2.27;" in note
-                assert f"likelihood: grows like n^{power - 0.05:.2f} (95% interval" in note
+                assert "at 1,000 and 2,000 rows, relative to 500: n² 2, 4; n³ 4, 16; GPCV-ADMM 1.67, 4; " in note
+                assert f"likelihood {factors}." in note
+                assert "GPCV-ADMM: grows like n^1.97 (95% interval 1.77 to 2.17;" in note
+                assert f"likelihood: grows like n^{power - 0.03:.2f} (95% interval" in note
                 assert said in note
             assert study.go.label == "Measure"
             assert len(ended) == 3
             explorer.story.go(1)
-            assert explorer.story.study._sizes == (60, 120, 240, 480)
+            assert explorer.story.study._sizes == (60, 85, 120, 170, 240, 340, 480)
             assert explorer.story.study is not study
             explorer.story.leave()
             assert explorer.story.study is None

@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -30,6 +31,7 @@ import torch
 from ... import data as data_sets
 from ...errors import GPExplorerError
 from ..budget import Budget
+from ..run import Run
 from ..spec import Spec
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 STEPS, SECONDS = 6, 4.0  # after the first step, which prepares; the first limit reached ends the measurement
 TIMEOUT = 90.0  # seconds
 WATCHED = Budget(60, 2.0)  # of the run whose memory is measured: long enough for its caches to fill
+TIMED = Budget(4, 2.0)  # of a run whose processor seconds are measured: they vary less than those of the clock
 AGAIN = 25.0  # seconds: a run that took longer is not repeated
 PAGE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 REUSE = {-3: 32 * 2**20, -1: 64 * 2**20}  # the values that glibc's M_MMAP_THRESHOLD and M_TRIM_THRESHOLD grow to
@@ -96,7 +99,7 @@ class Child:
     def measure(
         self, spec: Spec, rows: int | None = None, timeout: float = TIMEOUT, *, memory: bool = False
     ) -> Measured:
-        """Call `measure` in the process, and wait for the result.
+        """Measure a spec in the process, and wait for the result.
 
         Parameters
         ----------
@@ -105,10 +108,12 @@ class Child:
         timeout : float
             Seconds after which the process is ended and the result has a sentence.
         memory : bool, default False
-            Whether to measure the memory also, in a run of its own, which must be the first one of the process: later
-            ones use freed pages again. Without it the memory is nan.
+            Whether to measure the memory, in a run of its own, and the seconds of the clock. It must be the first
+            measurement of the process: later ones use freed pages again. Without it the memory is nan, and the seconds
+            are those of the processor with one thread.
         """
-        request = {"spec": spec.to_json(), "rows": rows, "threads": torch.get_num_threads(), "memory": memory}
+        threads = torch.get_num_threads() if memory else 1
+        request = {"spec": spec.to_json(), "rows": rows, "threads": threads, "memory": memory}
         late = threading.Event()
 
         def end() -> None:
@@ -152,7 +157,7 @@ def in_child(spec: Spec, rows: int | None = None, timeout: float = TIMEOUT) -> M
         return child.measure(spec, rows, timeout, memory=True)
 
 
-def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None) -> Measured:
+def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None, *, processor: bool = False) -> Measured:
     """Measure the seconds per step and the peak memory of a spec in this process.
 
     Parameters
@@ -163,12 +168,16 @@ def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None) -
         Number of its shuffled training rows to use; all by default.
     budget : Budget, optional
         Limits after the first step; 6 steps and 4 s by default.
+    processor : bool, default False
+        Whether the seconds are those of the processor, which other processes on the same cores do not lengthen.
     """
     limit, seconds = (STEPS, SECONDS) if budget is None else (budget.steps or 0, budget.seconds or SECONDS)
     try:
         split = _cut(data_sets.load(spec.data, split=spec.split), rows)
         n, d = len(split.train), split.train.d
         run = spec.open(data=split)
+        if processor:
+            run = Run(run.method, run.problem, clock=time.process_time)  # without test rows, so without scores
     except GPExplorerError as error:
         return Measured(0, 0, sentence=str(error))
     started, peak = run.advance(), high_water()
@@ -259,12 +268,14 @@ def _main() -> None:
 def _measured(spec: Spec, rows: int | None, memory: bool) -> Measured:
     """Measure memory, if that is asked for, and then seconds."""
     measure(spec, WARM, Budget(0, 1.0))  # loads what the libraries load on first use, which is not the method's work
-    watched = measure(spec, rows, WATCHED) if memory else None
-    if watched is not None and (watched.sentence or watched.first + watched.steps * watched.seconds >= AGAIN):
+    if not memory:
+        reuse_memory()
+        return replace(measure(spec, rows, TIMED, processor=True), memory=math.nan)
+    watched = measure(spec, rows, WATCHED)
+    if watched.sentence or watched.first + watched.steps * watched.seconds >= AGAIN:
         return watched
     reuse_memory()
-    result = measure(spec, rows)
-    return replace(result, memory=math.nan if watched is None else watched.memory)
+    return replace(measure(spec, rows), memory=watched.memory)
 
 
 if __name__ == "__main__":

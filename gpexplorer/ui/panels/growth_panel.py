@@ -16,13 +16,14 @@ from ...runs.studies.power_law import compared, scaling_factor
 from ...runs.studies.scaling_study import Scaling
 from ...views.base import registry as views
 from ...views.runs.comparison_charts import growth_layers, plot_growth
-from ..pictures.chart import Chart
+from ..pictures.chart import Chart, LegendLine
 from ..session import Session
 from ..text import text
 from ..widgets import button, column, row
 from .scaling_panel import ScalingWorker, reserving
 from .study_panel import StudyPanel
 
+HALF = {"flex": "1 1 340px", "min-width": "0"}
 REFERENCES = {"n²": 2, "n³": 3}  # powers whose scaling factors are named
 
 
@@ -62,13 +63,22 @@ class GrowthPanel(StudyPanel):
         self._specs = [links.read(query, Spec("ml"), views).spec for query in queries]
         self._sizes = sizes
         self.go = button("Measure", "straighten", self.toggle, variant="contained", size="small")
-        self.chart = Chart()
-        self._layout = column(row(self.go, self.note), self.chart)
+        self.legend, self.chart = (
+            LegendLine(self._toggle_layer, margin=(0, 12), sizing_mode="stretch_width"),
+            Chart(260),
+        )
+        words = column(self.go, self.note, styles=HALF)
+        self._layout = row(words, column(self.legend, self.chart, styles=HALF), align_items="flex-start")
 
     @property
     def figures(self) -> list[Chart]:
         """The chart of the measured sizes."""
         return [self.chart]
+
+    def set_theme(self, theme: str) -> None:
+        """Draw the chart and its legend for the theme "light" or "dark"."""
+        super().set_theme(theme)
+        self.legend.fill(self.chart.legend)
 
     def toggle(self) -> None:
         """Start measuring, or stop after the current size."""
@@ -84,7 +94,10 @@ class GrowthPanel(StudyPanel):
         if worker is None or not worker.changed.is_set():
             return
         worker.changed.clear()
-        self.chart.draw(growth_layers({title: study.table() for title, study in self._titled()}), plot_growth)
+        self.chart.draw(
+            growth_layers({title: study.table() for title, study in self._titled()}), plot_growth, legend=False
+        )
+        self.legend.fill(self.chart.legend)
         if worker.error:
             self.say(worker.error)
         elif worker.over:
@@ -99,6 +112,11 @@ class GrowthPanel(StudyPanel):
         if self._worker is not None:
             self._worker.close()
         self.go.param.update(label="Measure", icon="straighten")
+
+    def _toggle_layer(self, entry: int) -> None:
+        """Hide the line of an entry of the legend, or show it again."""
+        self.chart.toggle(entry)
+        self.legend.fill(self.chart.legend)
 
     def _measuring(self) -> GrowthWorker:
         self._session.begin_study("a measurement")
@@ -123,11 +141,11 @@ class GrowthPanel(StudyPanel):
         studies = self._worker.scalings
         if not all(study.over and not any(row["sentence"] for row in study.points) for study in studies):
             return []
-        first = self._sizes[0]
-        factors = {
-            title: [scaling_factor(row["n"], first, row["seconds"], study.points[0]["seconds"]) for row in study.points]
-            for title, study in self._titled()
-        }
-        factors |= {name: [(size / first) ** (power - 1) for size in self._sizes] for name, power in REFERENCES.items()}
-        listed = [f"{name} {', '.join(f'{factor:.3g}' for factor in values[1:])}" for name, values in factors.items()]
-        return [f"Scaling factors, relative to {first:,} rows: {'; '.join(listed)}."]
+        first, *others = self._sizes[::2]  # the labels of the chart; of 500 to 2,800 rows they are the published sizes
+        factors = {name: [(size / first) ** (power - 1) for size in others] for name, power in REFERENCES.items()}
+        for title, study in self._titled():
+            seconds = study.table().set_index("value")["seconds"]
+            factors[title] = [scaling_factor(size, first, seconds[size], seconds[first]) for size in others]
+        listed = [f"{name} {', '.join(f'{factor:.3g}' for factor in values)}" for name, values in factors.items()]
+        sizes = ", ".join(f"{size:,}" for size in others[:-1]) + f" and {others[-1]:,}"
+        return [f"Scaling factors at {sizes} rows, relative to {first:,}: {'; '.join(listed)}."]

@@ -232,8 +232,11 @@ def growth_layers(times: Mapping[str, pd.DataFrame]) -> Layers:
 
 
 def plot_growth(layers: Layers) -> hv.Overlay:
-    """Draw seconds per step against rows on two logarithmic axes, a line per method, and the powers as dashed lines."""
-    parts = []
+    """Draw seconds per step against rows on two logarithmic axes, a line per method, and the powers as dashed lines.
+
+    The axis of rows is labelled at every second size that was measured.
+    """
+    parts, sizes = [], [int(size) for size in layers[GROWTH_POWERS[0]]["x"]]
     for name in GROWTH_POWERS:
         style = {"color": ROLES["reference"], "line_dash": DASHES[POWERS[name]], "line_width": 1}
         parts.append(line(layers, name, name, **style))
@@ -247,7 +250,8 @@ def plot_growth(layers: Layers) -> hv.Overlay:
         logx=True,
         logy=True,
         xlabel="training rows n",
-        ylabel=LABELS["seconds"],
+        ylabel="processor seconds per step",
+        xticks=sizes[::2] or None,
     )
 
 
