@@ -178,7 +178,6 @@ def test_a_method_like_the_recipe_runs_from_the_command_line_and_in_a_race(key: 
     assert np.isfinite(board.loc["guest", "smse"])
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # panel's table, with pandas 3.1
 @pytest.mark.parametrize("key", GUESTS)
 def test_a_method_like_the_recipe_is_shown_on_the_page_with_its_settings(key: str):
     follow(GUESTS[key])

@@ -22,7 +22,6 @@ from gpexplorer.ui.panels.sweep_panel import SweepPanel, SweepWorker, values
 from gpexplorer.ui.session import Session
 from gpexplorer.ui.tables import RunTable, rows
 
-pytestmark = pytest.mark.filterwarnings("ignore:Both 'variant' and 'button_style'")  # of the download buttons
 ROWS = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 1}
 
 
@@ -38,7 +37,6 @@ def runs() -> dict[str, Finished]:
     return {"<b>five</b>": ended(), "four": ended(num_inducing=4)}
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
 def test_names_on_the_board_are_data_and_titles_our_own(runs: dict[str, Finished]):
     board = RunTable()
     board.fill(runs, "smse", None, baseline="four")
@@ -50,7 +48,6 @@ def test_names_on_the_board_are_data_and_titles_our_own(runs: dict[str, Finished
     assert board.selected == [board.table.value["c0"].iloc[0]]
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
 def test_a_note_says_what_cannot_be_compared(runs: dict[str, Finished]):
     session = Session(Spec("cholqr", {}, ROWS))
     panel = ComparePanel(session)
@@ -121,7 +118,6 @@ def test_a_sweep_can_be_stopped_within_a_step():
     assert sweeper.take() is None
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
 def test_kept_runs_are_repeated_on_ten_splits_until_a_person_stops_them(runs: dict[str, Finished]):
     session = Session(Spec("cholqr", {}, ROWS))
     panel = ComparePanel(session)
@@ -156,7 +152,6 @@ def test_kept_runs_are_repeated_on_ten_splits_until_a_person_stops_them(runs: di
     assert "<th>mean SNLP</th>" in panel.families.object
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
 def test_the_rows_of_an_upload_are_divided_again_and_rows_in_memory_are_one_split():
     rng = np.random.default_rng(2)
     arrays = (rng.normal(size=(40, 2)), rng.normal(size=40))
@@ -210,7 +205,6 @@ def test_runs_are_handed_over_before_their_first_step():
     assert len(seen) == 1
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
 def test_one_stored_run_that_cannot_be_read_is_named_and_the_others_are_shown(tmp_path: Path):
     store = Store(tmp_path)
     for inducing in (4, 5):

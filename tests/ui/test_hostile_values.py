@@ -22,7 +22,6 @@ from gpexplorer.ui.session import Session
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1}, kernel="se")
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
 def test_a_setting_that_cannot_be_read_becomes_a_message(monkeypatch: pytest.MonkeyPatch):
     explorer = Explorer(SPEC)
 

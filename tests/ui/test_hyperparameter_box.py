@@ -11,10 +11,6 @@ import pytest
 import gpexplorer as gpx
 from gpexplorer.ui.hyperparameters.sliders import Sliders
 
-pytestmark = [  # of Bokeh 3.9 with pandas 3.1, and of the download buttons
-    pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh"),
-    pytest.mark.filterwarnings("ignore:Both 'variant' and 'button_style'"),
-]
 SPEC = gpx.Spec(
     "cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1, "seed": 3},
     kernel={"name": "se", "priors": {"noise": "lognormal(0, 2)"}},

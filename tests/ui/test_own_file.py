@@ -228,7 +228,6 @@ def test_the_data_box_names_the_file_and_returns_to_it() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
 def test_a_failed_opening_is_an_error_and_fades_the_pictures_of_the_run_before() -> None:
     page = Explorer(gpx.Spec("cholqr", {"num_inducing": 4}, data={"name": "friedman1", "n": 40}))
     try:
@@ -252,7 +251,6 @@ def test_a_failed_opening_is_an_error_and_fades_the_pictures_of_the_run_before()
         page.close()
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
 def test_the_question_about_a_file_names_its_target_and_one_about_other_data_does_not() -> None:
     page = Explorer(gpx.Spec("cholqr", {"num_inducing": 4}, data={"name": "friedman1", "n": 40}))
     target = f"<i>{'price' * 20}"
@@ -285,7 +283,6 @@ def test_the_question_about_a_file_names_its_target_and_one_about_other_data_doe
         page.close()
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
 def test_a_busy_text_ends() -> None:
     page = Explorer(gpx.Spec("cholqr", {"num_inducing": 4}, data={"name": "friedman1", "n": 40}))
     try:

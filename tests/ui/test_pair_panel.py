@@ -15,7 +15,6 @@ from gpexplorer.ui.panels.pair_panel import OPEN_RUN, PairPanel
 from gpexplorer.ui.session import Session
 from gpexplorer.views.runs.convergence import Convergence
 
-pytestmark = pytest.mark.filterwarnings("ignore:Both 'variant' and 'button_style'")  # of the download buttons
 ROWS = {"name": "snelson-like", "n": 60}
 SPEC = Spec("cholqr", {"num_inducing": 5}, ROWS, kernel="se", seed=1)
 

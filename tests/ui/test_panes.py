@@ -152,7 +152,6 @@ def test_the_turns_of_a_race_can_be_watched():
         race.turns = 0
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
 def test_the_parameters_of_an_explorer_are_read_set_and_watched(run: gpx.Run):
     explorer, seen = gpx.Explorer(SPEC), []
     assert (explorer.spec, explorer.at, explorer.playing) == (SPEC, 0, False)
@@ -180,7 +179,6 @@ def test_the_parameters_of_an_explorer_are_read_set_and_watched(run: gpx.Run):
     assert run.posterior().mean  # it belongs to the caller, and is not freed
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
 def test_an_explorer_and_a_player_follow_references(run: gpx.Run):
     size, at = pn.widgets.IntSlider(value=3, start=2, end=9), pn.widgets.IntSlider(value=2, start=0, end=6)
     spec = pn.bind(lambda m: gpx.Spec("cholqr", {"num_inducing": m}, data="snelson-like"), size)

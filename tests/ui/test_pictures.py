@@ -73,7 +73,6 @@ def follow(explorer: Explorer, key: str, empty: bool = False) -> None:
         explorer._drain(wait=0.5)
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
 def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
     explorer = Explorer()
     end = time.monotonic() + 30
@@ -100,7 +99,6 @@ def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
     explorer.close()
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
 def test_the_legend_names_the_bands_of_the_run_that_is_shown():
     spec = Spec("cholqr", {"num_inducing": 4}, {"name": "snelson-like", "n": 40})
     explorer = Explorer(spec)
@@ -116,7 +114,6 @@ def test_the_legend_names_the_bands_of_the_run_that_is_shown():
     explorer.close()
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
 def test_a_slow_picture_continues_while_it_is_looked_at_and_does_not_block_requests(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(open_run, "PATIENCE", 0.0)
     settings = {"width": 4, "layers": 1, "batch_size": 16, "minibatches": 2, "epochs": 4, "evaluate_every": 1}

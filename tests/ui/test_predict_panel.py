@@ -21,8 +21,6 @@ from gpexplorer.ui.panels.predict_panel import PredictPanel
 from gpexplorer.ui.session import Session
 from messy_table import messy_csv
 
-pytestmark = pytest.mark.filterwarnings("ignore:Both 'variant' and 'button_style'")  # of the download buttons
-
 
 def test_a_messy_new_file_is_predicted_by_the_open_run_and_can_be_downloaded() -> None:
     choice = Choice("price", ("größe", "colour"), encode=("colour",), decimal=",", missing="drop")

@@ -32,10 +32,6 @@ from gpexplorer.ui.session import Session
 from gpexplorer.views.runs.comparison_charts import CandidateScores
 from gpexplorer.views.runs.prediction import Fit
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh"),
-    pytest.mark.filterwarnings("ignore:Both 'variant' and 'button_style'"),  # of the download button
-]
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 90, "d": 1, "seed": 3}, kernel="se")
 
 

@@ -25,7 +25,6 @@ from gpexplorer.views.base import registry as views
 from split_scores import scores_of_ten_splits
 
 FITC = (STORIES["swaps"].parts[5].link, STORIES["swaps"].parts[5].shown)
-INPLACE = pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
 
 
 @cache
@@ -196,7 +195,6 @@ class TestGrowth:
             assert within(smse("growth", number, answered=True), 0.10), number
         assert [len(at_part("growth", number)[0].problem.train) for number in (1, 5)] == [90, 540]
 
-    @INPLACE
     def test_a_part_measures_and_says_the_slopes_of_its_runs(self, monkeypatch: pytest.MonkeyPatch):
         power, released, ended = 3.0, threading.Event(), []
 
@@ -322,7 +320,6 @@ def test_an_address_opens_a_part_and_leaves_out_the_rest():
     assert "did you mean 'swaps'?" in wrong.link.corrected[0]
 
 
-@INPLACE
 def test_the_panel_goes_from_part_to_part_and_shows_an_answer_on_request(monkeypatch: pytest.MonkeyPatch):
     explorer = Explorer()
     try:
@@ -349,7 +346,6 @@ def test_the_panel_goes_from_part_to_part_and_shows_an_answer_on_request(monkeyp
         explorer.close()
 
 
-@INPLACE
 def test_a_story_is_chosen_among_the_questions():
     explorer = Explorer()
     try:

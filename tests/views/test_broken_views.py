@@ -65,7 +65,6 @@ def test_for_run_gives_all_other_views(guest: str):
             views_by_key["guest"].data(run, 2)
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning")  # Bokeh 3.9, pandas 3.1
 def test_the_page_draws_the_others_and_says_what_failed(guest: str):
     explorer = Explorer(SPEC)
     end = time.monotonic() + 30
