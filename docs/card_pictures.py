@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WIDTH, HEIGHT = 320, 180  # units of the drawing: the page shows it half as large
 STEPS = 20  # of a question whose run is shown where nothing else is chosen
 MOST_MARKS, FEW = 160, 12  # of a picture with more marks some are left out, where a group has more than a few
+THICK = 4.0  # units: a thinner line is drawn as wide as this, two pixels on the page
 TOLERANCE = 0.7  # units by which a line may move where points are left out
 SVG = "http://www.w3.org/2000/svg"
 CHOSEN: dict[str, dict[str, str]] = {  # card -> what of the default link is replaced; "part" is that of a story
@@ -97,6 +98,8 @@ def small(svg: str, left: int, top: int) -> str:
             name, attributes = "path", _marks(layer, stride, left, top)
         elif name == "path":
             attributes["d"] = re.sub(r"M[^MZ]*", lambda line: _line(line[0], left, top), attributes["d"])
+            if "stroke-width" in attributes:
+                attributes["stroke-width"] = f"{max(float(attributes['stroke-width']), THICK):g}"
         elif name == "image":
             attributes["x"] = f"{float(attributes['x']) - left:.0f}"
             attributes["y"] = f"{float(attributes['y']) - top:.0f}"

@@ -59,8 +59,8 @@ def test_the_stored_picture_is_the_one_that_is_drawn():
 
 def test_a_small_picture_keeps_lines_dots_and_rings_and_no_words():
     svg = f"""<svg xmlns="{card_pictures.SVG}"><text x="1" y="2">title</text><g clip-path="url(#frame)">
-    <path d="M14.0 20.0L15.0 21.0L16.0 22.0L20.0 20.0" fill="none" stroke="#0072b2"/>
-    <path d="M30.2 10v180" stroke="#0072b2"/>
+    <path d="M14.0 20.0L15.0 21.0L16.0 22.0L20.0 20.0" fill="none" stroke="#0072b2" stroke-width="2"/>
+    <path d="M30.2 10v180" stroke="#0072b2" stroke-width="6.0"/>
     <g fill="#d55e00" stroke="#d55e00" fill-opacity="0.5" stroke-opacity="1">
     <path transform="translate(14.0 30.0)" d="M-2.5 0a2.5 2.5 0 1 0 5.0 0a2.5 2.5 0 1 0 -5.0 0"/></g>
     <g fill="#111111" stroke="#009e73" fill-opacity="0" stroke-opacity="1">
@@ -69,6 +69,7 @@ def test_a_small_picture_keeps_lines_dots_and_rings_and_no_words():
     line, across, dot, triangle = ElementTree.fromstring(card_pictures.small(svg, 4, 10))
 
     assert (line.attrib["d"], across.attrib["d"]) == ("M10 10L12 12L16 10", "M26 0v180")
+    assert (line.attrib["stroke-width"], across.attrib["stroke-width"]) == ("4", "6")
     assert dot.attrib["d"] == "M10 20h0"
     assert (dot.attrib["stroke"], dot.attrib["stroke-width"], dot.attrib["stroke-linecap"]) == ("#d55e00", "5", "round")
     assert (triangle.attrib["d"], triangle.attrib["fill"]) == ("M10 18L12 22H8Z", "none")
