@@ -9,13 +9,26 @@ function* partsWith(words, root = document) {
     if (matches && element.getClientRects().length) yield element.closest("button") ?? element
   }
 }
-const find = (words) => {
+const above = (part, selector) => {  // the nearest part around this one that matches, beyond the roots between them
+  while (part && !part.matches(selector)) part = part.parentElement ?? part.getRootNode().host
+  return part ?? null
+}
+const find = (words) => {  // the button with these words, or the picture with this title
   const parts = [...partsWith(words)]
-  return parts.find((part) => part.tagName === "BUTTON") ?? parts[0] ?? null
+  const part = parts.find((part) => part.tagName === "BUTTON") ?? parts[0] ?? null
+  return above(part, ".picture") ?? part
+}
+
+const GAP = 18, EDGE = 12, BAR = 60  // pixels: to what is marked, to the edge of the window, and of the title bar
+function besides(box, width, height) {  // where a card of this size covers neither what is marked nor the title bar
+  const [right, bottom] = [window.innerWidth - EDGE - width, window.innerHeight - EDGE - height]
+  const [x, y] = [Math.max(EDGE, Math.min(box.left, right)), Math.max(BAR, Math.min(box.top, bottom))]
+  const places = [[x, box.bottom + GAP], [box.right + GAP, y], [x, box.top - GAP - height], [box.left - GAP - width, y]]
+  return places.find(([x, y]) => x >= EDGE && x <= right && y >= BAR && y <= bottom)
 }
 
 export function render({ model, el }) {
-  let at = -1, marked = null, focused = null
+  let at = -1, marked = null, focused = null, timer = 0
   const card = document.createElement("div")
   const ring = document.createElement("div")
   card.setAttribute("role", "dialog")
@@ -30,24 +43,26 @@ export function render({ model, el }) {
     return control
   }
   const place = () => {
+    if (at >= 0 && !marked?.isConnected) marked = find(model.steps[at][0])  // a picture that was still being drawn
     const box = marked?.isConnected ? marked.getBoundingClientRect() : null
     ring.hidden = !box
+    const docked = card.offsetWidth === window.innerWidth
+    const [left, top] = (box && !docked && besides(box, card.offsetWidth, card.offsetHeight)) || []
+    Object.assign(card.style, top === undefined ? { left: "", top: "", bottom: "" }
+                                                : { left: `${left}px`, top: `${top}px`, bottom: "auto" })
     if (!box) return
     Object.assign(ring.style, { left: `${box.left - 8}px`, top: `${box.top - 6}px`,
                                 width: `${box.width + 16}px`, height: `${box.height + 12}px` })
   }
-  const main = () => {  // the part of the page that scrolls, beyond the roots around this element
-    let part = el
-    while (part && !part.matches("main")) part = part.parentElement ?? part.getRootNode().host
-    return part
-  }
   const make_room = () => {  // a card over the whole width takes its height from the page, so that it covers nothing
     const docked = !card.hidden && card.offsetWidth === window.innerWidth
-    main()?.style.setProperty("padding-bottom", docked ? `${card.offsetHeight}px` : "")
+    above(el, "main")?.style.setProperty("padding-bottom", docked ? `${card.offsetHeight}px` : "")
     place()
   }
   const close = () => {
     at = -1
+    marked = null
+    clearInterval(timer)
     card.hidden = ring.hidden = true
     window.removeEventListener("scroll", place, true)
     window.removeEventListener("resize", make_room)
@@ -82,6 +97,8 @@ export function render({ model, el }) {
     focused = document.activeElement
     window.addEventListener("scroll", place, true)
     window.addEventListener("resize", make_room)
+    clearInterval(timer)
+    timer = setInterval(place, 400)  // the page may still be growing
     show(0)
   }
   card.addEventListener("keydown", (event) => {
