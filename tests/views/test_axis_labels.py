@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from bokeh.models import BasicTicker
 
 import gpexplorer as gpx
 from gpexplorer.views.base import registry
 from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.saved_page.recorded_figures import record
 
 NARROWEST, LETTER = 140, 7.5  # pixels of a frame beside a colour bar on a screen of 1024 pixels, and of a digit
 
@@ -39,3 +41,20 @@ def test_labels_as_long_as_prices_have_room_as_well(centre: float, spread: float
     drawn = figure.xaxis[0].ticker.desired_num_ticks
     assert (drawn + 1) * length * LETTER <= NARROWEST + 2 * LETTER
     assert figure.x_range.start < centre < figure.x_range.end
+
+
+def test_a_long_label_is_written_in_lines_that_a_phone_does_not_cut() -> None:
+    rng = np.random.default_rng(0)
+    name = "temperature of the water at the outlet of the second pump"
+    table = pd.DataFrame({name: rng.normal(size=40), "y": rng.normal(size=40)})
+    run = gpx.Spec("cholqr", {"num_inducing": 4}, budget={"steps": 1}).open(data=gpx.load(table, target="y"))
+    run.finish()
+    view = registry["fit"]()
+    layers = view.data(run, 1)
+
+    figure = Live(view, layers).figure
+    [recorded], _ = record(run, [view], [1], lambda done: None)
+
+    for label in (figure.xaxis[0].axis_label, recorded.figure.xaxis[0].axis_label):
+        assert max(map(len, label.split("\n"))) <= 36
+        assert label.replace("\n", " ") == name

@@ -7,6 +7,7 @@ change only when the data leave them or fill a small part of them, so that nothi
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -39,6 +40,7 @@ INVISIBLE = 2.0**-14  # part of a column's range: a quarter of a pixel in a figu
 READ = 2.0**-16  # the same for columns that are read in a tooltip
 X_TICKS, FEWEST_X_TICKS = 4, 2  # about so many labels below a picture, which do not touch where it is narrow
 LETTERS_BELOW = 20  # of all labels together, below a narrow picture
+LETTERS_BESIDE = 36  # of a line of an axis label: what a picture on a phone has room for
 COUNTED = ("step", "rank")  # axes whose ticks are whole numbers
 TOOLBAR = {"min-width": "220px", "justify-self": "end"}  # Bokeh hides the last button of a toolbar that just fits
 # Bokeh 3.9 fills a canvas from half a pixel on, so that a light line stays at two edges once the theme is dark.
@@ -136,6 +138,7 @@ class Live:
         for axis in self.figure.axis:
             if axis.axis_label in COUNTED and isinstance(axis.ticker, BasicTicker):
                 axis.ticker.min_interval = 1
+            axis.axis_label = axis.axis_label and in_lines(axis.axis_label)
         self._box: Box | None = None  # the data's range on both axes, where both are inputs
         if any(frame.attrs.get("map") for frame in layers.values()):
             self._keep_proportions()
@@ -230,6 +233,11 @@ class Live:
             extent, axis_range = _extent(layers, columns, log), getattr(self.figure, f"{axis}_range")
             if extent is not None and (force or _misfits(extent, (axis_range.start, axis_range.end), log)):
                 axis_range.start, axis_range.end = _with_margin(extent, log)
+
+
+def in_lines(label: str) -> str:
+    """Return an axis label in lines that a narrow picture does not cut."""
+    return textwrap.fill(label, LETTERS_BESIDE)
 
 
 def _svg_button(figure: Any) -> CustomAction:

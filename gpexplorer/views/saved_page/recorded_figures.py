@@ -14,7 +14,7 @@ from ...errors import GPExplorerError
 from ...runs.run import Run
 from ..base import Layers, View
 from ..drawing.legend import entries
-from ..drawing.live import Live
+from ..drawing.live import Live, in_lines
 
 HEIGHT = 320  # pixels of a figure
 Properties = dict[str, dict[str, Any]]  # id of a model -> property -> value
@@ -109,7 +109,7 @@ def _recorded(view: View, frames: Sequence[Layers]) -> RecordedFigure:
         live.update({**empty, **layers})
         labels = _axis_labels(layers)
         for axis, name in ((figure.xaxis[0], "xlabel"), (figure.yaxis[0], "ylabel")):
-            axis.axis_label = labels.get(name, axis.axis_label)
+            axis.axis_label = in_lines(labels[name]) if name in labels else axis.axis_label
         recorded.captions.append(live.caption)
         recorded.properties.append(_moving_properties(figure))
         for source in sources:
