@@ -30,7 +30,7 @@ from gpexplorer.methods.cross_validation.folds import FoldKernel
 from gpexplorer.objectives import evidence, noise_variance
 from gpexplorer.problem import Dataset, Problem
 
-from .limits import median_seconds
+from .timing.limits import median_seconds
 
 SCHEMES = ("gpcv-admm-holdout", "gpcv-admm")
 

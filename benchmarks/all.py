@@ -22,7 +22,7 @@ from gpexplorer.methods.base import registry
 from gpexplorer.runs import Run, Spec
 
 from .gpu import floor_seconds
-from .limits import measure
+from .timing.limits import measure
 
 SETTINGS: dict[str, dict[str, Any]] = {  # methods that are timed, each with a size at which arithmetic counts
     "cholqr": {"num_inducing": 128, "learn": False},

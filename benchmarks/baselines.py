@@ -23,7 +23,7 @@ from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.run import Run
 
-from .limits import measure
+from .timing.limits import measure
 
 FORMER_NAMES = ("rivals",)  # the command was called so, and still answers to it
 FIXED: dict[str, Any] = {"learn": False}

@@ -26,7 +26,7 @@ from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.run import Run
 from gpexplorer.runs.trace import Record
 
-from .limits import measure
+from .timing.limits import measure
 
 LEARN_ROWS = 1_000
 

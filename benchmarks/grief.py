@@ -40,7 +40,7 @@ from gpexplorer.methods.eigenfunctions.sampling.target import Target, log_normal
 from gpexplorer.methods.langevin import constant_step, initial_tuning, randomness, run_chains
 from gpexplorer.problem import Dataset
 
-from .limits import measure, median_seconds, times_as_long
+from .timing.limits import measure, median_seconds, times_as_long
 
 COMPARED = 100  # weights in the lines that compare sizes: every size has at least as many
 SEGMENT = 100  # iterations of the chains per call

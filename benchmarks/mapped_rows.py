@@ -27,7 +27,7 @@ from gpexplorer.methods.eigenfunctions.evidence import evidence_gradient, regres
 from gpexplorer.problem import Dataset
 from gpexplorer.runs.studies.measured_run import high_water
 
-from .limits import measure
+from .timing.limits import measure
 
 FORMER_NAMES = ("mapped",)  # the command keeps its earlier name as well
 STRIP = 2**16  # rows that are written at a time

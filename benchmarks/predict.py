@@ -16,7 +16,7 @@ import typer
 from gpexplorer.estimator import Estimator
 from gpexplorer.posteriors import Posterior, load_posterior
 
-from .limits import in_turns, median_seconds
+from .timing.limits import in_turns, median_seconds
 
 DIMENSIONS, STEPS = 8, 3
 ROWS = (1, 1000)  # asked for at once

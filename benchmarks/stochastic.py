@@ -29,8 +29,9 @@ from gpexplorer.problem import Problem
 from gpexplorer.runs.run import Run
 from gpexplorer.runs.spec import Spec
 
-from . import learning, streaming
-from .limits import in_turns, ratio
+from . import streaming
+from .timing import learning
+from .timing.limits import in_turns, ratio
 
 PACE, FLOOR, PLAIN = "a square product", "floor: products and factor", "plain torch SCGD"
 METHODS = ("scgd", "minimax", "bsgd", "svgp")

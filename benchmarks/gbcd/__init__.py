@@ -31,7 +31,7 @@ from gpexplorer.problem import Problem
 from gpexplorer.runs.run import Run
 from gpexplorer.runs.studies.measured_run import high_water
 
-from ..limits import median_seconds
+from ..timing.limits import median_seconds
 from . import exact_answers
 
 BLOCK, LEARN_ROWS = 500, 2000

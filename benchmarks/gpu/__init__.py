@@ -17,7 +17,7 @@ import typer
 from gpexplorer.problem import Cost
 from gpexplorer.runs import Run, Spec
 
-from ..limits import Limits, measure
+from ..timing.limits import Limits, measure
 
 FAMILIES = {  # a method of each family, with settings that give a GPU work to do
     "cholqr": {"num_inducing": 512, "learn": False},

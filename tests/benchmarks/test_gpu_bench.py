@@ -10,7 +10,7 @@ from benchmarks import gpu as gpu_bench
 from benchmarks.__main__ import app
 from benchmarks.gpu import NO_GPU, floor_seconds, report
 from benchmarks.gpu.simulated_gpu import SimulatedGPU
-from benchmarks.limits import Limits
+from benchmarks.timing.limits import Limits
 from gpexplorer.problem import Cost
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import learning, limits, stochastic, streaming
+from benchmarks import stochastic, streaming
+from benchmarks.timing import learning, limits
 from gpexplorer import Spec
 from gpexplorer.runs import Store
 

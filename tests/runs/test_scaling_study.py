@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from gpexplorer import Spec, methods
 from gpexplorer.errors import SettingError
+from gpexplorer.methods.base import registry
 from gpexplorer.problem import Cost
 from gpexplorer.runs import Spec as RunSpec
 from gpexplorer.runs.budget import Budget
@@ -17,6 +19,7 @@ from gpexplorer.runs.studies import measured_run, power_law, scaling_study
 from gpexplorer.runs.studies.machine_speed import CALLS, Speed, machine, tiny_step
 from gpexplorer.runs.studies.measured_run import Measured
 from gpexplorer.runs.studies.scaling_study import Scaling
+from toy_method import ROWS, Toy
 from work_counter import Work
 
 SPEC = Spec("cholesky", {"learn": False}, {"name": "friedman1", "n": 100, "d": 6})
@@ -203,6 +206,24 @@ def test_what_grows_is_what_is_measured(axis: str, value: int, n: int, d: int):
 
     assert (result.n, result.d, result.sentence) == (n, d, "")
     assert result.seconds > 0
+
+
+def test_a_long_first_step_that_sets_up_is_not_the_time_of_a_step(monkeypatch: pytest.MonkeyPatch):
+    steps = Toy.steps
+
+    def after_a_long_start(self, problem, resume=None):
+        for number, step in enumerate(steps(self, problem, resume)):
+            time.sleep(0.3 if number == 1 else 0.0)
+            yield step
+
+    monkeypatch.setitem(registry, Toy.key, Toy)
+    monkeypatch.setattr(Toy, "steps", after_a_long_start)
+
+    measured = measured_run.measure(Spec(Toy.key, data=ROWS), budget=Budget(4, 0.2))
+
+    assert measured.first > 0.3
+    assert measured.seconds < 0.1
+    assert measured.steps == 5
 
 
 def test_a_child_measures_at_least_the_matrix_and_not_ten_of_them():

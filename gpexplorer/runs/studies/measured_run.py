@@ -181,7 +181,7 @@ def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None, *
     except GPExplorerError as error:
         return Measured(0, 0, sentence=str(error))
     started, peak = run.advance(), high_water()
-    while started and run.done <= limit and run.trace[-1].seconds < seconds:
+    while started and run.done <= limit and _since_the_first(run) < seconds:
         if run.advance() is None:
             break
     memory = peak()
@@ -191,6 +191,11 @@ def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None, *
     return Measured(
         n=n, d=d, seconds=statistics.median(elapsed[1:] or elapsed), memory=memory, first=elapsed[0], steps=len(elapsed)
     )
+
+
+def _since_the_first(run: Run) -> float:
+    """Seconds of the steps after the first one, which sets up; below 0 before it."""
+    return run.trace[-1].seconds - run.trace[1].seconds if len(run.trace) > 1 else -1.0
 
 
 def reuse_memory() -> None:
