@@ -42,6 +42,7 @@ def test_words_can_be_read_in_both_themes(seen: Seen, theme: str):
     assert len(measured) > 60
     assert faint(measured) == []
     assert wanted <= names
+    seen.press("One step")  # there is no line of convergence before
     for title in ("Data and prediction", "Swap landscape", "Convergence"):  # what a screen reader says of a canvas
         expect(seen.page.get_by_role("figure", name=f"{title}. ")).to_have_count(1, timeout=PATIENCE)
     if theme == "dark":
