@@ -246,6 +246,24 @@ class TestGrowth:
         finally:
             explorer.close()
 
+    def test_a_process_that_cannot_be_started_is_a_sentence(self, monkeypatch: pytest.MonkeyPatch):
+        def refused() -> None:
+            raise OSError(11, "Resource temporarily unavailable")
+
+        monkeypatch.setattr(growth_panel, "Child", refused)
+        explorer = Explorer()
+        try:
+            explorer.adopt(read_query("story=growth&part=3", Spec(**START)))
+            study = explorer.story.study
+            study.toggle()
+            study._worker.thread.join(20)
+            explorer.story.update()
+
+            assert "while the process that measures was being started" in study.note.object
+            assert study.go.label == "Measure"
+        finally:
+            explorer.close()
+
 
 class TestSixWays:
     def test_errors_are_as_stated(self):

@@ -36,8 +36,11 @@ class GrowthWorker(ScalingWorker):
 
     def work(self) -> None:
         """Measure until all sizes are done or `close` is called."""
-        with Child() as self._child:
-            super().work()
+        try:
+            with Child() as self._child:
+                super().work()
+        except OSError as error:
+            self.fail(error, "the process that measures was being started")
 
     def _measure(self, spec: Spec, rows: int | None) -> Measured:
         return self._child.measure(spec, rows)

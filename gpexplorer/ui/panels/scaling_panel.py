@@ -54,9 +54,14 @@ class ScalingWorker(BackgroundWorker):
             try:
                 min(self.scalings, key=lambda scaling: len(scaling.points)).advance()
             except Exception as error:
-                self.error = sentence(error, "a size was being measured")
-                self._closed.set()
+                self.fail(error, "a size was being measured")
             self.changed.set()
+
+    def fail(self, error: Exception, doing: str) -> None:
+        """End with the sentence of an error."""
+        self.error = sentence(error, doing)
+        self._closed.set()
+        self.changed.set()
 
 
 class ScalingPanel(StudyPanel):
