@@ -102,11 +102,15 @@ class Notebook:
         """Run this cell, counted from 0, and wait until it is done."""
         prompt = self.page.locator(".jp-CodeCell .jp-InputPrompt").nth(cell)
         count_before = (prompt.text_content() or "").strip("[]: ")
-        prompt.click()
-        self.page.keyboard.press("Control+Enter")
+        pressed = 0.0
 
         def has_run() -> bool:
+            nonlocal pressed
             count = (prompt.text_content() or "").strip("[]: ")
+            if count == count_before and time.monotonic() > pressed + 10.0:  # a page that is not ready loses the keys
+                prompt.click()
+                self.page.keyboard.press("Control+Enter")
+                pressed = time.monotonic()
             return count.isdigit() and count != count_before
 
         _until(has_run, 90)
