@@ -53,8 +53,11 @@ def command(
     only: Annotated[str, typer.Option(help="Methods, separated by commas; empty for all.")] = "",
 ) -> None:
     """Print each family's steps over the machine's floor, and which lines moved since a former table."""
+    keys = only.split(",") if only else list(SETTINGS)
+    if unknown := set(keys) - set(SETTINGS):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))} is not timed; there are {', '.join(SETTINGS)}")
     former = json.loads(before.read_text()) if before else {}
-    ratios, times = timed(only.split(",") if only else list(SETTINGS), QUICK if quick else THOROUGH)
+    ratios, times = timed(keys, QUICK if quick else THOROUGH)
     for line in table(ratios, times, former):
         print(line, flush=True)
     if out:

@@ -14,7 +14,6 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from gpexplorer.errors import SettingError
 from gpexplorer.runs import Spec
 from gpexplorer.runs.studies.scaling_study import Scaling
 
@@ -35,7 +34,7 @@ class Case(NamedTuple):
 
 
 N = (1_000, 4_000, 16_000, 64_000, 256_000)
-FULL = {"n": (*N, 1_000_000)}  # the last size takes minutes
+UP_TO_A_MILLION = (*N, 1_000_000)  # the last size takes minutes
 CASES = (
     Case("cholqr", "n", N, "n (m + z)", {"num_inducing": 128, "learn": False}),
     Case("cholqr", "m", (32, 64, 128, 256, 512), "n m", {"learn": False}),
@@ -61,7 +60,8 @@ def command(
     """Print the powers with which time and memory of a step grow, measured and by the formulas."""
     chosen = set(only.split(",")) if only else {case.method for case in CASES}
     if unknown := chosen - {case.method for case in CASES}:
-        raise SettingError(f"There is no curve of {', '.join(sorted(unknown))}; there are those of the cases above.")
+        known = ", ".join(dict.fromkeys(case.method for case in CASES))
+        raise typer.BadParameter(f"there is no curve of {', '.join(sorted(unknown))}; there are those of {known}")
     for line in report((case for case in CASES if case.method in chosen), full):
         print(line, flush=True)
 
@@ -78,7 +78,7 @@ def report(cases: Iterable[Case], full: bool = False) -> Iterator[str]:
     yield "| method | grows | sizes | a step at the largest | time | by formula | memory | by formula | theory |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for case in cases:
-        sizes = FULL["n"] if full and case.sizes == N else case.sizes
+        sizes = UP_TO_A_MILLION if full and case.sizes == N else case.sizes
         study = Scaling(spec_of(case), case.axis, sizes)
         for _ in study:
             pass

@@ -81,17 +81,25 @@ def _read_grid(parts: Parts, choice: type[Leading], theta: Tensor) -> Leading:
     if "eigenvalues 0 0" not in parts:  # a file of an older program: this machine's library made the same vectors
         return choice(grid, index)
     terms = range(len(grid.terms(theta)))
-    pairs = [[_read_pair(parts, f"{t} {q}", len(axis)) for q, axis in enumerate(axes)] for t in terms]
+    pairs = [
+        [
+            _read_pair(parts, f"{t} {q}", k(U, U))
+            for q, (k, U) in enumerate(zip(grid.terms(theta)[t], axes, strict=True))
+        ]
+        for t in terms
+    ]
     return choice(grid.keeping(theta, pairs), index)
 
 
-def _read_pair(parts: Parts, place: str, points: int) -> tuple[Tensor, Tensor]:
-    """Eigenvalues [k] and orthonormal eigenvectors [mbar, k] of one axis."""
+def _read_pair(parts: Parts, place: str, K: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues [k] and orthonormal eigenvectors [mbar, k] of one axis, whose covariances are K [mbar, mbar]."""
     values = parts.positive(f"eigenvalues {place}", None)
-    vectors = parts.tensor(f"eigenvectors {place}", points, len(values))
+    vectors = parts.tensor(f"eigenvectors {place}", len(K), len(values))
     eye = torch.eye(len(values)).to(vectors)
     if len(values) == 0 or not torch.allclose(vectors.T @ vectors, eye, atol=UNLIKE):
         raise PosteriorError(f"the eigenvectors {place} of its grid are not orthonormal.")
+    if not torch.allclose(K @ vectors, vectors * values, rtol=0.0, atol=UNLIKE * float(K.diagonal().max()) * len(K)):
+        raise PosteriorError(f"the eigenvectors {place} of its grid are not those of its kernel.")
     return values, vectors
 
 

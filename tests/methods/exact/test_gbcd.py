@@ -272,4 +272,5 @@ def test_a_block_that_needs_jitter_is_solved_again_on_a_gpu_as_on_a_cpu(monkeypa
         there = states("cuda")
     assert repeats
     for alpha, expected in zip(there, here, strict=True):
-        torch.testing.assert_close(alpha, expected, rtol=2e-5, atol=1e-6)  # factors of blocks are in float32
+        rounding = 2e-5 if torch.cuda.is_available() else 1e-6  # a card rounds the float32 factors in its own way
+        torch.testing.assert_close(alpha, expected, rtol=rounding, atol=1e-6)
