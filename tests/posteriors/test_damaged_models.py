@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,3 +58,25 @@ def test_a_negative_variance_and_a_factor_that_is_none_are_refused(tmp_path: Pat
         tensors, description = parts_of(tmp_path / "a")
         with pytest.raises(PosteriorError, match=says):
             load_posterior(rewritten(tmp_path / "bad", {**tensors, name: tensor(tensors[name])}, description))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda values, vectors: (values, 2.0 * vectors), "not orthonormal"),
+        (lambda values, vectors: (100.0 * values, vectors), "not those of its kernel"),
+        (lambda values, vectors: (values, vectors.flip(1)), "not those of its kernel"),
+        (lambda values, vectors: (values[:1], vectors[:, :1]), "."),  # functions of the file have larger indices
+    ],
+)
+def test_eigenvectors_that_contradict_the_rest_of_a_file_are_refused(change: Any, said: str, tmp_path: Path):
+    path = tmp_path / "model.safetensors"
+    small_run("grief", d=2, steps=4).posterior(of="y").save(path)
+    tensors, text = parts_of(path)
+    prefix = next(name for name in tensors if name.endswith("eigenvalues 0 0")).removesuffix("eigenvalues 0 0")
+    names = [f"{prefix}eigen{part} 0 0" for part in ("values", "vectors")]
+    changed_pair = change(*(tensors[name] for name in names))
+    rewritten(path, tensors | {name: part.contiguous() for name, part in zip(names, changed_pair, strict=True)}, text)
+
+    with pytest.raises(PosteriorError, match=said):
+        load_posterior(path)

@@ -380,25 +380,3 @@ def test_a_file_that_holds_no_eigenvectors_is_read_with_those_of_this_machine(tm
     rewritten(path, kept, text)
 
     torch.testing.assert_close(load_posterior(path)(X).mean, posterior(X).mean)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda values, vectors: (values, 2.0 * vectors), "not orthonormal"),
-        (lambda values, vectors: (100.0 * values, vectors), "not those of its kernel"),
-        (lambda values, vectors: (values, vectors.flip(1)), "not those of its kernel"),
-        (lambda values, vectors: (values[:1], vectors[:, :1]), "."),  # functions of the file have larger indices
-    ],
-)
-def test_eigenvectors_that_contradict_the_rest_of_a_file_are_refused(change: Any, said: str, tmp_path: Path):
-    path = tmp_path / "model.safetensors"
-    small_run("grief", d=2, steps=4).posterior(of="y").save(path)
-    tensors, text = parts_of(path)
-    prefix = next(name for name in tensors if name.endswith("eigenvalues 0 0")).removesuffix("eigenvalues 0 0")
-    names = [f"{prefix}eigen{part} 0 0" for part in ("values", "vectors")]
-    changed_pair = change(*(tensors[name] for name in names))
-    rewritten(path, tensors | {name: part.contiguous() for name, part in zip(names, changed_pair, strict=True)}, text)
-
-    with pytest.raises(PosteriorError, match=said):
-        load_posterior(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -189,13 +190,20 @@ class TestMinibatches:
 
 
 class TestGrowth:
+    @pytest.fixture
+    def explorer(self) -> Iterator[Explorer]:
+        explorer = Explorer()
+        explorer.adopt(read_query("story=growth&part=3", Spec(**START)))
+        yield explorer
+        explorer.close()
+
     def test_errors_are_as_stated(self):
         assert within(smse("growth", 1), 0.48)
         for number in (1, 2, 5):
             assert within(smse("growth", number, answered=True), 0.10), number
         assert [len(at_part("growth", number)[0].problem.train) for number in (1, 5)] == [90, 540]
 
-    def test_a_part_measures_and_says_the_slopes_of_its_runs(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_part_measures_and_says_the_slopes_of_its_runs(self, explorer: Explorer, monkeypatch: pytest.MonkeyPatch):
         power, released, ended = 3.0, threading.Event(), []
 
         class Child:
@@ -216,53 +224,43 @@ class TestGrowth:
             return study.note.object
 
         monkeypatch.setattr(growth_panel, "Child", Child)
-        explorer = Explorer()
-        try:
-            explorer.adopt(read_query("story=growth&part=3", Spec(**START)))
-            study = explorer.story.study
+        study = explorer.story.study
+        study.toggle()
+        study.toggle()  # Stop, while the first size is measured
+        assert study.go.label == "Measure"
+        released.set()
+        assert "measure 4 different ones at least" in until_measured()
+        for power, said, factors in (
+            (3.0, "likelihood grows faster", "3.33, 16"),
+            (2.0, "The intervals overlap", "1.67, 4"),
+        ):
             study.toggle()
-            study.toggle()  # Stop, while the first size is measured
-            assert study.go.label == "Measure"
-            released.set()
-            assert "measure 4 different ones at least" in until_measured()
-            for power, said, factors in (
-                (3.0, "likelihood grows faster", "3.33, 16"),
-                (2.0, "The intervals overlap", "1.67, 4"),
-            ):
-                study.toggle()
-                note = until_measured()
-                assert "at 1,000 and 2,000 rows, relative to 500: n² 2, 4; n³ 4, 16; GPCV-ADMM 1.67, 4; " in note
-                assert f"likelihood {factors}." in note
-                assert "GPCV-ADMM: grows like n^1.97 (95% interval 1.77 to 2.17;" in note
-                assert f"likelihood: grows like n^{power - 0.03:.2f} (95% interval" in note
-                assert said in note
-            assert study.go.label == "Measure"
-            assert len(ended) == 3
-            explorer.story.go(1)
-            assert explorer.story.study._sizes == (60, 85, 120, 170, 240, 340, 480)
-            assert explorer.story.study is not study
-            explorer.story.leave()
-            assert explorer.story.study is None
-        finally:
-            explorer.close()
+            note = until_measured()
+            assert "at 1,000 and 2,000 rows, relative to 500: n² 2, 4; n³ 4, 16; GPCV-ADMM 1.67, 4; " in note
+            assert f"likelihood {factors}." in note
+            assert "GPCV-ADMM: grows like n^1.97 (95% interval 1.77 to 2.17;" in note
+            assert f"likelihood: grows like n^{power - 0.03:.2f} (95% interval" in note
+            assert said in note
+        assert study.go.label == "Measure"
+        assert len(ended) == 3
+        explorer.story.go(1)
+        assert explorer.story.study._sizes == (60, 85, 120, 170, 240, 340, 480)
+        assert explorer.story.study is not study
+        explorer.story.leave()
+        assert explorer.story.study is None
 
-    def test_a_process_that_cannot_be_started_is_a_sentence(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_process_that_cannot_be_started_is_a_sentence(self, explorer: Explorer, monkeypatch: pytest.MonkeyPatch):
         def refused() -> None:
             raise OSError(11, "Resource temporarily unavailable")
 
         monkeypatch.setattr(growth_panel, "Child", refused)
-        explorer = Explorer()
-        try:
-            explorer.adopt(read_query("story=growth&part=3", Spec(**START)))
-            study = explorer.story.study
-            study.toggle()
-            study._worker.thread.join(20)
-            explorer.story.update()
+        study = explorer.story.study
+        study.toggle()
+        study._worker.thread.join(20)
+        explorer.story.update()
 
-            assert "while the process that measures was being started" in study.note.object
-            assert study.go.label == "Measure"
-        finally:
-            explorer.close()
+        assert "while the process that measures was being started" in study.note.object
+        assert study.go.label == "Measure"
 
 
 class TestSixWays:

@@ -28,6 +28,7 @@ from .words import Levels
 VERSION = 1
 DRAWS = 24  # combinations of values, where several columns of a row are not known
 LARGEST_TEXT = 4_000_000  # characters of a reader in a file
+_NUMBER = NumberFormat()
 
 
 class RowsRead(NamedTuple):
@@ -318,7 +319,6 @@ class TableReader:
         })  # fmt: skip
 
 
-_NUMBER = NumberFormat()
 _POLICIES = {
     "fill": "the median", "level": "a word of its own", "average": "averaged over the values of training",
     "refuse": "no prediction",

@@ -20,8 +20,7 @@ from ..pictures.chart import Chart, LegendLine
 from ..session import Session
 from ..text import text
 from ..widgets import button, column, row
-from .scaling_panel import ScalingWorker, reserving
-from .study_panel import StudyPanel
+from .scaling_panel import MeasuringPanel, ScalingWorker, reserving
 
 HALF = {"flex": "1 1 340px", "min-width": "0"}
 REFERENCES = {"n²": 2, "n³": 3}  # powers whose scaling factors are named
@@ -46,7 +45,7 @@ class GrowthWorker(ScalingWorker):
         return self._child.measure(spec, rows)
 
 
-class GrowthPanel(StudyPanel):
+class GrowthPanel(MeasuringPanel):
     """Seconds per step of several methods on these numbers of training rows, as measured while one watches.
 
     Parameters
@@ -109,12 +108,6 @@ class GrowthPanel(StudyPanel):
             self.say(self._progress())
         if worker.over:
             self.go.param.update(label="Measure", icon="straighten")
-
-    def pause(self) -> None:
-        """Stop measuring after the current size once no browser shows the page."""
-        if self._worker is not None:
-            self._worker.close()
-        self.go.param.update(label="Measure", icon="straighten")
 
     def _toggle_layer(self, entry: int) -> None:
         """Hide the line of an entry of the legend, or show it again."""

@@ -64,7 +64,19 @@ class ScalingWorker(BackgroundWorker):
         self.changed.set()
 
 
-class ScalingPanel(StudyPanel):
+class MeasuringPanel(StudyPanel):
+    """A study of a `ScalingWorker`, whose button `go` begins to measure and stops after the current size."""
+
+    go: Any
+
+    def pause(self) -> None:
+        """Stop measuring after the current size once no browser shows the page."""
+        if self._worker is not None:
+            self._worker.close()
+        self.go.param.update(label="Measure", icon="straighten")
+
+
+class ScalingPanel(MeasuringPanel):
     """The measured and predicted cost of the method that is open in `session`, along one axis such as n."""
 
     def __init__(self, session: Session, **params: Any) -> None:
@@ -116,12 +128,6 @@ class ScalingPanel(StudyPanel):
         self._show_forecast()
         if worker.over:
             self.go.param.update(label="Measure", icon="straighten")
-
-    def pause(self) -> None:
-        """Stop measuring after the current size once no browser shows the page."""
-        if self._worker is not None:
-            self._worker.close()
-        self.go.param.update(label="Measure", icon="straighten")
 
     def _sizes(self) -> list[int]:
         """The sizes to measure. The bounds of the widgets hold in the browser only, and are checked here."""
