@@ -28,6 +28,7 @@ FAMILIES = {  # a method of each family, with settings that give a GPU work to d
     "ml": {},
     "minimax": {"width": 128},
     "scgd": {"width": 512},
+    "vecchia": {},
 }
 DENSE = ("gpcv-admm", "ml")  # they factor matrices of all rows
 MOST_DENSE_ROWS = 4000

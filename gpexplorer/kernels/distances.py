@@ -241,6 +241,8 @@ def weighted_square_sums(
 
 
 def safe_sqrt(r2: Tensor) -> Tensor:
-    """Return sqrt(r2), with gradient 0 instead of infinity where r2 is 0."""
+    """Return sqrt(r2), with gradient 0 instead of infinity where r2 is 0; one pass if no gradient is needed."""
+    if not r2.requires_grad:
+        return r2.sqrt()
     zero = r2 == 0.0
     return torch.where(zero, torch.zeros_like(r2), torch.where(zero, torch.ones_like(r2), r2).sqrt())
