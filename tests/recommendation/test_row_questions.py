@@ -79,6 +79,15 @@ def test_rows_of_one_time_are_not_divided():
     assert max(pairs[0].test) == 419  # the latest rows come first
 
 
+def test_a_long_series_is_judged_by_more_than_two_blocks():
+    """The best of two blocks of a year of temperatures or of decades of CO2 was often the worst of the next one."""
+    pairs = forward_pairs(np.arange(5000.0), is_series=True)
+    assert [(pair.test.min(), pair.test.max()) for pair in pairs] == [
+        (4500, 4999), (4000, 4499), (3500, 3999), (3000, 3499),
+    ]  # fmt: skip
+    assert len(forward_pairs(np.arange(5000.0))) == 1  # with other inputs, a model needs more of the rows
+
+
 def people(seed=0, effect=4.0):
     random = np.random.default_rng(seed)
     person = np.repeat(np.arange(30), 8)

@@ -46,7 +46,7 @@ ONE_EACH, IN_ORDER = 0.99, 0.95  # shares of the rows of a panel: the only one o
 LABELS_AT_MOST = 0.3  # correlation between the mean targets of one label and the next, by its number
 BLOCK = 0.1  # share of the rows that a fold forward in time holds out
 FOLDS = ((1000, 4), (3000, 2))  # rows up to which there are so many of these folds; with more rows there is one
-SERIES_FOLDS = 2  # of a long series without other inputs, of which models need some rows only
+SERIES_FOLDS = 4  # of a series without other inputs, of which models need some rows only: two blocks decide by chance
 MOST_HELD_OUT = 2000
 
 
@@ -329,7 +329,7 @@ def origins(time: Array, count: int) -> list[Pair]:
 def forward_pairs(time: Array, is_series: bool = False) -> list[Pair]:
     """Blocks of the last rows, the latest first, each with all rows before it; rows of one time are not divided."""
     order, n = np.argsort(time, kind="stable"), len(time)
-    folds = next((folds for most, folds in FOLDS if n < most), SERIES_FOLDS if is_series else 1)
+    folds = SERIES_FOLDS if is_series else next((folds for most, folds in FOLDS if n < most), 1)
     size = (
         min(max(round(BLOCK * n), 3), MOST_HELD_OUT)
         if folds > 1
