@@ -139,6 +139,10 @@ class Dataset:
         Which rows are held out together; without them, rows are held out at random.
     reader : data.reader.table_reader.TableReader, optional
         How the table was read that the rows come from, so that new rows are read alike.
+    as_new : Tensor [n, d], optional
+        The inputs of training rows as new rows would be read, where they differ: the mean of the targets of a word is
+        that of the other rows in X, so that a row's own target is no input, and of all training rows here. Where only
+        equal words matter, this is the number that stands for a word; see `read_as_new`.
     """
 
     X: Any
@@ -149,6 +153,7 @@ class Dataset:
     noise: RowNoise | None = None
     groups: RowGroups | None = None
     reader: Any = None
+    as_new: Tensor | None = None
 
     def __repr__(self) -> str:
         inputs = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
@@ -177,7 +182,17 @@ class Dataset:
         index = torch.as_tensor(index, device=self.y.device)
         noise = self.noise and self.noise._replace(ratio=self.noise.ratio[index])
         groups = self.groups and self.groups._replace(number=self.groups.number[index])
-        return replace(self, X=take(self.X, index), y=self.y[index], noise=noise, groups=groups)
+        as_new = None if self.as_new is None else self.as_new[index]
+        return replace(self, X=take(self.X, index), y=self.y[index], noise=noise, groups=groups, as_new=as_new)
+
+    def read_as_new(self, names: Sequence[str]) -> Dataset:
+        """Return the same rows with these inputs as they would be in new rows."""
+        if self.as_new is None or not names:
+            return self
+        places = [self.names.index(name) for name in names]
+        X = self.X.clone()
+        X[:, places] = self.as_new[:, places]
+        return replace(self, X=X)
 
     def to(self, device: str | torch.device, dtype: torch.dtype) -> Dataset:
         """Return the same rows on another device or in another precision; objects are not moved."""

@@ -109,6 +109,26 @@ def test_active_columns_of_numbers_have_factors_and_features():
     assert kernels.make("linear[b] * periodic[a]", 3, Columns(("a", "b", "c"))).terms(torch.zeros(5)) is not None
 
 
+def test_all_but_some_columns_are_those_that_are_left():
+    X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    names = Columns(("a", "all but b", "c, d"))
+    for text, places in (
+        ("se-ard[all but a]", [1, 2]),
+        ('se-ard[all but "c, d"]', [0, 1]),
+        ('se-ard[all but "all but b", a]', [2]),
+        ('se-ard["all but b"]', [1]),
+    ):
+        kernel = kernels.make(text, 3, names)
+        theta = torch.linspace(-1.0, 0.5, kernel.size + 1, dtype=torch.float64)
+        want = kernels.make("se-ard", len(places))(theta, X[:, places], X[:, places])
+        torch.testing.assert_close(kernel(theta, X, X), want)
+        assert kernel.key == text
+    with pytest.raises(KernelError, match="there is no column 'e'"):
+        kernels.make("se-ard[all but e]", 3, names)
+    with pytest.raises(KernelError, match=r"reads numbers, but the columns of numbers are 'a', 'all but b'"):
+        kernels.make('se-ard[all but a, "all but b", "c, d"]', 3, names)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

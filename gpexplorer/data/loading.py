@@ -267,6 +267,8 @@ def _fitted_to_targets(split: Split, reader: TableReader) -> Split:
         X: Any = torch.from_numpy(np.ascontiguousarray(matrix))
         X = rows.X.with_numbers(X) if isinstance(rows.X, MixedRows) else X
         parts.append(replace(rows, X=X, names=encoded.reader.names, reader=encoded.reader))
+    if encoded.as_new is not None and isinstance(train.X, torch.Tensor):
+        parts[0] = replace(parts[0], as_new=torch.from_numpy(np.ascontiguousarray(encoded.as_new)))
     return replace(split, train=parts[0], test=parts[1])
 
 

@@ -164,4 +164,4 @@ def scale(data: Dataset, by: Scale) -> Dataset:
         X = X.with_numbers(by.scaled_inputs(X.numbers))
     elif isinstance(X, Tensor):
         X = by.scaled_inputs(X)
-    return replace(data, X=X, y=scaled_target(data.y, by), scale=by)
+    return replace(data, X=X, y=scaled_target(data.y, by), scale=by, as_new=None)

@@ -1,6 +1,7 @@
 """Kernels by key: `kernels.make("se-ard", d=8)`, `kernels.make("se * periodic + linear", d=1)`.
 
-Column names in brackets make a kernel read these columns only: "se-ard[width, height] * category[colour]".
+Column names in brackets make a kernel read these columns only: "se-ard[width, height] * category[colour]". After "all
+but" stand those that it does not read: "se-ard[all but weight]".
 
 All modules of this package are imported, and each class that has a `key` registers itself, so a new kernel is one new
 file.

@@ -53,6 +53,8 @@ class Covariance(ABC):
         What the rows of X must be. Counts are not standardised. Mixed rows are those of a kernel on named columns.
     stationary : bool
         Whether k depends on x and x' only through x - x', which a test then checks.
+    compares : bool
+        Whether k depends on numbers only through which of them are equal.
     columns : Columns or None
         The columns of the rows, where the kernel or a part of it was made for named columns.
     restrictions : Restrictions or None
@@ -70,6 +72,7 @@ class Covariance(ABC):
     formula: ClassVar[str] = ""
     inputs: str = "real"
     stationary: bool = False
+    compares: bool = False
     columns: Columns | None = None
     restrictions: Restrictions | None = None
 

@@ -1,7 +1,8 @@
 """A kernel that reads some columns of the rows only, the "active dimensions": k(x, x') = k_inner(x_S, x'_S).
 
-In the text of a kernel the columns stand in brackets: "se-ard[width, height] * category[colour]". In rows of numbers
-and texts, a kernel without brackets reads all columns of its kind.
+In the text of a kernel the columns stand in brackets: "se-ard[width, height] * category[colour]", or those that it does
+not read: "se-ard[all but weight]". In rows of numbers and texts, a kernel without brackets reads all columns of its
+kind.
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ from ..mixed_rows import Columns, MixedRows
 from ..problem import Dataset, described_rows
 from .base import Covariance, OneInput
 
-PLAIN_NAME = re.compile(r'[^\[\]",\s](?:[^\[\]",]*[^\[\]",\s])?')  # a column name that needs no quotes
+ALL_BUT = "all but "
+PLAIN_NAME = re.compile(rf'(?!{ALL_BUT})[^\[\]",\s](?:[^\[\]",]*[^\[\]",\s])?')  # a column name that needs no quotes
 NAME = re.compile(rf'\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>{PLAIN_NAME.pattern}))\s*')
 SHOWN = 12  # an error lists at most this many column names
+
+
+class AllBut(tuple[str, ...]):
+    """The names of columns that a kernel does not read."""
 
 
 class OnColumns(Covariance):
@@ -33,8 +39,8 @@ class OnColumns(Covariance):
         Makes the inner kernel for a number of inputs.
     columns : Columns, optional
         The columns of the rows. Without them the kernel has a key but cannot compute.
-    chosen : tuple of str, optional
-        Those that are read; all of the inner kernel's kind if omitted.
+    chosen : tuple of str or AllBut, optional
+        Those that are read, or that are not; all of the inner kernel's kind if omitted.
     d : int
         Number of columns of the rows.
 
@@ -55,11 +61,16 @@ class OnColumns(Covariance):
         of_its_kind = columns.texts if self.reads_text else columns.numbers
         read = of_its_kind if chosen is None else chosen
         _check_columns(kind, columns, read, chosen is None)
+        leaves_out = isinstance(chosen, AllBut)
+        if leaves_out and self.is_resolved:
+            read = tuple(name for name in of_its_kind if name not in read)
+            _check_columns(kind, columns, read, False)
         self.columns: Columns = columns
         self.chosen = read
         self.inner = make(len(read))
         self.places = tuple(of_its_kind.index(name) for name in read)
-        self.key = self.inner.key if chosen is None else f"{self.inner.key}[{', '.join(map(quoted_name, chosen))}]"
+        listed = (ALL_BUT if leaves_out else "") + ", ".join(map(quoted_name, chosen or ()))
+        self.key = self.inner.key if chosen is None else f"{self.inner.key}[{listed}]"
         self.inputs = "mixed" if columns.texts else self.inner.inputs
         self.stationary = self.inner.stationary
 
@@ -206,6 +217,13 @@ def read_columns(kernel: Covariance) -> tuple[str, ...]:
     return tuple(name for part in getattr(kernel, "parts", ()) for name in read_columns(part))
 
 
+def compared_columns(kernel: object) -> tuple[str, ...]:
+    """The named columns of numbers of which a kernel, or a part of it, asks only whether they are equal."""
+    if isinstance(kernel, OnColumns):
+        return kernel.chosen if kernel.inner.compares else ()
+    return tuple(name for part in getattr(kernel, "parts", ()) for name in compared_columns(part))
+
+
 def _listing(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(map(repr, names[:SHOWN])) + more
@@ -217,19 +235,21 @@ def quoted_name(name: str) -> str:
 
 
 def names_in(brackets: str) -> tuple[str, ...]:
-    """The column names in a text such as '[width, "height, in cm"]'.
+    """The column names in a text such as '[width, "height, in cm"]' or '[all but weight]'.
 
     Raises
     ------
     KernelError
         If it is not a list of names.
     """
-    inside, names, position = brackets[1:-1], [], 0
+    inside, names, position = brackets[1:-1].lstrip(), [], 0
+    kind: type[tuple[str, ...]] = AllBut if inside.startswith(ALL_BUT) else tuple
+    inside = inside.removeprefix(ALL_BUT)
     while match := NAME.match(inside, position):
         names.append(match["quoted"] or match["plain"])
         position = match.end()
         if position == len(inside):
-            return tuple(names)
+            return kind(names)
         if inside[position] != ",":
             break
         position += 1

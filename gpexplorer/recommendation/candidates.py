@@ -43,6 +43,7 @@ GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
 ANOVA_INPUTS = 2, 40  # fewest and most inputs of a kernel that sums over them and their interactions
 SEASON_INPUTS = 3  # inputs in which a period is looked for, if none of them is a time
 MOST_WORDS = 30  # different texts of a column that is compared word by word
+LEAST_PER_WORD, MOST_WORD_COLUMNS = 2.0, 2  # rows of a word, on the mean, from which it has a function of its own
 PURSUIT = ", relevance pursuit"  # the end of the name of a candidate that gives rows a noise of their own
 NEIGHBOURS = "neighbours"  # the group of candidates whose rows depend on near ones only
 GROUPS = "groups"  # the group of candidates that learn theta by holding out groups
@@ -178,7 +179,9 @@ def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candid
     first = [*of_groups(split.train, seconds), *near[:1], *pursuits(split.train), *series[:early]]
     if only_time and near and "periodic" not in near[0].kernel and any("periodic" in kernel for kernel in kernels):
         first = [*series, *first[: -len(series)]]  # near rows say nothing about a trend and a season far ahead
-    return [*first, *others[:1], *near[1:], *series[early:], *others[1:]]
+    usual = 1 if others[0].method == "ml" else 2
+    words = of_words(split.train, seconds)
+    return [*first, *others[:1], *near[1:], *others[1:usual], *words, *series[early:], *others[usual:]]
 
 
 def of_groups(rows: Dataset, seconds: float) -> list[Candidate]:
@@ -194,6 +197,27 @@ def of_groups(rows: Dataset, seconds: float) -> list[Candidate]:
     kernels = ("matern32-ard", "se-ard")
     of_size = f", {size} rows" if size else ""
     return [Candidate(f"gpcv-admm, {k}{of_size}", GROUPS, "gpcv-admm", k, most_rows=size) for k in kernels]
+
+
+def of_words(rows: Dataset, seconds: float) -> list[Candidate]:
+    """Candidates with a function of the other inputs for each word of a column, if many words stand by their means.
+
+    How alike these functions are is learned. A mean per word, which the other candidates have, moves one function up
+    and down only. A group that is held out has a word of its own, of which nothing is known.
+    """
+    if rows.reader is None or rows.groups is not None or rows.as_new is None:
+        return []
+    by_size = []
+    for place, column in enumerate(rows.reader.inputs):
+        words = len(rows.as_new[:, place].unique()) if column.role == "mean" else len(rows)
+        if len(rows.names) > 1 and LEAST_PER_WORD * words <= len(rows):
+            name = quoted_name(column.name)
+            kernel = f"matern32-ard[all but {name}] * same[{name}]"
+            own = full_gp(kernel, len(rows), seconds)
+            named = replace(own, name=own.name.replace(kernel, f"matern32-ard for each {column.source}"))
+            explained = torch.corrcoef(torch.stack([rows.X[:, place], rows.y]))[0, 1].abs()
+            by_size.append((-float(explained), named))
+    return [named for _, named in sorted(by_size, key=lambda pair: pair[0])[:MOST_WORD_COLUMNS]]
 
 
 def near_rows(n: int, d: int, seconds: float, has_season: bool = False) -> list[Candidate]:

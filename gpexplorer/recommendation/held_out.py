@@ -247,5 +247,6 @@ def first_rows(split: Split, count: int) -> Split:
         return split
     source = split.train
     groups = source.groups and source.groups._replace(number=source.groups.number[:count])
-    train = Dataset(source.X[:count], source.y[:count], source.names, source.target, groups=groups)
+    as_new = None if source.as_new is None else source.as_new[:count]
+    train = Dataset(source.X[:count], source.y[:count], source.names, source.target, groups=groups, as_new=as_new)
     return Split(train, split.test, split.name, key=f"{split.key}/first-{count}")

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..data import Split
 from ..errors import GPExplorerError
+from ..kernels.on_columns import compared_columns
 from ..methods.base import registry
 from ..posteriors import Marginals, MixtureMarginals, NormalMarginals, Widening
 from ..problem import Problem
@@ -162,7 +163,8 @@ class Lane:
 
     def marginals(self, run: Run, part: Split) -> Marginals:
         """The distributions of the held-out targets; where rows got a noise of their own, new rows may be like them."""
-        marginals = run.posterior(of="y").marginals(part.test.X)
+        held_out = part.test.read_as_new(compared_columns(run.problem.kernel))
+        marginals = run.posterior(of="y").marginals(held_out.X)
         pursued = pursuit(part, self.candidate.kernel) if self.candidate.pursues else None
         if pursued is None or not len(pursued.rows):
             return marginals

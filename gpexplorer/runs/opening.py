@@ -15,6 +15,7 @@ from .. import kernels
 from ..data import Split
 from ..data.loading import CHOICES
 from ..errors import DataError, SettingError
+from ..kernels.on_columns import compared_columns
 from ..kernels.row_scaled import with_row_noise
 from ..kernels.theta.restrictions import restricted_problem
 from ..methods.base import registry
@@ -182,6 +183,8 @@ def _scaled_problem(spec: Description, split: Split) -> tuple[Problem, Split]:
         raise SettingError(f'device is {spec.device!r}, but torch sees no GPU here; give "cpu".')
     kernel_entries = spec.kernel if isinstance(spec.kernel, dict) else {"name": spec.kernel}
     kernel = kernels.make(kernel_entries["name"], split.train.d, split.train.columns)
+    compared = compared_columns(kernel)
+    split = replace(split, train=split.train.read_as_new(compared), test=split.test.read_as_new(compared))
     scaled = split.scaled(kernel.inputs != "counts", spec.target_transform, spec.input_transform)
     target = (spec.device, DTYPES[spec.dtype])
     split = replace(scaled, train=scaled.train.to(*target), test=scaled.test.to(*target))

@@ -51,7 +51,8 @@ def projected_prediction(kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor,
 
 STATIONARY = ("se", "matern12", "matern32", "matern52", "rq")
 SEPARABLE = ("matern12-product", "matern32-product", "matern52-product", "anova", "anova-matern52")
-FORMULAS = (*STATIONARY, *(f"{key}-ard" for key in STATIONARY), "linear", "linear-ard", "periodic", "lp", *SEPARABLE)
+OTHERS = ("linear", "linear-ard", "periodic", "lp", "same")
+FORMULAS = (*STATIONARY, *(f"{key}-ard" for key in STATIONARY), *OTHERS, *SEPARABLE)
 
 
 def covariance(key: str, theta: list[float], x: list[float], z: list[float]) -> float:
@@ -74,6 +75,8 @@ def covariance(key: str, theta: list[float], x: list[float], z: list[float]) -> 
             k = covariance(factor_key, [0.0, scale], [x[q]], [z[q]])
             value *= (1 + w * k) / (1 + w) if "anova" in key else k
         return value
+    if key == "same":
+        return sd2 if list(x) == list(z) else sd2 * math.exp(-0.5 * math.exp(-2.0 * theta[1]))
     base = key.removesuffix("-ard")
     if base == "linear":
         slopes = theta[1:] * len(x) if len(theta) == 2 else theta[1:]

@@ -34,11 +34,15 @@ LEAST_EXPLAINED = 0.003  # share of the variance that an added input must explai
 
 
 class Encoded(NamedTuple):
-    """A reader that has learned from the targets, and the inputs of the training rows and of other rows."""
+    """A reader that has learned from the targets, and the inputs of the training rows and of other rows.
+
+    `as_new` are the inputs of the training rows as the reader reads new rows; None if they are the same.
+    """
 
     reader: TableReader
     train: Floats
     others: Floats
+    as_new: Floats | None
 
 
 def fit_to_targets(
@@ -87,7 +91,10 @@ def fit_to_targets(
     for j, means in new.items():
         inputs[j] = _with_regression(inputs[j], means, others_of)
     chosen = tuple(column for column, keep in zip(inputs, kept, strict=True) if keep)
-    return Encoded(replace(reader, inputs=chosen), X[:, kept], others[:, kept])
+    as_new = X.copy()
+    for j, means in new.items():
+        as_new[:, j] = means
+    return Encoded(replace(reader, inputs=chosen), X[:, kept], others[:, kept], as_new[:, kept] if new else None)
 
 
 def word_means(codes: NDArray[np.int64], y: Floats, k: int) -> tuple[Floats, float]:
@@ -102,7 +109,7 @@ def word_means(codes: NDArray[np.int64], y: Floats, k: int) -> tuple[Floats, flo
     n0 = (counts.sum() - np.square(counts).sum() / max(counts.sum(), 1.0)) / max(words - 1, 1)
     between = float((counts * np.square(own)).sum()) / max(words - 1, 1)  # the mean square of an analysis of variance
     t2 = max((between - s2) / max(n0, 1e-300), 1e-6 * max(float(y.var()), 1e-300))
-    return mean + counts * own / (counts + s2 / t2), mean
+    return mean + counts * own / np.maximum(counts + s2 / t2, 1e-300), mean
 
 
 def _with_regression(column: InputColumn, means: Floats, others: Floats) -> InputColumn:
