@@ -89,6 +89,6 @@ def _with_row(train: Dataset, numbers: Sequence[float], name: str) -> Dataset:
     groups = train.groups  # an added row is in none, so that it is never held out
     if groups is not None:
         groups = groups._replace(number=torch.cat([groups.number, groups.number.new_tensor([-1])]))
-    return replace(
-        train, X=torch.cat([train.X, new_row[None, :-1]]), y=torch.cat([train.y, new_row[-1:]]), groups=groups
-    )
+    X, y = torch.cat([train.X, new_row[None, :-1]]), torch.cat([train.y, new_row[-1:]])
+    as_new = None if train.as_new is None else torch.cat([train.as_new, new_row[None, :-1]])
+    return replace(train, X=X, y=y, groups=groups, as_new=as_new)

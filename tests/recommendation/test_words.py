@@ -11,6 +11,7 @@ import torch
 
 import gpexplorer as gpx
 from gpexplorer import kernels
+from gpexplorer.data.edits import edited
 from gpexplorer.data.in_memory import table_of
 from gpexplorer.problem import Dataset, RowGroups
 from gpexplorer.recommendation.candidates import of_words
@@ -55,6 +56,14 @@ def test_training_rows_are_also_known_as_new_rows_would_be_read():
     assert some.read_as_new([]) is some
     numbers = gpx.load(table.drop(columns="clinic"), split="all", **TARGET).train
     assert numbers.as_new is None
+
+
+def test_an_added_row_is_compared_by_the_number_that_it_has():
+    split = gpx.load(clinics(160, 20), split="all", **TARGET)
+    rows = edited(split, [[1.0, 33.0, -1.5, 2.0], [3]]).train
+    assert len(rows.as_new) == len(rows) == 160
+    assert rows.as_new[-1].tolist() == rows.X[-1].tolist() == [1.0, 33.0, -1.5]
+    assert torch.equal(rows.as_new[3], split.train.as_new[4])
 
 
 def test_a_kernel_that_compares_words_learns_what_means_cannot_say(tmp_path: Path):
