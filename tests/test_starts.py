@@ -45,6 +45,8 @@ SEASONS = {
     "sine": lambda phase: np.sin(2.0 * np.pi * phase),
     "sawtooth": lambda phase: 2.0 * (phase % 1.0) - 1.0,
     "stronger second harmonic": lambda phase: 0.5 * np.sin(2.0 * np.pi * phase) + np.sin(4.0 * np.pi * phase + 0.4),
+    "week and day": lambda phase: 2.0 * (phase % 1.0) - 1.0 + 2.0 * (8.0 * phase % 1.0) - 1.0,
+    "wave and day": lambda phase: np.sin(2.0 * np.pi * phase) + 2.0 * (7.0 * phase % 1.0) - 1.0,
     "two": lambda phase: np.sin(2.0 * np.pi * phase) + 0.7 * np.sin(2.0 * np.pi * 2.73 * phase + 1.0),
 }
 
@@ -57,6 +59,9 @@ SEASONS = {
         ("states", "matern32 + periodic", "sawtooth", "even", 900, 31.7),
         ("states", "matern32 + periodic", "stronger second harmonic", "gap", 400, 83.0),
         ("states", "matern12 + periodic + periodic", "two", "uneven", 1200, 41.0),
+        ("states", "matern32 + periodic + periodic", "week and day", "even", 700, 84.0),
+        ("states", "matern32 + periodic + periodic", "week and day", "gap", 700, 61.0),  # started with too many waves
+        ("states", "matern32 + periodic + periodic", "wave and day", "uneven", 900, 100.0),
         ("ml", "se + periodic", "stronger second harmonic", "gap", 300, 31.7),
         ("sgpr", "periodic", "sawtooth", "uneven", 600, 13.9),
         ("vecchia", "matern32 + periodic", "sine", "uneven", 800, 27.3),

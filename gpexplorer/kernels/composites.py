@@ -17,6 +17,7 @@ from ..problem import Dataset
 from .base import Covariance, OneInput, operators, target_sd
 from .distances import FILL_BYTES
 from .on_columns import names_in
+from .periodic import with_several_periods
 
 MAX_TERMS = 64  # products over inputs in which a kernel may be expanded
 MAX_DEPTH = 20  # nested parentheses in the text of a kernel
@@ -142,7 +143,8 @@ class Sum(Composite):
     def initial_values(self, train: Dataset) -> list[float]:
         """The values of each part for half of the variance of the targets."""
         half = Dataset(train.X, train.y / (2.0**0.5), train.names, train.target, train.scale)
-        return [value for part in self.parts for value in part.initial_values(half)]
+        values = [value for part in self.parts for value in part.initial_values(half)]
+        return with_several_periods(values, self.parameter_names, train)
 
 
 class Product(Composite):

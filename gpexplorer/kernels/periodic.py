@@ -10,14 +10,14 @@ and cos(a - b) = cos a cos b + sin a sin b, the sum over inputs is one matrix pr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..linalg.waves.seasons import season, seasons
+from ..linalg.waves.seasons import periods, season, seasons
 from ..problem import Dataset
 from .base import input_sds, target_sd
 from .distances import distance_factors, squared_distances
@@ -131,6 +131,16 @@ def squared_sines(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], period: Tens
     centre = Z.mean(0)
     a, b = (2.0 * math.pi / period) * (X - centre), (2.0 * math.pi / period) * (Z - centre)
     return (X.shape[1] - a.cos() @ b.cos().T - a.sin() @ b.sin().T).clamp_min(0.0)
+
+
+def with_several_periods(values: list[float], names: Sequence[str], train: Dataset) -> list[float]:
+    """Initial values of a kernel whose periodic parts begin at different seasons of a target over one input."""
+    entries = [i for i, name in enumerate(names) if name.rpartition(": ")[2] == "period"]
+    if len(entries) < 2 or train.d != 1:
+        return values
+    x, y = train.X[:, 0].double().cpu().numpy(), train.y.double().cpu().numpy()
+    logs = dict(zip(entries, map(math.log, periods(x, y, len(entries))), strict=False))
+    return [logs.get(i, value) for i, value in enumerate(values)]
 
 
 def dominant_period(train: Dataset) -> float:

@@ -120,6 +120,11 @@ class Method(param.ParameterizedABC):
         }
 
     @classmethod
+    def beginning(cls, kernel: Any, theta: Tensor) -> Tensor:
+        """Where the method can begin, given the best theta [p] of several starts."""
+        return theta
+
+    @classmethod
     def check_restrictions(cls, problem: Problem) -> None:
         """Raise SettingError if the method cannot obey the restrictions of this problem's hyperparameters.
 

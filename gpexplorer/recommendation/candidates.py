@@ -174,7 +174,7 @@ def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candid
     size = exact_gp if only_time else full_gp  # far ahead, more rows of a series say little
     kernels = series_kernels(split.train, time_name)
     series = [size(kernel, n, seconds) for kernel in kernels]
-    near = near_rows(n, split.train.d, seconds, has_season=any("periodic" in kernel for kernel in kernels))
+    near = near_rows(n, split.train.d, seconds, max((kernel.count("periodic") for kernel in kernels), default=0))
     early = len(series) if only_time else 2
     first = [*of_groups(split.train, seconds), *near[:1], *pursuits(split.train), *series[:early]]
     if only_time and near and "periodic" not in near[0].kernel and any("periodic" in kernel for kernel in kernels):
@@ -220,13 +220,13 @@ def of_words(rows: Dataset, seconds: float) -> list[Candidate]:
     return [named for _, named in sorted(by_size, key=lambda pair: pair[0])[:MOST_WORD_COLUMNS]]
 
 
-def near_rows(n: int, d: int, seconds: float, has_season: bool = False) -> list[Candidate]:
+def near_rows(n: int, d: int, seconds: float, seasons: int = 0) -> list[Candidate]:
     """Candidates of the neighbours family, for few inputs and too many rows for an exact GP by its matrix."""
     if d > NEAR_INPUTS or exact_gp("matern32-ard", n, seconds).method == "ml":
         return []
     pairs = [("vecchia", "matern32-ard"), ("vecchia", "matern12-ard")]
     if d == 1:  # where states are exact
-        season = [("states", "matern32 + periodic")] if has_season else []
+        season = [("states", "matern32" + count * " + periodic") for count in range(seasons, 0, -1)]
         pairs = [*season, ("states", "matern32"), ("states", "matern12"), *pairs[:1]]
     return [Candidate(f"{key}, {kernel}", NEIGHBOURS, key, kernel, all_rows=True) for key, kernel in pairs]
 

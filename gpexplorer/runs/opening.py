@@ -109,7 +109,8 @@ def _raced(spec: Description, problem: Problem) -> tuple[Problem, Race]:
     if "theta" in entries or entries.get("start") == ONE_START or not learns or given:
         return problem, Race((), 0, 0.0)
     result = race(problem, int(spec.settings.get("num_inducing", 0)))
-    return replace(problem, theta=result.starts[0].theta), result
+    theta = registry[spec.method].beginning(problem.kernel, result.starts[0].theta)
+    return replace(problem, theta=theta), result
 
 
 def _with_options(spec: Description, problem: Problem) -> Problem:

@@ -44,8 +44,10 @@ from torch import Tensor
 from ...errors import KernelError
 from ...problem import described_rows
 from ..row_scaled import unscaled_kernel
+from ..theta.descent_units import period_entries
 
 MOST_STATES = 64  # numbers of a state, or of waves: time per row grows with their cube, or their square
+LONGER, LONGER_STEPS = 1.1, 60  # times which a lengthscale that takes too many waves becomes longer, at most
 TOLERANCE = 1e-6  # variance of all waves that are left out, in units of the noise variance
 SURPLUS = 40  # waves behind the last one, from which the recurrence of Bessel functions begins
 DEGREES = {"matern12": 1.0, "matern32": 3.0, "matern52": 5.0}  # 2 nu
@@ -189,6 +191,20 @@ def check_states(kernel: Any, theta: Float[Tensor, " p"], X: Any, method: str) -
             "for any stationary kernel."
         )
     StateSpace(kernel, theta)
+
+
+def with_fewer_waves(kernel: Any, theta: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
+    """The same theta, or one with longer lengthscales of its periodic parts where it needs too many waves."""
+    names, longer = unscaled_kernel(kernel).names, theta.clone()
+    entries = [names.index(f"{names[i].removesuffix('period')}lengthscale") for i in period_entries(kernel)]
+    for _ in range(LONGER_STEPS):
+        try:
+            StateSpace(kernel, longer)
+        except TooManyStates:
+            longer[entries] += math.log(LONGER)
+        else:
+            return longer
+    return theta
 
 
 def state_size(kernel: Any, theta: Float[Tensor, " p"]) -> tuple[int, int]:

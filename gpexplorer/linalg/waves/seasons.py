@@ -15,12 +15,13 @@ Baluev, R. (2009). Detecting non-sinusoidal periodicities in observational data 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .periodogram import peaks, without_trend
+from .periodogram import NULL_MARGIN, peaks, without_trend
 
 Array = NDArray[np.float64]
 
@@ -32,8 +33,11 @@ STEPS = 8  # of Gauss-Newton
 FARTHEST, LONGEST = 0.75, 0.25  # periods over the range of x by which a frequency may move, in all and in one step
 PRECISION = 1e-9  # of a frequency
 RANK = 1e-12  # singular values of the normal equations, below which waves and trend are not told apart
-SHORTEST_SEASON = 1.5  # periods over the range of x
+SHORTEST_SEASON = 2.5  # periods over the range of x
 MOST_WAVES = 8  # that are taken away, those of seasons found before included
+FAR_HARMONICS = 24  # among which those are looked for that are too strong for the shape of a season
+LEAST_ROWS = 2.5  # per period of such a harmonic
+EXCESS = 2.0  # their share of the variance of all, times h^2: it is at most 1 for a square wave, 0.6 for a sawtooth
 PASSES = 2  # over several seasons, each of which is fitted to what the others leave
 
 
@@ -80,6 +84,61 @@ def seasons(x: Array, y: Array, count: int = 3) -> list[Season]:
             found[i] = _with_harmonics(x, residual + own.fit, 1.0 / own.period, own.harmonics)
             residual = residual + own.fit - found[i].fit
     return sorted(found, key=lambda own: -float(own.fit @ own.fit))
+
+
+def periods(x: Array, y: Array, count: int) -> list[float]:
+    """Periods for as many periodic parts of a kernel, different ones where the target has them.
+
+    Parameters
+    ----------
+    x, y : array [n]
+        Input and target.
+    count : int
+        How many are returned, unless no wave stands out and the list is empty.
+
+    Notes
+    -----
+    A period that divides another one is no season of its own, such as a day beside a week. So a harmonic that is too
+    strong for the shape of its season is a candidate as well: among the seasons by its variance if the fit of its
+    season lacks it, and after them otherwise. Too few periods are repeated.
+    """
+    found = seasons(x, y, count)
+    candidates = [(True, float(own.fit.var()), own.period) for own in found[1:]]
+    if count > 1:
+        x, y = _some_rows(x, y, CHOICE_ROWS)
+        candidates += [harmonic for own in found for harmonic in _strong_harmonic(x, y, own, found)]
+    several = [*(own.period for own in found[:1]), *(period for *_, period in sorted(candidates, reverse=True))]
+    return [several[i % len(several)] for i in range(count if several else 0)]
+
+
+def _strong_harmonic(x: Array, y: Array, own: Season, found: list[Season]) -> Iterator[tuple[bool, float, float]]:
+    """The harmonic that is, with its own harmonics, farthest above a fall with 1 / h^2, as edges have it; or none.
+
+    It comes as whether the fit of the season lacks one of these waves, their variance, and the period.
+    """
+    n, span = len(x), float(np.ptp(x))
+    H = max(1, int(min(FAR_HARMONICS, n / 8, own.period * n / span / LEAST_ROWS)))
+    basis = _waves((x - x.mean()) / span, span / own.period, H)
+    weights = np.linalg.lstsq(basis.T @ basis, basis.T @ y, rcond=RANK)[0]
+    noise = float(np.square(y - basis @ weights).mean())
+    h, variances = np.arange(1, H + 1), 0.5 * (np.square(weights[:H]) + np.square(weights[H : 2 * H]))  # [H]
+    excess = h * h * variances / max(float(variances.sum()), np.finfo(float).tiny)
+    is_strong = (h > 1) & (excess > EXCESS) & (n * variances > 2.0 * NULL_MARGIN * noise)
+    for other in (other for other in found if other is not own):
+        times = h * other.period / own.period
+        is_strong &= (times < 0.5) | (np.abs(times - np.round(times)) * span / other.period > 0.5)
+    multiples = [is_strong & (h % first == 0) for first in h]
+    scores = [float(excess[m].sum()) * m.sum() / (H // first) for m, first in zip(multiples, h, strict=True)]
+    if is_strong.any():
+        first = int(np.argmax(np.where(is_strong, scores, 0.0)))
+        waves = multiples[first]
+        yield bool(h[waves][-1] > own.harmonics), float(variances[waves].sum()), own.period / float(h[first])
+
+
+def _waves(u: Array, f: float, H: int) -> NDArray[Any]:
+    """Cosines and sines of H harmonics of f periods over the range of u, and a quadratic trend [n, 2 H + 3]."""
+    powers = np.exp(2.0j * np.pi * f * u)[:, None] ** np.arange(1, H + 1)
+    return np.concatenate([powers.real, powers.imag, u[:, None] ** np.arange(3)], 1)
 
 
 def season(x: Array, y: Array, frequency: float) -> Season:
@@ -158,8 +217,8 @@ def _descended(u: Array, residual: Array, f: float, H: int, start: float) -> _Fi
 def _fitted(u: Array, residual: Array, f: float, H: int) -> _Fit:
     """Least squares with H harmonics of f periods over the range of u, and a quadratic trend."""
     h = np.arange(1, H + 1)
-    powers = np.exp(2.0j * np.pi * f * u)[:, None] ** h  # [n, H]
-    basis = np.concatenate([powers.real, powers.imag, u[:, None] ** np.arange(3)], 1)  # [n, 2 H + 3]
+    basis = _waves(u, f, H)
+    cosines, sines = basis[:, :H], basis[:, H : 2 * H]
     gram = basis.T @ basis
 
     def explained(values: Array) -> Array:
@@ -168,8 +227,8 @@ def _fitted(u: Array, residual: Array, f: float, H: int) -> _Fit:
     weights = explained(residual)
     error = residual - basis @ weights
     a, b = weights[:H], weights[H : 2 * H]
-    derivative = 2.0 * np.pi * u * (powers.real @ (h * b) - powers.imag @ (h * a))
+    derivative = 2.0 * np.pi * u * (cosines @ (h * b) - sines @ (h * a))
     derivative -= basis @ explained(derivative)  # with the best weights at each f
     curvature = float(derivative @ derivative)
     step = float(np.clip(derivative @ error / curvature, -LONGEST, LONGEST)) if curvature > 0.0 else 0.0
-    return _Fit(f, powers.real @ a + powers.imag @ b, float(error @ error), step)
+    return _Fit(f, cosines @ a + sines @ b, float(error @ error), step)

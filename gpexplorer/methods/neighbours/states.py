@@ -22,8 +22,9 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...kernels.row_scaled import unscaled_kernel
 from ...kernels.states.filtering import Series, chunk_length, merged, nlml
-from ...kernels.states.transitions import check_states, state_size
+from ...kernels.states.transitions import check_states, state_size, with_fewer_waves
 from ...kernels.theta.descent_units import period_entries
+from ...kernels.theta.restrictions import projected
 from ...linalg.randomness import generator
 from ...objectives import may_learn, noise_derivative, noise_variance
 from ...posteriors import Posterior, StatesPosterior
@@ -82,6 +83,11 @@ class States(DescendingMethod):
         softbounds=(1000, 50_000),
         doc="Rows in a row, at a random place, from which learning begins where there are over four times as many.",
     )
+
+    @classmethod
+    def beginning(cls, kernel: Any, theta: Tensor) -> Tensor:
+        """A race by another likelihood may find a theta that needs too many waves."""
+        return projected(kernel, with_fewer_waves(kernel, theta))
 
     def steps(self, problem: Problem, resume: StatesState | None = None) -> Steps:
         check_states(problem.kernel, problem.theta, problem.train.X, self.title)

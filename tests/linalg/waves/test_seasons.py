@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpexplorer.linalg.waves.seasons import season, seasons
+from gpexplorer.linalg.waves.seasons import periods, season, seasons
 
 NOISE = 0.3
 SHAPES = {
@@ -65,6 +65,34 @@ def test_harmonics_are_no_seasons():
     x = times("uneven", 1500, random)
     found = seasons(x, SHAPES["square"](x / 31.7) + 0.1 * random.standard_normal(len(x)))
     assert [round(own.period, 1) for own in found] == [31.7]
+
+
+@pytest.mark.parametrize(
+    ("spacing", "times_a_day", "long", "short"),
+    [
+        ("even", 7, "sine", "sawtooth"),
+        ("uneven", 7, "sawtooth", "sine"),
+        ("gap", 7, "square", "sawtooth"),
+        ("uneven", 12, "sine", "sawtooth"),
+        ("gap", 3, "sawtooth", "sine"),
+    ],
+)
+def test_a_period_that_divides_another_is_a_second_one(spacing: str, times_a_day: int, long: str, short: str):
+    random = np.random.default_rng(times_a_day)
+    x = times(spacing, 1500, random, shift=1e5)
+    f = SHAPES[long](x / 104.3) + SHAPES[short](x * times_a_day / 104.3 + 0.2)
+    found = periods(x, f + NOISE * random.standard_normal(len(x)), 2)
+    assert sorted(found) == pytest.approx([104.3 / times_a_day, 104.3], rel=0.01)
+
+
+def test_one_season_is_repeated_and_its_harmonics_come_after_other_seasons():
+    random = np.random.default_rng(4)
+    x, noise = times("uneven", 1500, random), NOISE * random.standard_normal(1500)
+    assert periods(x, SHAPES["sawtooth"](x / 31.7) + noise, 3) == [pytest.approx(31.7, rel=1e-2)] * 3
+    strong = SHAPES["stronger second harmonic"](x / 31.7)
+    assert periods(x, strong + 0.3 * np.sin(x) + noise, 2) == pytest.approx([31.7, 2.0 * np.pi], rel=1e-2)
+    assert periods(x, strong + noise, 2) == pytest.approx([31.7, 31.7 / 2.0], rel=1e-2)
+    assert periods(x, noise, 2) == []
 
 
 def test_a_season_in_a_random_walk_keeps_its_period_and_noise_has_none():

@@ -152,6 +152,18 @@ def test_learning_goes_around_hyperparameters_that_need_too_many_waves(monkeypat
     assert StateSpace(kernel, states[-1].theta).q <= 25
 
 
+def test_a_start_of_a_race_that_needs_too_many_waves_gets_longer_lengthscales():
+    given = problem("matern32 + periodic + periodic")
+    short = given.theta.clone()
+    lengthscales = [i for i, name in enumerate(given.kernel.names) if name.endswith("periodic: lengthscale")]
+    short[lengthscales] = math.log(0.1)
+    begin = registry["states"].beginning
+    moved = (begin(given.kernel, short) != short).nonzero()[:, 0].tolist()
+    assert moved == lengthscales
+    assert 40 < StateSpace(given.kernel, begin(given.kernel, short)).q <= transitions.MOST_STATES
+    assert torch.equal(begin(given.kernel, given.theta), given.theta)
+
+
 def test_smooth_functions_with_hardly_any_noise_are_resolved():
     given = problem("matern52", noise=1e-5, lengthscale=5.0)
     exact, slope = evidence(given.kernel, given.theta, given.train)
