@@ -26,6 +26,7 @@ from .other_programs import MeanAndVar, arrays
 from .simple_models import SIMPLE
 
 EXACT_UP_TO = 5000  # training rows of our exact GP, whose every step costs n^3 operations
+SGPR_UP_TO = 100_000  # training rows of GPyTorch's SGPR, whose every step costs n m^2 operations
 OURS, GP, OTHER = "ours", "GP", "other"
 
 Fit = Callable[[Split, float, int], Marginals]
@@ -101,7 +102,7 @@ CONTENDERS = {
         Contender("states", OURS, _defaults("states", "matern32"), most_inputs=1),
         Contender("vecchia", OURS, _defaults("vecchia", "matern32-ard"), most_inputs=3),
         Contender("GPyTorch exact", GP, other_program(other_programs.gpytorch_exact)),
-        Contender("GPyTorch SGPR", GP, other_program(other_programs.gpytorch_sgpr)),
+        Contender("GPyTorch SGPR", GP, other_program(other_programs.gpytorch_sgpr), SGPR_UP_TO),
         Contender("GPyTorch SVGP", GP, other_program(other_programs.gpytorch_svgp)),
         Contender("greedy variance", GP, _defaults("greedy-variance")),
         Contender("scikit-learn GP", GP, other_program(other_programs.scikit_gp)),

