@@ -58,13 +58,16 @@ def _order_by_grids(X: Points, random: np.random.Generator) -> Rows:
     before = left[:0]
     while len(left) and cells < MOST_CELLS:
         cells *= 2
-        place = unit[left] * cells
-        cell = np.floor(place)
+        scaled = unit[left] * cells
+        cell = np.floor(scaled)
         number = cell.astype(np.int64) @ multipliers
-        by_cell = np.lexsort((np.square(place - cell - 0.5).sum(1), number))  # from the centre of each cell outwards
+        by_cell = np.lexsort((np.square(scaled - cell - 0.5).sum(1), number))  # from the centre of each cell outwards
         first = by_cell[np.flatnonzero(np.diff(number[by_cell], prepend=~number[by_cell[:1]]))]
         occupied = np.floor(unit[before] * cells).astype(np.int64) @ multipliers
-        chosen = random.permutation(first[~np.isin(number[first], occupied)])
+        is_free = np.ones(len(first), dtype=bool)
+        place = np.minimum(np.searchsorted(number[first], occupied), len(first) - 1)  # these numbers ascend
+        is_free[place[number[first][place] == occupied]] = False
+        chosen = random.permutation(first[is_free])
         order.append(left[chosen])
         before = np.concatenate([before, order[-1]])
         left = np.delete(left, chosen)
