@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -121,7 +122,9 @@ def test_the_weights_of_features_follow_recursive_least_squares_and_no_optimiser
     w, index, a = learner.parameters.w.clone(), learner.rows(0), learner.a
     X, y = model.rows(index)
     Phi, s2 = model.features(learner.parameters.parts, X).Phi, float(learner.parameters.s2())
-    wanted = w + a * torch.linalg.solve(learner.A, Phi.T @ (y - Phi @ w) / len(y) - s2 / model.n * w)
+    d = Phi.T @ (y - Phi @ w) / len(y) - s2 / model.n * w
+    p = torch.linalg.solve(learner.A, d)
+    wanted = w + p * min(a, float((d @ p) / (Phi @ p).square().mean()))
 
     learner.move(0)
 
@@ -131,6 +134,20 @@ def test_the_weights_of_features_follow_recursive_least_squares_and_no_optimiser
     off_the_saddle(descends)
     descends.move(0)
     assert not torch.allclose(descends.parameters.w, wanted)
+
+
+@pytest.mark.parametrize("growth", [10.0, 1e3, 1e6])
+def test_weights_of_features_that_grow_faster_than_a_follows_stay_bounded(growth: float):
+    """With many features, the first moves of theta enlarge the smallest eigenvalues of F by factors of thousands."""
+    model, learner = begun(method("minimax", batch_size=8, rate=1e-300), problem(shift=1.5))
+    learner.parameters.theta[-2] += 0.5 * math.log(growth)
+    X, y = model.rows(slice(None))
+    Phi = model.features(learner.parameters.parts, X).Phi
+    before = float((Phi @ learner.parameters.w - y).norm())
+    for t in range(12):
+        learner.move(t)
+        assert float((Phi @ learner.parameters.w - y).norm()) < max(before, 3.0 * float(y.norm()))
+    assert learner.divergence() == ""
 
 
 def test_where_theta_rests_the_weights_of_features_become_the_posterior_mean():
