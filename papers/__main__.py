@@ -29,6 +29,9 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="At most this many draws, splits, folds or seeds, to have the paper's sizes sooner."),
     ] = None,
+    judge: Annotated[
+        bool, typer.Option("--judge", help="Compute nothing: judge the pieces that are there, as far as they go.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="The directory for the table (Parquet) and the picture (HTML).")] = Path(
         "reproduced"
     ),
@@ -47,7 +50,8 @@ def reproduce(
     chosen = chosen if repeats is None else [figure.limited(repeats) for figure in chosen]
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    for line in run_all(chosen, folder, full) if len(chosen) > 1 else chosen[0].run(folder, full):
+    together = judge or len(chosen) > 1
+    for line in run_all(chosen, folder, full, not judge) if together else chosen[0].run(folder, full):
         typer.echo(line)
 
 

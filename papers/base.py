@@ -85,8 +85,7 @@ class Figure:
         """
         units, table = self.units(full), out / f"{self.name}.parquet"
         out.mkdir(parents=True, exist_ok=True)
-        rows = pd.read_parquet(table) if table.exists() else pd.DataFrame({"unit": []})
-        missing = [unit for unit in units if _key(unit) not in set(rows["unit"])]
+        rows, missing = self._kept(out), self.missing(out, full)
         if len(missing) < len(units):
             yield f"{len(units) - len(missing)} of {len(units)} pieces are in {table} already."
         begin = time.monotonic()
@@ -102,6 +101,15 @@ class Figure:
         page = out / f"{self.name}.html"
         _replace(page, self._page(frame).encode())
         yield f"{self.paper}\nWritten: {table}, {page}"
+
+    def missing(self, out: Path, full: bool) -> list[Unit]:
+        """The pieces of work of the quick or the full version whose rows are not in `out`."""
+        kept = set(self._kept(out)["unit"])
+        return [unit for unit in self.units(full) if _key(unit) not in kept]
+
+    def _kept(self, out: Path) -> pd.DataFrame:
+        table = out / f"{self.name}.parquet"
+        return pd.read_parquet(table) if table.exists() else pd.DataFrame({"unit": []})
 
     def rows(self, out: Path, full: bool) -> pd.DataFrame:
         """The rows in `out` that belong to the quick or the full version."""

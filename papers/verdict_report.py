@@ -33,12 +33,14 @@ class Judged(NamedTuple):
     rows: pd.DataFrame
     verdicts: list[Verdict]
     error: str = ""
+    missing: int = 0  # pieces of work that are not computed
 
 
-def run_all(figures: Sequence[Figure], out: Path, full: bool) -> Iterator[str]:
+def run_all(figures: Sequence[Figure], out: Path, full: bool, compute: bool = True) -> Iterator[str]:
     """Compute what is missing of each figure, judge it, and write report.html and report.md after every one.
 
-    A figure that fails is named in the report and keeps no other from being computed.
+    A figure that fails is named in the report and keeps no other from being computed. Without `compute`, the pieces
+    that are in `out` are judged as far as they go, and the report says how many are missing.
 
     Yields
     ------
@@ -49,11 +51,12 @@ def run_all(figures: Sequence[Figure], out: Path, full: bool) -> Iterator[str]:
     for number, figure in enumerate(figures, 1):
         yield f"{figure.name} ({number} of {len(figures)}): {figure.title}"
         try:
-            for line in figure.run(out, full):
+            for line in figure.run(out, full) if compute else ():
                 if " to go" in line:
                     yield f"  {line}"
             rows = figure.rows(out, full)
-            judged.append(Judged(figure, rows, judge(figure.name, rows, full)))
+            missing = len(figure.missing(out, full))
+            judged.append(Judged(figure, rows, judge(figure.name, rows, full), missing=missing))
         except (GPExplorerError, OSError, ArithmeticError, LookupError, ValueError) as error:
             judged.append(Judged(figure, pd.DataFrame(), [], f"{type(error).__name__}: {error}"))
             yield f"  {judged[-1].error}"
@@ -70,6 +73,8 @@ def markdown(judged: Sequence[Judged]) -> str:
     lines = [_counted(judged), ""]
     for entry in judged:
         lines += [f"### {entry.figure.name}: {entry.figure.title}", "", entry.figure.paper, ""]
+        if entry.missing:
+            lines += [f"{entry.missing} pieces of work are not computed.", ""]
         if entry.error:
             lines += [f"It could not be computed. {entry.error}", ""]
             continue

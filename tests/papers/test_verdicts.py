@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import holoviews as hv
 import pandas as pd
 import pytest
@@ -88,6 +90,23 @@ def test_a_solver_that_does_not_arrive_fails_at_its_number_of_rows(full: bool):
     assert arrived.verdict == ("holds" if full else "no basis")
 
 
+def test_the_verdict_on_co2_shows_how_little_the_objective_says_of_the_test_error():
+    """The run with the lowest objective is judged, whatever the others score; the paper's own theta is none of them."""
+    runs = {"gpcv-admm": (1.307, [(0.3, 0.2), (0.1, 40.0), (0.11, 0.5)]), "ml": (1.408, [(-9.0, 1.4), (-8.0, 0.1)])}
+    rows = [
+        {"method": name, "lowered": objective, "MSE over test variance": error, "paper": paper}
+        for name, (paper, pairs) in runs.items() for objective, error in pairs
+    ]  # fmt: skip
+    nan = float("nan")
+    rows.append({"method": "printed", "lowered": nan, "MSE over test variance": 0.02, "paper": nan})
+    admm, ml, order = judge("admm-co2", pd.DataFrame(rows), full=False)
+    assert (admm.verdict, admm.ours, ml.verdict, ml.ours) == ("worse", "40", "same", "1.4")
+    assert "lowest of 3 objectives" in admm.why
+    assert "0.1 (40), 0.11 (0.5), 0.3 (0.2)" in admm.why
+    assert "2 of the runs are below" in admm.why
+    assert (order.verdict, "0.02 without learning" in order.why) == ("fails", True)
+
+
 def test_every_figure_has_a_judge():
     for name in papers.names():
         with pytest.raises((KeyError, ValueError, AttributeError)) as raised:
@@ -115,6 +134,20 @@ def test_solvers_that_disagree_and_a_slower_gbcd_are_reported():
     assert error.published == "0.098"
 
 
+def test_a_table_of_which_some_cells_are_missing_is_judged_as_far_as_it_goes():
+    def cells(names: tuple[str, ...]) -> pd.DataFrame:
+        return pd.DataFrame(
+            {"set": "Kin40k", "solver": s, "seconds": k + 1.0, "RMSE": 0.1, "paper": 0.1, "converged": True}
+            for k, s in enumerate(names)
+        )
+
+    fastest = [judge("gbcd-table2", cells(names), full=True)[2] for names in (("GBCD", "CG"), ("CG", "GBCD"))]
+    assert [verdict.verdict for verdict in fastest] == ["no basis", "fails"]
+    assert fastest[0].why == "it takes the times of BCDC, BCDG, SMO"
+    order, error = judge("gbcd-table4", cells(("SD",)), full=True)
+    assert (order.verdict, order.why, error.verdict) == ("no basis", "it takes the errors of SR, MPGP, GBCD", "same")
+
+
 def figure(name, works):
     def work(unit):
         if not works:
@@ -137,6 +170,17 @@ def test_a_report_has_all_figures_and_names_the_one_that_failed(tmp_path, monkey
     assert "poses" in page
     assert "<poses>" not in page
     assert lines[-1].startswith("Written: ")
+
+
+def test_pieces_that_are_there_are_judged_without_computing_the_others(tmp_path, monkeypatch):
+    two = replace(figure("two", True), units=lambda full: [{"n": 1}, {"n": 2}])
+    list(replace(two, units=lambda full: [{"n": 1}]).run(tmp_path / "full", True))
+    monkeypatch.setattr(papers, "_figures", {"two": replace(two, work=None)})
+    monkeypatch.setattr(verdict_report, "judge", lambda name, rows, full: [Verdict(name, "1", str(len(rows)), "same")])
+    reproduce("two", full=True, judge=True, out=tmp_path)
+    text = (tmp_path / "full" / "report.md").read_text()
+    assert "1 pieces of work are not computed." in text
+    assert "| two | 1 | 1 | same |  |" in text
 
 
 def test_several_names_are_computed_and_judged_in_one_report(tmp_path, monkeypatch):
