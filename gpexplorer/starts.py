@@ -4,7 +4,8 @@ A likelihood has several valleys where the data oscillate: from a long lengthsca
 ends there. Beside the initial theta of the kernel, these are tried:
 
     waves       lengthscale 1 / (2 pi f) of each input with a wave of frequency f in its periodogram
-    seasons     periods of the periodic parts, by least squares, from the peaks of the periodogram
+    seasons     periods of the periodic parts, by least squares, from the peaks of the periodogram; also with the
+                lengthscale and noise of the variogram of what the seasons and a straight line leave
     variogram   lengthscale and noise from the mean half squared difference of y between near rows
     short       all lengthscales a quarter of what the kernel proposes
 
@@ -40,7 +41,7 @@ from .linalg.cholesky import cholesky, logdet
 from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
 from .linalg.replayed_descent import Evaluated, replayed_descent
-from .linalg.waves.periodogram import Peak, peaks
+from .linalg.waves.periodogram import Peak, peaks, without_trend
 from .linalg.waves.seasons import Season, seasons
 from .mixed_rows import MixedRows
 from .objectives import evidence, may_learn
@@ -178,20 +179,31 @@ def proposals(problem: Problem) -> list[Start]:
     some: Any = slice(None)
     if len(y) > PERIODOGRAM_ROWS:
         some = np.sort(np.random.default_rng(0).permutation(len(y))[:PERIODOGRAM_ROWS])
-    waves, found = list[list[Peak]](), list[Season]()
+    waves, found, rest = list[list[Peak]](), list[Season](), y[some]
     for column in X.T[:PERIODOGRAM_INPUTS]:
         x = column[some].astype(float)
         waves.append(peaks(x, y[some]))
-        found += seasons(x, y[some]) if periods and waves[-1] else []
+        own = seasons(x, y[some]) if periods and waves[-1] else []
+        left = without_trend(x, y[some] - sum(season.fit for season in own)) if own else rest
+        found, rest = [*found, *own], left if left.var() < rest.var() else rest
     result = [*_from_seasons(problem.theta, found, periods)]
+
+    def with_variogram(theta: Tensor, values: NDArray[np.float64]) -> Iterator[Tensor]:
+        """Theta with lengthscales and noise from the variogram of these values of the rows."""
+        if lengthscales and (estimate := variogram(X[some], values, sds)) is not None:
+            theta = theta.clone()
+            for entry, column in lengthscales.items():
+                theta[entry] = math.log(estimate[0] * (sds[column] if by_input and column is not None else sds.mean()))
+            theta[-1] = 0.5 * math.log(estimate[1])
+            yield theta
+
+    result += [
+        replace(start, name=f"{start.name} and the variogram", theta=theta)
+        for start in result
+        for theta in with_variogram(start.theta, rest)
+    ]
     result += _from_waves(problem.theta, waves, lengthscales, by_input)
-    if lengthscales and (estimate := variogram(X, y, sds)) is not None:
-        scale, noise = estimate
-        theta = problem.theta.clone()
-        for entry, column in lengthscales.items():
-            theta[entry] = math.log(scale * (sds[column] if by_input and column is not None else sds.mean()))
-        theta[-1] = 0.5 * math.log(noise)
-        result.append(Start("the variogram", theta))
+    result += [Start("the variogram", theta) for theta in with_variogram(problem.theta, y[some])]
     if lengthscales:
         theta = problem.theta.clone()
         theta[list(lengthscales)] -= math.log(SHORTER)

@@ -12,7 +12,7 @@ from gpexplorer.errors import SettingError
 from gpexplorer.linalg.waves.periodogram import peaks
 from gpexplorer.objectives import least_learned_noise, least_noise, noise_variance
 from gpexplorer.runs import Spec, Store
-from gpexplorer.starts import KERNEL_START, race, variogram
+from gpexplorer.starts import KERNEL_START, proposals, race, variogram
 
 ONE = {"name": "se-ard", "start": "one"}
 
@@ -77,6 +77,23 @@ def test_a_season_goes_on_behind_the_end(method: str, kernel: str, shape: str, s
     model = gpx.Estimator(method, kernel=kernel, budget={"steps": 60}).fit(1e5 + x[old, None], y[old])
     errors = f[~old] - model.predict(1e5 + x[~old, None])
     assert np.mean(errors**2) < 0.1 * f[~old].var()
+
+
+@pytest.mark.parametrize(("period", "memory", "seed"), [(12.0, 0.8, 3), (30.4, 0.9, 4)])
+def test_what_a_season_leaves_says_how_long_the_level_remembers(period: float, memory: float, seed: int):
+    """From the lengthscale of a kernel's own start, a descent of sixty evaluations does not come down to some days."""
+    random, day = np.random.default_rng(seed), np.arange(420.0)
+    level = np.convolve(random.normal(0.0, 1.0, 480), memory ** np.arange(60))[60:480]
+    y = 0.02 * day + 3.0 * np.sin(2.0 * np.pi * day / period) + level
+    run = Spec("ml", kernel={"name": "linear + periodic + se", "start": "one"}).open(data=(day[:, None], y))
+    problem = run.problem
+    names = list(problem.kernel.names)
+    entry = next(k for k, name in enumerate(names) if name.endswith("se: lengthscale"))
+    days = {start.name: float(start.theta[entry].exp() * day.std()) for start in proposals(problem)}
+    found = next(own for name, own in days.items() if name.startswith("the period") and name.endswith("variogram"))
+    correlation_length = -1.0 / np.log(memory)
+    assert correlation_length / 4.0 < found < 3.0 * correlation_length
+    assert float(problem.theta[entry].exp() * day.std()) > 10.0 * correlation_length
 
 
 def test_a_wave_in_the_second_of_two_inputs_is_found():
