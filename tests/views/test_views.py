@@ -9,7 +9,7 @@ import pytest
 import torch
 from bokeh.document import Document
 from bokeh.document.events import ColumnDataChangedEvent
-from bokeh.models import ColumnDataSource
+from bokeh.models import ColorBar, ColumnDataSource
 from scipy.special import ndtr
 
 import gpexplorer as gpx
@@ -317,3 +317,13 @@ def test_small_numbers_stay_on_a_logarithmic_axis_when_the_picture_is_updated():
 
     shown = live.figure.select_one({"name": "line"}).data["y"]
     np.testing.assert_allclose(shown, frame(9)["line"]["y"], rtol=1e-5)
+
+
+def test_the_colour_bar_of_a_map_lies_below_it_and_that_of_another_picture_beside_it() -> None:
+    run = played(2, 3)
+    for key, place in (("fit", "below"), ("landscape", "below")):
+        picture = view(run, key)
+        figure = Live(picture, picture.data(run, 3)).figure
+        (bar,) = figure.select({"type": ColorBar})
+        assert bar in getattr(figure, place)
+        assert bar not in figure.right

@@ -33,6 +33,7 @@ from .legend import Entry, entries, toggle
 from .palette import paint
 
 LEFT, RIGHT_OF_BAR = 90, 84  # pixels beside a frame: y-axes of neighbours align, and labels of a colour bar are not cut
+BAR_HEIGHT, BAR_PADDING = 10, 4  # pixels of a colour bar below a map
 MARGIN = 0.06  # part of the data's range that stays free on each side
 SMALL = 0.35  # data that fill a smaller part of their axis than this rescale it
 LONG = 64  # numbers in a column from which it is rounded to what can be seen
@@ -117,7 +118,11 @@ class Live:
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         if any(axis.visible for axis in self.figure.yaxis):
             self.figure.min_border_left = LEFT
-        if self.figure.select_one({"type": ColorBar}) is not None:
+        is_map = any(frame.attrs.get("map") for frame in layers.values())
+        bars = list(self.figure.select({"type": ColorBar}))
+        if bars and is_map:
+            self._put_below(bars)
+        elif bars:
             self.figure.min_border_right = RIGHT_OF_BAR
         self.figure.stylesheets = [EDGE, HINT]
         self.figure.toolbar.update(logo=None, autohide=True)  # it shares a line with the title, and covers no data
@@ -140,7 +145,7 @@ class Live:
                 axis.ticker.min_interval = 1
             axis.axis_label = axis.axis_label and in_lines(axis.axis_label)
         self._box: Box | None = None  # the data's range on both axes, where both are inputs
-        if any(frame.attrs.get("map") for frame in layers.values()):
+        if is_map:
             self._keep_proportions()
         self._mappers = list(self.figure.select({"type": LinearColorMapper}))
         is_empty = not any(len(frame) for frame in layers.values())
@@ -191,6 +196,13 @@ class Live:
     def toggle(self, entry: int) -> None:
         """Hide the layers of an entry of the legend, or show them again."""
         toggle(self.figure, entry)
+
+    def _put_below(self, bars: list[ColorBar]) -> None:
+        """Put colour bars under a map, which is as wide as it is high and would be small beside them."""
+        for bar in bars:
+            self.figure.right = [model for model in self.figure.right if model is not bar]
+            bar.update(orientation="horizontal", width="auto", height=BAR_HEIGHT, padding=BAR_PADDING, margin=0)
+            self.figure.add_layout(bar, "below")
 
     def _keep_proportions(self) -> None:
         """Let the browser widen one axis of a map until a unit is as long on both axes.
