@@ -91,7 +91,6 @@ from .model import Model
 from .state import State
 
 MIN_RELATIVE_M = -0.5  # M is restricted to M >= this times A^-1
-TINY = 1e-300  # in place of 0, where w has nothing left to fit
 MULTIPLIER_DAMPING = 0.25  # l above; with 1/2, A alone would have no delay and M no weight
 LIFTS = 0.2  # the share of steps after which eigenvalues of A have to be raised, as measured for the cost
 LARGE_GAP = 3.0  # with |A - F| larger than this times |F| at the end, the outcome says so; below 1 is usual
@@ -353,7 +352,7 @@ class MinimaxLearner(Learner):
         descent = parameters.g_w.to(self.matrix_dtype) * -parameters.s2()  # [D]
         direction = torch.mv(self.A_inverse, descent)
         decrease, curvature = torch.dot(descent, direction), torch.mv(Phi, direction).square().mean()
-        length = (decrease / curvature.clamp_min(TINY)).clamp_max(self.a)
+        length = (decrease / curvature.clamp_min(torch.finfo(curvature.dtype).tiny)).clamp_max(self.a)
         parameters.w.add_((direction * length).to(parameters.w.dtype))
         parameters.g_w.zero_()
 
