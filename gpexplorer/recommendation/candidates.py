@@ -22,6 +22,7 @@ from ..kernels.on_columns import quoted_name
 from ..kernels.theta.named_parameters import kernel_parameters
 from ..linalg.randomness import generator
 from ..linalg.waves.periodogram import peaks
+from ..linalg.waves.seasons import periods
 from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from ..runs.run import Run
@@ -42,6 +43,7 @@ NEAR_INPUTS = 3  # inputs up to which each row may depend on its nearest rows on
 GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
 ANOVA_INPUTS = 2, 40  # fewest and most inputs of a kernel that sums over them and their interactions
 SEASON_INPUTS = 3  # inputs in which a period is looked for, if none of them is a time
+APART = 1.05  # a period over a shorter one, from which they are two
 MOST_WORDS = 30  # different texts of a column that is compared word by word
 LEAST_PER_WORD, MOST_WORD_COLUMNS = 2.0, 2  # rows of a word, on the mean, from which it has a function of its own
 PURSUIT = ", relevance pursuit"  # the end of the name of a candidate that gives rows a noise of their own
@@ -245,9 +247,11 @@ def series_kernels(rows: Dataset, time_name: str) -> list[str]:
     on = "" if rows.d == 1 else f"[{quoted_name(name)}]"
     level = "se-ard" if rows.d > 1 else "se"
     season = [f"linear + periodic{on} + {level}", f"linear + lp{on} + matern12{on}", f"{level} + periodic{on}"]
-    several = [f"linear + periodic{on} + periodic{on} + {level}"] if len(waves[name]) > 1 else []
-    walk = [f"linear + matern12{on}", f"{level} + matern12{on}"]
-    return [*season, *several] if waves[name] else walk
+    if not waves[name]:
+        return [f"linear + matern12{on}", f"{level} + matern12{on}"]
+    longer, shorter = sorted(periods(X[:, rows.names.index(name)], y, 2) or (1.0, 1.0), reverse=True)
+    several = [f"linear + periodic{on} + periodic{on} + {level}"] if longer > APART * shorter else []
+    return [*season, *several]
 
 
 def exact_gp(kernel: str, n: int, seconds: float) -> Candidate:

@@ -267,7 +267,12 @@ class Halving(TimedSearch):
                 if lane not in kept:
                     lane.give_up(f"Others were better on the same held-out rows, fitted to {lane.rows:,} rows.")
             running = kept
-        return running
+        tried = [lane for lane in running if lane.scores is not None]
+        most = max((len(lane.scores.targets) for lane in tried if lane.scores is not None), default=0)
+        for lane in tried:  # where a stop came between two lanes of a stage, some have been tried on fewer rows
+            if lane.scores is not None and len(lane.scores.targets) < most:
+                lane.give_up("The search was stopped before this was tried on as many held-out rows as others.")
+        return [lane for lane in tried if not lane.sentence]
 
     def complete(self, lanes: list[Lane], finalists: list[Lane]) -> list[Lane]:
         """Try lanes that were given up on the held-out parts that they have not seen, the better ones first.

@@ -120,14 +120,14 @@ def test_many_rows_of_one_input_begin_with_states():
 
 def test_many_rows_with_a_period_begin_with_states_and_waves():
     x = torch.linspace(0.0, 900.0, EXACT_UP_TO + 1, dtype=torch.float64)[:, None]
-    y = torch.sin(2.0 * math.pi * x[:, 0] / 7.0) + torch.linspace(0.0, 1.0, len(x)).double()
-
-    split = Split(Dataset(x, y, ("t",)), Dataset(x[:1], y[:1], ("t",)), "x")
-    tried = [each.name for each in candidates(split, 10.0)]
-
-    assert [name for name in tried if "states" in name] == [
-        "states, matern32 + periodic", "states, matern32", "states, matern12",
-    ]  # fmt: skip
+    noise = 0.1 * torch.randn(len(x), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = torch.sin(2.0 * math.pi * x[:, 0] / 7.0) + torch.linspace(0.0, 1.0, len(x)).double() + noise
+    one, two = "states, matern32 + periodic", "states, matern32 + periodic + periodic"
+    without = ["states, matern32", "states, matern12"]
+    for targets, expected in ((y, [one, *without]), (y + torch.sin(x[:, 0] / 3.0), [two, one, *without])):
+        split = Split(Dataset(x, targets, ("t",)), Dataset(x[:1], y[:1], ("t",)), "x")
+        tried = [each.name for each in candidates(split, 10.0)]
+        assert [name for name in tried if "states" in name] == expected
 
 
 def split_of(n: int, X: Any = None) -> Split:

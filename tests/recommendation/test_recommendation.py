@@ -6,6 +6,8 @@ import copy
 import itertools
 import json
 import math
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -162,6 +164,20 @@ def test_a_request_to_stop_gives_the_best_answer_so_far():
     assert answer.method in ("cholqr", "subset-of-data")
     assert np.isfinite(answer.predict(torch.tensor(X)).var.numpy()).all()
     assert not answer.refitted
+
+
+def test_a_request_to_stop_between_two_lanes_of_a_stage_compares_lanes_that_have_seen_the_same_rows():
+    """Some lanes have been scored on two of three held-out parts by then, and the others on one."""
+    X, y = waves(60)
+    among = [replace(SMALL[-1], name=f"lane {k}") for k in range(4)]
+    sentences = set[str]()
+    for allowed in (26, 32, 40):
+        requests = itertools.count()
+        stop = partial(lambda requests, allowed: next(requests) > allowed, requests, allowed)
+        answer = gpx.recommend(X, y, seconds=60.0, among=among, should_stop=stop)
+        assert np.isfinite(answer.predict(torch.tensor(X)).var.numpy()).all()
+        sentences |= set(answer.table["sentence"])
+    assert any("as many held-out rows" in sentence for sentence in sentences)
 
 
 @pytest.mark.parametrize(("n", "refit_up_to"), [(60, 10_000), (1100, 0)])

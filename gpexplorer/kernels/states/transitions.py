@@ -195,6 +195,8 @@ def check_states(kernel: Any, theta: Float[Tensor, " p"], X: Any, method: str) -
 
 def with_fewer_waves(kernel: Any, theta: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
     """The same theta, or one with longer lengthscales of its periodic parts where it needs too many waves."""
+    if not _has_state(unscaled_kernel(kernel)):
+        return theta  # `check_states` says why the kernel cannot be used
     names, longer = unscaled_kernel(kernel).names, theta.clone()
     entries = [names.index(f"{names[i].removesuffix('period')}lengthscale") for i in period_entries(kernel)]
     for _ in range(LONGER_STEPS):
