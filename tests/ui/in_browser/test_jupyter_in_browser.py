@@ -80,11 +80,11 @@ def step(frame: Frame) -> int:
 
 
 def rest(frame: Frame) -> None:
-    """Wait until a run that was paused takes no step for 0.6 seconds."""
-    seen = [step(frame)]
-    while len(seen) < 7 or len(set(seen[-7:])) > 1:
+    """Wait until a run that was paused takes no step for 1.5 seconds, and its picture has followed."""
+    seen = [(step(frame), *inducing(frame))]
+    while len(seen) < 16 or len(set(seen[-16:])) > 1:
         frame.page.wait_for_timeout(100)
-        seen.append(step(frame))
+        seen.append((step(frame), *inducing(frame)))
 
 
 def inducing(frame: Frame) -> list[float]:
