@@ -5,7 +5,7 @@ ends there. Beside the initial theta of the kernel, these are tried:
 
     waves       lengthscale 1 / (2 pi f) of each input with a wave of frequency f in its periodogram
     seasons     periods of the periodic parts, by least squares, from the peaks of the periodogram; also with the
-                lengthscale and noise of the variogram of what the seasons and a straight line leave
+                lengthscale and noise of the variogram of what the seasons and a quadratic trend leave
     variogram   lengthscale and noise from the mean half squared difference of y between near rows
     short       all lengthscales a quarter of what the kernel proposes
 

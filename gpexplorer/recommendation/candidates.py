@@ -211,8 +211,9 @@ def of_words(rows: Dataset, seconds: float) -> list[Candidate]:
         return []
     by_size = []
     for place, column in enumerate(rows.reader.inputs):
-        words = len(rows.as_new[:, place].unique()) if column.role == "mean" else len(rows)
-        if len(rows.names) > 1 and LEAST_PER_WORD * words <= len(rows):
+        if column.role != "mean" or rows.d == 1:
+            continue
+        if LEAST_PER_WORD * len(rows.as_new[:, place].unique()) <= len(rows):
             name = quoted_name(column.name)
             kernel = f"matern32-ard[all but {name}] * same[{name}]"
             own = full_gp(kernel, len(rows), seconds)

@@ -26,8 +26,10 @@ from torch import Tensor
 from ..data import Split
 from ..data.given_folds import Pair, drawn_folds, drawn_share
 from ..data.splits import shuffled
+from ..kernels.on_columns import compared_columns
 from ..posteriors import Marginals, NormalMarginals
 from ..problem import Dataset, RowGroups
+from ..runs.run import Run
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -239,6 +241,12 @@ def _mask(n: int, rows: NDArray[np.int64]) -> Mask:
 def _content(*masks: Mask) -> str:
     """A hash of these masks, for the key of a split."""
     return hashlib.sha256(b"".join(np.packbits(mask).tobytes() for mask in masks)).hexdigest()[:16]
+
+
+def held_out_marginals(run: Run, part: Split) -> Marginals:
+    """The distributions of the targets that a part holds out; where the kernel compares words, read as in new rows."""
+    rows = part.test.read_as_new(compared_columns(run.problem.kernel))
+    return run.posterior(of="y").marginals(rows.X)
 
 
 def first_rows(split: Split, count: int) -> Split:

@@ -11,14 +11,13 @@ import numpy as np
 
 from ..data import Split
 from ..errors import GPExplorerError
-from ..kernels.on_columns import compared_columns
 from ..methods.base import registry
 from ..posteriors import Marginals, MixtureMarginals, NormalMarginals, Widening
 from ..problem import Problem
 from ..runs.run import Run
 from ..runs.studies import machine_speed
 from .candidates import EXACT, GROUPS, Candidate, log_units
-from .held_out import RowScores
+from .held_out import RowScores, held_out_marginals
 from .horizon_widening import scores_of_parts
 from .questions.relevance_pursuit import pursuit
 
@@ -163,8 +162,7 @@ class Lane:
 
     def marginals(self, run: Run, part: Split) -> Marginals:
         """The distributions of the held-out targets; where rows got a noise of their own, new rows may be like them."""
-        held_out = part.test.read_as_new(compared_columns(run.problem.kernel))
-        marginals = run.posterior(of="y").marginals(held_out.X)
+        marginals = held_out_marginals(run, part)
         pursued = pursuit(part, self.candidate.kernel) if self.candidate.pursues else None
         if pursued is None or not len(pursued.rows):
             return marginals

@@ -17,7 +17,7 @@ from ..runs.run import Run
 from ..runs.setting_checks import of_kind, quoted
 from ..runs.spec import A_SPEC, Spec
 from ..runs.studies.sweep import with_values
-from .held_out import RowScores, parts
+from .held_out import RowScores, held_out_marginals, parts
 
 METRICS = ("nlpd", "smse")
 
@@ -74,7 +74,7 @@ def held_out_score(
         raise SettingError(f"metric is {quoted(metric)}; give one of {', '.join(METRICS)}.")
     if not spec.budget:
         raise SettingError("The spec has no budget: give steps or seconds, so that each run of the search ends.")
-    split = load(spec.data if data is None else data, split=spec.split)
+    split = data if isinstance(data, Split) else load(spec.data if data is None else data, split=spec.split)
     if split.train.scale is not None:
         raise SettingError("The rows are scaled or mapped from a file; a search takes rows that are read whole.")
     train = split.train
@@ -106,4 +106,4 @@ def _finished(run: Run, part: Split, metric: str, report: Callable[[float, int],
 
 def _scores(run: Run, part: Split) -> RowScores:
     """The scores of the latest answer of a run on the rows that its part holds out."""
-    return RowScores.of_marginals(part.test.y.numpy(), run.posterior(of="y").marginals(part.test.X), part.test.groups)
+    return RowScores.of_marginals(part.test.y.numpy(), held_out_marginals(run, part), part.test.groups)

@@ -14,6 +14,7 @@ from gpexplorer import kernels
 from gpexplorer.data.edits import edited
 from gpexplorer.data.in_memory import table_of
 from gpexplorer.problem import Dataset, RowGroups
+from gpexplorer.recommendation import held_out_score
 from gpexplorer.recommendation.candidates import of_words
 from gpexplorer.runs.studies.prediction_table import predictions_of_file
 
@@ -64,6 +65,28 @@ def test_an_added_row_is_compared_by_the_number_that_it_has():
     assert len(rows.as_new) == len(rows) == 160
     assert rows.as_new[-1].tolist() == rows.X[-1].tolist() == [1.0, 33.0, -1.5]
     assert torch.equal(rows.as_new[3], split.train.as_new[4])
+
+
+def test_words_with_equal_means_and_words_not_seen_have_numbers_of_their_own():
+    random = np.random.default_rng(0)
+    dose = np.repeat(np.linspace(-1.0, 1.0, 60), 3)
+    stars = np.clip(np.round(2.0 + 2.0 * dose), 0, 4)  # few values, and three rows of each word: many equal means
+    table = pd.DataFrame({"shop": [f"shop {k // 3}" for k in range(180)], "dose": dose, "y": stars})
+    train = gpx.load(table.sample(frac=1.0, random_state=0), split="all", **TARGET).train
+    place = train.names.index("shop: mean of y")
+    assert len(train.as_new[:, place].unique()) == 60
+    new = pd.DataFrame({"shop": "another", "dose": random.uniform(-9.0, 9.0, 50)})  # its mean would be beyond all
+    numbers = train.reader.read(table_of(new)).X[:, place]
+    assert not np.isin(numbers, train.as_new[:, place]).any()
+
+
+def test_a_score_of_tuning_compares_words_as_well():
+    split = gpx.load(clinics(240, 24), split="all", **TARGET)
+    by_means, by_words = (
+        held_out_score(gpx.Spec("ml", kernel=kernel, budget={"steps": 25}), data=split, metric="smse")
+        for kernel in ("matern32-ard", EACH_CLINIC)
+    )
+    assert by_words < 0.3 * by_means
 
 
 def test_a_kernel_that_compares_words_learns_what_means_cannot_say(tmp_path: Path):

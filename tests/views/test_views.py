@@ -321,9 +321,14 @@ def test_small_numbers_stay_on_a_logarithmic_axis_when_the_picture_is_updated():
 
 def test_the_colour_bar_of_a_map_lies_below_it_and_that_of_another_picture_beside_it() -> None:
     run = played(2, 3)
-    for key, place in (("fit", "below"), ("landscape", "below")):
-        picture = view(run, key)
-        figure = Live(picture, picture.data(run, 3)).figure
+    grief = gpx.Spec("grief", {"num_eigenfunctions": 9}, data=DATA[2], kernel="se").open()
+    grief.advance()
+    for of_run, key, place in (
+        (run, "fit", "below"),
+        (run, "landscape", "below"),
+        (grief, "grief-covariance", "right"),
+    ):
+        picture = view(of_run, key)
+        figure = Live(picture, picture.data(of_run, len(of_run.trace) - 1)).figure
         (bar,) = figure.select({"type": ColorBar})
-        assert bar in getattr(figure, place)
-        assert bar not in figure.right
+        assert [bar in getattr(figure, side) for side in ("below", "right")] == [place == "below", place == "right"]

@@ -21,6 +21,7 @@ LEVEL = " = "
 PERIODS = {"hour": 1.0, "weekday": 7.0, "month": 365.2425}  # days: the hour within a day, ...
 RESIDUALS = 9  # quantiles of what the other inputs do not say about the mean of a word
 CLOCK = 24.0  # hours
+NO_WORD = 1e-9  # of the range of the means, by which that of a word that training does not have may exceed it
 ROLES = ("value", "level", "missing", "part", "mean")
 
 
@@ -108,7 +109,9 @@ class InputColumn(NamedTuple):
         """
         if len(self.given) != 2 * others.shape[1] + 1:
             return np.full(len(others), self.default)
-        return np.asarray(self.regression(others).clip(min(self.values), max(self.values)))
+        low, high = min(self.values), max(self.values)
+        beyond = NO_WORD * (high - low) if self.role == "mean" else 0.0  # so that the number is not that of a word
+        return np.asarray(self.regression(others).clip(low - beyond, high + beyond))
 
     def regression(self, others: Floats) -> Floats:
         """The ridge regression [n] at other inputs [n, q]."""

@@ -27,6 +27,7 @@ from .input_columns import RESIDUALS, InputColumn
 from .table_reader import TableReader
 
 PARTS = 5
+TIE = 1e-5  # standard deviations of the target between the means of two words that would be equal
 RIDGE = 1e-3  # per row, of standardised inputs
 SIGNIFICANT = 14.0  # k F of k added inputs: exceeded by chance in 1 of 1,000 cases for k = 2, and less often for k = 1
 LEAST_TO_FILL, LEAST_TO_EXPLAIN = 60, 0.3  # rows without a gap, and share of their variance, to fill the others
@@ -69,6 +70,7 @@ def fit_to_targets(
             k = len(reader.column(column.source).levels.names)
             codes, new_codes = X[:, j].astype(int), others[:, j].astype(int)
             values, default = word_means(codes, y, k + 1)
+            values = _apart(values, TIE * float(y.std()))
             for held_out in range(PARTS):
                 own = part == held_out
                 if own.any() and not own.all():
@@ -110,6 +112,15 @@ def word_means(codes: NDArray[np.int64], y: Floats, k: int) -> tuple[Floats, flo
     between = float((counts * np.square(own)).sum()) / max(words - 1, 1)  # the mean square of an analysis of variance
     t2 = max((between - s2) / max(n0, 1e-300), 1e-6 * max(float(y.var()), 1e-300))
     return mean + counts * own / np.maximum(counts + s2 / t2, 1e-300), mean
+
+
+def _apart(values: Floats, step: float) -> Floats:
+    """The same means [k], where equal ones follow each other in such steps: a kernel compares words by them."""
+    near = np.round(values / step) if step > 0.0 else values
+    _, group, counts = np.unique(near, return_inverse=True, return_counts=True)
+    rank = np.empty(len(values))
+    rank[np.argsort(group, kind="stable")] = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return values + step * rank
 
 
 def _with_regression(column: InputColumn, means: Floats, others: Floats) -> InputColumn:
