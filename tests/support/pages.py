@@ -26,6 +26,21 @@ AT = f"""([x, y]) => {{
   const box = view.el.getBoundingClientRect()
   return [box.left + view.frame.x_scale.compute(x), box.top + view.frame.y_scale.compute(y)]
 }}"""  # the place of a point of that figure in the window
+FACTS = """(label) => {
+  if (!globalThis.statusLine?.isConnected) {
+    const within = (root) => {
+      const found = root.querySelector(".facts[role=status]")
+      if (found) return found
+      for (const element of root.querySelectorAll("*")) {
+        const inside = element.shadowRoot && within(element.shadowRoot)
+        if (inside) return inside
+      }
+    }
+    globalThis.statusLine = within(document)
+  }
+  const cells = [...(globalThis.statusLine?.querySelectorAll("div") ?? [])]
+  return cells.find((cell) => cell.textContent.includes(label))?.querySelector("b").textContent ?? null
+}"""  # a locator walks through all shadow roots of the page each time that it is asked
 PATIENCE = 45_000  # milliseconds; a page takes ten seconds on two busy cores
 
 
@@ -119,8 +134,11 @@ class Seen:
 
     def fact(self, label: str) -> str:
         """Return the value in the status line with this label."""
-        cell = self.page.locator(".facts div", has_text=label).locator("b")
-        return str(cell.text_content(timeout=PATIENCE))
+        end = time.monotonic() + PATIENCE / 1000
+        while (said := self.page.evaluate(FACTS, label)) is None:
+            assert time.monotonic() < end, f"the status line says nothing of {label!r}"
+            time.sleep(0.1)
+        return str(said)
 
     def number(self, label: str) -> float:
         """Return the same value as a number; nan for a dash."""

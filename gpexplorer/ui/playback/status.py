@@ -31,6 +31,14 @@ OVER = """
 :host(.over) { position: absolute !important; right: 12px; top: 5px; z-index: 2; width: auto !important; padding: 0 8px;
                border-radius: 6px; background: var(--mui-palette-background-paper, #fff); }
 """  # what is waited for, so that nothing moves for a moment
+WAITING = {
+    "@keyframes waiting": {"from": {"transform": "translateX(-100%)"}, "to": {"transform": "translateX(250%)"}},
+    "&.MuiLinearProgress-indeterminate .MuiLinearProgress-bar1": {
+        **{"left": 0, "right": "auto", "width": "40%", "animation": "waiting 1.8s linear infinite"},
+        "@media (prefers-reduced-motion: reduce)": {"animation": "none", "width": "100%", "opacity": 0.5},
+    },
+    "&.MuiLinearProgress-indeterminate .MuiLinearProgress-bar2": {"display": "none"},
+}  # the bar's own animation moves edges, for which the browser lays out the page sixty times a second
 SHOWN = ("objective", "SMSE", "seconds of work")  # the beginnings of labels; the other numbers unfold
 SAID = ":host { color: inherit; font-size: 13.5px; line-height: 1.4; }"
 LONG_STEP = 1.0  # seconds after which the step under way is mentioned
@@ -50,7 +58,7 @@ class Status(pn.viewable.Viewer):
         self.line = line_of_text(_cells([("step", "0")]), (2, 12), [CSS])
         self.line.param.update(min_height=38, sizing_mode=None, css_classes=["few"])
         self.more = button("All numbers", "", self.unfold, size="small", variant="text", margin=(2, 4))
-        self.bar = pmui.LinearProgress(value=0, variant="determinate", **WIDE, margin=(0, 12))
+        self.bar = pmui.LinearProgress(value=0, variant="determinate", **WIDE, margin=(0, 12), sx=WAITING)
         self.cost = line_of_text(styles=[CSS, OVER])
         self.cost.param.update(visible=False, css_classes=["over"])
         # not the alert's own `object`, which renders markup in messages
