@@ -11,6 +11,17 @@ from pages import Seen, until
 
 pytestmark = pytest.mark.ui
 
+STYLE_WRITES = """() => {
+  const text = Object.getOwnPropertyDescriptor(Node.prototype, "textContent")
+  let writes = 0
+  const set = function (css) { writes += 1; text.set.call(this, css) }
+  Object.defineProperty(HTMLStyleElement.prototype, "textContent", { ...text, configurable: true, set })
+  const pages = [...Bokeh.index.roots].filter((view) => view.invalidate_layout)
+  for (const page of pages) page.invalidate_layout()
+  delete HTMLStyleElement.prototype.textContent
+  return [pages.length, writes]
+}"""  # how many pages are laid out anew, and how many style sheets that writes
+
 
 def test_play_lowers_the_objective_and_moves_the_points_and_the_transport_answers(seen: Seen):
     begin = seen.inducing()
@@ -38,6 +49,12 @@ def test_play_lowers_the_objective_and_moves_the_points_and_the_transport_answer
     until(lambda: seen.fact("step") == "0")
     seen.rest()
     assert seen.inducing() == begin
+
+
+def test_a_page_that_is_laid_out_again_writes_no_style_sheet(seen: Seen):
+    seen.page.evaluate(STYLE_WRITES)
+
+    assert seen.page.evaluate(STYLE_WRITES) == [1, 0]
 
 
 def test_m_changes_while_it_runs(seen: Seen):
