@@ -53,6 +53,9 @@ class Series(View):
         Whether log10 of the values is drawn, and values that are not positive are omitted.
     columns : int
         Columns of the legend; 0 for no legend.
+    shortest : int
+        Points that a line needs to be seen: 1 where `plot` marks each of them. With shorter ones only there is nothing
+        to draw.
     options : mapping
         Further options of HoloViews for the picture.
     """
@@ -62,6 +65,7 @@ class Series(View):
     over: ClassVar[str] = "index"
     log10: ClassVar[bool] = False
     columns: ClassVar[int] = 3
+    shortest: ClassVar[int] = 2
     options: ClassVar[Mapping[str, Any]] = {}
 
     def table(self, run: Run, at: int) -> pd.DataFrame:
@@ -83,6 +87,8 @@ class Series(View):
     def data(self, run: Run, at: int) -> Layers:
         """Return the lines, the first of them with the labels of the axes and the title."""
         layers = self.series(run, at)
+        if all(len(frame) < self.shortest for frame in layers.values()):
+            layers = {name: frame.iloc[:0] for name, frame in layers.items()}
         attrs = next(iter(layers.values())).attrs
         attrs |= {"xlabel": self.axes[0], "ylabel": self.axes[1]} | attrs
         title = self.caption(run, at, layers)

@@ -332,3 +332,15 @@ def test_the_colour_bar_of_a_map_lies_below_it_and_that_of_another_picture_besid
         figure = Live(picture, picture.data(of_run, len(of_run.trace) - 1)).figure
         (bar,) = figure.select({"type": ColorBar})
         assert [bar in getattr(figure, side) for side in ("below", "right")] == [place == "below", place == "right"]
+
+
+def test_a_line_of_one_point_is_nothing_to_draw():
+    run = played(steps=0)
+    learned = {"terms", "hyperparameters"}
+
+    assert learned <= {picture.key for picture in views.for_run(run)}
+    for key in learned:
+        assert not any(map(len, view(run, key).data(run, 0).values()))
+    run.advance()
+    frames = view(run, "hyperparameters").data(run, 1)
+    assert {len(frame) for frame in frames.values()} == {2}

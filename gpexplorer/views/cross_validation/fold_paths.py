@@ -88,6 +88,7 @@ class Curves(Series):
     family: ClassVar[str] = "cross_validation"
     order: ClassVar[int] = 20
     columns: ClassVar[int] = 0
+    shortest: ClassVar[int] = 1
     lines: ClassVar[Mapping[str, Line]] = {"curve": Line("now", ROLES["mean"])}
 
     curve: Any = param.Selector(

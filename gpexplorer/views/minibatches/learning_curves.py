@@ -33,6 +33,7 @@ class Estimate(Series):
     hero: ClassVar[bool] = True
     axes: ClassVar[tuple[str, str]] = ("epochs", "NLML [nat]")
     over: ClassVar[str] = "epoch"
+    shortest: ClassVar[int] = 1
     lines: ClassVar[Mapping[str, Line]] = {
         "estimate": Line("estimated from the minibatches", ROLES["data"], style={"line_width": 1.5}),
         "exact": Line("exact", ROLES["mean"], "objective"),
