@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -169,6 +171,18 @@ def test_the_outcome_names_the_starts_and_what_they_reached():
     assert outcome.reason == "converged"
     assert "Of 4 starts, the waves of the periodogram was taken: on 198 rows" in outcome.message
     assert "from the kernel's own" in outcome.message
+
+
+def test_a_start_that_is_kept_although_another_one_is_lower_says_so():
+    run = Spec("cholqr", {"num_inducing": 6}, data="snelson-like").open()
+    note = run.start_note
+
+    kept, others = (float(number) for number in re.findall(r"-\d+\.\d+", note)[:2])
+    assert "the kernel's own was taken" in note
+    assert others < kept
+    assert "reaches" not in note
+    assert note.endswith("from the variogram, and was followed no further.")
+    run.close()
 
 
 def test_the_race_draws_nothing_from_global_generators_and_repeats():

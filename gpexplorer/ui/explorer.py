@@ -156,10 +156,10 @@ class Explorer(pn.viewable.Viewer):
 
     @property
     def top(self) -> list[Any]:
-        """The parts that are looked at first: question, transport and numbers, the pictures on top, and messages."""
+        """The parts that are looked at first: messages, question, transport and numbers, and the pictures on top."""
         return [
-            self.story, self.title, self.sources.own.picker, self.recommendation, self._playback, self.status,
-            self.pictures.top, self.status.alert,
+            self.status.alert, self.story, self.title, self.sources.own.picker, self.recommendation, self._playback,
+            self.status, self.pictures.top,
         ]  # fmt: skip
 
     @property

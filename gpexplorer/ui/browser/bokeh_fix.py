@@ -5,8 +5,8 @@ effect is an error in the browser's console: "reading 'top_panel'". And it asks 
 before each line and each surface that it draws, in case a style sheet has colours for them; the browser then computes
 the styles of the page anew, which took two of the six seconds in which a page opens. Our own pages have none. And each
 layout of a page empties and writes again the style sheets of all its parts, five writes a part, although they say what
-they said before: 21,000 writes while the laboratory opens. On our own pages a layout writes those that differ at its end,
-before anything is measured.
+they said before: 21,000 writes while the laboratory opens. On our own pages a layout writes those that differ, at its
+end and before anything is measured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from panel.custom import JSComponent
 
 
 class BokehFixes(JSComponent):
-    """An invisible component: figures without a layout are not measured, nor styles asked for or repeated on our pages."""
+    """An invisible component: no figure without a layout is measured, and our pages write no style sheet twice."""
 
     own_page = param.Boolean(False, doc="Whether nobody else draws on this page.")
 

@@ -118,8 +118,9 @@ class Live:
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         if any(axis.visible for axis in self.figure.yaxis):
             self.figure.min_border_left = LEFT
+        parts = self.figure.references()  # a search for each kind would walk through all of them again
         is_map = any(frame.attrs.get("map") for frame in layers.values())
-        bars = list(self.figure.select({"type": ColorBar}))
+        bars = [part for part in parts if isinstance(part, ColorBar)]
         if bars and is_map:
             self._put_below(bars)
         elif bars:
@@ -128,13 +129,13 @@ class Live:
         self.figure.toolbar.update(logo=None, autohide=True)  # it shares a line with the title, and covers no data
         # A wheel or a finger over the figure scrolls the page. Panning is in the toolbar; Ctrl with the wheel zooms.
         self.figure.toolbar.active_drag = None
-        for tool in self.figure.select({"type": WheelZoomTool}):
+        for tool in (part for part in parts if isinstance(part, WheelZoomTool)):
             tool.modifiers = "ctrl"
         self.figure.add_tools(_svg_button(self.figure))
         # On a logarithmic axis the least numbers are seen as well as the greatest ones, so that none is rounded.
         self._log = any(isinstance(scale, LogScale) for scale in (self.figure.x_scale, self.figure.y_scale))
         brush(self.figure, layers)
-        self._sources = [s for s in self.figure.select({"type": ColumnDataSource}) if s.name in layers]
+        self._sources = [part for part in parts if isinstance(part, ColumnDataSource) and part.name in layers]
         for source in self._sources:
             source.data = _never_empty(source.data)
         for axis in self.figure.xaxis:
@@ -147,7 +148,7 @@ class Live:
         self._box: Box | None = None  # the data's range on both axes, where both are inputs
         if is_map:
             self._keep_proportions()
-        self._mappers = list(self.figure.select({"type": LinearColorMapper}))
+        self._mappers = [part for part in parts if isinstance(part, LinearColorMapper)]
         is_empty = not any(len(frame) for frame in layers.values())
         for name in ("x_range", "y_range"):
             log = isinstance(getattr(self.figure, name.replace("range", "scale")), LogScale)

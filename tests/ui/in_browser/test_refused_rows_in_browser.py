@@ -64,6 +64,8 @@ def test_a_message_is_opaque_and_inside_the_window_in_both_themes(seen: Seen, wi
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
         assert box["width"] <= 560
+        play = page.get_by_role("button", name="Play or pause").first.bounding_box()
+        assert box["y"] + box["height"] <= play["y"], "a message covers no button"
     page.set_viewport_size(wide)
 
 
