@@ -4,15 +4,17 @@ The floor is the time of one matrix-vector product with the factor L [n, m], whi
 `products` is the time of one try in units of the floor; `reads` is the counted number of passes over L per try. With
 proposals, a swap does two products with L: one for the columns of the proposals and of the next removal together, and
 one for the inner products of the proposals. Without proposals, L is read only when z pivots are drawn again, twice for
-many swaps. Both variants read and write L once every few accepted swaps. A polishing step evaluates the objective and
-its gradient in all points: 8 n m^2 flops.
+many swaps. Both variants read and write L once every few accepted swaps. The column `ms each` is the median time of an
+accepted try. A polishing step evaluates the objective and its gradient in all points: 8 n m^2 flops.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
+from statistics import median
 from typing import Annotated, Any
 
 import torch
@@ -21,6 +23,7 @@ import typer
 from gpexplorer import data, kernels
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
+from gpexplorer.methods.inducing.swapping.compiled_swapper import compiled_code
 from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.run import Run
@@ -69,7 +72,8 @@ def report(
     floor = measure(split.train.y, n, m)
     yield (
         f"{name}: n = {n}, d = {train.d}, m = {m}, {str(dtype).removeprefix('torch.')} on {device}, "
-        f"{torch.get_num_threads()} threads, load {floor.load:.2f}"
+        f"{torch.get_num_threads()} threads, {'with' if compiled_code(dtype) else 'without'} compiled tries, "
+        f"load {floor.load:.2f}"
     )
     yield (
         f"floor: one product with L {1e3 * floor.product:.2f} ms ({floor.bandwidth / 1e9:.1f} GB/s); "
@@ -78,7 +82,7 @@ def report(
     method = CholQR(num_inducing=m, learn=False, swaps_per_epoch=m, max_epochs=sweeps, tolerance=0.0, **settings)
     run = Run(method, problem, split)
     run.advance()
-    heads = ("seconds", "ms/try", "products", "reads", "accepted", "F / n", "SMSE", "SNLP")
+    heads = ("seconds", "ms/try", "products", "reads", "accepted", "ms each", "F / n", "SMSE", "SNLP")
     yield f"{'sweep':<6}" + "".join(f"{head:>10}" for head in heads)
     begin, state = run.trace[-1].seconds, run.trace[-1].step.state
     for (phase, epoch), records in groupby(iter(run.advance, None), _sweep):
@@ -106,11 +110,12 @@ def _sweep(record: Record) -> tuple[str, int]:
 def _line(run: Run, steps: list[Record], begin: float, product: float) -> str:
     """Format one line of the table. Work that is done for many swaps at once is averaged over the sweep."""
     last, scores = steps[-1], run.scores()
+    accepted = [after.seconds - before.seconds for before, after in pairwise(steps) if after.step.info.accepted]
     info, seconds_per_try = last.step.info, (last.seconds - begin) / len(steps)
     reads = sum(record.step.info.reads for record in steps) / len(steps)
     return (
         f"{last.seconds:>10.2f}{1e3 * seconds_per_try:>10.2f}{seconds_per_try / product:>10.2f}"
-        f"{reads:>10.2f}{info.acceptance:>10.2f}"
+        f"{reads:>10.2f}{info.acceptance:>10.2f}{1e3 * median(accepted or [math.nan]):>10.2f}"
         f"{info.objective / len(run.problem.train):>10.4f}{scores['smse']:>10.4f}{scores['snlp']:>10.4f}"
     )
 

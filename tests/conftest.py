@@ -21,6 +21,9 @@ from jaxtyping import install_import_hook
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Steps are those in torch, whose operations the tests count; test_compiled_try.py compares the compiled ones with them.
+os.environ["GPEXPLORER_COMPILED"] = "0"
+
 SHAPED = ("gpexplorer.linalg", "gpexplorer.kernels", "gpexplorer.objectives", "gpexplorer.posteriors.inducing")
 SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ
 gc.disable()  # until all tests are found: it took three tenths of the time of imports, and they leave little

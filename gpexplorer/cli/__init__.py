@@ -29,6 +29,7 @@ app.command()(listings.costs)
 app.command()(listings.schema)
 app.add_typer(listings.data_app, name="data")
 app.command()(launchers.serve)
+app.command("compile")(launchers.compile_code)
 app.command(**launchers.ALL_ARGUMENTS, hidden=True)(launchers.bench)
 app.command(**launchers.ALL_ARGUMENTS, hidden=True)(launchers.reproduce)
 

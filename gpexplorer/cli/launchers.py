@@ -1,6 +1,6 @@
-"""The command `serve`, and `bench` and `reproduce`, which say where benchmarks and papers are.
+"""The commands `serve` and `compile`, and `bench` and `reproduce`, which say where benchmarks and papers are.
 
-Apart because they start other programs and compute nothing.
+Apart because they start or prepare other programs and compute nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import errno
 import os
 import shlex
 import socket
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,6 +84,15 @@ def _require_free_port(address: str, port: int) -> None:
 
 def _cannot_listen(address: str, port: int, error: OSError) -> SettingError:
     return SettingError(f"Cannot listen on {address}:{port} ({error.strerror}): choose another --port or --address.")
+
+
+def compile_code() -> None:
+    """Compile what the extra `fast` makes faster, once per machine and version: the tries of cholqr (half a minute)."""
+    from ..methods.inducing.swapping.compiled_swapper import write_compiled_code
+
+    begin = time.perf_counter()
+    folder = write_compiled_code()
+    typer.echo(f"Compiled in {time.perf_counter() - begin:.0f} s; the code is in {folder}")
 
 
 def bench(context: typer.Context) -> None:

@@ -72,22 +72,23 @@ class DeferredUpdates:
     def __init__(self, base: Float[Tensor, "n m"], capacity: int) -> None:
         n, m = base.shape
         self.base, self.capacity, self.pending = base, capacity, 0
-        self._both = base.new_zeros(2, capacity, max(n, m))  # A and W, which one copy fills if M is square
-        self.A, self.W = self._both[0, :, :n], self._both[1, :, :m]
+        self.both = base.new_zeros(2, capacity, max(n, m))  # A and W, which one copy fills if M is square
+        self.A, self.W = self.both[0, :, :n], self.both[1, :, :m]
 
     def add(self, A: Float[Tensor, "k n"], W: Float[Tensor, "k m"]) -> bool:
         """Add A' W to M. True if all pending updates were applied now, for which M is read and written once."""
         end = self.pending + len(A)
         self.A[self.pending : end], self.W[self.pending : end] = A, W
-        return self._added(len(A))
+        return self.added(len(A))
 
     def add_both(self, A_and_W: Float[Tensor, "rows n"]) -> bool:
         """Add A' W to a square M by one copy; A is the first half of the rows given, and W the second half."""
         k = len(A_and_W) // 2
-        self._both[:, self.pending : self.pending + k] = A_and_W.view(2, k, -1)
-        return self._added(k)
+        self.both[:, self.pending : self.pending + k] = A_and_W.view(2, k, -1)
+        return self.added(k)
 
-    def _added(self, count: int) -> bool:
+    def added(self, count: int) -> bool:
+        """Count updates that were written behind the pending ones. True if all were applied now."""
         self.pending += count
         full = self.pending + count > self.capacity
         if full:

@@ -1,6 +1,7 @@
 """Every registered method by its key: `gpexplorer.methods["cholqr"]`.
 
-All modules of this package are imported, and a class with a `key` registers itself, so a new method is one new file.
+All modules of this package but `LATER` are imported, and a class with a `key` registers itself, so a new method is one
+new file.
 The module object is itself a mapping, so that `gpx.methods` is both the package and the table of its contents.
 """
 
@@ -17,8 +18,11 @@ from .base import Method, registry
 
 __all__ = ["Method"]
 
+LATER = (f"{__name__}.inducing.swapping.compiled_try",)  # imports Numba, an extra that takes most of a second
+
 for _module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
-    importlib.import_module(_module.name)
+    if _module.name not in LATER:
+        importlib.import_module(_module.name)
 
 
 class _Catalogue(ModuleType, Mapping[str, type[Method]]):

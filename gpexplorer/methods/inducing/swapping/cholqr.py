@@ -30,6 +30,7 @@ from ..initial_sets import start, start_rows
 from ..moving.state import continuous_inputs, points_can_move
 from ..reporting import halves
 from .after_swaps import AUTO, Phase, learning_phase, polish, resize
+from .compiled_swapper import CompiledSwapper
 from .core_set import core_set, core_size, cost_of_rows, largest_cost, memory, swap_cost
 from .factor import Factor
 from .policies import ORDERS, POLICIES, Turn
@@ -59,7 +60,8 @@ class CholQR(settings.SparseMethod):
     -----
     A swap costs O(n z + m^2) flops with the default settings; pivots are drawn again every `pivot_refresh` swaps, at
     2 n m z. Learning costs about 6 n m^2 per evaluation. Memory is n (2 m + 3 z + 16) numbers; where the setting
-    `memory` does not allow them, points are chosen on a core set of rows, see core_set.py.
+    `memory` does not allow them, points are chosen on a core set of rows, see core_set.py. With few points most of the
+    time of a swap is Python's; it can be compiled, see compiled_swapper.py.
 
     By default all candidates are information pivots and every one is tested exactly (policy "scored", no proposals).
     `CholQR(**CholQR.published)` is the algorithm of the paper, which tests the candidate with the best score.
@@ -258,7 +260,7 @@ class CholQR(settings.SparseMethod):
             state = state._replace(pivots=state.pivots[:0])  # a pivot may have become an inducing point
         factor = Factor(problem.kernel, state.theta, problem.train, inducing, self.objective)
         counts, policy = (self.num_pivots, self.num_proposals), POLICIES[self.pivot_policy]
-        swapper = Swapper(factor, *counts, self.seed, policy, self.compete)
+        swapper = CompiledSwapper(factor, *counts, self.seed, policy, self.compete)
         swapper.set_tested(state.tested.clone())
         if len(state.pivots):
             swapper.set_pivots(state.pivots, state.oldest, ranked=state.ranked.clone())

@@ -224,6 +224,8 @@ class Factor:
         L'y and P L'y, the rows of `c_and_Pc`.
     D : Tensor [n]
         diag(K - K_hat).
+    pending_G, pending_P : DeferredUpdates
+        G and P with the changes that wait.
     least : Tensor [n]
         A residual variance below this is rounding.
     reads : int
@@ -260,7 +262,7 @@ class Factor:
         G.diagonal().add_(self.s2)
         self.T = torch.linalg.solve_triangular(L[inducing], torch.eye(m).to(y), upper=False)  # [m, m]
         self.D = (self.prior - torch.linalg.vector_norm(L, dim=1).square()).clamp_min_(0.0)  # [n]
-        self.L, self._G = DeferredUpdates(L, QUEUE), DeferredUpdates(G, 2 * QUEUE)
+        self.L, self.pending_G = DeferredUpdates(L, QUEUE), DeferredUpdates(G, 2 * QUEUE)
         self._build_inverse(L.T @ y)
 
     def rebuild_inverse(self) -> None:
@@ -278,7 +280,7 @@ class Factor:
         self.TPT, self.TGT = (torch.linalg.vecdot(self.T, M @ self.T, dim=0) for M in (P, G))  # [m] each
         self.c_and_Pc = torch.stack([c, P @ c])  # [2, m]
         self.c, self.Pc = self.c_and_Pc
-        self._P = DeferredUpdates(P, 2 * QUEUE)
+        self.pending_P = DeferredUpdates(P, 2 * QUEUE)
         self._set_terms()
 
     def _set_terms(self) -> None:
@@ -296,12 +298,12 @@ class Factor:
     @property
     def G(self) -> Tensor:
         """L'L + s2 I [m, m]."""
-        return self._G.applied()
+        return self.pending_G.applied()
 
     @property
     def P(self) -> Tensor:
         """(L'L + s2 I)^-1 [m, m]."""
-        return self._P.applied()
+        return self.pending_P.applied()
 
     @property
     def is_inducing(self) -> Tensor:
@@ -485,8 +487,8 @@ class Factor:
         (v, u, a), removed, i = new.vua, removal.numbers, removal.position
         vectors = change_vectors(removal, new, self.L.each_row([row, self.inducing_rows[i]]))
         change = Change._make([*vectors, self._update_T(removal, vectors[2], new.s)])
-        self._G.add_both(change.G)
-        self._P.add_both(change.P)
+        self.pending_G.add_both(change.G)
+        self.pending_P.add_both(change.P)
         self.logdet += math.log(removed.kappa) + math.log(new.s)
         self.c.add_(removal.w, alpha=new.yu - removed.yv)
         up = change.P[3]
@@ -497,6 +499,16 @@ class Factor:
         self._set_terms()
         self.reads += 2 * self.L.add(a[None], removal.w[None])
         return change
+
+    def swapped(self, position: int, row: int, logdet: float, trace: float) -> None:
+        """Follow a swap that a compiled try has written into the arrays; `logdet` and `trace` changed by so much."""
+        self.inducing_rows[position] = row
+        self.logdet += logdet
+        self.trace += trace
+        self._set_terms()
+        self.pending_G.added(2)
+        self.pending_P.added(2)
+        self.reads += 2 * self.L.added(1)
 
     def _update_T(self, removal: Removal, for_T: Tensor, s: float) -> Tensor:
         """Update T = L_Z^-1 and the diagonals of T'G T and T'P T; return `Change.factors`. T is read and changed once.

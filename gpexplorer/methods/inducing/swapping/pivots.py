@@ -48,7 +48,7 @@ class Pivots:
         self.factor, self.rows, self.E, self.oldest = factor, rows.clone(), E, oldest
         self.ranked = rows[:0].clone() if ranked is None else ranked
         self.rows_on_host, self.ranked_on_host = self.rows.cpu(), self.ranked.cpu()
-        self._HP = torch.stack([factor.transposed_times(E).T] * 2)  # [2, z, m] H' and (P H)'
+        self.HP = torch.stack([factor.transposed_times(E).T] * 2)  # [2, z, m] H' and (P H)'
         self.multiply()
         products = torch.cat([E @ E.T, E.index_select(1, rows), (E @ factor.train.y)[None]]).cpu()
         self.EE, self.C, (self.Ey,) = products.split([len(rows), len(rows), 1])
@@ -59,16 +59,16 @@ class Pivots:
     @property
     def H(self) -> Tensor:
         """L'E' [m, z]."""
-        return self._HP[0].T
+        return self.HP[0].T
 
     @property
     def PH(self) -> Tensor:
         """P H [m, z]."""
-        return self._HP[1].T
+        return self.HP[1].T
 
     def multiply(self) -> None:
         """Compute P H from the factor: 2 m^2 z flops."""
-        torch.mm(self._HP[0], self.factor.P, out=self._HP[1])
+        torch.mm(self.HP[0], self.factor.P, out=self.HP[1])
 
     def ranks_by_score(self) -> Tensor:
         """Minus the position of each pivot in `ranked` [z]; -inf where it was not chosen by a score. On the host."""
@@ -80,7 +80,7 @@ class Pivots:
 
     def diagonal(self) -> Tensor:
         """The diagonal of H'P H [z]."""
-        H, PH = self._HP
+        H, PH = self.HP
         return torch.bmm(H[:, None], PH[:, :, None]).flatten()  # one launch, where a sum of products takes two
 
     def without(self, removal: Removal) -> ReplacementScores:
@@ -104,15 +104,15 @@ class Pivots:
         own = vJ.new_tensor([[nu, -mu, 0.0]])  # the residual column of the removed point is nu v - mu u
         factors = torch.cat([torch.stack([vJ, -uJ, Eu - Ev], 1), own]).to(new.vua)  # [z + 1, 3]
         self.E.addmm_(factors[:-1, :2], new.vua[:2])
-        self._HP[0].addmm_(factors[:-1], change.H_rows)
+        self.HP[0].addmm_(factors[:-1], change.H_rows)
         besides = change.PH_weights @ self.H  # [2, z]
-        self._HP[1].addmm_(factors[:-1], change.PH_rows).addmm_(besides.T, change.PH_besides)
+        self.HP[1].addmm_(factors[:-1], change.PH_rows).addmm_(besides.T, change.PH_besides)
         if slot is None:
             return
         torch.mm(factors[-1:, :2], new.vua[:2], out=self.E[slot : slot + 1])
         h, g = change.pivot[0], change.PH_besides[1]
-        self._HP[:, slot] = change.pivot
-        self._HP[1, slot].addcmul_(g, g @ h, value=1.0 / new.s)
+        self.HP[:, slot] = change.pivot
+        self.HP[1, slot].addcmul_(g, g @ h, value=1.0 / new.s)
         self._place(slot, removed, nu * vJ - mu * uJ, nu * Ev - mu * Eu, nu * r.yv - mu * new.yu)
         self.C[slot, slot] = nu**2 - mu**2
         self.EE[slot, slot] = nu**2 * r.vv - 2.0 * nu * mu * uv + mu**2 * uu
@@ -139,7 +139,7 @@ class Pivots:
             v_row = float(removal.v[row])
             column = proposals.R[k] - v_row * removal.v  # [n] residual of the model with the point put back
             h = proposals.B[:, k] - v_row * removal.Lv  # [m]
-            self.E[slot], self._HP[0, slot], self._HP[1, slot] = column, h, self.factor.P @ h
+            self.E[slot], self.HP[0, slot], self.HP[1, slot] = column, h, self.factor.P @ h
             self.rows[slot] = row
             z, by_y = len(self.rows), (self.factor.train.y @ column)[None]
             host = torch.cat([column[self.rows], self.E @ column, by_y]).cpu()  # [2 z + 1]
@@ -150,7 +150,7 @@ class Pivots:
         self.rows = torch.cat([self.rows, self.rows.new_full((1,), -1)])
         self.rows_on_host = self.rows.cpu()
         self.E = torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])])
-        self._HP = torch.cat([self._HP, self._HP.new_zeros(2, 1, self._HP.shape[2])], 1)
+        self.HP = torch.cat([self.HP, self.HP.new_zeros(2, 1, self.HP.shape[2])], 1)
         self.EE, self.C = (torch.nn.functional.pad(M, (0, 1, 0, 1)) for M in (self.EE, self.C))
         self.Ey, self.least, self.is_inducing = (
             torch.cat([part, part.new_zeros(1)]) for part in (self.Ey, self.least, self.is_inducing)
@@ -236,7 +236,7 @@ class ReplacementScores:
         uJ = (p.C[k] + v_k * vJ) / root
         return Column(
             vua=vua,
-            b_Nb=v.new_tensor([b, Nb]) @ torch.cat([removal.rows, p._HP[:, k]]),
+            b_Nb=v.new_tensor([b, Nb]) @ torch.cat([removal.rows, p.HP[:, k]]),
             uu=float(addition.uu[k]),
             uv=(Ev_k + v_k * r.vv) / root,
             yu=float(addition.yu[k]),

@@ -101,16 +101,18 @@ class Removals:
     ----------
     products : Tensor [k, 3, m]
         t, G t and P t.
+    index : Tensor [k]
+        The slots, on the device.
     """
 
     def __init__(self, factor: Factor, slots: list[int], V: Tensor) -> None:
         self.factor, self.slots, self.V = factor, slots, V
-        self._index = torch.tensor(slots, dtype=torch.int64, device=V.device)
+        self.index = torch.tensor(slots, dtype=torch.int64, device=V.device)
         self.multiply()
 
     def multiply(self) -> None:
         """Compute G t and P t from the factor: 4 k m^2 flops."""
-        T = self.factor.T[:, self._index].T  # [k, m]
+        T = self.factor.T[:, self.index].T  # [k, m]
         self.products = torch.stack([T, T @ self.factor.G, T @ self.factor.P], 1)  # [k, 3, m]
         self.forget()
 
@@ -206,7 +208,7 @@ class Removals:
     def drop_first(self) -> None:
         """Go on to the next slot."""
         self._i += 1
-        self.slots, self._index = self.slots[1:], self._index[1:]
+        self.slots, self.index = self.slots[1:], self.index[1:]
         self.V, self.products = self.V[1:], self.products[1:]
 
     def follow(self, new: Column, change: Change) -> None:
@@ -214,7 +216,7 @@ class Removals:
         self.forget()
         if not self.slots:
             return
-        factors = change.factors.index_select(1, self._index).T  # [k, 5]
+        factors = change.factors.index_select(1, self.index).T  # [k, 5]
         self.V.addmm_(factors[:, :2], new.vua[::2])  # v and a
         self.products.flatten(1).addmm_(factors, change.columns.view(5, -1))
 
@@ -338,11 +340,8 @@ class Swapper:
         One is evaluated with proposals, which change the pivots at every try, and where the next try is likely to be
         accepted as the two before it were. If the error is large, P is computed again, and the evaluation repeated.
         """
-        f, pivots, removals = self.factor, self.pivots, self.removals
+        f, pivots, removals = self.factor, self.pivots, self.removals_of(slots)
         assert pivots is not None
-        if removals is None or removals.slots[:1] != slots[:1]:
-            wanted = self._slots_to_compute(slots)
-            removals = self.removals = Removals(f, wanted, f.times(f.T[:, wanted].T))
         most = 1 if self.num_proposals or self._accepted_in_a_row > 1 else len(slots)
         if not removals.is_evaluated:
             removals.evaluate(pivots, most)
@@ -353,6 +352,13 @@ class Swapper:
             removals.multiply()
             removals.evaluate(pivots, most)
         return removals, error
+
+    def removals_of(self, slots: list[int]) -> Removals:
+        """Return the removals of these slots, which are computed if they are not known."""
+        if self.removals is None or self.removals.slots[:1] != slots[:1]:
+            wanted = self._slots_to_compute(slots)
+            self.removals = Removals(self.factor, wanted, self.factor.times(self.factor.T[:, wanted].T))
+        return self.removals
 
     def _slots_to_compute(self, slots: Sequence[int]) -> list[int]:
         """Return the slots whose columns are not yet known. With proposals every swap computes the next one."""
