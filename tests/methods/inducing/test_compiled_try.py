@@ -202,6 +202,24 @@ def test_many_rows_stay_in_torch(calls: list[Any], monkeypatch: pytest.MonkeyPat
     assert calls == []
 
 
+@pytest.mark.parametrize("part", ["y", "E", "T"])
+def test_arrays_that_are_not_in_one_piece_stay_in_torch(part: str, calls: list[Any]) -> None:
+    """Numba would compile code of their own for them, in the middle of a run."""
+    task = smooth()
+    if part == "y":
+        train = task.train
+        task = Problem(Dataset(train.X, torch.stack([train.y, train.y], 1)[:, 0]), task.kernel, task.theta)
+    plain, fast = pair(task, "vfe")
+    for s in (plain, fast):
+        s.refresh(0, [3, 4, 5])
+        if part == "E":
+            s.pivots.E = s.pivots.E.T.contiguous().T
+        if part == "T":
+            s.factor.T = s.factor.T.contiguous()
+    assert fast.swap([3, 4, 5], 1) == pytest.approx(plain.swap([3, 4, 5], 1), nan_ok=True)
+    assert calls == []
+
+
 # -- where the code comes from -----------------------------------------------------------------------------------------
 
 ASK = """

@@ -71,6 +71,7 @@ class CompiledSwapper(Swapper):
 
     _arrays: tuple[Any, Any] = (None, None)  # of the factor and of the pivots
     _arrays_of: tuple[Any, Any] = (None, None)  # the tensors from which they were taken
+    _are_in_one_piece = False  # for others Numba would compile code of their own, in a run
 
     def swap(self, slots: list[int], step: int) -> Tried:
         f, code = self.factor, self._code()
@@ -84,6 +85,7 @@ class CompiledSwapper(Swapper):
             f.rebuild_inverse()
             self.pivots.multiply()
             removals.multiply()
+            self._take_arrays(code)
             tried = self._try(code, removals, math.inf)
         removals.forget()
         removals.drop_first()
@@ -105,16 +107,21 @@ class CompiledSwapper(Swapper):
         assert p is not None
         if self.num_proposals or f.is_tight or not p.E.is_cpu or p.E.numel() > MOST_ENTRIES:
             return None
-        if not (p.E.is_contiguous() and f.T.mT.is_contiguous()):  # other kernels and libraries may return other layouts
-            return None
-        return compiled_code(f.c.dtype)
+        code = compiled_code(f.c.dtype)
+        return code if code is not None and self._take_arrays(code) else None
 
-    def _try(self, code: Any, removals: Removals, tolerance: float) -> Any:
-        """Call the compiled try with the arrays of the factor, the pivots and the removals."""
+    def _take_arrays(self, code: Any) -> bool:
+        """Take the arrays of the tensors as they are now. Return whether each is in one piece, as the code needs it."""
         f, p = self.factor, self.pivots
         assert p is not None
         if self._arrays_of[0] is not p.E or self._arrays_of[1] is not f.c_and_Pc:
             self._arrays_of, self._arrays = (p.E, f.c_and_Pc), arrays(code, f, p)
+            self._are_in_one_piece = all(array.flags.c_contiguous for part in self._arrays for array in part)
+        return self._are_in_one_piece
+
+    def _try(self, code: Any, removals: Removals, tolerance: float) -> Any:
+        """Call the compiled try with the arrays of the factor, the pivots and the removals."""
+        f = self.factor
         pending = (f.L.pending, f.pending_G.pending, f.pending_P.pending)
         numbers = code.Numbers(f.s2, float(f.objective == "vfe"), *f.terms, tolerance, LEAST_GAIN)
         index = removals.index.numpy()
@@ -125,7 +132,8 @@ def arrays(code: Any, f: Factor, p: Pivots) -> tuple[Any, Any]:
     """Return the arrays of the factor and of the pivots, which share memory with their tensors."""
     factor = code.FactorArrays(
         Tt=f.T.mT.numpy(),
-        TPT_TGT=(f.TPT.numpy(), f.TGT.numpy()),
+        TPT=f.TPT.numpy(),
+        TGT=f.TGT.numpy(),
         c_Pc=f.c_and_Pc.numpy(),
         D=f.D.numpy(),
         y=f.train.y.numpy(),

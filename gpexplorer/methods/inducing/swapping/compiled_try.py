@@ -30,7 +30,8 @@ class FactorArrays(NamedTuple):
     """Arrays of a `Factor`; `L`, `G` and `P` have their pending updates beside them, as A and W [2, capacity, .]."""
 
     Tt: np.ndarray  # [m, m] T', each column t of T in one piece
-    TPT_TGT: tuple[np.ndarray, np.ndarray]  # [m] each
+    TPT: np.ndarray  # [m]
+    TGT: np.ndarray  # [m]
     c_Pc: np.ndarray  # [2, m]
     D: np.ndarray  # [n]
     y: np.ndarray  # [n]
@@ -266,7 +267,6 @@ def update_factor(f: Any, r: Any, new: Any, pending: Any) -> None:
 def update_T(f: Any, r: Any, new: Any, slot: int, s2: float) -> Any:
     """T <- T - w beta' with T'P T and T'G T; return -beta, w'T, half'T, q'T and g'T (`Factor._update_T`)."""
     w, half, g, tail = new.for_T[0], new.for_T[1], new.for_T[2], new.for_T[5]
-    TPT, TGT = f.TPT_TGT
     factor = dot(w, f.Tt[slot]) / (1.0 + dot(tail, f.Tt[slot]))
     ww, halfw, gw, out = dot(w, w), dot(half, w), dot(g, w), np.empty((5, len(w)), w.dtype)
     for i in range(len(w)):
@@ -274,8 +274,8 @@ def update_T(f: Any, r: Any, new: Any, slot: int, s2: float) -> Any:
         beta = factor * tailt
         wt, halft, gt = wt - beta * ww, halft - beta * halfw, gt - beta * gw  # with the new T
         add(f.Tt[i], -beta, w)
-        TGT[i] += beta * ((r.vv - s2) * beta - 2.0 * (s2 * wt + Lvt)) + 2.0 * halft * wt
-        TPT[i] += gt**2 / new.s - qt**2 / r.kappa
+        f.TGT[i] += beta * ((r.vv - s2) * beta - 2.0 * (s2 * wt + Lvt)) + 2.0 * halft * wt
+        f.TPT[i] += gt**2 / new.s - qt**2 / r.kappa
         out[0, i], out[1, i], out[2, i], out[3, i], out[4, i] = -beta, wt, halft, qt, gt
     return out
 
@@ -391,7 +391,7 @@ def compile_try(dtype: DTypeLike) -> None:
     """Load the code for float32 or float64 from disk, or compile it, which takes ten seconds, and write it to disk."""
     vector, matrix, cube = (np.zeros((1,) * axes, dtype) for axes in (1, 2, 3))
     index, flags = np.zeros(1, np.int64), np.zeros(1, np.bool_)
-    factor = FactorArrays(matrix, (vector, vector), matrix, vector, vector, vector, index, matrix, cube, cube, cube)
+    factor = FactorArrays(matrix, vector, vector, matrix, vector, vector, vector, index, matrix, cube, cube, cube)
     pivots = PivotArrays(index, index, flags, vector, matrix, cube, matrix, matrix, vector)
     numbers = Numbers(*7 * [0.0])
     one_try.compile(tuple(map(typeof, (factor, pivots, matrix, cube, index, (0, 0, 0), numbers))))
