@@ -24,9 +24,8 @@ from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods import gpytorch_parts
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.exact.joint.at_points import PointsRequest, posterior_at
-from gpexplorer.methods.exact.joint.joint_descent import sizes_for
 from gpexplorer.methods.exact.joint.posterior import PATH_TOLERANCE, JointPosterior, JointSolver
-from gpexplorer.methods.exact.joint.right_hand_sides import Limit, variance_limit
+from gpexplorer.methods.exact.joint.right_hand_sides import Limit, sizes_for, variance_limit
 from gpexplorer.methods.exact.posteriors import FACTOR_BYTES, Bands, exact_posterior
 from gpexplorer.methods.exact.state import State
 from gpexplorer.methods.exact.system import System

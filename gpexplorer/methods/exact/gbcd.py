@@ -37,8 +37,7 @@ from ...linalg.deferred_reads import repeat_if_rare
 from ...objectives import noise_variance
 from ...problem import Cost, Problem, Step
 from . import settings
-from .block import Block, BlockBuffers, CoarseRows, after_coarse_step
-from .block_choice import BlockSizes, fill_block
+from .block import Block, BlockBuffers, BlockSizes, CoarseRows, after_coarse_step, fill_block
 from .costs import CALLS_PER_CHUNK, CALLS_PER_SUBSPACE_STEP, iteration_cost
 from .joint.likelihood import Learner, Position, learn_on_all_rows
 from .reliability import Point

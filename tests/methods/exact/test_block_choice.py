@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.methods.exact.block import Block, BlockBuffers, CoarseRows
-from gpexplorer.methods.exact.block_choice import BlockSizes, fill_block
+from gpexplorer.methods.exact.block import Block, BlockBuffers, BlockSizes, CoarseRows, fill_block
 from gpexplorer.methods.exact.system import System
 from oracles_gbcd import system as dense_system
 from oracles_gbcd import wavy

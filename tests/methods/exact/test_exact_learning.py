@@ -9,8 +9,7 @@ from typing import NoReturn
 import pytest
 import torch
 
-from gpexplorer.methods.exact import solver
-from gpexplorer.methods.exact.sparse import regressors
+from gpexplorer.methods.exact import solver, sparse_regressors
 from gpexplorer.methods.fixed_subset import subset_rows
 from oracles_gbcd import SHIFTS, quick, wavy
 
@@ -41,7 +40,9 @@ def test_without_regressors_the_objective_is_half_the_sum_of_squared_targets(key
     assert before[-1] > steps[len(before)].objective > 0.0
 
 
-@pytest.mark.parametrize(("key", "module"), [("gbcd", solver), ("pcg", solver), ("matching-pursuit", regressors)])
+@pytest.mark.parametrize(
+    ("key", "module"), [("gbcd", solver), ("pcg", solver), ("matching-pursuit", sparse_regressors)]
+)
 @pytest.mark.parametrize(
     ("n", "setting", "rows"), [(90, 0, 90), (4008, 0, 501), (9600, 0, 1200), (17_000, 0, 2000), (9600, 70, 70)]
 )

@@ -10,7 +10,7 @@ import torch
 
 from gpexplorer import kernels
 from gpexplorer.linalg.blocks import row_blocks
-from gpexplorer.methods.exact.block_choice import BlockSizes
+from gpexplorer.methods.exact.block import BlockSizes
 from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.joint import likelihood
 from gpexplorer.methods.exact.joint.likelihood import (

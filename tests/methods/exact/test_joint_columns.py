@@ -10,11 +10,9 @@ from torch import Tensor
 
 from gpexplorer import kernels
 from gpexplorer.linalg.randomness import generator
-from gpexplorer.methods.exact.block import Block, BlockBuffers, CoarseRows
-from gpexplorer.methods.exact.block_choice import BlockSizes, fill_block
-from gpexplorer.methods.exact.joint import joint_descent
-from gpexplorer.methods.exact.joint.joint_descent import solve_together
-from gpexplorer.methods.exact.joint.right_hand_sides import Columns, target_limit, variance_limit
+from gpexplorer.methods.exact.block import Block, BlockBuffers, BlockSizes, CoarseRows, fill_block
+from gpexplorer.methods.exact.joint import right_hand_sides
+from gpexplorer.methods.exact.joint.right_hand_sides import Columns, solve_together, target_limit, variance_limit
 from gpexplorer.methods.exact.system import System
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.counting import Counted, Counter
@@ -195,7 +193,7 @@ def test_blocks_are_chosen_for_the_first_column_and_for_combinations_in_turn(
             kinds.append("combination" if len(targets.active) else "points")
         return Block(system, gradient, *others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(joint_descent, "Block", checked)
+    monkeypatch.setattr(right_hand_sides, "Block", checked)
     finish(System(problem, problem.theta, 0.0), [targets, points], BlockSizes(20, 5, 20, seed=3))
 
     assert not len(targets.active)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from gpexplorer.methods.exact.sparse.regressors import GrowingFit
+from gpexplorer.methods.exact.sparse_regressors import GrowingFit
 from gpexplorer.problem import Dataset, Problem
 from oracles_gbcd import SHIFTS, gram, noise, penalised_squares, quick, wavy
 from whole_run import whole_run

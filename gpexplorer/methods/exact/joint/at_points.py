@@ -21,10 +21,9 @@ from ....linalg.blocks import row_blocks
 from ....linalg.randomness import generator
 from ....posteriors.sample_paths import FEATURES, prior_paths
 from ....problem import Problem
-from ..block_choice import BlockSizes
+from ..block import BlockSizes
 from ..system import System
-from .joint_descent import solve_together
-from .right_hand_sides import Columns, Limit, variance_limit
+from .right_hand_sides import Columns, Limit, solve_together, variance_limit
 
 CONJUGATE = 2  # previous steps that a step for targets and samples is combined with
 

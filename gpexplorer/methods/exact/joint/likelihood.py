@@ -26,10 +26,9 @@ from ....linalg.blocks import row_blocks
 from ....linalg.randomness import generator
 from ....objectives import noise_derivative, noise_variance
 from ....problem import Problem
-from ..block_choice import BlockSizes
+from ..block import BlockSizes
 from ..system import System
-from .joint_descent import solve_together
-from .right_hand_sides import Columns
+from .right_hand_sides import Columns, solve_together
 
 PASSES = 2.0  # over the rows, per step
 TARGET_RESIDUAL = 0.1  # noise standard deviations per row, for y

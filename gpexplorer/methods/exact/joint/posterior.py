@@ -27,10 +27,9 @@ from ....linalg.randomness import generator
 from ....posteriors import RowsPosterior
 from ....posteriors.exact import joined_rows
 from ....problem import Dataset, Problem, take
-from ..block_choice import BlockSizes
+from ..block import BlockSizes
 from ..system import System
-from .joint_descent import sizes_for, solve_together
-from .right_hand_sides import Columns, Limit, target_limit, variance_limit
+from .right_hand_sides import Columns, Limit, sizes_for, solve_together, target_limit, variance_limit
 
 SOLUTION_BYTES = 0.6e9  # of the solutions and gradients of right-hand sides that are solved for together
 PATH_TOLERANCE = 0.01  # noise standard deviations by which the targets of a sample path are changed, at most

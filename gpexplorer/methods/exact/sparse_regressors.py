@@ -22,17 +22,17 @@ import param
 import torch
 from torch import Tensor
 
-from ....linalg.blocks import row_blocks
-from ....linalg.cholesky import cholesky, independent_rows
-from ....linalg.gaussian import GrowingGaussian
-from ....linalg.randomness import generator
-from ....objectives import noise_variance, nystrom
-from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
-from ....problem import Cost, Outcome, Problem, Step, channel, take
-from ...base import Method, Steps
-from ...fixed_subset import learn_on_subset
-from .. import settings
-from ..costs import CALLS_PER_GAINS, CALLS_PER_JOIN, FLOPS_PER_ENTRY, fill_calls
+from ...linalg.blocks import row_blocks
+from ...linalg.cholesky import cholesky, independent_rows
+from ...linalg.gaussian import GrowingGaussian
+from ...linalg.randomness import generator
+from ...objectives import noise_variance, nystrom
+from ...posteriors import Posterior, PriorPosterior, nystrom_posterior
+from ...problem import Cost, Outcome, Problem, Step, channel, take
+from ..base import Method, Steps
+from ..fixed_subset import learn_on_subset
+from . import settings
+from .costs import CALLS_PER_GAINS, CALLS_PER_JOIN, FLOPS_PER_ENTRY, fill_calls
 
 
 class GrowingFit:

@@ -1,1 +1,0 @@
-"""Sparse baselines: f is a sum over few rows, and its weights are fitted to all rows."""
