@@ -25,9 +25,8 @@ from torch import Tensor
 from gpexplorer import data, kernels
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Eigenfunctions, Grid
-from gpexplorer.linalg.blocks import row_blocks
+from gpexplorer.linalg.blocks import add_gram_, row_blocks, sum_of_squares
 from gpexplorer.linalg.randomness import generator
-from gpexplorer.linalg.reduction import add_gram_, sum_of_squares
 from gpexplorer.methods.eigenfunctions.evidence import evidence_gradient, gram_products, regress
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     OrthogonalBasis,

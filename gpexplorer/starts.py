@@ -38,11 +38,11 @@ from .kernels.row_scaled import input_count, unscaled_kernel, unscaled_rows
 from .kernels.theta.descent_units import descent_units, period_entries
 from .kernels.theta.restrictions import is_free, log_prior, projected
 from .linalg.cholesky import cholesky, logdet
+from .linalg.periodogram import Peak, peaks, without_trend
 from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
 from .linalg.replayed_descent import Evaluated, replayed_descent
-from .linalg.waves.periodogram import Peak, peaks, without_trend
-from .linalg.waves.seasons import Season, seasons
+from .linalg.seasons import Season, seasons
 from .mixed_rows import MixedRows
 from .objectives import evidence, may_learn
 from .problem import Problem, take

@@ -22,7 +22,7 @@ from gpexplorer.estimator.parameters import sized_settings
 from gpexplorer.estimator.training_rows import all_for_training
 from gpexplorer.methods.base import registry
 from gpexplorer.runs.studies import machine_speed
-from gpexplorer.runs.studies.model_sizes import points_without_time
+from gpexplorer.runs.studies.machine_speed import points_without_time
 from toy_method import Toy
 
 pytestmark = pytest.mark.long

@@ -11,7 +11,7 @@ import torch
 import gpexplorer as gpx
 from gpexplorer.data import load
 from gpexplorer.errors import SettingError
-from gpexplorer.linalg.waves.periodogram import peaks
+from gpexplorer.linalg.periodogram import peaks
 from gpexplorer.objectives import least_learned_noise, least_noise, noise_variance
 from gpexplorer.runs import Spec, Store
 from gpexplorer.starts import KERNEL_START, proposals, race, variogram

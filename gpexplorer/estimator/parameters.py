@@ -17,7 +17,7 @@ from ..errors import KernelError, SettingError
 from ..methods.base import Method
 from ..problem import Dataset
 from ..runs.setting_checks import number, quoted
-from ..runs.studies.model_sizes import points_for_budget
+from ..runs.studies.machine_speed import points_for_budget
 
 SEEDS = 2**31 - 1
 EPOCHS, EPOCHS_WITH_SECONDS = 3, 1  # of "auto": epochs of swaps and learning before the points move

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..linalg.waves.seasons import periods, season, seasons
+from ..linalg.seasons import periods, season, seasons
 from ..problem import Dataset
 from .base import input_sds, target_sd
 from .distances import distance_factors, squared_distances

@@ -1,15 +1,27 @@
-"""Rows in blocks, so that a loop over n rows holds the temporaries of one block only."""
+"""Rows in blocks: slices whose temporaries fit into the cache, and sums over rows, strip by strip.
+
+A function maps each strip of rows to its contribution, and the contributions are added, on this process or on the
+workers of a cluster. The builtin `map` computes one strip at a time and holds no other. A strip of a tensor that maps a
+file is read when it is computed, so rows that do not fit into memory can be used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 BLOCK_BYTES = 24 * 2**20  # new buffers above about 32 MB cost page faults
 GPU_BYTES = 256 * 2**20  # on an H100 a pass over it takes .2 ms, as long as 40 launches
 GPU_SHARE = 128  # on a smaller card this part of its memory, since a block has up to eight temporaries
+STRIP_ROWS = 2**14
+PANELS = 5  # panels of rows into which the lower half of a Gram matrix is divided
+TILE = 8  # the number of rows of a panel is a multiple of this, for which a BLAS is fastest
+Sums = tuple[Tensor, ...]
+Map = Callable[[Callable[..., Sums], Iterable[Any]], Iterable[Sums]]
 
 
 def row_blocks(n: int, row_bytes: int, like: Tensor, block_bytes: int = BLOCK_BYTES) -> Iterator[slice]:
@@ -42,3 +54,68 @@ def row_blocks(n: int, row_bytes: int, like: Tensor, block_bytes: int = BLOCK_BY
     size = max(1, int(block_bytes // max(row_bytes, 1)))
     for begin in range(0, n, size):
         yield slice(begin, min(begin + size, n))
+
+
+def sum_over_rows(
+    part: Callable[[tuple[Tensor, ...]], Sums], arrays: Sequence[Tensor], apply: Map = map, rows: int = STRIP_ROWS
+) -> Sums:
+    """Add up the contributions of all strips of rows.
+
+    Parameters
+    ----------
+    part : callable
+        Maps a tuple of strips, one per array, to a tuple of tensors whose shapes do not depend on the strip.
+    arrays : sequence of Tensor [n, ...]
+        Arrays with the same number of rows, at least one.
+    apply : callable, default map
+        Computes the contributions, in their order, as the builtin `map` does.
+    rows : int, default STRIP_ROWS
+        Rows of a strip.
+
+    Returns
+    -------
+    tuple of Tensor
+        The sums, always added in the order of the strips.
+    """
+    n = len(arrays[0])
+    strips = (tuple(array[begin : begin + rows] for array in arrays) for begin in range(0, n, rows))
+    total: Sums = ()
+    for contribution in apply(part, strips):
+        if not total:
+            total = tuple(contribution)
+            continue
+        for accumulator, term in zip(total, contribution, strict=True):
+            accumulator.add_(term)
+    return total
+
+
+def add_gram_(A: Float[Tensor, "p p"], F: Float[Tensor, "p b"]) -> None:
+    """Add F F' to the lower triangle of A, in place.
+
+    Notes
+    -----
+    6/5 b p^2 flops, where a whole product takes 2 b p^2. The rows are cut into PANELS panels, each of which ends at the
+    diagonal, so some entries above the diagonal are added to as well. With more panels fewer of these would be computed
+    in vain, but their products would be so thin that they take longer.
+    """
+    p = len(A)
+    width = TILE * -(-p // (PANELS * TILE))
+    for begin in range(0, p, width):
+        end = min(begin + width, p)
+        A[begin:end, :end].addmm_(F[begin:end], F[:end].T)
+
+
+def symmetric_from_lower(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+    """Return the symmetric matrix whose lower triangle is that of A."""
+    return A.tril() + A.tril(-1).T
+
+
+def sum_of_squares(y: Float[Tensor, " n"]) -> float:
+    """Return y'y, added in float64 for any precision of y. Only one strip of y is copied at a time."""
+    (total,) = sum_over_rows(_squares, (y,))
+    return float(total)
+
+
+def _squares(strip: tuple[Tensor, ...]) -> Sums:
+    y = strip[0].double()
+    return (torch.dot(y, y),)

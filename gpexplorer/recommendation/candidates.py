@@ -20,14 +20,14 @@ from ..data import Split
 from ..kernels import make
 from ..kernels.on_columns import quoted_name
 from ..kernels.theta.named_parameters import kernel_parameters
+from ..linalg.periodogram import peaks
 from ..linalg.randomness import generator
-from ..linalg.waves.periodogram import peaks
-from ..linalg.waves.seasons import periods
+from ..linalg.seasons import periods
 from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from ..runs.run import Run
 from ..runs.spec import Spec
-from ..runs.studies.model_sizes import points_for, rows_for
+from ..runs.studies.machine_speed import points_for, rows_for
 from .questions.relevance_pursuit import with_pursued_noise
 from .questions.row_order import is_series, numbers_of
 from .questions.row_questions import far_rows

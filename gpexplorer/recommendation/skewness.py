@@ -34,7 +34,7 @@ from ..linalg.cholesky import cholesky
 from ..objectives import evidence
 from ..problem import Dataset, Kernel, Problem
 from ..runs.spec import Spec
-from ..runs.studies.model_sizes import rows_for
+from ..runs.studies.machine_speed import rows_for
 from ..target_transforms import LOG, YEO_JOHNSON, fitted_transform
 from .arguments import NO_ROWS
 from .candidates import Candidate

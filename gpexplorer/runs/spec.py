@@ -1,11 +1,15 @@
-"""A `Spec` says what to compute. The same JSON is the link, the preset, the program, the command line and the store."""
+"""A `Spec` says what to compute. The same JSON is the link, the preset, the program, the command line and the store.
+
+Which hyperparameters there are is checked when the run is opened, since it depends on the columns of the data. Here the
+form of their values, bounds and priors is checked.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import PurePath
 from typing import Any
@@ -18,15 +22,16 @@ from ..data.standardising import checked_input_transform
 from ..display import SpecDisplay
 from ..errors import SettingError, closest
 from ..hyperparameters import Hyperparameters
+from ..kernels.theta.priors import parse_prior
 from ..kernels.theta.restrictions import OPTIONS
 from ..methods.base import registry
 from ..target_transforms import checked_transform
 from .budget import named_limits
-from .kernel_options import KERNEL_OPTIONS
 from .opening import DTYPES, ONE_START, SEVERAL_STARTS, JournalSource, open_run
 from .run import Run
 from .setting_checks import added_before, number, object_without_duplicates, of_kind, quoted, resolve
 
+LARGEST_VALUE = 1e30  # a value in the units of the file, and its inverse
 VERSION = 1
 LARGEST = 100_000  # bytes of JSON: a spec is a page of text, not a data set
 LARGEST_INTEGER = 2**53  # every reader of JSON represents integers up to this one exactly
@@ -310,3 +315,97 @@ def _plain(name: str, value: Any) -> Any:
     if len(text) > LARGEST:
         raise SettingError(f"{name} is {len(text)} characters of JSON; at most {LARGEST} are taken.")
     return json.loads(text)
+
+
+def in_words(value: Any) -> str:
+    """Write a value of a spec without quotes and braces, such that different values stay different.
+
+    Parameters
+    ----------
+    value : object
+        What JSON can hold. The entry "name" of a mapping stands before the others. An empty text or mapping is "none".
+
+    Examples
+    --------
+    >>> in_words({"n": 100, "name": "hypercube"})
+    'hypercube (n 100)'
+    >>> in_words({"seconds": 5.0})
+    '(seconds 5)'
+    >>> in_words([0.5, True, 1e-10])
+    '[0.5 on 1e-10]'
+    """
+    if isinstance(value, str):
+        return value or "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, Mapping):
+        entries = ", ".join(f"{key} {in_words(entry)}" for key, entry in value.items() if key != "name")
+        name = in_words(value["name"]) if "name" in value else ""
+        return f"{name} ({entries})".strip() if entries else name or "none"
+    if isinstance(value, list | tuple):
+        return "[" + " ".join(map(in_words, value)) + "]"
+    return json.dumps(value)
+
+
+def _value(owner: str, value: Any) -> float:
+    return float(number(owner, value, whole=False, low=1.0 / LARGEST_VALUE, high=LARGEST_VALUE))
+
+
+def _by_name(option: str, value: Any, form: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
+        raise SettingError(f"kernel's {option} is {quoted(value)}; give {form}.")
+    return value
+
+
+def _names(owner: str, value: Any, form: str) -> list[str]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) and name for name in names):
+        raise SettingError(f"{owner} is {quoted(value)}; give {form}.")
+    return list(names)
+
+
+def _values(values: Any) -> dict[str, float]:
+    named = _by_name("values", values, 'names with their values, such as {"noise": 0.1}')
+    return {name: _value(f"The value of {name}", value) for name, value in named.items()}
+
+
+def _fixed(names: Any) -> list[str]:
+    return _names("kernel's fixed", names, 'a list of names, such as ["noise"]')
+
+
+def _bounds(bounds: Any) -> dict[str, list[float | None]]:
+    checked = dict[str, list[float | None]]()
+    for name, pair in _by_name("bounds", bounds, 'names with two bounds, such as {"noise": [0.1, 1.0]}').items():
+        if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+            raise SettingError(f"The bounds of {name} are {quoted(pair)}; give two numbers, or None for no bound.")
+        low, high = (None if end is None or end == 0 else _value(f"A bound of {name}", end) for end in pair)
+        if low is not None and high is not None and low > high:
+            raise SettingError(f"The bounds of {name} are {low:g} and {high:g}; give the lower one first.")
+        if pair[1] == 0:
+            raise SettingError(f"The upper bound of {name} is 0; hyperparameters are positive.")
+        checked[name] = [low, high]
+    return checked
+
+
+def _tied(groups: Any) -> list[list[str]]:
+    form = 'groups of names, such as [["lp.lengthscale", "lp.width"]]'
+    if not isinstance(groups, Sequence) or isinstance(groups, str):
+        raise SettingError(f"kernel's tied is {quoted(groups)}; give {form}.")
+    groups = [groups] if all(isinstance(name, str) for name in groups) else groups
+    return [_names("kernel's tied", group, form) for group in groups]
+
+
+def _priors(priors: Any) -> dict[str, str]:
+    named = _by_name("priors", priors, 'names with densities, such as {"*.lengthscale": "lognormal(0, 1)"}')
+    return {name: str(parse_prior(text)) for name, text in named.items()}
+
+
+KERNEL_OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "values": _values,
+    "fixed": _fixed,
+    "bounds": _bounds,
+    "tied": _tied,
+    "priors": _priors,
+}

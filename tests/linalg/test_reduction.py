@@ -18,9 +18,16 @@ from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer import kernels
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
-from gpexplorer.linalg.blocks import row_blocks
+from gpexplorer.linalg.blocks import (
+    PANELS,
+    TILE,
+    add_gram_,
+    row_blocks,
+    sum_of_squares,
+    sum_over_rows,
+    symmetric_from_lower,
+)
 from gpexplorer.linalg.randomness import generator, random_rows
-from gpexplorer.linalg.reduction import PANELS, TILE, add_gram_, sum_of_squares, sum_over_rows, symmetric_from_lower
 from gpexplorer.methods.eigenfunctions.evidence import gram_products, strip_products
 from gpexplorer.objectives import nystrom_gradient
 from gpexplorer.problem import Dataset

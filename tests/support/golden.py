@@ -183,7 +183,8 @@ def of_models(keys: list[str], folder: Path) -> Golden:
         if not path.exists():
             golden[f"{prefix}/no file"] = text("")
             continue
-        model, X = gpx.load_posterior(path), rows(2)
+        model = gpx.load_posterior(path)
+        X = rows(model.columns.d)
         mean, var = model(X)
         golden |= {f"{prefix}/mean": mean.numpy(), f"{prefix}/variance": var.numpy()}
         golden[f"{prefix}/noise"] = np.asarray(model.noise_variance)

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from ...features.basis_choices import Choice
-from ...linalg.blocks import row_blocks
+from ...linalg.blocks import Map, Sums, add_gram_, row_blocks, sum_of_squares, sum_over_rows, symmetric_from_lower
 from ...linalg.gaussian import LinearGaussian, Pullback, linear_gaussian
-from ...linalg.reduction import Map, Sums, add_gram_, sum_of_squares, sum_over_rows, symmetric_from_lower
 from ...objectives import noise_variance
 from ...problem import Dataset
 

@@ -18,8 +18,8 @@ from torch import Tensor
 from ...features.basis_choices import Choice, ChosenFeatures
 from ...kernels.row_scaled import unscaled_kernel
 from ...kernels.theta.restrictions import noise_limits
+from ...linalg.blocks import Map, sum_of_squares
 from ...linalg.gaussian import LinearGaussian
-from ...linalg.reduction import Map, sum_of_squares
 from ...objectives import noise_variance
 from ...posteriors import DiagonalAndDirection, FeaturePosterior, OutsideGrid, Posterior, PrecisionFactor
 from ...problem import Dataset, Problem

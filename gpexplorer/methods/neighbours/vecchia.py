@@ -1,6 +1,22 @@
 """Vecchia's approximation: each row depends on its nearest rows among the earlier ones, in an order that covers all.
 
-    p(y) ~ prod_i p(y_i | y_N(i))                               `conditionals` has the formulas
+    p(y) ~ p(y_1, ..., y_h) prod_i>h p(y_i | y_N(i)),   N(i) the k rows nearest to i among 1, ..., i - 1
+
+With S = k(X, X) + s2 I for the rows (N(i), i), i the last, S = L L', w = L^-1 y, u = L'^-1 e_i and a = L'^-1 w,
+
+    -log p(y_i | y_N(i)) = log L_ii + w_i^2 / 2
+    its derivative       = u'dS v,   v = (1 + w_i^2) u / 2 - w_i a
+
+which follows from S^-1 = [S_N^-1, 0; 0, 0] + u u'. The first h = k + 1 rows are together an exact GP, so that k = n - 1
+is the exact likelihood. The constant n/2 log 2 pi is left out. All is computed in float64. If only b of the other rows
+are used, chosen at random, their sum is multiplied by (n - h) / b: an unbiased estimate.
+
+    maximin: row i+1 is the row whose distance to the nearest of the first i rows is largest         Guinness (2018)
+
+A prefix of the order covers all rows evenly, so the first rows fix the large features and later ones fill in. Up to
+EXACT rows the order is computed as defined, with O(n^2) distances. Beyond, rows are taken in rounds: each halves the
+width of the cells of a grid, and takes the row that is nearest to its centre from every cell without an earlier row.
+Within a round the order is random. That is O(n log n), and a prefix is spaced nearly as widely.
 
 Learning minimises the negative log likelihood of that approximation by L-BFGS, one evaluation per step. Distances are
 measured in units of the lengths over which the kernel loses its correlation. Where learning has changed their
@@ -12,33 +28,237 @@ neighbours.
 
 References: Vecchia (1988), Estimation and model identification for continuous spatial processes; Datta et al. (2016),
 Hierarchical nearest-neighbor Gaussian process models; Katzfuss and Guinness (2021), A general framework for Vecchia
-approximations of Gaussian processes.
+approximations of Gaussian processes; Guinness (2018), Permutation and grouping methods for sharpening Gaussian process
+approximations.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple
 
+import numpy as np
 import param
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from ...kernels.groups import check_stationary, correlation_lengths
+from ...kernels.groups import Groups, check_stationary, correlation_lengths
 from ...kernels.row_scaled import input_count
+from ...linalg.blocks import row_blocks
+from ...linalg.randomness import generator, random_rows
+from ...objectives import evidence, noise_derivative, noise_variance, rounding
 from ...posteriors import NearestRowsPosterior, Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
 from ..base import Steps
 from ..capabilities import NearRows
-from .conditionals import GROUP_BYTES, Conditionals
 from .recorded_descent import DescendingMethod, no_answers, recorded_descent, slope_of
 
+EXACT = 3000  # rows: beyond, an order by grids
+MOST_CELLS = 2**20  # per input, after which what is left joins in random order
+ROUND = 1.5  # the tree of the rows before a row contains at most so many times as many rows
+Rows = NDArray[np.int64]
+Points = NDArray[np.float64]
+GROUP_BYTES = 16 * 2**20  # of the temporaries of one chunk of conditionals
 STRETCH = 1.25  # change of the proportions of the lengths above which neighbours are found again
 FLOPS_PER_ENTRY = 200.0  # of a covariance with its derivative, the time of exponentials included
 CHUNK_CALLS = 160.0  # per chunk of conditionals
+
+
+def maximin_order(X: Points, seed: int) -> Rows:
+    """An order [n] of rows X [n, d], all of whose prefixes are spread evenly.
+
+    Parameters
+    ----------
+    X : array [n, d]
+        Inputs, in units in which distances count alike.
+    seed : int
+        Of the first row and of ties.
+    """
+    random = np.random.default_rng(seed)
+    return _exact_order(X, random) if len(X) <= EXACT else _order_by_grids(X, random)
+
+
+def _exact_order(X: Points, random: np.random.Generator) -> Rows:
+    n = len(X)
+    order = np.empty(n, dtype=np.int64)
+    order[0] = random.integers(n)
+    distance = np.full(n, np.inf)
+    for i in range(1, n):
+        np.minimum(distance, np.square(X - X[order[i - 1]]).sum(1), out=distance)
+        distance[order[i - 1]] = -1.0
+        order[i] = distance.argmax()
+    return order
+
+
+def _order_by_grids(X: Points, random: np.random.Generator) -> Rows:
+    low = X.min(0)
+    unit = (X - low) / (float((X.max(0) - low).max()) or 1.0)  # [n, d] in [0, 1]
+    multipliers = random.integers(1, 2**62, X.shape[1]) | 1  # of a hash that numbers the cells
+    left, order, cells = random.permutation(len(X)), [], 1
+    before = left[:0]
+    while len(left) and cells < MOST_CELLS:
+        cells *= 2
+        scaled = unit[left] * cells
+        cell = np.floor(scaled)
+        number = cell.astype(np.int64) @ multipliers
+        by_cell = np.lexsort((np.square(scaled - cell - 0.5).sum(1), number))  # from the centre of each cell outwards
+        first = by_cell[np.flatnonzero(np.diff(number[by_cell], prepend=~number[by_cell[:1]]))]
+        occupied = np.floor(unit[before] * cells).astype(np.int64) @ multipliers
+        is_free = np.ones(len(first), dtype=bool)
+        place = np.minimum(np.searchsorted(number[first], occupied), len(first) - 1)  # these numbers ascend
+        is_free[place[number[first][place] == occupied]] = False
+        chosen = random.permutation(first[is_free])
+        order.append(left[chosen])
+        before = np.concatenate([before, order[-1]])
+        left = np.delete(left, chosen)
+    return np.concatenate([*order, left])
+
+
+def earlier_neighbours(X: Points, positions: Rows, k: int) -> Rows:
+    """The k nearest of the rows before each of some rows, the nearest first.
+
+    Parameters
+    ----------
+    X : array [n, d]
+        All rows in their order.
+    positions : array [b]
+        Rows whose neighbours are asked for, in ascending order, each at least k.
+    k : int
+        Number of neighbours.
+
+    Returns
+    -------
+    array [b, k]
+
+    Notes
+    -----
+    Exact. Rows are asked in blocks, each of a tree that contains at most ROUND times as many rows as come before it.
+    Where fewer than k of the nearest rows come before, twice as many are asked for.
+    """
+    from scipy.spatial import cKDTree
+
+    neighbours = np.empty((len(positions), k), dtype=np.int64)
+    begin = 0
+    while begin < len(positions):
+        size = min(len(X), max(int(ROUND * positions[begin]), 8 * k))
+        end = int(np.searchsorted(positions, size))
+        tree = cKDTree(X[:size], balanced_tree=False, compact_nodes=False)
+        left, asked = np.arange(begin, end), min(2 * k + 2, size)
+        while len(left):
+            nearest = tree.query(X[positions[left]], k=asked)[1].reshape(len(left), asked)
+            is_earlier = nearest < positions[left][:, None]
+            is_earlier &= np.cumsum(is_earlier, 1) <= k
+            enough = is_earlier.sum(1) == k
+            neighbours[left[enough]] = nearest[enough][is_earlier[enough]].reshape(-1, k)
+            left, asked = left[~enough], min(2 * asked, size)
+        begin = end
+    return neighbours
+
+
+class Conditionals:
+    """Which rows each row depends on, and the likelihood of that approximation.
+
+    Parameters
+    ----------
+    problem : Problem
+        Training rows and a stationary kernel.
+    lengths : Tensor [d]
+        What each input is divided by before distances are measured.
+    neighbours : int
+        Number of neighbours k, fewer where there are not so many rows.
+    most : int
+        Conditionals that are used; a random sample of this size where there are more.
+    seed : int
+        Of the order and of the sample.
+
+    Attributes
+    ----------
+    order : Tensor [n]
+        The rows of the problem in the order of the approximation.
+    positions : Tensor [b]
+        Places in the order of the rows whose conditionals are used.
+    neighbours : Tensor [b, k]
+        Places of the rows that each depends on.
+    """
+
+    def __init__(self, problem: Problem, lengths: Float[Tensor, " d"], neighbours: int, most: int, seed: int) -> None:
+        self.kernel, n, device = problem.kernel, len(problem.train), problem.train.y.device
+        k = min(neighbours, n - 1)
+        inputs = problem.train.X[:, : input_count(problem)].double().cpu().numpy() / lengths.cpu().numpy()
+        order = maximin_order(inputs, seed)
+        self.n, self.head, self.order = n, k + 1, torch.from_numpy(order)
+        chosen = random_rows(n - self.head, most, generator(seed, "conditionals")) + self.head
+        positions = chosen.sort().values.numpy()
+        self.weight = (n - self.head) / max(len(positions), 1)
+        nearest = (
+            earlier_neighbours(inputs[order], positions, k) if len(positions) else np.empty((0, k), dtype=np.int64)
+        )
+        self.positions, self.neighbours = torch.from_numpy(positions), torch.from_numpy(nearest)
+        self.order, self.positions, self.neighbours = (
+            each.to(device) for each in (self.order, self.positions, self.neighbours)
+        )
+        self.rows: Any = problem.train.rows(self.order).to(device, torch.float64)
+
+    def likelihood(self, theta: Float[Tensor, " p"], begin: Float[Tensor, " p"]) -> tuple[float, Float[Tensor, " p"]]:
+        """The negative log likelihood without its constant, and its gradient [p] in float64.
+
+        Parameters
+        ----------
+        theta : Tensor [p]
+            Log-hyperparameters.
+        begin : Tensor [p]
+            Where learning began, which says how small the noise may be.
+
+        Raises
+        ------
+        NotPositiveDefinite
+            If the covariance of some row and its neighbours is not positive definite, or the noise cannot be resolved.
+        """
+        theta, s2 = theta.double(), noise_variance(theta)
+        least = 100.0 * rounding(torch.float64) * float(self.kernel.diag(theta, self.rows.X[:1]).mean())
+        if s2 < min(least, noise_variance(begin)):
+            raise NotPositiveDefinite("K + s2 I of near rows", self.head, 0.0, "The noise is too small; raise it.")
+        value, gradient = evidence(self.kernel, theta, self.rows.rows(range(self.head)))
+        gradient = gradient.clone()
+        groups = Groups(self.kernel, theta, self.head)
+        for X, y, L in self._chunks(groups, s2):
+            w = torch.linalg.solve_triangular(L, y[:, :, None], upper=False)  # [c, k + 1, 1]
+            last = torch.zeros_like(w)
+            last[:, -1] = 1.0
+            ua = torch.linalg.solve_triangular(L.mT, torch.cat([last, w], 2), upper=True)
+            u, a, w_last = ua[:, :, 0], ua[:, :, 1], w[:, -1]
+            v = 0.5 * (1.0 + w_last.square()) * u - w_last * a
+            value += self.weight * float((L[:, -1, -1].log() + 0.5 * w_last[:, 0].square()).sum())
+            gradient += self.weight * groups.gradient(X, u, v)
+            gradient[-1] += noise_derivative(self.kernel, self.weight * 2.0 * s2 * float((u * v).sum()))
+        return value, gradient
+
+    def sds(self, theta: Float[Tensor, " p"]) -> Float[Tensor, " b"]:
+        """The standard deviation of each target given its neighbours, noise included."""
+        groups = Groups(self.kernel, theta.double(), self.head)
+        parts = [L[:, -1, -1] for _, _, L in self._chunks(groups, noise_variance(theta))]
+        return torch.cat([theta.double()[:0], *parts])
+
+    def _chunks(self, groups: Groups, s2: float) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Rows X [c, k + 1, D], targets y [c, k + 1] and factors L [c, k + 1, k + 1] of some conditionals at a time."""
+        for chunk in row_blocks(len(self.positions), 8 * groups.numbers, self.positions, GROUP_BYTES):
+            rows = torch.cat([self.neighbours[chunk], self.positions[chunk, None]], 1)
+            X = self.rows.X[rows]
+            yield X, self.rows.y[rows], _factors(groups.matrices(X), s2)
+
+
+def _factors(S: Tensor, s2: float) -> Tensor:
+    """Cholesky factors [c, g, g] of S + s2 I."""
+    S.diagonal(dim1=1, dim2=2).add_(s2)
+    L, info = torch.linalg.cholesky_ex(S)
+    if bool(info.any()) or not math.isfinite(float(L[:, -1, -1].sum())):
+        raise NotPositiveDefinite("K + s2 I of near rows", S.shape[1], 0.0)
+    return L
 
 
 class VecchiaState(NamedTuple):

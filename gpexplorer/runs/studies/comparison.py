@@ -16,10 +16,9 @@ from ..opening import DTYPES
 from ..rounding import first_rise
 from ..run import Run
 from ..setting_checks import quoted
-from ..spec import Spec
+from ..spec import Spec, in_words
 from ..store import Store, reading_error
 from ..trace import Trace
-from .value_words import in_words
 
 SCORES = ("smse", "snlp", "rmse", "nlpd")
 SPENT = ("seconds", "memory", "entries")

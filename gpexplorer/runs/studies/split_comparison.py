@@ -13,9 +13,8 @@ from scipy.special import bdtr
 
 from ...errors import SettingError
 from ..setting_checks import quoted
-from ..spec import Spec
+from ..spec import Spec, in_words
 from .comparison import SCORES, Finished, newest_rows, overlay, what_differs
-from .value_words import in_words
 
 FEWEST = 3  # runs that are shown as one family
 TEN = 10  # splits of a repetition

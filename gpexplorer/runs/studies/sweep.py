@@ -19,12 +19,11 @@ from ...errors import ClusterError, DataError, GPExplorerError, SettingError, cl
 from ...methods.base import registry
 from ..run import Run
 from ..setting_checks import of_kind, quoted
-from ..spec import A_SPEC, Spec, named_specs
+from ..spec import A_SPEC, Spec, in_words, named_specs
 from ..storage.journal import InUse
 from ..store import Store
 from .cluster import cancel, connected, first_done, result, stopping_with_worker
 from .comparison import Finished
-from .value_words import in_words
 
 MOST = 200  # runs in one sweep, unless the caller allows more
 TAKE_OVER_SECONDS = 60.0  # that a worker waits for the step of one that is closed

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.spatial import cKDTree
 
-from gpexplorer.methods.neighbours import ordering
-from gpexplorer.methods.neighbours.ordering import earlier_neighbours, maximin_order
+from gpexplorer.methods.neighbours import vecchia
+from gpexplorer.methods.neighbours.vecchia import earlier_neighbours, maximin_order
 
 
 def cloud(n: int, d: int, shift: float = 0.0) -> np.ndarray:
@@ -41,7 +41,7 @@ def test_each_row_of_the_exact_order_is_farthest_from_those_before_it(d: int, sh
 def test_prefixes_of_the_order_by_grids_are_spaced_nearly_as_widely_as_exact_ones(d: int, monkeypatch):
     X = cloud(2500, d)
     exact = maximin_order(X, 0)
-    monkeypatch.setattr(ordering, "EXACT", 0)
+    monkeypatch.setattr(vecchia, "EXACT", 0)
 
     order = maximin_order(X, 0)
 
@@ -55,7 +55,7 @@ def test_prefixes_of_the_order_by_grids_are_spaced_nearly_as_widely_as_exact_one
 
 @pytest.mark.parametrize("exact", [0, 3000])
 def test_rows_that_are_alike_and_a_constant_input_have_an_order(exact: int, monkeypatch):
-    monkeypatch.setattr(ordering, "EXACT", exact)
+    monkeypatch.setattr(vecchia, "EXACT", exact)
     X = np.column_stack([np.repeat(np.arange(10.0), 6), np.full(60, 7.0)])
 
     order = maximin_order(X, 1)

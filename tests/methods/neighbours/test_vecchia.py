@@ -14,8 +14,8 @@ from gpexplorer import Spec, kernels
 from gpexplorer.errors import KernelError, NotPositiveDefinite
 from gpexplorer.kernels.row_scaled import with_row_noise
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.neighbours import conditionals as module
-from gpexplorer.methods.neighbours.conditionals import Conditionals
+from gpexplorer.methods.neighbours import vecchia
+from gpexplorer.methods.neighbours.vecchia import Conditionals
 from gpexplorer.objectives import evidence
 from gpexplorer.posteriors import exact_gp_posterior
 from gpexplorer.problem import Dataset, Problem, RowNoise
@@ -85,7 +85,7 @@ def test_with_all_other_rows_as_neighbours_it_is_the_exact_gp(shift: float, nois
 
 @pytest.mark.parametrize("spread", [1.0, 1e4])
 def test_with_hardly_any_noise_one_neighbour_of_a_markov_process_in_order_is_exact(spread: float, monkeypatch):
-    monkeypatch.setattr(module, "maximin_order", lambda X, seed: np.argsort(X[:, 0]))
+    monkeypatch.setattr(vecchia, "maximin_order", lambda X, seed: np.argsort(X[:, 0]))
     given = problem("matern12", d=1, scale=spread, noise=1e-5)  # Matern 1/2 has the Markov property
     exact, slope = evidence(given.kernel, given.theta, given.train)
 

@@ -51,6 +51,11 @@ from ..system import System
 Limit = Callable[[Tensor, Tensor], Tensor]  # (columns [k], values 2 f [k]) -> largest |g| [k]
 
 COMPACT = 0.8  # finished columns are dropped from the arrays when at most this share of the columns is unfinished
+SMALLEST_BLOCK, LARGEST_BLOCK = 500, 1000  # rows, beside three times as many coarse rows
+SHORTLIST = 4  # candidates per row of a block
+ESTIMATES = 10  # number of times per pass that the norms of gradients are estimated
+SAMPLED_ROWS = 1000  # number of rows from which the norms of gradients are estimated
+BLOCK_MEMORY = 0.48e9  # bytes: 1000 and 3000 rows of 30 000 numbers in float32
 
 
 def variance_limit(prior: Float[Tensor, " k"], s2: float, tolerance: float) -> Limit:
@@ -234,13 +239,6 @@ def _best_coefficients(P: list[Tensor], AP: list[Tensor], G: Tensor) -> Tensor:
     rounding = len(P) * torch.finfo(H.dtype).eps ** 0.5
     inverse = torch.linalg.pinv(unit, rtol=rounding, hermitian=True)
     return -(scale * (inverse @ (scale * right)[:, :, None])[:, :, 0]).T
-
-
-SMALLEST_BLOCK, LARGEST_BLOCK = 500, 1000  # rows, beside three times as many coarse rows
-SHORTLIST = 4  # candidates per row of a block
-ESTIMATES = 10  # number of times per pass that the norms of gradients are estimated
-SAMPLED_ROWS = 1000  # number of rows from which the norms of gradients are estimated
-BLOCK_MEMORY = 0.48e9  # bytes: 1000 and 3000 rows of 30 000 numbers in float32
 
 
 def sizes_for(n: int, seed: int = 0, number_bytes: int = 8) -> BlockSizes:

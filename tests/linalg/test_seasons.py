@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpexplorer.linalg.waves.seasons import periods, season, seasons
+from gpexplorer.linalg.seasons import periods, season, seasons
 
 NOISE = 0.3
 SHAPES = {
