@@ -22,7 +22,7 @@ import torch
 from gpexplorer import data, kernels
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.minibatches.studies.rate_search import best_validation_rate
+from benchmarks.timing.rate_search import best_validation_rate
 from gpexplorer.problem import Problem
 from gpexplorer.runs.run import Run
 from gpexplorer.views.drawing.palette import CYCLE

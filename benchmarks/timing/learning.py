@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpexplorer.methods.minibatches.loop import Minibatches
-from gpexplorer.methods.minibatches.studies.rate_search import search_settings
+from benchmarks.timing.rate_search import search_settings
 from gpexplorer.runs.run import Run
 from gpexplorer.runs.spec import Spec
 from gpexplorer.runs.store import Store

@@ -19,7 +19,7 @@ import param
 from torch.nn import Module
 
 from ...errors import NotPositiveDefinite, SettingError
-from ...features.deep import ACTIVATIONS
+from ...features.learned import ACTIVATIONS
 from ...features.pretrained import Pretrained
 from ...features.random_fourier import KINDS
 from ...kernels.theta.restrictions import noise_limits
@@ -29,12 +29,11 @@ from ..base import Method, Steps
 from . import settings
 from .exact_likelihood import exact_likelihood, exact_posterior, gradient_in_standard_errors, stationarity
 from .held_out_refit import band_factor, refit_magnitude_and_noise, ridge_error, rows_set_aside, validation_error
-from .learner import Learner
+from .learner import OPTIMISERS, Learner
 from .model import Model
-from .optimisers import OPTIMISERS
-from .sampling.weight_chains import mean_noise, refuse_few_rows, sample_weights, sampled_posterior
 from .state import Info as MinibatchInfo
 from .state import State as MinibatchState
+from .weight_chains import mean_noise, refuse_few_rows, sample_weights, sampled_posterior
 
 ADDED_SETTINGS: dict[str, Any] = {"refit": "none", "folds": 1, "samples": 0}
 ENOUGH_ROWS = 100  # set aside in all parts together, if the setting `folds` allows it

@@ -17,7 +17,7 @@ from gpexplorer.methods.langevin import initial_tuning, randomness, run_chains
 from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
 from gpexplorer.methods.minibatches.held_out_refit import SetAside, rows_set_aside
 from gpexplorer.methods.minibatches.model import Model
-from gpexplorer.methods.minibatches.sampling.weight_chains import HeldOutDensity, largest_rhat, mixture
+from gpexplorer.methods.minibatches.weight_chains import HeldOutDensity, largest_rhat, mixture
 from gpexplorer.runs.run import Run
 from gpexplorer.runs.storage import codec
 from oracles_minibatches import method, problem

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from gpexplorer.linalg.randomness import generator
+from gpexplorer.methods.minibatches import weight_chains
 from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
 from gpexplorer.methods.minibatches.held_out_refit import rows_set_aside
 from gpexplorer.methods.minibatches.model import Model
-from gpexplorer.methods.minibatches.sampling import weight_chains
-from gpexplorer.methods.minibatches.sampling.weight_chains import (
+from gpexplorer.methods.minibatches.state import Chains, State
+from gpexplorer.methods.minibatches.weight_chains import (
     ACCEPTANCE,
     CHAINS,
     WARM_UP,
@@ -22,7 +23,6 @@ from gpexplorer.methods.minibatches.sampling.weight_chains import (
     mean_noise,
     sample_weights,
 )
-from gpexplorer.methods.minibatches.state import Chains, State
 from oracles_minibatches import method, problem
 from whole_run import whole_run
 

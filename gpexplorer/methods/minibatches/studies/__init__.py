@@ -1,1 +1,1 @@
-"""Studies beside a run: the bias and spread of minibatch gradients, and the learning-rate search."""
+"""Studies beside a run: the bias and spread of minibatch gradients."""

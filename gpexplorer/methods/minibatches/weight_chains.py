@@ -24,18 +24,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ....errors import SettingError
-from ....features.learned import LearnedFeatures
-from ....linalg.randomness import generator
-from ....posteriors.features import FeaturePosterior
-from ....posteriors.weights import CovarianceRoot
-from ....problem import Step
-from ...chain_diagnostics import rhat
-from ...langevin import Density, Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
-from ..exact_likelihood import exact_likelihood
-from ..held_out_refit import MIN_ROWS, SetAside, rows_set_aside
-from ..model import Model
-from ..state import Chains, Info, State
+from ...errors import SettingError
+from ...features.learned import LearnedFeatures
+from ...linalg.randomness import generator
+from ...posteriors.features import FeaturePosterior
+from ...posteriors.weights import CovarianceRoot
+from ...problem import Step
+from ..chain_diagnostics import rhat
+from ..langevin import Density, Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
+from .exact_likelihood import exact_likelihood
+from .held_out_refit import MIN_ROWS, SetAside, rows_set_aside
+from .model import Model
+from .state import Chains, Info, State
 
 TAU = 1.0  # prior standard deviation of log w, and the largest one of log s2
 

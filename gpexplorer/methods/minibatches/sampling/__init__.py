@@ -1,1 +1,0 @@
-"""Weights of learned features sampled by Langevin chains."""
