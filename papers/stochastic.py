@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 import torch
 
+from benchmarks.timing.rate_search import best_validation_rate
 from gpexplorer import data, kernels
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.base import registry
-from benchmarks.timing.rate_search import best_validation_rate
 from gpexplorer.problem import Problem
 from gpexplorer.runs.run import Run
 from gpexplorer.views.drawing.palette import CYCLE

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gpexplorer.methods.minibatches.loop import Minibatches
 from benchmarks.timing.rate_search import search_settings
+from gpexplorer.methods.minibatches.loop import Minibatches
 from gpexplorer.runs.run import Run
 from gpexplorer.runs.spec import Spec
 from gpexplorer.runs.store import Store

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpexplorer.problem import Problem
 from gpexplorer.methods.minibatches.loop import Minibatches
+from gpexplorer.problem import Problem
 
 VALIDATION, RATES, EPOCHS = 0.1, 5, 5  # fraction of the rows; rates tried, half a decade apart; epochs per trial
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .waves.periodogram import NULL_MARGIN, peaks, without_trend
+from .periodogram import NULL_MARGIN, peaks, without_trend
 
 Array = NDArray[np.float64]
 

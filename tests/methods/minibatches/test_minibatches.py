@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.timing.rate_search import best_validation_rate
 from gpexplorer.methods.minibatches import learner
 from gpexplorer.methods.minibatches.exact_likelihood import exact_gradient, exact_likelihood
 from gpexplorer.methods.minibatches.learner import OPTIMISERS, MinibatchRows
 from gpexplorer.methods.minibatches.scgd import running_inverse
-from benchmarks.timing.rate_search import best_validation_rate
 from gpexplorer.problem import Problem
 from oracles_minibatches import begun, dense, method, mixed, problem
 
