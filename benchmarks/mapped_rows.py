@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import typer
 
 from gpexplorer import data, kernels
-from gpexplorer.data.files.npy import ENV
+from gpexplorer.data.mapped import ENV
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
 from gpexplorer.methods.eigenfunctions.evidence import evidence_gradient, regress

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import DataError, SettingError
-from .learned import ACTIVATIONS, Network, Parts, views
+from .deep import ACTIVATIONS, Network, Parts, views
 
 MAX_PARAMETERS = 1 << 28  # in a file: 2 GB of float64
 

@@ -10,7 +10,7 @@ from .average import AveragePosterior
 from .base import Gradient, Of, Posterior
 from .exact import CholeskySolver, RowsPosterior, Solver, UnsolvedPosterior, exact_gp_posterior
 from .features import FeatureMap, FeaturePosterior, OutsideGrid
-from .in_units import InUnits, in_units
+from .in_units import InUnits, UnitRowsPosterior, in_units
 from .inducing import InducingPosterior, nystrom_posterior
 from .joint_band import JointBand, joint_band
 from .marginals import Marginals, MixtureMarginals, NormalMarginals, TransformedMarginals
@@ -20,7 +20,6 @@ from .saved.model_file import load_posterior
 from .shifted import LinearMean, NeighboursMean, ShiftedPosterior, TreesMean
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
 from .smoothed import StatesPosterior
-from .unit_rows import UnitRowsPosterior
 from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor
 from .widened import WidenedPosterior, Widening, widened
 

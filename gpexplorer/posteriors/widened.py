@@ -18,10 +18,9 @@ from torch import Tensor
 
 from ..errors import PosteriorError
 from .base import Posterior
-from .in_units import InUnits, in_units_of
+from .in_units import InUnits, emptied, in_units_of
 from .saved.parts import Parts, read_posterior, write_posterior
 from .shifted import numbers_of
-from .unit_rows import emptied
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch
 
 import gpexplorer as gpx
 from gpexplorer.data import mapped as mapping
-from gpexplorer.data.files.npy import safe_name
+from gpexplorer.data.mapped import safe_name
 from gpexplorer.errors import DataError
 
 pytestmark = pytest.mark.long

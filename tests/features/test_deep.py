@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.features.learned import ACTIVATIONS, Network, Scaled, views
+from gpexplorer.features.deep import ACTIVATIONS, Network, Scaled, views
 
 
 def inputs(n: int, d: int) -> Tensor:

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.features.learned import LearnedFeatures, LearnedKernel, Network, Scaled, views
+from gpexplorer.features.deep import Network, Scaled, views
+from gpexplorer.features.learned import LearnedFeatures, LearnedKernel
 from gpexplorer.features.random_fourier import RandomFourier
 from gpexplorer.problem import Dataset
 

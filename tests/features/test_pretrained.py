@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from gpexplorer.errors import DataError, SettingError
-from gpexplorer.features.learned import Network, views
+from gpexplorer.features.deep import Network, views
 from gpexplorer.features.pretrained import Module, load, save
 from gpexplorer.methods.minibatches.exact_likelihood import exact_gradient, exact_likelihood
 from gpexplorer.methods.minibatches.model import Model

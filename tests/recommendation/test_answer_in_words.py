@@ -17,11 +17,10 @@ from gpexplorer.cli.recommend_command import _as_options
 from gpexplorer.data import Split
 from gpexplorer.errors import SettingError
 from gpexplorer.problem import Dataset
-from gpexplorer.recommendation.band_checks import band_sentences
 from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.held_out import RowScores
 from gpexplorer.recommendation.lanes import Lane
-from gpexplorer.recommendation.result import hardly_differs, table
+from gpexplorer.recommendation.result import band_sentences, hardly_differs, table
 
 TWELVE = [Candidate("twelve points", "inducing points", "random", "se-ard", {"num_inducing": 12, "learn": False})]
 

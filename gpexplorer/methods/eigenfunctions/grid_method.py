@@ -12,13 +12,12 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite, SettingError
 from ...features.basis_choices import Choice, Leading
-from ...features.grid_eigenfunctions import Grid
+from ...features.grid_eigenfunctions import FEWEST, Grid, sizes_by_lengthscale
 from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...linalg.randomness import generator, random_rows
 from ...problem import Dataset, Problem, described_rows
 from ..base import Method
 from . import settings
-from .axis_sizes import FEWEST, sizes_by_lengthscale
 from .evidence import regress
 from .evidence_choice import ROWS, choose_by_evidence
 

@@ -55,7 +55,7 @@ from .orthogonal_basis import (
     likelihood_terms,
 )
 from .posteriors import orthogonal_basis, orthogonal_posterior
-from .sampling.target import LogNormal, Target, given_noise_prior, log_normal
+from .sampling.chains import LogNormal, Target, given_noise_prior, log_normal
 
 AXIS_CALLS = 175.0  # tensor operations per input: the eigenvectors of an axis, its part of Phi, and their derivatives
 SMALLEST_LOG = -60.0  # lower bound of log w and log s2

@@ -39,15 +39,14 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice, Leading
+from ...features.grid_eigenfunctions import axis_shares
 from ...kernels.theta.restrictions import log_prior, projected
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.replayed_descent import Replayed
 from ...objectives import noise_variance
 from ...posteriors import Posterior
 from ...problem import Cost, Kernel, Outcome, Problem, Step, channel
-from .axis_sizes import axis_shares
-from .descents import Descent, Learner, basis_descent, exact_descent, subset_rows, until_no_gain
-from .evidence import AXIS_NUMBERS, regress
+from .evidence import AXIS_NUMBERS, Descent, Learner, basis_descent, exact_descent, regress, subset_rows, until_no_gain
 from .posteriors import refitted_posterior, regression_posterior
 
 SHORTER = 4.0  # a shorter lengthscale is divided by this

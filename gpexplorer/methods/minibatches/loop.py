@@ -19,7 +19,7 @@ import param
 from torch.nn import Module
 
 from ...errors import NotPositiveDefinite, SettingError
-from ...features.learned import ACTIVATIONS
+from ...features.deep import ACTIVATIONS
 from ...features.pretrained import Pretrained
 from ...features.random_fourier import KINDS
 from ...kernels.theta.restrictions import noise_limits

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from ...data.given_folds import drawn_parts
 from ...errors import SettingError
-from ...features.learned import LearnedKernel, Network, Parts, Scaled, views
+from ...features.deep import Network, Parts, Scaled, views
+from ...features.learned import LearnedKernel
 from ...features.pretrained import Module, Pretrained
 from ...features.random_fourier import RandomFourier, Waves
 from ...linalg.randomness import generator

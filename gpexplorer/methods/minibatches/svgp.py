@@ -23,7 +23,7 @@ import param
 import torch
 from torch import Tensor
 
-from ...features.learned import views
+from ...features.deep import views
 from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky
 from ...linalg.randomness import generator

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ... import kernels
 from ...errors import PosteriorError
-from ...features.learned import ACTIVATIONS, LearnedKernel, Network, Scaled
+from ...features.deep import ACTIVATIONS, Network, Scaled
+from ...features.learned import LearnedKernel
 from ...kernels.row_scaled import RowScaled
 from ...mixed_rows import Columns, MixedRows
 from ...problem import described_rows

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from gpexplorer.errors import SettingError
+from gpexplorer.features.grid_eigenfunctions import MOST, axis_shares, sizes_by_lengthscale
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.eigenfunctions import posteriors
-from gpexplorer.methods.eigenfunctions.axis_sizes import MOST, axis_shares, sizes_by_lengthscale
 from gpexplorer.methods.eigenfunctions.grief import Grief
 from gpexplorer.methods.eigenfunctions.learning import initial_state
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import most_likely_noise, orthogonalise, orthogonalise_rows

@@ -15,8 +15,7 @@ from gpexplorer import kernels
 from gpexplorer.features.basis_choices import Choice, Leading
 from gpexplorer.linalg.replayed_descent import Replayed
 from gpexplorer.methods.eigenfunctions import learning
-from gpexplorer.methods.eigenfunctions.descents import PATIENCE, basis_descent, until_no_gain
-from gpexplorer.methods.eigenfunctions.evidence import regress
+from gpexplorer.methods.eigenfunctions.evidence import PATIENCE, basis_descent, regress, until_no_gain
 from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS, GridChooser
 from gpexplorer.methods.eigenfunctions.grief import Grief
 from gpexplorer.methods.eigenfunctions.learning import (

@@ -14,7 +14,7 @@ from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     likelihood,
     likelihood_terms,
 )
-from gpexplorer.methods.eigenfunctions.sampling.target import Target, log_normal
+from gpexplorer.methods.eigenfunctions.sampling.chains import Target, log_normal
 from gpexplorer.methods.langevin import constant_step, initial_tuning, randomness, run_chains
 
 ITERATIONS = 40

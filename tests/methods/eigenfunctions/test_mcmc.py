@@ -13,8 +13,8 @@ from gpexplorer.linalg.randomness import generator, random_rows
 from gpexplorer.methods.chain_diagnostics import bulk_ess, rhat
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import likelihood, likelihood_terms
 from gpexplorer.methods.eigenfunctions.sampling import chains
+from gpexplorer.methods.eigenfunctions.sampling.chains import Target, log_normal
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
-from gpexplorer.methods.eigenfunctions.sampling.target import Target, log_normal
 from gpexplorer.methods.langevin import (
     Density,
     dual_averaging,

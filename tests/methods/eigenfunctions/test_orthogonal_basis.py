@@ -18,8 +18,8 @@ from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     likelihood_terms,
     orthogonalise,
 )
+from gpexplorer.methods.eigenfunctions.sampling.chains import log_normal
 from gpexplorer.methods.eigenfunctions.sampling.moments import coefficient_covariance, merge, moments_of
-from gpexplorer.methods.eigenfunctions.sampling.target import log_normal
 from gpexplorer.problem import Problem
 from oracles_grief import covariance, nlml, predicted, problem
 

@@ -17,6 +17,7 @@ from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     likelihood_terms,
 )
 from gpexplorer.methods.eigenfunctions.sampling import chains
+from gpexplorer.methods.eigenfunctions.sampling.chains import LogNormal, Target, log_normal
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
 from gpexplorer.methods.eigenfunctions.sampling.moments import (
     Moments,
@@ -26,7 +27,6 @@ from gpexplorer.methods.eigenfunctions.sampling.moments import (
     merge,
     moments_of,
 )
-from gpexplorer.methods.eigenfunctions.sampling.target import LogNormal, Target, log_normal
 from oracles_grief import predicted, problem
 
 SETTINGS = {"num_eigenfunctions": 9, "grid_points": 5, "learn": False, "samples": 4, "warm_up": 2, "per_step": 12}

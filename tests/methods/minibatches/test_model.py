@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gpexplorer.errors import SettingError
-from gpexplorer.features.learned import Network, Scaled
+from gpexplorer.features.deep import Network, Scaled
 from gpexplorer.features.pretrained import Pretrained
 from gpexplorer.methods.minibatches.model import Model, select_rows, send_rows
 from gpexplorer.problem import RowGroups

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gpexplorer import Spec
-from gpexplorer.features.learned import views
+from gpexplorer.features.deep import views
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.minibatches.svgp import jitter, shapes
 from oracles_minibatches import begun, dense, method, model, problem

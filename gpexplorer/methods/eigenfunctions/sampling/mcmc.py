@@ -27,7 +27,7 @@ from ....posteriors import DiagonalAndDirection, Posterior, exact_gp_posterior
 from ....problem import Cost, Outcome, Problem, Step
 from ...base import Steps
 from .. import settings
-from ..descents import subset_rows
+from ..evidence import subset_rows
 from ..grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
 from ..learning import State as BasisState
 from ..learning import (
@@ -40,10 +40,9 @@ from ..learning import (
 from ..orthogonal_basis import OrthogonalBasis
 from ..posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
 from .chains import Info as ChainInfo
+from .chains import LogNormal, Target, advance, given_noise_prior, initial_state, log_normal, report
 from .chains import State as ChainState
-from .chains import advance, initial_state, report
 from .moments import Moments, cast, coefficient_covariance, mean_noise, moments_of
-from .target import LogNormal, Target, given_noise_prior, log_normal
 
 ITERATION_CALLS = 43.0  # tensor operations of one iteration of all chains
 REPORT_CALLS = 90.0  # tensor operations of the channels of a step
