@@ -27,6 +27,7 @@ from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Eigenfunctions, Grid
 from gpexplorer.linalg.blocks import add_gram_, row_blocks, sum_of_squares
 from gpexplorer.linalg.randomness import generator
+from gpexplorer.methods.eigenfunctions.chains import Target, log_normal
 from gpexplorer.methods.eigenfunctions.evidence import evidence_gradient, gram_products, regress
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     OrthogonalBasis,
@@ -35,7 +36,6 @@ from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     likelihood_terms,
     orthogonalise,
 )
-from gpexplorer.methods.eigenfunctions.sampling.chains import Target, log_normal
 from gpexplorer.methods.langevin import constant_step, initial_tuning, randomness, run_chains
 from gpexplorer.problem import Dataset
 

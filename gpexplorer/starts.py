@@ -43,9 +43,8 @@ from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
 from .linalg.replayed_descent import Evaluated, replayed_descent
 from .linalg.seasons import Season, seasons
-from .mixed_rows import MixedRows
 from .objectives import evidence, may_learn
-from .problem import Problem, take
+from .problem import MixedRows, Problem, take
 
 RACE_ROWS = 200  # of the exact likelihoods that are compared
 CLUSTERS = 4  # of neighbours, which are half of these rows

@@ -15,8 +15,7 @@ from gpexplorer import Estimator, Spec, data, kernels
 from gpexplorer.__main__ import app
 from gpexplorer.errors import DataError, GPExplorerError, KernelError
 from gpexplorer.methods.base import registry
-from gpexplorer.mixed_rows import Columns, MixedRows
-from gpexplorer.problem import Dataset
+from gpexplorer.problem import Columns, Dataset, MixedRows
 from gpexplorer.recommendation.candidates import candidates
 from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
 from gpexplorer.views.base import registry as registry_of_views

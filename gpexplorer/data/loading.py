@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from ..errors import DataError
-from ..mixed_rows import MixedRows
-from ..problem import Dataset
+from ..problem import Dataset, MixedRows
 from .edits import edited
 from .files.choice import Choice
 from .files.columns import Numbers, pick

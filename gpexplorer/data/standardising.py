@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError, SettingError
-from ..mixed_rows import MixedRows
-from ..problem import Dataset, Scale
+from ..problem import Dataset, MixedRows, Scale
 from ..target_transforms import fitted_transform
 from .quoting import quote
 

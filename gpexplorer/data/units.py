@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError
-from ..mixed_rows import MixedRows
-from ..problem import Dataset
+from ..problem import Dataset, MixedRows
 from .in_memory import column_titles, is_frame, table_of
 from .standardising import scaled_target
 

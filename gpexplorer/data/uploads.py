@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
-from ..mixed_rows import mixed_rows
+from ..problem import mixed_rows
 from .files.choice import Choice
 from .files.columns import Numbers
 from .files.described_columns import ColumnNote

@@ -17,8 +17,8 @@ from torch import Tensor
 from ..data.reader.table_reader import RowsRead
 from ..data.units import targets
 from ..kernels.row_scaled import log_density_change, plain_rows
-from ..mixed_rows import MixedRows
 from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
+from ..problem import MixedRows
 from ..runs import Run
 from ..runs.studies.prediction_table import with_unknown_averaged
 from ..runs.trace import Record

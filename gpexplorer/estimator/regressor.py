@@ -17,9 +17,8 @@ from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.row_scaled import unscaled_kernel
 from ..kernels.theta.restrictions import kept_options
 from ..methods.base import registry
-from ..mixed_rows import MixedRows
 from ..posteriors import InUnits
-from ..problem import Dataset
+from ..problem import Dataset, MixedRows
 from ..runs import Run, Spec
 from ..runs.trace import Record
 from . import training_rows

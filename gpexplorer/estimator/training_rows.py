@@ -26,8 +26,7 @@ from ..kernels.base import registry as kernel_classes
 from ..kernels.on_columns import NAME
 from ..kernels.row_scaled import RowScaled
 from ..methods.base import Method, registry
-from ..mixed_rows import MixedRows
-from ..problem import Dataset, RowGroups, RowNoise
+from ..problem import Dataset, MixedRows, RowGroups, RowNoise
 from ..runs import Run
 from ..target_transforms import checked_transform
 from .given_kernels import Units

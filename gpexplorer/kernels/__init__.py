@@ -15,7 +15,7 @@ import pkgutil
 from typing import SupportsIndex
 
 from ..errors import KernelError
-from ..mixed_rows import Columns
+from ..problem import Columns
 from .base import Covariance, registry
 from .composites import Product, Sum, parse
 from .on_columns import OnColumns, check_all_are_read

@@ -23,8 +23,7 @@ from ..errors import KernelError
 from ..linalg.blocks import row_blocks
 from ..linalg.randomness import cosines
 from ..linalg.replayed_descent import Restrictions
-from ..mixed_rows import Columns
-from ..problem import Dataset, described_rows
+from ..problem import Columns, Dataset, described_rows
 
 INITIAL_NOISE = 0.3  # initial noise, as a share of the standard deviation of the targets
 INPUT_KINDS = ("real", "counts", "strings")

@@ -16,8 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import KernelError
-from ..mixed_rows import Columns, MixedRows
-from ..problem import Dataset, described_rows
+from ..problem import Columns, Dataset, MixedRows, described_rows
 from .base import Covariance, OneInput
 
 ALL_BUT = "all but "

@@ -20,8 +20,7 @@ from torch import Tensor
 from ..errors import PosteriorError, SettingError
 from ..linalg.blocks import row_blocks
 from ..linalg.randomness import generator
-from ..mixed_rows import MixedRows
-from ..problem import Prediction
+from ..problem import MixedRows, Prediction
 from .marginals import Marginals, NormalMarginals
 from .sample_paths import Paths, checked_seed, checked_size
 from .saved.model_file import save_posterior

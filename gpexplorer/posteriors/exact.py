@@ -23,9 +23,8 @@ from ..errors import PosteriorError
 from ..linalg.blocks import row_blocks
 from ..linalg.cholesky import cholesky, cholesky_in_place
 from ..linalg.kernel_columns import fill_rows
-from ..mixed_rows import MixedRows
 from ..objectives import noise_variance
-from ..problem import Dataset, Kernel
+from ..problem import Dataset, Kernel, MixedRows
 from .base import Posterior
 from .sample_paths import prior_paths
 from .saved.kernel_parts import read_kernel, read_rows, write_kernel, write_rows

@@ -29,8 +29,7 @@ from ..errors import PosteriorError
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.base import Covariance
 from ..kernels.row_scaled import plain_rows
-from ..mixed_rows import MixedRows
-from ..problem import Dataset, Prediction, Problem, Scale
+from ..problem import Dataset, MixedRows, Prediction, Problem, Scale
 from ..target_transforms import transform_from
 from .base import Posterior
 from .features import FeaturePosterior

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..errors import PosteriorError
-from ..mixed_rows import MixedRows
+from ..problem import MixedRows
 from .base import Posterior
 from .saved.parts import Parts, check_moments, read_posterior, write_posterior
 

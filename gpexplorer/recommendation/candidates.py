@@ -23,8 +23,7 @@ from ..kernels.theta.named_parameters import kernel_parameters
 from ..linalg.periodogram import peaks
 from ..linalg.randomness import generator
 from ..linalg.seasons import periods
-from ..mixed_rows import MixedRows
-from ..problem import Dataset
+from ..problem import Dataset, MixedRows
 from ..runs.run import Run
 from ..runs.spec import Spec
 from ..runs.studies.machine_speed import points_for, rows_for

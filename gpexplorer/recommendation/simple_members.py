@@ -28,7 +28,6 @@ from ..data.standardising import fit_scale, scale
 from ..errors import GPExplorerError
 from ..kernels import make
 from ..methods.base import registry
-from ..mixed_rows import MixedRows
 from ..posteriors import (
     InUnits,
     LinearMean,
@@ -42,7 +41,7 @@ from ..posteriors import (
 )
 from ..posteriors.in_units import in_units_of
 from ..posteriors.shifted import numbers_of
-from ..problem import Dataset, Problem
+from ..problem import Dataset, MixedRows, Problem
 from .held_out import Array, RowScores
 from .horizon_widening import after_rows, scores_of_parts
 from .skewness import Transforms

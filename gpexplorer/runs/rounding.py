@@ -27,9 +27,8 @@ import torch
 from torch import Tensor
 
 from ..linalg.randomness import generator, random_rows
-from ..mixed_rows import MixedRows
 from ..objectives import noise_variance
-from ..problem import Channel, Problem
+from ..problem import Channel, MixedRows, Problem
 from .trace import Record
 
 ROWS = 256  # above this many rows, draw a random sample of this size

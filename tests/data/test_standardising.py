@@ -8,8 +8,7 @@ import torch
 from gpexplorer.data import Split
 from gpexplorer.data.standardising import fit_scale, moments, scale
 from gpexplorer.errors import DataError
-from gpexplorer.mixed_rows import MixedRows
-from gpexplorer.problem import Dataset
+from gpexplorer.problem import Dataset, MixedRows
 
 
 def rows(n: int, shift: float = 0.0) -> Dataset:

@@ -17,7 +17,6 @@ import gpexplorer as gpx
 from gpexplorer import kernels, methods
 from gpexplorer.errors import PosteriorError
 from gpexplorer.kernels.row_scaled import RowScaled
-from gpexplorer.mixed_rows import Columns, MixedRows
 from gpexplorer.posteriors import (
     CholeskySolver,
     InducingPosterior,
@@ -31,7 +30,7 @@ from gpexplorer.posteriors import (
     exact_gp_posterior,
     load_posterior,
 )
-from gpexplorer.problem import Dataset, Scale
+from gpexplorer.problem import Columns, Dataset, MixedRows, Scale
 from gpexplorer.runs import Run
 from model_files import changed, parts_of, rewritten
 from steps_of import small_run

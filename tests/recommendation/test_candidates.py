@@ -13,8 +13,7 @@ import torch
 
 import gpexplorer as gpx
 from gpexplorer.data import Split
-from gpexplorer.mixed_rows import MixedRows
-from gpexplorer.problem import Dataset, RowGroups
+from gpexplorer.problem import Dataset, MixedRows, RowGroups
 from gpexplorer.recommendation import candidates as module
 from gpexplorer.recommendation.candidates import (
     ANOVA_INPUTS,

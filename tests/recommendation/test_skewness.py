@@ -15,8 +15,7 @@ from torch import Tensor
 import gpexplorer as gpx
 from gpexplorer import kernels
 from gpexplorer.data import Split
-from gpexplorer.mixed_rows import MixedRows
-from gpexplorer.problem import Dataset, RowNoise
+from gpexplorer.problem import Dataset, MixedRows, RowNoise
 from gpexplorer.recommendation import skewness
 from gpexplorer.recommendation.arguments import NO_ROWS
 from gpexplorer.recommendation.candidates import Candidate

@@ -17,8 +17,7 @@ import torch
 from torch import Generator, Tensor
 
 from ...errors import DataError
-from ...mixed_rows import MixedRows
-from ...problem import Dataset
+from ...problem import Dataset, MixedRows
 from ..quoting import listing, quote
 
 _MAX_GP_ROWS = 4_000  # limit of n for a draw from a GP, which needs an eigendecomposition [n, n] in O(n^3)

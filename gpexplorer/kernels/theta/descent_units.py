@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ...mixed_rows import MixedRows
-from ...problem import Dataset
+from ...problem import Dataset, MixedRows
 from ..row_scaled import unscaled_kernel, unscaled_rows
 
 

@@ -34,6 +34,7 @@ from ...problem import Cost, Outcome, Problem, Step
 from ..base import Steps
 from ..langevin import Density
 from . import settings
+from .chains import LogNormal, Target, given_noise_prior, log_normal
 from .evidence import regress
 from .evidence_choice import FEW_ROWS, FOLDS, held_out_noise
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
@@ -55,7 +56,6 @@ from .orthogonal_basis import (
     likelihood_terms,
 )
 from .posteriors import orthogonal_basis, orthogonal_posterior
-from .sampling.chains import LogNormal, Target, given_noise_prior, log_normal
 
 AXIS_CALLS = 175.0  # tensor operations per input: the eigenvectors of an axis, its part of Phi, and their derivatives
 SMALLEST_LOG = -60.0  # lower bound of log w and log s2

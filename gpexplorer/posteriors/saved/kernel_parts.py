@@ -15,8 +15,7 @@ from ...errors import PosteriorError
 from ...features.deep import ACTIVATIONS, Network, Scaled
 from ...features.learned import LearnedKernel
 from ...kernels.row_scaled import RowScaled
-from ...mixed_rows import Columns, MixedRows
-from ...problem import described_rows
+from ...problem import Columns, MixedRows, described_rows
 from .parts import Parts
 
 LARGEST_LOG = 100.0  # of a hyperparameter, as in a Spec

@@ -22,8 +22,7 @@ from ...data import Split
 from ...data.given_folds import Pair
 from ...data.quoting import count, quote
 from ...errors import SettingError
-from ...mixed_rows import MixedRows
-from ...problem import Dataset, RowGroups
+from ...problem import Dataset, MixedRows, RowGroups
 
 Array = NDArray[np.float64]
 

@@ -34,8 +34,8 @@ from ...data.quoting import display_name
 from ...data.reader.table_reader import RowsRead, Variant
 from ...data.units import scaled_inputs
 from ...errors import SettingError
-from ...mixed_rows import MixedRows
 from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, TransformedMarginals, WidenedPosterior
+from ...problem import MixedRows
 
 Floats = NDArray[np.float64]
 UNINFORMED = 0.9  # share of the prior variance

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ...mixed_rows import MixedRows
 from ...posteriors import AveragePosterior, Marginals, Of
-from ...problem import Scale
+from ...problem import MixedRows, Scale
 from ...runs import Run
 
 if TYPE_CHECKING:

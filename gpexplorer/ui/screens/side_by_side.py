@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 
 import param
 
-from ...views.side_by_side.family_frames import FAMILIES, SIZE, SIZES, Family, family_of, surface_of
+from ...views.side_by_side.family_frames import FAMILIES, SIZE, SIZES, Family, StepTimes, family_of, surface_of
 from ...views.side_by_side.side_by_side_page import PLAYER, STYLE
-from ...views.side_by_side.step_times import StepTimes
 from ..text import sentence
 from .screen import Screen
 

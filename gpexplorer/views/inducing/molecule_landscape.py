@@ -16,8 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...methods.capabilities import HasSwapLandscape
-from ...mixed_rows import MixedRows
-from ...problem import Dataset, Step
+from ...problem import Dataset, MixedRows, Step
 from ...runs.run import Run
 from ..base import Layers, View, layer, overlay, segments, without_grid
 from ..drawing.palette import ROLES

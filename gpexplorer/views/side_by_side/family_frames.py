@@ -3,12 +3,16 @@
 All families get the same rows. A frame belongs to a step of a run: the mean of its prediction as a map, its error on
 the test rows, the seconds of work up to it, and what the family moves: points, a block of rows, the weight of another
 eigenfunction, the lengthscales of the folds, a minibatch.
+
+The same runs on doubling numbers of rows give the time of one step of every family (`StepTimes`).
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from itertools import pairwise
+from statistics import median
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -36,6 +40,9 @@ SIZE = 500
 THETA = (0.526, -0.032, -1.588)
 FAR_THETA = (THETA[0] - 3.0, THETA[1] - 1.0, THETA[2] + 1.0)  # where the folds begin to learn
 BATCHES = 3  # minibatches per step
+FIRST = 250  # rows of the smallest size that is timed
+MEASURED = 4  # steps per run that is timed
+LONGEST = 6.0  # seconds that such a run may be expected to take; larger sizes of its family are left out
 
 
 class Family(TypedDict):
@@ -256,3 +263,56 @@ FAMILIES = {
         "Folds", "four agree on \u03b8", "gpcv-admm", {"copies": True, "calibrate": False}, _folds, FAR_THETA
     ),
 }  # fmt: skip
+
+
+class StepTimes:
+    """Measures family after family on one number of rows after the other.
+
+    Parameters
+    ----------
+    largest : int
+        The largest number of rows.
+
+    Attributes
+    ----------
+    table : dict of str to list of list of float
+        For each family the pairs of rows and seconds that have been measured.
+    next : str
+        What the next call of `advance` measures, in words; empty at the end.
+    """
+
+    def __init__(self, largest: int = 8000) -> None:
+        self.table: dict[str, list[list[float]]] = {key: [] for key in FAMILIES}
+        sizes = [FIRST * 2**k for k in range(20) if FIRST * 2**k <= largest]
+        self._left = [(key, n) for n in sizes for key in FAMILIES]
+
+    @property
+    def next(self) -> str:
+        """What is measured next."""
+        return f"{FAMILIES[self._left[0][0]].title.lower()} on {self._left[0][1]:,} rows" if self._left else ""
+
+    def advance(self) -> bool:
+        """Measure one family on one number of rows.
+
+        Returns
+        -------
+        bool
+            Whether something is left to measure.
+
+        Notes
+        -----
+        The time of a step is the median of up to four steps, without the work before the first step of a run that has
+        several. A run of eigenfunctions and the exact model have one step, which is the whole run.
+        """
+        if not self._left:
+            return False
+        key, n = self._left.pop(0)
+        run = spec_of(key, n).open()
+        run.finish(steps=MEASURED)
+        seconds = [record.seconds for record in run.trace]
+        steps = [after - before for before, after in pairwise(seconds)]
+        if steps:
+            self.table[key].append([n, round(median(steps[1:] or steps), 6)])
+        if not steps or 8 * seconds[-1] > LONGEST:  # a run that failed, or n^3
+            self._left = [(name, size) for name, size in self._left if name != key]
+        return bool(self._left)

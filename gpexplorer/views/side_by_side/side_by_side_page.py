@@ -7,8 +7,7 @@ from pathlib import Path
 
 from ..lesson.lesson_page import SHELL, screen_page, written
 from ..lesson.lesson_page import STYLE as SCREEN_STYLE
-from .family_frames import FAMILIES, SIZE, family_of, surface_of
-from .step_times import StepTimes
+from .family_frames import FAMILIES, SIZE, StepTimes, family_of, surface_of
 
 HERE = Path(__file__).parent
 PLAYER = SHELL + (HERE / "side_by_side_player.js").read_text("utf-8")

@@ -16,9 +16,9 @@ from gpexplorer.methods.base import registry
 from gpexplorer.methods.eigenfunctions import posteriors
 from gpexplorer.methods.eigenfunctions.grief import Grief
 from gpexplorer.methods.eigenfunctions.learning import initial_state
+from gpexplorer.methods.eigenfunctions.mcmc import GriefMCMC
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import most_likely_noise, orthogonalise, orthogonalise_rows
 from gpexplorer.methods.eigenfunctions.posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
-from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
 from gpexplorer.posteriors import DiagonalAndDirection, load_posterior
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run

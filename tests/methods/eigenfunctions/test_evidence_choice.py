@@ -21,7 +21,7 @@ from gpexplorer.methods.eigenfunctions.evidence_choice import (
 )
 from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS
 from gpexplorer.methods.eigenfunctions.grief import Grief
-from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
+from gpexplorer.methods.eigenfunctions.mcmc import GriefMCMC
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
 from gpexplorer.runs.scores import coverage, smse

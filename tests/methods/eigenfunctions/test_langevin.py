@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from gpexplorer.methods.eigenfunctions.chains import Target, log_normal
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     OrthogonalBasis,
     fisher_information,
     likelihood,
     likelihood_terms,
 )
-from gpexplorer.methods.eigenfunctions.sampling.chains import Target, log_normal
 from gpexplorer.methods.langevin import constant_step, initial_tuning, randomness, run_chains
 
 ITERATIONS = 40

@@ -11,10 +11,10 @@ import torch
 from gpexplorer import Spec
 from gpexplorer.linalg.randomness import generator, random_rows
 from gpexplorer.methods.chain_diagnostics import bulk_ess, rhat
+from gpexplorer.methods.eigenfunctions import chains
+from gpexplorer.methods.eigenfunctions.chains import Target, log_normal
+from gpexplorer.methods.eigenfunctions.mcmc import GriefMCMC
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import likelihood, likelihood_terms
-from gpexplorer.methods.eigenfunctions.sampling import chains
-from gpexplorer.methods.eigenfunctions.sampling.chains import Target, log_normal
-from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
 from gpexplorer.methods.langevin import (
     Density,
     dual_averaging,

@@ -9,7 +9,9 @@ import torch
 
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
+from gpexplorer.methods.eigenfunctions.chains import log_normal
 from gpexplorer.methods.eigenfunctions.evidence import gram_products
+from gpexplorer.methods.eigenfunctions.moments import coefficient_covariance, merge, moments_of
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     OrthogonalBasis,
     coefficient_posterior,
@@ -18,8 +20,6 @@ from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     likelihood_terms,
     orthogonalise,
 )
-from gpexplorer.methods.eigenfunctions.sampling.chains import log_normal
-from gpexplorer.methods.eigenfunctions.sampling.moments import coefficient_covariance, merge, moments_of
 from gpexplorer.problem import Problem
 from oracles_grief import covariance, nlml, predicted, problem
 

@@ -10,22 +10,22 @@ from scipy import stats
 from torch import Tensor
 
 from gpexplorer.linalg.randomness import generator
-from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
-    OrthogonalBasis,
-    fisher_information,
-    likelihood,
-    likelihood_terms,
-)
-from gpexplorer.methods.eigenfunctions.sampling import chains
-from gpexplorer.methods.eigenfunctions.sampling.chains import LogNormal, Target, log_normal
-from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
-from gpexplorer.methods.eigenfunctions.sampling.moments import (
+from gpexplorer.methods.eigenfunctions import chains
+from gpexplorer.methods.eigenfunctions.chains import LogNormal, Target, log_normal
+from gpexplorer.methods.eigenfunctions.mcmc import GriefMCMC
+from gpexplorer.methods.eigenfunctions.moments import (
     Moments,
     cast,
     coefficient_covariance,
     mean_noise,
     merge,
     moments_of,
+)
+from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
+    OrthogonalBasis,
+    fisher_information,
+    likelihood,
+    likelihood_terms,
 )
 from oracles_grief import predicted, problem
 

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from benchmarks.gbcd.at_points import PointsAnswer, PointsRequest, posterior_at
 from gpexplorer import kernels, load_posterior
 from gpexplorer.errors import PosteriorError
 from gpexplorer.linalg.blocks import BLOCK_BYTES, row_blocks
@@ -20,7 +21,6 @@ from gpexplorer.methods.exact import posteriors
 from gpexplorer.methods.exact.block import BlockSizes
 from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.joint import posterior as joint
-from gpexplorer.methods.exact.joint.at_points import PointsAnswer, PointsRequest, posterior_at
 from gpexplorer.methods.exact.joint.posterior import SOLUTION_BYTES, JointPosterior, JointSolver
 from gpexplorer.methods.exact.joint.right_hand_sides import BLOCK_MEMORY, Columns, sizes_for, target_limit
 from gpexplorer.methods.exact.system import System

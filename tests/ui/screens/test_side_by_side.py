@@ -11,8 +11,7 @@ import pytest
 
 from gpexplorer.ui.screens import side_by_side
 from gpexplorer.ui.screens.side_by_side import SideBySide
-from gpexplorer.views.side_by_side.family_frames import FAMILIES
-from gpexplorer.views.side_by_side.step_times import StepTimes
+from gpexplorer.views.side_by_side.family_frames import FAMILIES, StepTimes
 
 
 @pytest.fixture

@@ -17,9 +17,17 @@ from gpexplorer.errors import SettingError
 from gpexplorer.methods.minibatches.model import Model
 from gpexplorer.posteriors import exact_gp_posterior, in_units
 from gpexplorer.views.side_by_side import side_by_side_page
-from gpexplorer.views.side_by_side.family_frames import ENDS, FAMILIES, SIDE, STEPS, family_of, spec_of, surface_of
+from gpexplorer.views.side_by_side.family_frames import (
+    ENDS,
+    FAMILIES,
+    SIDE,
+    STEPS,
+    StepTimes,
+    family_of,
+    spec_of,
+    surface_of,
+)
 from gpexplorer.views.side_by_side.side_by_side_page import save_side_by_side
-from gpexplorer.views.side_by_side.step_times import StepTimes
 
 N = 250
 

@@ -21,14 +21,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....errors import SettingError
-from ....kernels.theta.restrictions import NoiseLimits
-from ....linalg.randomness import generator
-from ....problem import Problem, channel
-from ...chain_diagnostics import bulk_ess, rhat
-from ...langevin import Density, Evaluate, Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
-from ..orthogonal_basis import OrthogonalBasis, fisher_information, likelihood, likelihood_terms
+from ...errors import SettingError
+from ...kernels.theta.restrictions import NoiseLimits
+from ...linalg.randomness import generator
+from ...problem import Problem, channel
+from ..chain_diagnostics import bulk_ess, rhat
+from ..langevin import Density, Evaluate, Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
 from .moments import Moments, cast, merge, moments_of
+from .orthogonal_basis import OrthogonalBasis, fisher_information, likelihood, likelihood_terms
 
 WATCHED = 3  # leading weights whose draws are kept for R-hat, beside the likelihood and the noise
 MAX_WATCHED = 256  # draws kept per chain for R-hat; every second is dropped when there are more

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..orthogonal_basis import OrthogonalBasis, coefficient_posterior
+from .orthogonal_basis import OrthogonalBasis, coefficient_posterior
 
 
 class Moments(NamedTuple):

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ....linalg.blocks import row_blocks
-from ....linalg.randomness import generator
-from ....posteriors.sample_paths import FEATURES, prior_paths
-from ....problem import Problem
-from ..block import BlockSizes
-from ..system import System
-from .right_hand_sides import Columns, Limit, solve_together, variance_limit
+from gpexplorer.linalg.blocks import row_blocks
+from gpexplorer.linalg.randomness import generator
+from gpexplorer.methods.exact.block import BlockSizes
+from gpexplorer.methods.exact.joint.right_hand_sides import Columns, Limit, solve_together, variance_limit
+from gpexplorer.methods.exact.system import System
+from gpexplorer.posteriors.sample_paths import FEATURES, prior_paths
+from gpexplorer.problem import Problem
 
 CONJUGATE = 2  # previous steps that a step for targets and samples is combined with
 

@@ -1,1 +1,0 @@
-"""GRIEF with weights and noise sampled by Langevin chains."""
