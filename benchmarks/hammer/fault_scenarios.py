@@ -183,7 +183,6 @@ def _cache(folder: Path, acknowledged: list[Any]) -> None:
     """A file in the cache of data sets, which is checked against its sum whenever it is loaded."""
     import hashlib
 
-    from gpexplorer.data.sets import cache as files
     from gpexplorer.data.sets.cards import CardFile
 
     content = b"x,y\n" + b"1,2\n" * 1000

@@ -104,8 +104,7 @@ def _kernels() -> list[dict[str, Any]]:
 
 def _data() -> list[dict[str, Any]]:
     from ..data import available
-    from ..data.sets.cache import cache_dir
-    from ..data.sets.cards import card, names
+    from ..data.sets.cards import cache_dir, card, names
 
     public, rows = set(names()), list[dict[str, Any]]()
     records = available().drop(columns="cached").reset_index().to_dict("records")

@@ -26,8 +26,7 @@ from .reader.column_reader import KINDS
 from .reader.number_format import missing_number
 from .reader.table_reader import TableReader
 from .reader.target_statistics import fit_to_targets
-from .sets.cache import Progress, fetch_card, is_cached
-from .sets.cards import card, names
+from .sets.cards import Progress, card, fetch_card, is_cached, names
 from .sets.generators import GENERATORS, complete, generate
 from .sets.poses import DIMENSION, NOTE, TEST, TRAIN
 from .sets.poses import named as poses

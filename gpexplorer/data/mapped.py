@@ -41,7 +41,7 @@ from .files.reading import readable
 from .files.size_limits import LOCAL
 from .quoting import display_name, listing, quote, size
 from .reader.column_reader import ColumnReader
-from .sets.cache import Progress
+from .sets.cards import Progress
 from .splits import Given, How, Mask, Parts, Split, key_of, part
 from .standardising import Moments, moments
 

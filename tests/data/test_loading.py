@@ -16,8 +16,7 @@ import torch
 import gpexplorer as gpx
 from gpexplorer.data.files.reading import read_path
 from gpexplorer.data.files.size_limits import LOCAL, UPLOAD
-from gpexplorer.data.sets.cache import fetch_card
-from gpexplorer.data.sets.cards import card, names, parse_card
+from gpexplorer.data.sets.cards import card, fetch_card, names, parse_card
 from gpexplorer.data.sets.generators import GENERATORS
 from gpexplorer.errors import DataError
 

@@ -19,8 +19,7 @@ import gpexplorer as gpx
 from gpexplorer.data.files.choice import Choice
 from gpexplorer.data.files.layouts import read_set
 from gpexplorer.data.quoting import size
-from gpexplorer.data.sets.cache import fetch_card, is_cached
-from gpexplorer.data.sets.cards import Card, CardFile, card, names, parse_card
+from gpexplorer.data.sets.cards import Card, CardFile, card, fetch_card, is_cached, names, parse_card
 from gpexplorer.errors import DataError
 from stand_in_files import believed, write_like
 

@@ -1,7 +1,24 @@
-"""Minimising an exact objective of all rows over theta, one evaluation per step: what `ml` and `loo` share.
+"""Minimising an exact objective of all rows over theta, one evaluation per step: maximum likelihood and leave-one-out.
 
 Every evaluation costs n^3, so that the state keeps all results: a resumed run repeats the arithmetic of the optimiser
 on theta, but no evaluation.
+
+Maximum likelihood, the benchmark of Xu, Yin, Zhang, Luo and Cui (2019). The setting `engine` replaces this package's
+likelihood and gradient by those of GPyTorch.
+
+    l(theta)  = (y'C^-1 y + log |C|) / 2,   C = K + s2 I [n, n]                                      eq 2, halved
+    dl/dtheta = tr((C^-1 - a a') dC/dtheta) / 2,   a = C^-1 y [n]                                    eq 4, halved
+
+Leave-one-out in closed form: n folds for the cost of one inverse, which is still n^3.
+
+    P = (K + s2 I)^-1 [n, n],   a = P y [n],   q = diag P [n]
+    y_i - mean_i = a_i / q_i,   var_i = 1 / q_i                          Rasmussen and Williams (2006), eq 5.12
+    squared error     F = sum a_i^2 / q_i^2                F_a = 2 a / q^2     F_q = -2 a^2 / q^3
+    log probability   F = sum (a_i^2 / q_i - log q_i) / 2  F_a = a / q         F_q = -(a^2 / q^2 + 1 / q) / 2
+    dF/dK = -a (P F_a)' - P diag(F_q) P                    one product for all hyperparameters; eq 5.13 has one each
+
+Squared errors do not depend on the scale: multiplying every sd and the noise by c changes no mean. The c for which
+the residuals have the variance that is predicted, mean(a_i^2 / q_i) = 1, is added to theta afterwards.
 """
 
 from __future__ import annotations
@@ -19,10 +36,13 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.blocks import BLOCK_BYTES
+from ...linalg.cholesky import cholesky
 from ...linalg.randomness import generator
 from ...linalg.replayed_descent import GRADIENT_DESCENT, Evaluated, Replayed, replayed_descent
+from ...objectives import evidence, noise_derivative, noise_variance
 from ...posteriors import Posterior
-from ...problem import Cost, Outcome, Problem, Step, channel
+from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel, channels_of
+from .. import gpytorch_parts
 from ..base import Method, Steps
 from . import settings
 from .exact_posterior import exact_posterior
@@ -31,6 +51,7 @@ from .scale_direction import scale_direction
 ENTRY = 100.0  # flops per kernel entry, the time of its exponential included, in addition to 2 d for the distance
 EVALUATION_CALLS = 60.0  # calls per exact objective
 BLOCK_CALLS = 40.0  # calls per block of rows in the kernel's gradient
+SQUARED, PROBABILITY = "squared error", "log probability"
 
 
 class State(NamedTuple):
@@ -216,3 +237,126 @@ def dense_cost(problem: Problem, flops: float, matrices: int) -> Cost:
     memory = {"n x n matrices": matrices * s * entries}
     calls = EVALUATION_CALLS + BLOCK_CALLS * (1.0 + 4.0 * s * entries / BLOCK_BYTES)
     return Cost(flops + 2.0 * entries * (ENTRY + 4.0 * d), 10.0 * s * entries, memory, calls)
+
+
+class MaximumLikelihood(ExactLearning):
+    """The exact GP with the hyperparameters of highest marginal likelihood.
+
+    References
+    ----------
+    Rasmussen and Williams (2006), section 5.4.1.
+    """
+
+    key: ClassVar[str] = "ml"
+    title: ClassVar[str] = "Exact GP, maximum likelihood"
+    paper: ClassVar[str] = "Rasmussen and Williams (2006). Gaussian processes for machine learning, section 5.4.1."
+    equations: ClassVar[dict[str, str]] = {
+        "optimiser": r"\min_\theta\ \tfrac12\,y^\top C(\theta)^{-1}y + \tfrac12\log|C(\theta)|"
+    }
+    channels: ClassVar[tuple[Channel, ...]] = channels_of(
+        LearningInfo, only=("objective", "slope"), objective=channel("NLML", "nat", monotone=True)
+    )
+
+    engine: Any = param.Selector(
+        default="closed form",
+        objects=["closed form", "gpytorch"],
+        doc="What computes the likelihood and its gradient: this package, or GPyTorch by autograd, as a baseline.",
+    )
+
+    def objective(self, problem: Problem) -> Objective:
+        likelihood = evidence
+        if self.engine == "gpytorch":
+            gpytorch_parts.check(problem.kernel, "closed form")
+            likelihood = gpytorch_evidence
+
+        def evaluate(theta: Tensor) -> tuple[float, float, Tensor]:
+            value, gradient = likelihood(problem.kernel, theta, problem.train)
+            return value, 0.0, gradient
+
+        return Objective(evaluate)
+
+    def cost(self, problem: Problem) -> Cost:
+        return dense_cost(problem, flops=1.0 * len(problem.train) ** 3, matrices=4)
+
+
+def gpytorch_evidence(kernel: Any, theta: Tensor, train: Dataset) -> tuple[float, Tensor]:
+    """Compute the NLML without its constant, and its gradient [p], by GPyTorch's Cholesky factor and autograd.
+
+    Raises
+    ------
+    NotPositiveDefinite
+        K + s2 I has no Cholesky factor.
+    """
+    gpytorch = gpytorch_parts.package()
+    parts = gpytorch_parts.parts(kernel, theta)
+    dense = gpytorch.settings.fast_computations(covar_root_decomposition=False, log_prob=False, solves=False)
+    try:
+        with torch.enable_grad(), dense:
+            zero = train.y.new_zeros(len(train))
+            latent = gpytorch.distributions.MultivariateNormal(zero, parts.covariance(train.X))
+            covariance = parts.likelihood(latent).lazy_covariance_matrix
+            fit, complexity = covariance.inv_quad_logdet(train.y[:, None], logdet=True)
+            value = 0.5 * (fit + complexity)
+            value.backward()
+    except Exception as error:
+        if type(error).__name__ == "NotPSDError":  # an error of the linear_operator package
+            raise NotPositiveDefinite("GPyTorch's K + s2 I", len(train), math.nan) from error
+        raise
+    return value.item(), parts.gradient()
+
+
+class LeaveOneOut(ExactLearning):
+    """The exact GP with the hyperparameters that predict every row best from all the others.
+
+    References
+    ----------
+    Sundararajan and Keerthi (2001); Rasmussen and Williams (2006), section 5.4.2.
+    """
+
+    key: ClassVar[str] = "loo"
+    title: ClassVar[str] = "Leave-one-out"
+    paper: ClassVar[str] = "Sundararajan and Keerthi (2001). Predictive approaches for choosing hyperparameters. NC."
+    equations: ClassVar[dict[str, str]] = {
+        "criterion": r"\sum_i (y_i-\mu_{-i})^2 = \sum_i \big([C^{-1}y]_i / [C^{-1}]_{ii}\big)^2"
+    }
+    row_noise: ClassVar[tuple[str, ...]] = ("relative",)
+    takes_priors: ClassVar[bool] = False
+    no_priors_because: ClassVar[str] = "minimises errors of rows left out, which are no likelihood of the data"
+    channels: ClassVar[tuple[Channel, ...]] = channels_of(
+        LearningInfo, objective=channel("leave-one-out loss", monotone=True)
+    )
+
+    criterion: Any = param.Selector(
+        default=SQUARED,
+        objects=[SQUARED, PROBABILITY],
+        doc="Minimise the squared error of the rows left out, or maximise their log probability, which depends on "
+        "the variances too.",
+    )
+    calibrate = settings.calibrate()
+
+    def objective(self, problem: Problem) -> Objective:
+        def evaluate(theta: Tensor) -> tuple[float, float, Tensor]:
+            return leave_one_out(problem.kernel, theta, problem.train, self.criterion)
+
+        return Objective(evaluate, has_free_scale=self.calibrate and self.criterion == SQUARED)
+
+    def cost(self, problem: Problem) -> Cost:
+        return dense_cost(problem, flops=3.0 * len(problem.train) ** 3, matrices=5)
+
+
+def leave_one_out(kernel: Any, theta: Tensor, train: Dataset, criterion: str) -> tuple[float, float, Tensor]:
+    """Compute the loss, the log scale that the residuals imply, and the gradient in theta [p]; 3 n^3 flops."""
+    s2 = noise_variance(theta)
+    A = kernel(theta, train.X, train.X)  # [n, n]
+    A.diagonal().add_(s2)
+    P = torch.cholesky_inverse(cholesky(A, "K + s2 I").L)  # [n, n]
+    a, q = P @ train.y, P.diagonal()
+    if criterion == SQUARED:
+        value, F_a, F_q = (a / q).square().sum(), 2.0 * a / q.square(), -2.0 * a.square() / q**3
+    else:
+        value, F_a, F_q = 0.5 * (a.square() / q - q.log()).sum(), a / q, -0.5 * (a.square() / q.square() + 1.0 / q)
+    W = -(P * F_q) @ P  # [n, n] dF/dK
+    W.addr_(a, P @ F_a, alpha=-1.0)
+    gradient = kernel.theta_gradient(theta, train.X, train.X, W)
+    gradient[-1] += noise_derivative(kernel, 2.0 * s2 * W.diagonal().sum())
+    return float(value), 0.5 * math.log(float((a.square() / q).mean())), gradient

@@ -15,13 +15,14 @@ from gpexplorer.errors import NotPositiveDefinite
 from gpexplorer.linalg.replayed_descent import ARMIJO, GRADIENT_DESCENT, Evaluated, descend, gradient_descent
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation.learning import (
+    SQUARED,
     Objective,
     State,
     dense_cost,
     initial_values,
     learn,
+    leave_one_out,
 )
-from gpexplorer.methods.cross_validation.loo import SQUARED, leave_one_out
 from gpexplorer.methods.cross_validation.scale_direction import scale_direction
 from gpexplorer.objectives import evidence
 from gpexplorer.problem import Outcome

@@ -11,9 +11,13 @@ import torch
 from gpexplorer.errors import NotPositiveDefinite, SettingError
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation.exact_posterior import exact_posterior
-from gpexplorer.methods.cross_validation.learning import GRADIENT_DESCENT
-from gpexplorer.methods.cross_validation.loo import PROBABILITY, SQUARED, leave_one_out
-from gpexplorer.methods.cross_validation.ml import gpytorch_evidence
+from gpexplorer.methods.cross_validation.learning import (
+    GRADIENT_DESCENT,
+    PROBABILITY,
+    SQUARED,
+    gpytorch_evidence,
+    leave_one_out,
+)
 from gpexplorer.methods.cross_validation.scale_direction import scale_direction
 from gpexplorer.objectives import evidence
 from gpexplorer.posteriors import exact
