@@ -183,7 +183,7 @@ def _cache(folder: Path, acknowledged: list[Any]) -> None:
     """A file in the cache of data sets, which is checked against its sum whenever it is loaded."""
     import hashlib
 
-    from gpexplorer.data.sets.cards import CardFile
+    from gpexplorer.data.sets import cards
 
     content = b"x,y\n" + b"1,2\n" * 1000
     (folder / "source.csv").write_bytes(content)
@@ -191,8 +191,8 @@ def _cache(folder: Path, acknowledged: list[Any]) -> None:
     path.parent.mkdir(exist_ok=True)
     with replacing(path, private=False) as fresh:
         fresh.write_bytes((folder / "source.csv").read_bytes())
-    file = CardFile(path="rows.csv", url="", sha256=hashlib.sha256(content).hexdigest(), nbytes=len(content))
-    files._check("rows", file, path)
+    file = cards.CardFile(path="rows.csv", url="", sha256=hashlib.sha256(content).hexdigest(), nbytes=len(content))
+    cards._check("rows", file, path)
     acknowledged.append(len(content))
 
 
