@@ -12,7 +12,7 @@ from scipy import optimize, stats
 from torch import Tensor
 
 from gpexplorer.data import Split
-from gpexplorer.data.units import targets as targets_in_units
+from gpexplorer.data.standardising import targets as targets_in_units
 from gpexplorer.errors import DataError, SettingError
 from gpexplorer.problem import Dataset, Scale
 from gpexplorer.target_transforms import (

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.reader.table_reader import RowsRead
-from ..data.units import targets
+from ..data.standardising import targets
 from ..kernels.row_scaled import log_density_change, plain_rows
 from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
 from ..problem import MixedRows

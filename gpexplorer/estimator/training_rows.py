@@ -18,9 +18,8 @@ from ..data.in_memory import is_frame, table_of
 from ..data.reader.cells import is_dictionary, is_text
 from ..data.reader.table_reader import RowsRead, TableReader
 from ..data.splits import ALL
-from ..data.standardising import fit_scale
+from ..data.standardising import fit_scale, targets
 from ..data.table_checks import LARGEST
-from ..data.units import targets
 from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.base import registry as kernel_classes
 from ..kernels.on_columns import NAME

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from ..data.reader.table_reader import reader_from
-from ..data.units import checked_inputs, scaled_inputs, scaled_targets, targets
+from ..data.standardising import checked_inputs, scaled_inputs, scaled_targets, targets
 from ..errors import PosteriorError
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.base import Covariance

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..data.units import scaled_inputs, targets
+from ..data.standardising import scaled_inputs, targets
 from ..errors import SettingError
 from .base import Posterior
 from .in_units import TransformedInUnits

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.units import targets
+from ..data.standardising import targets
 from ..display import RunDisplay
 from ..errors import SettingError, StoreError
 from ..hyperparameters import Hyperparameters, hyperparameters

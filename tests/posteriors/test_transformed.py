@@ -12,7 +12,7 @@ from scipy import stats
 from torch import Tensor
 
 import gpexplorer as gpx
-from gpexplorer.data.units import scaled_inputs, scaled_targets
+from gpexplorer.data.standardising import scaled_inputs, scaled_targets
 from gpexplorer.errors import PosteriorError, SettingError
 from gpexplorer.posteriors import AveragePosterior, InUnits, joint_band
 from gpexplorer.posteriors.in_units import TransformedInUnits

@@ -13,7 +13,7 @@ import pytest
 from bokeh.models import Scatter
 
 from gpexplorer import Spec, Store
-from gpexplorer.data.units import targets
+from gpexplorer.data.standardising import targets
 from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies import comparison, power_law, sweep
 from gpexplorer.runs.studies.comparison import Finished

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 import gpexplorer as gpx
 from gpexplorer import views
-from gpexplorer.data.units import targets
+from gpexplorer.data.standardising import targets
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.drawing.run_rows import targets_of

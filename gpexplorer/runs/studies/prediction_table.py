@@ -32,7 +32,7 @@ from ...data.files.inputs_by_name import as_inputs, inputs_for, text_inputs
 from ...data.files.reading import strips
 from ...data.quoting import display_name
 from ...data.reader.table_reader import RowsRead, Variant
-from ...data.units import scaled_inputs
+from ...data.standardising import scaled_inputs
 from ...errors import SettingError
 from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, TransformedMarginals, WidenedPosterior
 from ...problem import MixedRows

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ... import data as data_sets
 from ... import views as pictures
-from ...data.units import inputs, scaled_targets
+from ...data.standardising import inputs, scaled_targets
 from ...errors import GPExplorerError
 from ...hyperparameters import Hyperparameters
 from ...methods.capabilities import HasMovablePoints

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...data.units import targets
+from ...data.standardising import targets
 from ...linalg.randomness import generator
 from ...problem import Dataset
 from ...runs.run import Run

@@ -8,7 +8,7 @@ import holoviews as hv
 import pandas as pd
 import torch
 
-from ...data.units import targets
+from ...data.standardising import targets
 from ...linalg.randomness import generator
 from ...methods.minibatches.model import Model
 from ...runs.run import Run

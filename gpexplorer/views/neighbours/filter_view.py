@@ -9,7 +9,7 @@ import pandas as pd
 import param
 import torch
 
-from ...data.units import targets
+from ...data.standardising import targets
 from ...kernels.row_scaled import plain_rows
 from ...methods.capabilities import FiltersRows
 from ...runs.run import Run

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import bdtr
 
-from ...data.units import targets
+from ...data.standardising import targets
 from ...runs.run import Run
 from ..base import Layers, View, band, dots, line, overlay
 from ..drawing import run_rows
