@@ -29,11 +29,7 @@ class Category(Covariance):
 
     key, title, inputs = "category", "equal or different words", "strings"
     formula = r"\sigma_f^2 \exp\left(-\tfrac{[s \ne t]}{2\ell^2}\right)"
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """The standard deviation, and the lengthscale in units of one difference."""
-        return ("sd", "lengthscale")
+    parameter_names = ("sd", "lengthscale")  # the lengthscale in units of one difference
 
     def check(self, X: Any) -> None:
         """Raise KernelError if a row is not a text."""

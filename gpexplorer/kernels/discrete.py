@@ -35,11 +35,7 @@ class Counts(Covariance):
     """Base class of kernels on nonnegative rows [n, d]: theta = [log sd, log noise sd]."""
 
     inputs = "counts"
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """The standard deviation, the only hyperparameter."""
-        return ("sd",)
+    parameter_names = ("sd",)
 
     def check(self, X: Any) -> None:
         """Raise KernelError if a count is negative."""
@@ -188,11 +184,7 @@ class CameraHistograms(Weighted):
 
     key, title, inputs = "histogram-3", "histogram intersection, three cameras", "counts"
     formula = r"\sum_{c=1}^{3} \sigma_c^2 \sum_q \min(x_{cq}, x'_{cq})"
-
-    @property
-    def views(self) -> tuple[str, ...]:
-        """The three cameras, by number."""
-        return tuple(f"camera {c + 1}" for c in range(CAMERAS))
+    views = tuple(f"camera {c + 1}" for c in range(CAMERAS))
 
     def check(self, X: Any) -> None:
         """Raise KernelError unless X has three equal blocks of nonnegative columns."""

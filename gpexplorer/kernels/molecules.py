@@ -58,6 +58,7 @@ class Molecules(Weighted):
 
     key, title, inputs = "molecules", "fourteen fingerprints of molecules", "strings"
     formula = r"\sum_{v=1}^{14} \sigma_v^2 \frac{|A_v\cap B_v|}{|A_v\cup B_v|}"
+    views = KINDS
 
     def __init__(self, d: int = 1) -> None:
         from scipy import sparse
@@ -67,11 +68,6 @@ class Molecules(Weighted):
         self._table = Table({}, tuple({} for _ in KINDS), empty)
         self._cache: OrderedDict[tuple[Rows, Rows], Tensor] = OrderedDict()  # the oldest first
         self._latest_rows: tuple[Rows, tuple[sparse.csr_array, ...]] = ((), empty)  # usually the training rows
-
-    @property
-    def views(self) -> tuple[str, ...]:
-        """The kinds of fingerprint."""
-        return KINDS
 
     def check(self, X: Any) -> None:
         """Raise KernelError, naming the row, unless every row is a text that RDKit reads."""

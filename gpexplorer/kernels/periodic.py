@@ -34,11 +34,7 @@ class Periodic(Exponential):
 
     key, title, stationary = "periodic", "periodic", True
     formula = r"\sigma_f^2 \exp\left(-\tfrac{2}{\ell^2}\sum_q \sin^2 \tfrac{\pi (x_q-x_q')}{p}\right)"
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Standard deviation, lengthscale and period."""
-        return ("sd", "lengthscale", "period")
+    parameter_names: tuple[str, ...] = ("sd", "lengthscale", "period")
 
     def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z; 4 n m d flops and n m exponentials."""
@@ -87,11 +83,7 @@ class LocallyPeriodic(Periodic):
 
     key, title = "lp", "locally periodic"
     formula = r"\sigma_f^2 \exp\left(-\tfrac{2}{\ell^2}\sum_q\sin^2\tfrac{\pi(x_q-x_q')}{p} - \tfrac{r^2}{2w^2}\right)"
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """The names of a periodic kernel, then the width over which repetitions lose their correlation."""
-        return (*super().parameter_names, "width")
+    parameter_names = (*Periodic.parameter_names, "width")  # over which repetitions lose their correlation
 
     def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z."""

@@ -47,6 +47,7 @@ class Stationary(Covariance):
 
     stationary = True
     ard: ClassVar[bool] = False  # one lengthscale per input
+    freedom: ClassVar[int] = 0  # degrees of freedom of Student's t in the spectral density; 0 if it is normal
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -96,14 +97,14 @@ class Stationary(Covariance):
         """The variance sd^2, n times."""
         return torch.exp(2.0 * theta[0]).expand(X.shape[0]).clone()
 
-    def _normal_frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
-        """Draw the frequencies [count, d] of the SE kernel: normal, with sd 1 / lengthscale."""
-        return torch.randn(count, self.d, generator=draw, dtype=torch.float64) * (-theta[self._scales]).exp()
-
-    def _student_frequencies(self, theta: Tensor, freedom: int, count: int, draw: torch.Generator) -> Tensor:
-        """Draw those of the Matern kernel of order freedom / 2: Student's t (Rasmussen and Williams, eq 4.15)."""
-        chi2 = torch.randn(count, freedom, generator=draw, dtype=torch.float64).square().sum(1, keepdim=True)
-        return self._normal_frequencies(theta, count, draw) * (freedom / chi2).sqrt()
+    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
+        """Draw from the spectral density: normal, or Student's t for Matérn kernels (Rasmussen and Williams, eq 4.15)."""
+        spread: float | Tensor = 1.0
+        if self.freedom:
+            chi2 = torch.randn(count, self.freedom, generator=draw, dtype=torch.float64).square().sum(1, keepdim=True)
+            spread = (self.freedom / chi2).sqrt()
+        normal = torch.randn(count, self.d, generator=draw, dtype=torch.float64)
+        return normal * (-theta[self._scales]).exp() * spread
 
     def initial_values(self, train: Dataset) -> list[float]:
         """The standard deviation of the targets, and sqrt(d) times that of each input."""
@@ -145,9 +146,6 @@ class SE(Stationary, Exponential):
         """The exponential of the logarithm, which rounding must not raise above the variance."""
         r2_mapped.clamp_max_(2.0 * theta[0]).exp_()
 
-    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
-        return self._normal_frequencies(theta, count, draw)
-
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         return torch.exp(-0.5 * r2)
 
@@ -175,9 +173,7 @@ class Matern12(Stationary):
 
     key, title = "matern12", "Matérn 1/2"
     formula = r"\sigma_f^2 e^{-r}"
-
-    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
-        return self._student_frequencies(theta, 1, count, draw)
+    freedom = 1
 
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         return torch.exp(-safe_sqrt(r2))
@@ -192,9 +188,7 @@ class Matern32(Stationary):
 
     key, title = "matern32", "Matérn 3/2"
     formula = r"\sigma_f^2 (1+\sqrt3 r) e^{-\sqrt3 r}"
-
-    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
-        return self._student_frequencies(theta, 3, count, draw)
+    freedom = 3
 
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         r = math.sqrt(3.0) * safe_sqrt(r2)
@@ -209,9 +203,7 @@ class Matern52(Stationary):
 
     key, title = "matern52", "Matérn 5/2"
     formula = r"\sigma_f^2 (1+\sqrt5 r+\tfrac53 r^2) e^{-\sqrt5 r}"
-
-    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
-        return self._student_frequencies(theta, 5, count, draw)
+    freedom = 5
 
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         r = math.sqrt(5.0) * safe_sqrt(r2)
@@ -242,7 +234,7 @@ class RationalQuadratic(Stationary):
         alpha = math.exp(float(theta[self.size - 1]))
         source = np.random.default_rng(int(torch.randint(2**62, (), generator=draw)))
         precision = torch.from_numpy(source.standard_gamma(alpha, count)) / alpha
-        return self._normal_frequencies(theta, count, draw) * precision.sqrt()[:, None]
+        return super().frequencies(theta, count, draw) * precision.sqrt()[:, None]
 
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         alpha = theta[self.size - 1].exp()

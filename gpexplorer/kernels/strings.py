@@ -53,11 +53,7 @@ class Substrings(Covariance):
     """
 
     inputs = "strings"
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """The standard deviation, the only hyperparameter."""
-        return ("sd",)
+    parameter_names = ("sd",)
 
     @staticmethod
     @abstractmethod

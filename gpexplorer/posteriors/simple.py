@@ -30,14 +30,11 @@ class PriorPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "prior"
+    row_numbers = 2
 
     def __init__(self, kernel: Kernel, theta: Tensor) -> None:
         super().__init__(theta, float((2.0 * theta[-1]).exp()))
         self.kernel, self.theta = kernel, theta
-
-    @property
-    def row_numbers(self) -> int:
-        return 2
 
     def moments(self, X: Any) -> tuple[Tensor, Tensor]:
         var = self.kernel.diag(self.theta, X)
@@ -72,13 +69,11 @@ class MarginalPosterior(Posterior):
         Noise variance of an observation.
     """
 
+    row_numbers = max(1, 24 * 2**20 // (8 * ROWS_TOGETHER))
+
     def __init__(self, predict: Predictor, like: Tensor, noise_variance: float = 0.0) -> None:
         super().__init__(like, noise_variance)
         self.predict = predict
-
-    @property
-    def row_numbers(self) -> int:
-        return max(1, 24 * 2**20 // (8 * ROWS_TOGETHER))
 
     def moments(self, X: Any) -> tuple[Tensor, Tensor]:
         if isinstance(X, Tensor) and X.requires_grad:

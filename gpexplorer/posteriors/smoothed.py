@@ -44,6 +44,7 @@ class StatesPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "states"
+    row_numbers = 200
 
     def __init__(self, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, noise: Tensor | None = None) -> None:
         super().__init__(y, noise_variance(theta))
@@ -58,10 +59,6 @@ class StatesPosterior(Posterior):
     def smoother(self) -> Smoother:
         """What the rows say, found at the first use."""
         return self._smoothed(self.y.double()[None])
-
-    @property
-    def row_numbers(self) -> int:
-        return 200
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, var = self.smoother.moments(X[:, 0].double())
