@@ -98,7 +98,7 @@ class Stationary(Covariance):
         return torch.exp(2.0 * theta[0]).expand(X.shape[0]).clone()
 
     def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
-        """Draw from the spectral density: normal, or Student's t for Matérn kernels (Rasmussen and Williams, eq 4.15)."""
+        """Draw from the spectral density: normal, or Student's t (Rasmussen and Williams, eq 4.15)."""
         spread: float | Tensor = 1.0
         if self.freedom:
             chi2 = torch.randn(count, self.freedom, generator=draw, dtype=torch.float64).square().sum(1, keepdim=True)

@@ -9,8 +9,8 @@ boosted trees; `result` is the answer. `tuning` gives one number to searches of 
 from __future__ import annotations
 
 from .halving import recommend
+from .held_out import held_out_score
 from .result import Recommendation
 from .stages import Progress
-from .tuning import held_out_score
 
 __all__ = ["Progress", "Recommendation", "held_out_score", "recommend"]

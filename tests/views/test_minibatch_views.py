@@ -14,10 +14,10 @@ from bokeh.models import ColumnDataSource
 
 import gpexplorer as gpx
 from gpexplorer import views
+from gpexplorer.methods.minibatches import gradient_spread as gradient_spread_module
 from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
+from gpexplorer.methods.minibatches.gradient_spread import gradient_spread, likelihood_course
 from gpexplorer.methods.minibatches.model import Model
-from gpexplorer.methods.minibatches.studies import gradient_spread as gradient_spread_module
-from gpexplorer.methods.minibatches.studies.gradient_spread import gradient_spread, likelihood_course
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.live import Live
 from oracles_minibatches import method, problem

@@ -14,8 +14,8 @@ import param
 
 from ...methods.base import registry
 from ...methods.capabilities import EstimatesLikelihoodGradient
+from ...methods.minibatches.gradient_spread import gradient_spread, likelihood_course, study_problem
 from ...methods.minibatches.loop import Minibatches
-from ...methods.minibatches.studies.gradient_spread import gradient_spread, likelihood_course, study_problem
 from ...problem import Problem
 from ...runs.run import Run
 from ..base import Layers, View, layer, line, overlay, segments

@@ -13,14 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ....errors import NotPositiveDefinite
-from ....linalg.randomness import generator, random_rows
-from ....problem import Problem
-from ..exact_likelihood import ExactLikelihood, exact_gradient, exact_likelihood
-from ..learner import Learner
-from ..loop import Minibatches
-from ..model import FeatureSettings, Model
-from ..state import State
+from ...errors import NotPositiveDefinite
+from ...linalg.randomness import generator, random_rows
+from ...problem import Problem
+from .exact_likelihood import ExactLikelihood, exact_gradient, exact_likelihood
+from .learner import Learner
+from .loop import Minibatches
+from .model import FeatureSettings, Model
+from .state import State
 
 MAX_ROWS = 1000  # rows of a study
 

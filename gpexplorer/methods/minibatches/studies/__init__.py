@@ -1,1 +1,0 @@
-"""Studies beside a run: the bias and spread of minibatch gradients."""
