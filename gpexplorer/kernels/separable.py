@@ -205,11 +205,5 @@ class AnovaMatern52(Anova):
         r"\sigma_f^2 \prod_q \frac{1 + w\,k_q(x_q,x_q')}{1+w},\quad "
         r"k_q = (1+\sqrt5 r_q+\tfrac53 r_q^2) e^{-\sqrt5 r_q}"
     )
-
-    @staticmethod
-    def correlation(r: Tensor) -> Tensor:
-        return ProductMatern52.correlation(r)
-
-    @staticmethod
-    def scale_derivative(r: Tensor) -> Tensor:
-        return ProductMatern52.scale_derivative(r)
+    correlation = staticmethod(ProductMatern52.correlation)
+    scale_derivative = staticmethod(ProductMatern52.scale_derivative)

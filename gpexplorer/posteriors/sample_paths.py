@@ -83,12 +83,9 @@ def prior_paths(kernel: Kernel, theta: Tensor, size: int, draw: torch.Generator)
     PosteriorError
         If the kernel has no random features.
     """
-    groups = [_group(kernel, theta.detach(), len(part), draw) for part in torch.arange(size).chunk(_groups(size))]
+    parts = torch.arange(size).chunk(min(MAX_GROUPS, math.ceil(size / GROUP)))
+    groups = [_group(kernel, theta.detach(), len(part), draw) for part in parts]
     return lambda X: torch.cat([group(X) for group in groups])
-
-
-def _groups(size: int) -> int:
-    return min(MAX_GROUPS, math.ceil(size / GROUP))
 
 
 def _group(kernel: Kernel, theta: Tensor, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:

@@ -367,11 +367,6 @@ def _scores(scores: RowScores | None) -> dict[str, float]:
     return {"held_out": len(scores.targets), "smse": scores.smse, "nlpd": scores.nlpd, **ends}
 
 
-def share_inside(scores: RowScores) -> float:
-    """The share of held-out rows in their 95 % interval."""
-    return scores.inside(PROMISED)
-
-
 def band_sentences(scores: RowScores, target: str) -> tuple[str, ...]:
     """Say how many held-out rows lie in their 95 % interval, and where the intervals have the wrong width.
 
@@ -384,7 +379,7 @@ def band_sentences(scores: RowScores, target: str) -> tuple[str, ...]:
     """
     errors = scores.targets - scores.mean  # [t]
     in_sd = ndtri(np.clip(scores.probability, SMALLEST, 1.0 - SMALLEST))  # of a normal distribution
-    share = share_inside(scores)
+    share = scores.inside(PROMISED)
     sentence = f"{100 * share:.0f} % of these rows lie in their 95 % interval"
     if share < PROMISED - TOO_FEW * math.sqrt(PROMISED * (1 - PROMISED) / len(errors)):
         sentence += ", which is too few: the intervals are too narrow"

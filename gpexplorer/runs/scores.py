@@ -128,15 +128,11 @@ def scores_of(y: Tensor, marginals: Marginals, train_y: Tensor) -> dict[str, flo
     mean, probability = marginals.moments[0], marginals.cdf(y)  # [t] each
     density = float(-marginals.log_density(y).mean())
     trivial = torch.full_like(y, float(train_y.mean())), torch.full_like(y, float(train_y.var(correction=0)))
+    central = 2.0 * (probability - 0.5).abs()  # [t] level of the central band that ends at the value
     return {
         "smse": smse(y, mean),
         "snlp": density - nlpd(y, *trivial),
         "rmse": rmse(y, mean),
         "nlpd": density,
-        **{f"coverage{100 * level:.0f}": _share_inside(probability, level) for level in (0.68, 0.95)},
+        **{f"coverage{100 * level:.0f}": float((central <= level).double().mean()) for level in (0.68, 0.95)},
     }
-
-
-def _share_inside(probability: Tensor, level: float) -> float:
-    """The share of rows whose value has a probability [t] between those of the ends of the central band."""
-    return float(((probability - 0.5).abs() <= 0.5 * level).double().mean())

@@ -139,7 +139,8 @@ class Lines:
             If the file was deleted.
         """
         text = json.dumps(line, separators=(",", ":"), allow_nan=False).encode()
-        raw = _checksum(text) + b" " + text + b"\n"
+        digest = hashlib.blake2b(text, digest_size=8).hexdigest()
+        raw = digest.encode() + b" " + text + b"\n"
         if self._torn:
             self._cut()
         self._torn = True
@@ -171,10 +172,6 @@ class Lines:
         """Return when everything is on the disk, and close the file."""
         self.sync()
         self._close_file()
-
-
-def _checksum(text: bytes) -> bytes:
-    return hashlib.blake2b(text, digest_size=8).hexdigest().encode()
 
 
 class _Scanned(NamedTuple):

@@ -254,15 +254,11 @@ def _scatter(canvas: _Canvas, renderer: Any) -> str:
     marks: dict[tuple[str, str], list[str]] = {}
     for k in _thinned(np.flatnonzero(np.isfinite(x) & np.isfinite(y))):
         colours = (inner[k % len(inner)], outer[k % len(outer)])
-        marks.setdefault(colours, []).append(_moved(shape, x[k], y[k]))
+        marks.setdefault(colours, []).append(f'<path transform="translate({x[k]:.1f} {y[k]:.1f})" d="{shape}"/>')
     return "".join(
         f'<g fill="{escape(fill)}" stroke="{escape(line)}" {alpha}>{"".join(paths)}</g>'
         for (fill, line), paths in marks.items()
     )
-
-
-def _moved(shape: str, x: float, y: float) -> str:
-    return f'<path transform="translate({x:.1f} {y:.1f})" d="{shape}"/>'
 
 
 def _segments(canvas: _Canvas, renderer: Any) -> str:

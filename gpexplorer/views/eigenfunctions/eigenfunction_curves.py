@@ -121,7 +121,8 @@ class EigenfunctionsView(View):
         line, first = torch.linspace(float(grid.axes[0][0]), float(grid.axes[0][-1]), POINTS), self._first(len(index))
         weights = posterior_weights(run, at, basis).cpu().double().numpy()
         X = line[:, None].to(run.problem.train.X)
-        x, values = _in_file_units(run, X)[:, 0], _values(basis, X)
+        x = run_rows.inputs_of(replace(run.problem.train, X=X, y=X[:, 0]))[:, 0]  # in the units of the file
+        values = _values(basis, X)
         layers = {}
         for k in range(CURVES):
             exists = first + k < len(index)
@@ -226,10 +227,6 @@ def _image_frame(values: np.ndarray, corner: tuple[int, int], limit: float) -> p
 def _values(basis: Basis, X: Tensor) -> np.ndarray:
     with torch.no_grad():
         return basis(X).cpu().double().numpy()
-
-
-def _in_file_units(run: Run, X: Tensor) -> np.ndarray:
-    return run_rows.inputs_of(replace(run.problem.train, X=X, y=X[:, 0]))
 
 
 def _weight(rank: int) -> Any:

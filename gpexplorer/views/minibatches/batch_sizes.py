@@ -138,7 +138,8 @@ class Batches(View):
 
         The study does not depend on the record. It is computed once, in parts if `patience` is short.
         """
-        sizes = _panel_sizes(len(run.problem.train))
+        n = len(run.problem.train)
+        sizes = [size for size in SIZES if size <= n // 2] or [max(n // 2, 1)]  # rows per minibatch in each panel
         borders = pd.DataFrame({"x": [float(k) for k in range(1, len(sizes))]})
         panels = pd.DataFrame({"x": [k + 0.5 * WIDTH for k in range(len(sizes))], "size": sizes})
         if not at:
@@ -227,8 +228,3 @@ class Study:
                 remaining -= self._minibatches
                 values.append((np.nan, np.nan))
         yield 0
-
-
-def _panel_sizes(n: int) -> list[int]:
-    """Rows per minibatch in each panel, at most half of all rows."""
-    return [size for size in SIZES if size <= n // 2] or [max(n // 2, 1)]

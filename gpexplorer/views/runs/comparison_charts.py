@@ -144,19 +144,15 @@ class CandidateScores:
     def data(self) -> Layers:
         """Return one frame per kind of model, and one of intervals: x is the NLPD, y the place from the bottom."""
         table = self.table.assign(y=np.arange(len(self.table), 0, -1.0), x=self.table["nlpd"])
+        is_early = table["held_out"] < table["held_out"].max()  # scores on fewer rows cannot be compared
         is_average = table["model"].str.startswith("average of ")
-        kinds = [table["sentence"] == "Chosen.", table["sentence"] == "A simple model.", is_average, self._early()]
+        kinds = [table["sentence"] == "Chosen.", table["sentence"] == "A simple model.", is_average, is_early]
         kind = np.select(kinds, [CHOSEN, SIMPLE, AVERAGE, EARLY], OTHERS)
         shown = [name for name in COLOURS if name != AVERAGE or is_average.any()]
         layers = {name: table.loc[kind == name, ["x", "y", "model"]].reset_index(drop=True) for name in shown}
         ends = table[["nlpd_low", "y", "nlpd_high", "y"]].to_numpy(float)
         layers[INTERVAL] = pd.DataFrame(ends, columns=["x0", "y0", "x1", "y1"])
         return layers
-
-    def _early(self) -> pd.Series:
-        """Which models have scores on fewer held-out rows than others, so that theirs cannot be compared."""
-        held_out = self.table["held_out"]
-        return held_out < held_out.max()
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw a point per model, and its interval as a line."""

@@ -104,15 +104,11 @@ def _plain(content: Any, exact: bool, levels: tuple[float, float] | None) -> tup
         return "g4", list(grid.shape), np.ascontiguousarray(grid).tobytes()
     values = np.asarray(content)
     if values.ndim != 1 or values.dtype.kind not in "fiub":
-        return "json", [_word(value) for value in content], b""
+        return "json", [value if isinstance(value, int | str | None) else str(value) for value in content], b""
     if values.dtype.kind in "iub" and (not len(values) or np.abs(values.astype(float)).max() < LARGEST_INTEGER):
         return "i4", len(values), values.astype("<i4").tobytes()
     rounded = _rounded(values.astype(float), exact)
     return f"f{rounded.itemsize}", len(rounded), rounded.astype(rounded.dtype.newbyteorder("<")).tobytes()
-
-
-def _word(value: Any) -> Any:
-    return value if isinstance(value, int | str | None) else str(value)
 
 
 def _rounded(values: np.ndarray, exact: bool) -> np.ndarray:

@@ -284,16 +284,13 @@ def _packed(content: bytes) -> str:
 
 def content_policy(scripts: Sequence[str]) -> str:
     """Return the policy of a file in which no other script than these runs, and which loads nothing."""
-    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     # Bokeh is unpacked before it runs, and makes its CustomJS by new Function: 'unsafe-eval'.
     return (
         f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _heading(recorded: RecordedRun, all_runs: Sequence[RecordedRun]) -> str:
