@@ -42,6 +42,8 @@ class View(param.ParameterizedABC):
         One sentence or question that says what to look for.
     family : str
         The only method family the picture applies to, by the default `applies`; empty for all families.
+    needs : type
+        What the method must be able to do, by the protocols in `methods.capabilities`; by default any method will do.
     order : int
         Position on the page: smaller numbers come first. The first two pictures are always visible.
     hero : bool
@@ -60,6 +62,7 @@ class View(param.ParameterizedABC):
     title: ClassVar[str] = ""
     help: ClassVar[str] = ""
     family: ClassVar[str] = ""
+    needs: ClassVar[type] = object
     order: ClassVar[int] = 100
     hero: ClassVar[bool] = False
     editable: ClassVar[bool] = False
@@ -76,7 +79,7 @@ class View(param.ParameterizedABC):
 
     def applies(self, run: Run) -> bool:
         """Return whether this picture means something for this run."""
-        return self.family in ("", run.method.family)
+        return self.family in ("", run.method.family) and isinstance(run.method, self.needs)
 
     @abstractmethod
     def data(self, run: Run, at: int) -> Layers:

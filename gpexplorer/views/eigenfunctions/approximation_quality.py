@@ -34,10 +34,7 @@ class Spectrum(View):
     )
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 20
-
-    def applies(self, run: Run) -> bool:
-        """Applies to methods on a grid."""
-        return super().applies(run) and isinstance(run.method, HasGridEigenfunctions)
+    needs: ClassVar[type] = HasGridEigenfunctions
 
     def data(self, run: Run, at: int) -> Layers:
         """Return log10 of the kept eigenvalues, of as many dropped ones, and of the noise variance."""
@@ -113,11 +110,11 @@ class CovarianceMatrices(View):
     help: ClassVar[str] = "Is the diagonal as bright on the right, and are there stripes that are missing on the left?"
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 40
+    needs: ClassVar[type] = HasGridEigenfunctions
 
     def applies(self, run: Run) -> bool:
-        """Applies to methods on a grid whose eigenfunctions have the weights of the kernel."""
-        on_grid, reweighted = (isinstance(run.method, kind) for kind in (HasGridEigenfunctions, SamplesWeights))
-        return super().applies(run) and on_grid and not reweighted
+        """Return whether the eigenfunctions have the weights of the kernel, which chains change."""
+        return super().applies(run) and not isinstance(run.method, SamplesWeights)
 
     def data(self, run: Run, at: int) -> Layers:
         """Return one array of values: the exact matrix, a gap, and the approximation."""
@@ -148,10 +145,7 @@ class CovarianceError(View):
     )
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 45
-
-    def applies(self, run: Run) -> bool:
-        """Applies to methods on a grid."""
-        return super().applies(run) and isinstance(run.method, HasGridEigenfunctions)
+    needs: ClassVar[type] = HasGridEigenfunctions
 
     def data(self, run: Run, at: int) -> Layers:
         """Return relative Frobenius errors on at most 200 rows."""

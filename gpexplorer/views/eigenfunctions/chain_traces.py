@@ -29,14 +29,11 @@ class Chains(View):
     help: ClassVar[str] = "Lines that cross all the time have mixed. Lines that stay apart, or drift, have not."
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 12
+    needs: ClassVar[type] = SamplesWeights
 
     watched = param.Selector(
         default="log noise variance", objects=list(COLUMNS), label="Show", doc="The number that is drawn."
     )
-
-    def applies(self, run: Run) -> bool:
-        """Applies to methods that sample weights with chains."""
-        return super().applies(run) and isinstance(run.method, SamplesWeights)
 
     def data(self, run: Run, at: int) -> Layers:
         """Return one series of draws per chain."""
@@ -82,10 +79,7 @@ class Weights(View):
     )
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 18
-
-    def applies(self, run: Run) -> bool:
-        """Applies to methods that sample weights with chains."""
-        return super().applies(run) and isinstance(run.method, SamplesWeights)
+    needs: ClassVar[type] = SamplesWeights
 
     def data(self, run: Run, at: int) -> Layers:
         """Return log10 of the first weights in the orthogonal basis, in the order of their eigenvalues."""

@@ -101,13 +101,10 @@ class EigenfunctionsView(View):
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 15
     hero: ClassVar[bool] = True
+    needs: ClassVar[type] = HasGridEigenfunctions
 
     rank = param.Integer(1, bounds=(1, None), softbounds=(1, 100), label="Rank", doc=RANK)
     shown = param.Integer(len(PLACES), bounds=(1, len(PLACES)), label="Maps (2-D)", doc=SHOWN)
-
-    def applies(self, run: Run) -> bool:
-        """Applies to methods on a grid."""
-        return super().applies(run) and isinstance(run.method, HasGridEigenfunctions)
 
     def data(self, run: Run, at: int) -> Layers:
         """Return curves for one input, maps for two, and one curve per input for more."""
@@ -242,15 +239,12 @@ class Mixer(View):
     help: ClassVar[str] = "Change a weight. Which part of the mean depends on that eigenfunction?"
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 30
+    needs: ClassVar[type] = HasGridEigenfunctions
 
     first, second, third, fourth = (_weight(rank) for rank in range(1, SLIDERS + 1))
     column = param.Integer(
         1, bounds=(1, None), label="Input", doc="The input on the axis; the others stay at their medians."
     )
-
-    def applies(self, run: Run) -> bool:
-        """Applies to methods on a grid."""
-        return super().applies(run) and isinstance(run.method, HasGridEigenfunctions)
 
     def data(self, run: Run, at: int) -> Layers:
         """Return scaled eigenfunctions, and the mean with the weights of the kernel and with changed weights.

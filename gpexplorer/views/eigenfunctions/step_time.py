@@ -50,16 +50,13 @@ class Growth(View):
     help: ClassVar[str] = "The pass over the rows is done once. Does the line of a step stay level while n grows?"
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 50
+    needs: ClassVar[type] = HasWeightPriors
 
     largest = param.Selector(default=100_000, objects=[10_000, 100_000, 1_000_000], label="Rows, at most", doc=LARGEST)
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
         self._cache: WeakKeyDictionary[Run, dict[int, pd.DataFrame]] = WeakKeyDictionary()
-
-    def applies(self, run: Run) -> bool:
-        """Applies to methods that give eigenfunctions weights of their own, which the orthogonal basis makes fast."""
-        return super().applies(run) and isinstance(run.method, HasWeightPriors)
 
     def data(self, run: Run, at: int) -> Layers:
         """Return seconds by n, measured once per run and size: the cost does not depend on theta."""

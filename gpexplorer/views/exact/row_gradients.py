@@ -34,10 +34,7 @@ class Gradient(View):
     family: ClassVar[str] = "exact"
     order: ClassVar[int] = 20
     hero: ClassVar[bool] = True
-
-    def applies(self, run: Run) -> bool:
-        """Whether the method has a gradient over the training rows; sparse models do not."""
-        return super().applies(run) and isinstance(run.method, HasGradient)
+    needs: ClassVar[type] = HasGradient  # sparse models have none
 
     def data(self, run: Run, at: int) -> Layers:
         """|g| at a sample of rows, n kernel entries each, and the changed rows among them."""
@@ -92,10 +89,7 @@ class Gains(View):
     )
     family: ClassVar[str] = "exact"
     order: ClassVar[int] = 50
-
-    def applies(self, run: Run) -> bool:
-        """Whether the method chooses rows by the decrease that they promise."""
-        return super().applies(run) and isinstance(run.method, ReportsGains)
+    needs: ClassVar[type] = ReportsGains
 
     def data(self, run: Run, at: int) -> Layers:
         """log10 of the promised decreases, by position in the block."""
@@ -126,13 +120,10 @@ class Correlation(View):
     )
     family: ClassVar[str] = "exact"
     order: ClassVar[int] = 60
+    needs: ClassVar[type] = HasGradient
 
     window = param.Integer(50, bounds=(2, 500), softbounds=(5, 100), doc="Number of iterations to look back.")
     neighbours = param.Integer(50, bounds=(1, 500), softbounds=(5, 100), doc="Number of nearest rows per row.")
-
-    def applies(self, run: Run) -> bool:
-        """Whether the method has a gradient that changes over many iterations."""
-        return super().applies(run) and isinstance(run.method, HasGradient)
 
     def data(self, run: Run, at: int) -> Layers:
         """Share of the coefficients in each of forty intervals."""

@@ -45,6 +45,7 @@ class Gradients(View):
     )
     family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 40
+    needs: ClassVar[type] = EstimatesLikelihoodGradient  # SVGP has another objective
 
     draws = param.Integer(30, bounds=(3, 500), softbounds=(5, 100), doc="Number of minibatches per point.")
     show = param.Selector(
@@ -52,10 +53,6 @@ class Gradients(View):
         objects=["bias", "spread"],
         doc="bias: distance of their mean from the exact gradient; spread: scatter around the mean.",
     )
-
-    def applies(self, run: Run) -> bool:
-        """Return whether the method estimates the gradient of the exact likelihood; SVGP has another objective."""
-        return super().applies(run) and isinstance(run.method, EstimatesLikelihoodGradient)
 
     def data(self, run: Run, at: int) -> Layers:
         """Return one line per method."""
@@ -117,6 +114,7 @@ class Batches(View):
     help: ClassVar[str] = "Minibatches become smaller from right to left. Which methods still decrease the objective?"
     family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 45
+    needs: ClassVar[type] = EstimatesLikelihoodGradient
 
     minibatches = param.Integer(
         100, bounds=(POINTS, 5000), softbounds=(30, 500), doc="Minibatches per method and panel."
@@ -127,9 +125,9 @@ class Batches(View):
         self._studied: WeakKeyDictionary[Run, dict[int, Study]] = WeakKeyDictionary()
 
     def applies(self, run: Run) -> bool:
-        """Return whether the method estimates the gradient of the exact likelihood, with few enough features."""
+        """Return whether the exact likelihood takes little time, because there are few enough features."""
         method: Any = run.method
-        if not super().applies(run) or not isinstance(method, EstimatesLikelihoodGradient):
+        if not super().applies(run):
             return False
         return (method.num_features if method.kernel == "gaussian" else method.width) <= MAX_FEATURES
 

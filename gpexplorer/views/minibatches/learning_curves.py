@@ -77,6 +77,7 @@ class Gap(Series):
     help: ClassVar[str] = "A matrix that differs from the exact one gives a wrong gradient. Does the gap become small?"
     family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 30
+    needs: ClassVar[type] = KeepsGramMatrix
     axes: ClassVar[tuple[str, str]] = ("epochs", "log10 of the relative gap")
     over: ClassVar[str] = "epoch"
     log10: ClassVar[bool] = True
@@ -85,10 +86,6 @@ class Gap(Series):
         "penalty": Line("penalty mu |A - F| / |A|", ROLES["inducing"]),
         "multiplier": Line("multiplier |B|", ROLES["proposed"], style={"line_dash": "dashed"}),
     }
-
-    def applies(self, run: Run) -> bool:
-        """Return whether the method keeps such a matrix."""
-        return super().applies(run) and isinstance(run.method, KeepsGramMatrix)
 
     def table(self, run: Run, at: int) -> pd.DataFrame:
         """Return the steps, with the norm of the multiplier where the exact likelihood was evaluated."""

@@ -33,14 +33,11 @@ class Filter(View):
     family: ClassVar[str] = "neighbours"
     order: ClassVar[int] = 20
     hero: ClassVar[bool] = True
+    needs: ClassVar[type] = FiltersRows
 
     place = param.Number(
         0.6, bounds=(0.0, 1.0), label="place in the series", doc="Which row was seen last: 0 is the first, 1 the last."
     )
-
-    def applies(self, run: Run) -> bool:
-        """Return whether the method filters its rows."""
-        return super().applies(run) and isinstance(run.method, FiltersRows)
 
     def data(self, run: Run, at: int) -> Layers:
         """Rows seen and rows ahead, the band of the filter, its forecast, and the mean from all rows."""

@@ -23,10 +23,7 @@ class _OfNearRows(View):
     """A picture of a method in which each row depends on near rows."""
 
     family: ClassVar[str] = "neighbours"
-
-    def applies(self, run: Run) -> bool:
-        """Return whether the method knows whom each row depends on."""
-        return super().applies(run) and isinstance(run.method, DependsOnNearRows)
+    needs: ClassVar[type] = DependsOnNearRows
 
 
 class Neighbours(_OfNearRows):
