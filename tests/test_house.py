@@ -34,7 +34,7 @@ SOURCES = [*PROGRAM, *sorted([*ROOT.glob("apps/**/*.py"), *ROOT.glob("tests/**/*
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PLAYER = "gpexplorer/views/saved_page/page_player.js"
 TOO_LONG = {"test_sessions_of_a_server.py"}  # a file that is still too long; none may join it
-WITHOUT_REASON = 2  # files that do not say yet why they are apart; this number only falls
+WITHOUT_REASON = 0  # files that do not say yet why they are apart; this number only falls
 DRAWING = {"bokeh", "holoviews", "panel", "panel_material_ui", "matplotlib"}
 
 
