@@ -51,7 +51,7 @@ PASSES = 3
 DESCRIPTION = "about.json"
 DTYPES = ("float64", "float32")
 Report = Callable[[int], None]  # receives the rows that were read so far, over all passes
-ENV = "GPEXPLORER_MAPPED_DIR"
+ENV = "GPEXPLORER_MAPPED_DIR"  # names the folder of mapped files
 _WAY_OUT = f"set {ENV} to a folder on a larger disk, or delete files there that are no longer needed."
 _PRIVATE: dict[str, Any] = (
     {

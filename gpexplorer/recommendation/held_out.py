@@ -49,7 +49,7 @@ SCORES = ("rmse", "smse", "nlpd")
 RESAMPLES, LEVEL = 1000, 0.95  # bootstrap samples, and the level of the interval
 NEW_SHARE = 1 / 3  # of the held-out rows, groups or blocks of time: as many new ones the interval of a score is for
 MOST_SPREAD = 5.0  # logarithm of the ends of an interval over its middle
-METRICS = ("nlpd", "smse")
+METRICS = ("nlpd", "smse")  # what a search may minimise
 
 
 class Interval(NamedTuple):
