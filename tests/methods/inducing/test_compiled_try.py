@@ -168,6 +168,22 @@ def test_an_inverse_that_is_wrong_is_computed_again_as_in_torch(calls: list[Any]
     assert found[1][1] == pytest.approx(found[0][1], abs=1e-8)
 
 
+def test_a_pivot_that_was_forced_in_and_is_removed_again_is_a_candidate_again(calls: list[Any]) -> None:
+    for k in range(16):
+        found = []
+        for s in pair(smooth(), "vfe"):
+            s.refresh(0)
+            rows = s.pivots.rows.clone()
+            s.force(5, int(rows[k]))
+            s.removals = None
+            s.set_pivots(rows, 0, [5, 6])
+            assert s.pivots.is_inducing.sum() == 1
+            found.append((s.swap([5, 6], 1), s.pivots.is_inducing.tolist(), s.pivots.rows.tolist()))
+        assert found[1][0][:3] == found[0][0][:3]
+        assert found[1][1:] == found[0][1:]
+    assert {result.accepted for result in calls} == {True, False}
+
+
 def run(task: Problem, **settings: Any) -> list[Step]:
     return finished(CholQR(num_inducing=20, num_pivots=16, max_epochs=2, seed=3, **settings), task)[0]
 
