@@ -29,6 +29,7 @@ from gpexplorer.ui.gate.request_guard import protect
 PATCHED = (
     (WSHandler, "on_close"),
     (WSHandler, "open"),
+    (WSHandler, "_handle"),
     (BokehTornado, "client_lost"),
     (ServerSession, "_document_patched"),
     (patch_doc, "create"),

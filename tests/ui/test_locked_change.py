@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import panel as pn
+import pytest
 from bokeh.document import Document
 from bokeh.events import DocumentReady
+from bokeh.server.views.ws import WSHandler
 from panel.io.state import set_curdoc
 
 from gpexplorer.ui.browser.callbacks import change
@@ -59,3 +64,19 @@ def test_an_event_that_waits_for_an_earlier_change_is_handled_under_the_lock():
 
     [callback] = document.session_callbacks
     assert not getattr(callback.callback, "nolock", False)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_message_of_a_page_that_is_closed_is_dropped(is_open: bool):
+    repair_connections()
+    handled: list[Any] = []
+
+    async def handle(message: Any, connection: Any) -> None:
+        handled.append(message)
+
+    connection = SimpleNamespace(_session="a session" if is_open else None)
+    socket = SimpleNamespace(connection=connection, handler=SimpleNamespace(handle=handle))
+    with ThreadPoolExecutor(1) as thread:  # a browser test may have left a running loop in the main thread
+        assert thread.submit(asyncio.run, WSHandler._handle(socket, "a message")).result() is None
+
+    assert handled == ["a message"] * is_open

@@ -1,7 +1,7 @@
 """Repairs of Bokeh's websocket protocol.
 
-Browsers receive no tracebacks, no visitor can forge a line of the log, every closed page is noticed once, and every
-event is handled under the lock of its document.
+Browsers receive no tracebacks, no visitor can forge a line of the log, every closed page is noticed once and what it
+had sent last is dropped, and every event is handled under the lock of its document.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bokeh.server.views.ws import WSHandler
 from panel.reactive import Syncable
 
 log = logging.getLogger("gpexplorer.ui")
-ORIGINAL_OPEN = WSHandler.open
+ORIGINAL_OPEN, ORIGINAL_HANDLE = WSHandler.open, WSHandler._handle
 LONGEST_TEXT = 200  # characters of one argument of a log record, or of a line of a traceback
 LONGEST_RECORD, MOST_LINES = 1000, 60  # characters of a log record, and lines of its traceback
 CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) != "\t"} | {10: "\\n"}
@@ -91,12 +91,20 @@ def repair_connections() -> None:
     WSHandler.on_close = _on_close  # type: ignore[method-assign]
     BokehTornado.client_lost = _client_lost  # type: ignore[method-assign]
     WSHandler.open = _open  # type: ignore[method-assign]
+    WSHandler._handle = _handle  # type: ignore[method-assign]
 
 
 def _open(handler: WSHandler) -> None:
     """Open a connection. TCP would hold a message's later fragments back until the first is acknowledged, for 40 ms."""
     handler.set_nodelay(True)
     ORIGINAL_OPEN(handler)
+
+
+async def _handle(handler: WSHandler, message: Message[Any]) -> Any:
+    """Handle a message. One that was on its way when its page was closed has no session, and Bokeh logs an error."""
+    if handler.connection is None or handler.connection._session is None:
+        return None
+    return await ORIGINAL_HANDLE(handler, message)
 
 
 def _on_close(handler: WSHandler) -> None:
