@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +24,26 @@ from gpexplorer.problem import Dataset, Problem, Step
 from swap_problems import dense, hard_problem
 from whole_run import finished
 
-pytestmark = pytest.mark.long  # where no code is on disk, it is compiled first
+pytestmark = pytest.mark.long  # the code is compiled first
 TRIES, REFRESH = 200, 16
 OF_FACTOR = ("G", "P", "T", "TPT", "TGT", "c", "Pc", "D", "trace", "inducing")
 OF_PIVOTS = ("rows", "is_inducing", "least", "E", "HP", "EE", "C", "Ey")
 
 
 @pytest.fixture(scope="module")
-def code() -> Any:
-    pytest.importorskip("numba")
-    from gpexplorer.methods.inducing.swapping import compiled_try
+def code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The module, with code in a folder of its own: beside the module, runs after the tests would use it."""
+    numba = pytest.importorskip("numba")
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(tmp_path_factory.mktemp("code"))
+        patch.setenv("NUMBA_CACHE_DIR", folder)  # of other processes
+        patch.setattr(numba.config, "CACHE_DIR", folder)
+        from gpexplorer.methods.inducing.swapping import compiled_try
 
-    for dtype in ("float64", "float32"):
-        compiled_try.compile_try(dtype)
-    return compiled_try
+        for dtype in ("float64", "float32"):
+            compiled_try.compile_try(dtype)
+        assert str(compiled_try.one_try.stats.cache_path).startswith(folder)
+        yield compiled_try
 
 
 @pytest.fixture
