@@ -136,5 +136,5 @@ def test_memory_does_not_grow_with_the_number_of_points(key: str, monkeypatch: p
     *_, last = method.steps(task)
 
     assert len(last.state.inducing) == 50
-    assert peak() < 12e6  # the columns would take 24 MB
+    assert peak() < 16e6  # alone it is 4 to 8 MB, beside other work up to 13; the columns would take 24 MB more
     assert "factor L" not in method.cost(task).arrays
