@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +11,9 @@ import panel as pn
 import pytest
 from bokeh.document import Document
 from bokeh.events import DocumentReady
-from bokeh.protocol.messages.patch_doc import patch_doc
-from bokeh.server.session import ServerSession
 from bokeh.server.views.ws import WSHandler
-from panel.io import document as panel_document
 from panel.io.state import set_curdoc
 
-from gpexplorer.ui.browser import patch_messages
 from gpexplorer.ui.browser.callbacks import change
 from gpexplorer.ui.browser.protocol_repairs import repair_connections
 
@@ -85,29 +80,3 @@ def test_a_message_of_a_page_that_is_closed_is_dropped(is_open: bool):
         assert thread.submit(asyncio.run, WSHandler._handle(socket, "a message")).result() is None
 
     assert handled == ["a message"] * is_open
-
-
-@pytest.mark.parametrize("waiting", [[], ["an earlier change"]])
-def test_a_change_of_panel_does_not_overtake_one_that_waits(waiting: list[str], monkeypatch: pytest.MonkeyPatch):
-    for owner, name in (
-        (ServerSession, "_document_patched"), (patch_doc, "create"),
-        (panel_document, "write_events"), (panel_document, "schedule_write_events"),
-    ):  # fmt: skip
-        monkeypatch.setattr(owner, name, owner.__dict__[name])  # to be restored
-    written: list[Any] = []
-    monkeypatch.setattr(patch_messages, "ORIGINAL_WRITE", lambda *arguments: written.append(arguments[-1]))
-    patch_messages.send_patches_together()
-    document, collected = Document(), []
-    session = SimpleNamespace(_pending_writes=waiting, _subscribed_connections=[])
-    document._session_context = lambda: SimpleNamespace(destroyed=False, request=None, session=session)
-    model = pn.widgets.TextInput().get_root(document)
-    document.add_root(model)
-    document.on_change(collected.append)
-    monkeypatch.setattr(type(pn.state), "loaded", True)
-    monkeypatch.setitem(pn.state._thread_id_, document, threading.get_ident())
-
-    with set_curdoc(document), panel_document.unlocked():
-        model.width = 321
-
-    assert len(written) == (not waiting)
-    assert [event.attr for event in collected] == ["width"] * len(waiting)

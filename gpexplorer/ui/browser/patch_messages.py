@@ -3,10 +3,6 @@
 Bokeh sends one message per change, and each array in two more fragments: 200 websocket frames for one picture of a run.
 Here the changes that are made while the document is locked are collected for each connection. They become one message
 when the lock is released, and arrays stand in its JSON.
-
-Panel writes its own changes past Bokeh: at once, or a little later where the connection is busy. A message that Bokeh
-made after such a one could then arrive before it and speak of a model that the browser does not know yet: a fold that
-was opened on a busy machine stayed empty. What cannot be written at once now waits with the others.
 """
 
 from __future__ import annotations
@@ -15,15 +11,12 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from bokeh.core.serialization import Buffer, BytesRep, Serializer
-from bokeh.document import Document
 from bokeh.document.events import DocumentPatchedEvent
 from bokeh.protocol.messages.patch_doc import PatchJson, patch_doc
 from bokeh.server.connection import ServerConnection
 from bokeh.server.session import ServerSession
 from bokeh.util.serialization import make_id
-from panel.io import document as panel_document
 
-ORIGINAL_WRITE = panel_document.write_events
 LARGE = 65_536  # bytes of an array that is sent beside the JSON, as base64 adds a third
 
 
@@ -54,20 +47,6 @@ def send_patches_together() -> None:
     """Send the changes of every server in this process as said above."""
     ServerSession._document_patched = _collect  # type: ignore[method-assign]
     patch_doc.create = classmethod(_message)  # type: ignore[method-assign, assignment]
-    panel_document.write_events = _write_at_once
-    panel_document.schedule_write_events = _leave_to_bokeh
-
-
-def _write_at_once(document: Document, connections: Sequence[ServerConnection], events: Sequence[Any]) -> None:
-    """Write changes of Panel at once where no earlier one waits."""
-    if document.session_context.session._pending_writes:  # type: ignore[union-attr]
-        _leave_to_bokeh(document, connections, events)
-    ORIGINAL_WRITE(document, connections, events)
-
-
-def _leave_to_bokeh(document: Document, connections: Sequence[ServerConnection], events: Sequence[Any]) -> None:
-    """Panel lets Bokeh handle what it could not write; without a lock, it makes the change again under the lock."""
-    raise RuntimeError("These changes wait for others.")
 
 
 def _collect(session: ServerSession, event: DocumentPatchedEvent) -> None:
