@@ -40,7 +40,8 @@ class HyperparameterBox(pn.viewable.Viewer):
         self.sliders = Sliders(self._set_value, self._set_fixed)
         self.words = line_of_text(HINT)
         content = column(self.words, self.sliders, margin=0)
-        look = {"title_variant": "subtitle2", "dynamic": True, "margin": (0, 10), "sx": SLIM}
+        # It is built with the page: a content that was sent when the fold opened stayed away on a busy machine.
+        look = {"title_variant": "subtitle2", "margin": (0, 10), "sx": SLIM}
         self.fold = pmui.Accordion(("Hyperparameters", content), active=[], **WIDE, **look)
         self.fold.param.watch(lambda event: session.player.show_hyperparameters(bool(event.new)), "active")
 
