@@ -36,6 +36,19 @@ def shown(explorer: gpx.Explorer) -> dict[str, dict]:
     return {row["name"]: row for row in explorer.hyperparameters.sliders.rows}
 
 
+def test_the_sliders_are_on_the_page_before_the_fold_is_opened(explorer: gpx.Explorer):
+    box = explorer.hyperparameters
+    box.fold.active = []
+    root = box.fold.get_root()
+    closed = root.references()
+
+    box.fold.active = [0]
+
+    [(model, _)] = box.sliders._models.values()
+    assert model in closed
+    assert root.references() == closed
+
+
 def test_a_value_set_by_hand_is_shown_learned_from_and_taken_back(explorer: gpx.Explorer):
     explorer.session.player.run_to(4)
     follow(explorer, lambda: explorer.at == 4 and len(shown(explorer)) == 3)
