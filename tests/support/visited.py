@@ -16,6 +16,7 @@ from bokeh.protocol.messages.patch_doc import patch_doc
 from bokeh.server.session import ServerSession
 from bokeh.server.tornado import BokehTornado
 from bokeh.server.views.ws import WSHandler
+from panel.io import document as panel_document
 from panel.io.server import DocHandler
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from tornado.websocket import WebSocketClientConnection, websocket_connect
@@ -33,6 +34,8 @@ PATCHED = (
     (BokehTornado, "client_lost"),
     (ServerSession, "_document_patched"),
     (patch_doc, "create"),
+    (panel_document, "write_events"),
+    (panel_document, "schedule_write_events"),
     (ErrorMessage, "create"),
 )
 
