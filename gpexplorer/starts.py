@@ -87,16 +87,14 @@ class Race:
         The number of rows of the likelihoods.
     seconds : float
         Wall-clock seconds.
+    learned : Tensor or None
+        Theta [p] where the chosen start, the kernel's own too, arrived on these rows; None if it was not followed.
     """
 
     starts: tuple[Start, ...]
     rows: int
     seconds: float
-
-    @property
-    def is_kernels_own(self) -> bool:
-        """Whether the method begins where it would without a race."""
-        return not self.starts or self.starts[0].name == KERNEL_START
+    learned: Tensor | None = None
 
     def __str__(self) -> str:
         """What each start reached; empty if there was only one, or no other was followed."""
@@ -112,7 +110,7 @@ class Race:
         return f"{taken}reaches an NLML of {best.reached:.4g}, against {reached}."
 
 
-def race(problem: Problem, points: int = 0) -> Race:
+def race(problem: Problem, points: int = 0, follow: bool = False) -> Race:
     """Find where to begin, by the exact likelihood of some rows.
 
     Parameters
@@ -121,6 +119,8 @@ def race(problem: Problem, points: int = 0) -> Race:
         Its theta is the kernel's own start.
     points : int, default 0
         The number of inducing points of the method; 0 for a method that has no such limit.
+    follow : bool, default False
+        Whether the kernel's own start is followed even if no other looks better.
 
     Returns
     -------
@@ -141,7 +141,6 @@ def race(problem: Problem, points: int = 0) -> Race:
     part = replace(problem, train=problem.train.rows(_race_rows(problem)))
     own, *others = (replace(start, begin=_value(part, start.theta)) for start in (own, *others))
     rows = len(part.train)
-    margin = 0.0
     wave = min((start for start in others if start.is_wave), key=lambda start: start.begin, default=None)
     near = min((start for start in others if start.begin < own.begin), key=lambda start: start.begin, default=None)
     followed = [start is wave or start is near for start in others]
@@ -151,16 +150,21 @@ def race(problem: Problem, points: int = 0) -> Race:
         for start, is_followed in zip(others, followed, strict=True)
     ]
     others.sort(key=lambda start: _reached(start) - CLEAR_MARGIN * start.is_wave)
+    margin = 0.0
     if any(followed):
         margin = -CLEAR_MARGIN if others[0].is_wave else CLEAR_MARGIN + MARGIN_PER_ROW * rows
-        own = _descended(part, own, OWN_EVALUATIONS, _reached(others[0]) + margin)
+    if any(followed) or follow:
+        enough = _reached(others[0]) + margin if any(followed) else -math.inf
+        own = _descended(part, own, OWN_EVALUATIONS, enough, keeps_periods=is_part and follow)
     is_better = _reached(others[0]) < _reached(own) - margin
     if is_better and 0 < points < len(problem.train):
         others[0], bound = _for_points(problem, others[0], points)
         slack = SLACK_PER_ROW * min(len(problem.train), BOUND_ROWS)  # which a descent of the bound gains
         is_better = bound < _for_points(problem, own, points)[1] + slack
+    best = others[0] if is_better else own
+    learned = None if best.reached is None else best.theta
     chosen = (others[0], own, *others[1:]) if is_better else (replace(own, theta=problem.theta), *others)
-    return Race(chosen, rows, time.perf_counter() - begin)
+    return Race(chosen, rows, time.perf_counter() - begin, learned)
 
 
 def proposals(problem: Problem) -> list[Start]:

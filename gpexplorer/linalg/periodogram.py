@@ -45,10 +45,10 @@ class Peak(NamedTuple):
     share: float
 
 
-def without_trend(x: Array, y: Array) -> Array:
-    """What a quadratic polynomial of x leaves of y."""
+def without_trend(x: Array, y: Array, degree: int = 2) -> Array:
+    """What a polynomial of x leaves of y."""
     u = (x - x.mean()) / max(float(x.std()), np.finfo(float).tiny)
-    basis = np.column_stack([np.ones_like(u), u, u * u])
+    basis = u[:, None] ** np.arange(degree + 1)
     return y - basis @ np.linalg.lstsq(basis, y, rcond=None)[0]
 
 

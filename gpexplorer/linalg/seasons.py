@@ -38,6 +38,7 @@ MOST_WAVES = 8  # that are taken away, those of seasons found before included
 FAR_HARMONICS = 24  # among which those are looked for that are too strong for the shape of a season
 LEAST_ROWS = 2.5  # per period of such a harmonic
 EXCESS = 2.0  # their share of the variance of all, times h^2: it is at most 1 for a square wave, 0.6 for a sawtooth
+CURVED = 12.0  # F statistic of a quadratic term from which a trend is not a line
 PASSES = 2  # over several seasons, each of which is fitted to what the others leave
 
 
@@ -109,6 +110,27 @@ def periods(x: Array, y: Array, count: int) -> list[float]:
         candidates += [harmonic for own in found for harmonic in _strong_harmonic(x, y, own, found)]
     several = [*(own.period for own in found[:1]), *(period for *_, period in sorted(candidates, reverse=True))]
     return [several[i % len(several)] for i in range(count if several else 0)]
+
+
+def is_curved(x: Array, y: Array) -> bool:
+    """Whether the trend of a target beside its seasons is clearly no straight line.
+
+    Notes
+    -----
+    The F statistic of the quadratic term, for as many rows as the dependent ones are worth: n (1 - rho) / (1 + rho) of
+    them, with rho the correlation of what the quadratic leaves from one row to the next. A random walk is worth a few
+    rows only, however long it is.
+    """
+    x, y = _some_rows(x, y, MOST_ROWS)
+    order = np.argsort(x, kind="stable")
+    x, y = x[order], (y - sum(own.fit for own in seasons(x, y)))[order]
+    left, of_line = without_trend(x, y), without_trend(x, y, degree=1)
+    total = float(left @ left)
+    if total <= np.finfo(float).eps * float(of_line @ of_line):
+        return total < float(of_line @ of_line)
+    rho = min(max(float(left[1:] @ left[:-1]) / total, 0.0), 1.0)
+    independent = len(x) * (1.0 - rho) / (1.0 + rho)
+    return (float(of_line @ of_line) / total - 1.0) * (independent - 3.0) > CURVED
 
 
 def _strong_harmonic(x: Array, y: Array, own: Season, found: list[Season]) -> Iterator[tuple[bool, float, float]]:

@@ -22,8 +22,9 @@ from ..kernels.on_columns import quoted_name
 from ..kernels.theta.named_parameters import kernel_parameters
 from ..linalg.periodogram import peaks
 from ..linalg.randomness import generator
-from ..linalg.seasons import periods
+from ..linalg.seasons import is_curved, periods
 from ..problem import Dataset, MixedRows
+from ..runs.opening import LEARNED_START, SEVERAL_STARTS
 from ..runs.run import Run
 from ..runs.spec import Spec
 from ..runs.studies.machine_speed import points_for, rows_for
@@ -96,19 +97,20 @@ class Candidate:
             split = replace(split, train=split.train.rows(rows), key=f"{split.key}/drawn-{self.most_rows}")
         return with_pursued_noise(split, self.kernel) if self.pursues else split
 
-    def spec(self, n: int, seed: int, theta: list[float] | None = None) -> Spec:
+    def spec(self, n: int, seed: int, theta: list[float] | None = None, start: str = SEVERAL_STARTS) -> Spec:
         """The spec for n training rows, from a theta that was learned on fewer rows if there is one."""
         settings = {
             name: min(value, n) if name in ("num_inducing", "num_rows") else value
             for name, value in self.settings.items()
         }
-        kernel: str | dict[str, Any] = self.kernel if theta is None else {"name": self.kernel, "theta": theta}
+        beginning = {"start": start} if theta is None else {"theta": theta}
+        kernel = {"name": self.kernel, **beginning}
         return Spec(
             self.method, settings, kernel=kernel, seed=seed,
             target_transform=self.target_transform, input_transform=self.input_transform,
         )  # fmt: skip
 
-    def opened(self, split: Split, seed: int, logs: Sequence[float] | None = None) -> Run:
+    def opened(self, split: Split, seed: int, logs: Sequence[float] | None = None, anew: bool = False) -> Run:
         """A run on these rows, from hyperparameters that were learned on others if there are some.
 
         Parameters
@@ -116,13 +118,17 @@ class Candidate:
         logs : sequence of float, optional
             Logarithms of the hyperparameters in the units of the file: other rows are standardised in another way, and
             a period of a year is another number for them.
+        anew : bool, default False
+            Whether an exact GP without such hyperparameters learns from the start of its kernel. Otherwise it begins
+            where a descent on some rows has arrived, because the search may have time for few evaluations.
         """
         rows, theta = self.prepared(split), None
         if logs is not None:
             kernel = make(self.kernel, rows.train.d, rows.train.columns)
             scaled = rows.scaled(kernel.inputs != "counts", self.target_transform, self.input_transform)
             theta = [logs[k] - unit for k, unit in enumerate(log_units(kernel, scaled.train))]
-        return self.spec(len(split.train), seed, theta).open(data=rows)
+        start = LEARNED_START if self.group == EXACT and not anew else SEVERAL_STARTS
+        return self.spec(len(split.train), seed, theta, start).open(data=rows)
 
     @property
     def model(self) -> tuple[str, str]:
@@ -246,11 +252,16 @@ def series_kernels(rows: Dataset, time_name: str) -> list[str]:
         return []
     on = "" if rows.d == 1 else f"[{quoted_name(name)}]"
     level = "se-ard" if rows.d > 1 else "se"
-    season = [f"linear + periodic{on} + {level}", f"linear + lp{on} + matern12{on}", f"{level} + periodic{on}"]
     if not waves[name]:
         return [f"linear + matern12{on}", f"{level} + matern12{on}"]
-    longer, shorter = sorted(periods(X[:, rows.names.index(name)], y, 2) or (1.0, 1.0), reverse=True)
-    several = [f"linear + periodic{on} + periodic{on} + {level}"] if longer > APART * shorter else []
+    x, trend = X[:, rows.names.index(name)], "linear"
+    if is_curved(x, y):  # else the level bends it, which falls back to the mean after the last row
+        only_time = is_series(rows, time_name)
+        trend = f"linear{on} * linear{on}" if only_time else f"linear + linear{on} * linear{on}"
+        level = f"se{on}" if only_time else level
+    season = [f"{trend} + periodic{on} + {level}", f"{trend} + lp{on} + matern12{on}", f"{level} + periodic{on}"]
+    longer, shorter = sorted(periods(x, y, 2) or (1.0, 1.0), reverse=True)
+    several = [f"{trend} + periodic{on} + periodic{on} + {level}"] if longer > APART * shorter else []
     return [*season, *several]
 
 

@@ -108,7 +108,7 @@ def refit_to_all_rows(search: TimedSearch, lane: Lane, end: float | None = None)
         candidate = replace(candidate, settings={**candidate.settings, "learn": False})
     lane.give_up(lane.sentence)
     search.report(f"Fitting {lane.name} to all {len(all_rows.train):,} rows.")
-    run = candidate.opened(all_rows, lane.seed, logs)
+    run = candidate.opened(all_rows, lane.seed, logs, anew=True)
     one_step = in_time and lane.is_factored and logs is not None
     step_until(run, search.clock() if one_step else end, search.should_stop, search.clock)
     run.close()

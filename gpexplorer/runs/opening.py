@@ -28,6 +28,8 @@ from .storage.journal import Journal, Kept
 
 FILE_ENTRIES = ("file", *CHOICES)  # the entries of `Spec.data` from which an uploaded file is read again
 SEVERAL_STARTS, ONE_START = "several", "one"  # of learning, where no theta is given: the best of some, or the kernel's
+LEARNED_START = "learned"  # where the best of them arrived on some rows, so that a short run has less to learn
+STARTS = (SEVERAL_STARTS, ONE_START, LEARNED_START)
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 SpecT = TypeVar("SpecT", bound=Description)
@@ -81,8 +83,9 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
                 method, _at_kept_start(problem, kept), split, spec=spec, store=journal, resume=kept.records,
                 outcome=kept.outcome, start_note=kept.start_note,
             )  # fmt: skip
+        kernels_own = problem.theta
         problem, start = _raced(spec, problem)
-        if not start.is_kernels_own:
+        if not torch.equal(problem.theta, kernels_own):
             journal.write_start(problem.theta.tolist(), str(start))
     except BaseException:
         journal.close()
@@ -108,8 +111,10 @@ def _raced(spec: Description, problem: Problem) -> tuple[Problem, Race]:
     given = set(entries.get("values", ())) - set(entries.get("fixed", ()))  # learning begins there
     if "theta" in entries or entries.get("start") == ONE_START or not learns or given:
         return problem, Race((), 0, 0.0)
-    result = race(problem, int(spec.settings.get("num_inducing", 0)))
-    theta = registry[spec.method].beginning(problem.kernel, result.starts[0].theta)
+    follow = entries.get("start") == LEARNED_START
+    result = race(problem, int(spec.settings.get("num_inducing", 0)), follow)
+    theta = result.learned if follow and result.learned is not None else result.starts[0].theta
+    theta = registry[spec.method].beginning(problem.kernel, theta)
     return replace(problem, theta=theta), result
 
 

@@ -14,7 +14,7 @@ from .. import kernels
 from ..data.standardising import LOG_INPUTS
 from ..methods.base import Method, registry
 from ..target_transforms import FORMS
-from .opening import DTYPES, ONE_START, SEVERAL_STARTS
+from .opening import DTYPES, STARTS
 from .spec import DEVICE, LARGEST_INTEGER, VERSION
 
 TRANSFORM = r"log|yeo-johnson( ([01](\.\d*)?|\.\d+|2(\.0*)?|\d(\.\d*)?e-\d+))?"
@@ -104,7 +104,7 @@ def _named_kernel() -> dict[str, Any]:
         "properties": {
             "name": {"type": "string"},
             "theta": theta,
-            "start": {"enum": [SEVERAL_STARTS, ONE_START]},
+            "start": {"enum": list(STARTS)},
             **options,
         },
     }

@@ -27,7 +27,7 @@ from ..kernels.theta.restrictions import OPTIONS
 from ..methods.base import registry
 from ..target_transforms import checked_transform
 from .budget import named_limits
-from .opening import DTYPES, ONE_START, SEVERAL_STARTS, JournalSource, open_run
+from .opening import DTYPES, SEVERAL_STARTS, STARTS, JournalSource, open_run
 from .run import Run
 from .setting_checks import added_before, number, object_without_duplicates, of_kind, quoted, resolve
 
@@ -59,7 +59,8 @@ class Spec(SpecDisplay):
         The key of a kernel, or ``{"name": key, "theta": [...]}`` to start from another theta: log-hyperparameters in
         the scaled space, the last being the log noise standard deviation. Without theta, a method that learns it
         begins at the best of several starts (see `gpexplorer.starts`), and with ``{"name": key, "start": "one"}`` at
-        the kernel's own, as all did before there were several. Hyperparameters by name have "values" in the units of
+        the kernel's own, as all did before there were several; ``"start": "learned"`` begins where the best of several
+        arrived on a few hundred rows, which saves the first steps of a short run. Hyperparameters by name have "values" in the units of
         the file, where learning begins, and may be "fixed", have "bounds", be "tied" or have "priors":
         ``{"name": "lp", "values": {"lp.period": 1.0}, "fixed": ["lp.period"], "bounds": {"noise": [0.1, None]},
         "tied": [["lp.lengthscale", "lp.width"]], "priors": {"*.sd": "lognormal(0, 1)"}}`` (see `gpx.Hyperparameters`).
@@ -250,10 +251,9 @@ def _checked_kernel(kernel: Any) -> str | dict[str, Any]:
     options = {name: check(entries[name]) for name, check in KERNEL_OPTIONS.items() if entries.get(name)}
     entries = {name: value for name, value in entries.items() if name not in OPTIONS}
     start = entries.get("start", SEVERAL_STARTS)
-    if start not in (SEVERAL_STARTS, ONE_START) or len(entries) > 2:
-        raise SettingError(
-            f'kernel is {quoted(kernel)}; give "start": "several" or "start": "one", or theta in place of it.'
-        )
+    if start not in STARTS or len(entries) > 2:
+        choices = " or ".join(f'"start": "{choice}"' for choice in STARTS)
+        raise SettingError(f"kernel is {quoted(kernel)}; give {choices}, or theta in place of it.")
     if start == SEVERAL_STARTS:
         entries.pop("start", None)
     named = _plain("kernel", entries)
