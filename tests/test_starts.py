@@ -12,7 +12,7 @@ import gpexplorer as gpx
 from gpexplorer.data import load
 from gpexplorer.errors import SettingError
 from gpexplorer.linalg.periodogram import peaks
-from gpexplorer.objectives import least_learned_noise, least_noise, noise_variance
+from gpexplorer.objectives import evidence, least_learned_noise, least_noise, noise_variance
 from gpexplorer.runs import Spec, Store
 from gpexplorer.starts import KERNEL_START, proposals, race, variogram
 
@@ -116,6 +116,16 @@ def test_smooth_data_begin_bit_for_bit_where_the_kernel_begins():
     for name in ("snelson-like", {"name": "friedman1", "n": 300}):
         several, one = Spec("ml", data=name).open(), Spec("ml", data=name, kernel=ONE).open()
         assert torch.equal(several.problem.theta, one.problem.theta)
+
+
+def test_a_learned_start_is_where_a_descent_on_some_rows_has_arrived():
+    rows = load({"name": "friedman1", "n": 400})
+    runs = [Spec("ml", kernel={"name": "se-ard", "start": start}).open(data=rows) for start in ("several", "learned")]
+    first = [evidence(run.problem.kernel, run.problem.theta, run.problem.train)[0] for run in runs]
+    runs[0].finish(steps=100)
+    learned = runs[0].trace[-1].step.state.theta
+    best = evidence(runs[0].problem.kernel, learned, runs[0].problem.train)[0]
+    assert first[1] - best < 0.2 * (first[0] - best)
 
 
 def test_a_given_theta_and_a_method_that_does_not_learn_are_left_alone():

@@ -252,14 +252,17 @@ def series_kernels(rows: Dataset, time_name: str) -> list[str]:
         return []
     on = "" if rows.d == 1 else f"[{quoted_name(name)}]"
     level = "se-ard" if rows.d > 1 else "se"
-    if not waves[name]:
-        return [f"linear + matern12{on}", f"{level} + matern12{on}"]
     x, trend = X[:, rows.names.index(name)], "linear"
-    if is_curved(x, y):  # else the level bends it, which falls back to the mean after the last row
+    if is_curved(x, y):  # a level alone would bend it, but falls back to the mean after the last row
         only_time = is_series(rows, time_name)
         trend = f"linear{on} * linear{on}" if only_time else f"linear + linear{on} * linear{on}"
         level = f"se{on}" if only_time else level
-    season = [f"{trend} + periodic{on} + {level}", f"{trend} + lp{on} + matern12{on}", f"{level} + periodic{on}"]
+    if not waves[name]:  # of what has no season, a random walk may look curved
+        return list(dict.fromkeys(f"{part} + matern12{on}" for part in (trend, "linear", level)))
+    walk = [f"{part} + lp{on} + matern12{on}" for part in dict.fromkeys((trend, "linear"))]
+    season = [f"{trend} + periodic{on} + {level}", *walk, f"{level} + periodic{on}"]
+    if trend != "linear":  # how it goes on is uncertain: first with a random walk beside it, and with a line
+        season = [*walk, *season[:1], *season[-1:]]
     longer, shorter = sorted(periods(x, y, 2) or (1.0, 1.0), reverse=True)
     several = [f"{trend} + periodic{on} + periodic{on} + {level}"] if longer > APART * shorter else []
     return [*season, *several]

@@ -60,8 +60,8 @@ class Spec(SpecDisplay):
         the scaled space, the last being the log noise standard deviation. Without theta, a method that learns it
         begins at the best of several starts (see `gpexplorer.starts`), and with ``{"name": key, "start": "one"}`` at
         the kernel's own, as all did before there were several; ``"start": "learned"`` begins where the best of several
-        arrived on a few hundred rows, which saves the first steps of a short run. Hyperparameters by name have "values" in the units of
-        the file, where learning begins, and may be "fixed", have "bounds", be "tied" or have "priors":
+        arrived on a few hundred rows, which saves the first steps of a short run. Hyperparameters by name have "values"
+        in the units of the file, where learning begins, and may be "fixed", have "bounds", be "tied" or have "priors":
         ``{"name": "lp", "values": {"lp.period": 1.0}, "fixed": ["lp.period"], "bounds": {"noise": [0.1, None]},
         "tied": [["lp.lengthscale", "lp.width"]], "priors": {"*.sd": "lognormal(0, 1)"}}`` (see `gpx.Hyperparameters`).
     seed : int

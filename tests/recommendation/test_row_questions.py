@@ -10,6 +10,7 @@ import torch
 import gpexplorer as gpx
 from gpexplorer.data import load
 from gpexplorer.errors import SettingError
+from gpexplorer.linalg.seasons import is_curved
 from gpexplorer.problem import Dataset
 from gpexplorer.recommendation.candidates import Candidate, candidates, series_kernels
 from gpexplorer.recommendation.promises import planned
@@ -144,6 +145,27 @@ def test_a_season_brings_kernels_that_go_on():
     steps = np.random.default_rng(2).normal(size=240)
     assert series_kernels(dataset({"month": t}, np.cumsum(steps)), "month")[0] == "linear + matern12"
     assert series_kernels(dataset(*plain()), "") == []
+
+
+@pytest.mark.parametrize("season", [0.0, 3.0])
+def test_a_trend_that_bends_goes_on_bending(season: float):
+    random = np.random.default_rng(4)
+    t = np.arange(300.0)
+    growth = 20.0 * (t / 300.0) ** 2 + season * np.sin(2.0 * np.pi * t / 12.0) + random.normal(0.0, 0.3, 300)
+    rows = pd.DataFrame({"month": t, "sales": growth})
+    answer = gpx.recommend(rows[:240], target="sales", seconds=4)
+    mean, var = answer.predict(t[240:, None])
+    error = np.asarray(mean) - growth[240:]
+    assert np.sqrt(np.mean(error**2)) < 1.0  # a line through all rows is 3 too low at the end
+    assert np.mean(np.abs(error) < 1.96 * np.sqrt(np.asarray(var))) > 0.8
+
+
+def test_a_straight_trend_and_random_walks_do_not_bend():
+    t = np.arange(300.0)
+    draws = [np.random.default_rng(seed).normal(size=300) for seed in range(40)]
+    assert not any(is_curved(t, 0.1 * t + np.sin(2.0 * np.pi * t / 12.0) + own) for own in draws)
+    assert sum(is_curved(t, np.cumsum(own)) for own in draws) < 10
+    assert all(is_curved(t + 5000.0, 1e6 + 5.0 * (t / 300.0) ** 2 + own) for own in draws[:5])
 
 
 @pytest.mark.parametrize(("shift", "rows"), [(-40.0, (3, 77, 150)), (6.0, (10, 11, 12, 13, 140)), (0.0, ())])
