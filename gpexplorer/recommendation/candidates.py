@@ -49,6 +49,7 @@ LEAST_PER_WORD, MOST_WORD_COLUMNS = 2.0, 2  # rows of a word, on the mean, from 
 PURSUIT = ", relevance pursuit"  # the end of the name of a candidate that gives rows a noise of their own
 NEIGHBOURS = "neighbours"  # the group of candidates whose rows depend on near ones only
 GROUPS = "groups"  # the group of candidates that learn theta by holding out groups
+LEARNED_FROM = 500  # training rows, from which an evaluation of their likelihood is dear beside those of a few hundred
 EXACT = "exact"  # the group whose learned theta is the initial theta of other candidates with the same kernel
 
 
@@ -120,14 +121,15 @@ class Candidate:
             a period of a year is another number for them.
         anew : bool, default False
             Whether an exact GP without such hyperparameters learns from the start of its kernel. Otherwise it begins
-            where a descent on some rows has arrived, because the search may have time for few evaluations.
+            where a descent on some of many rows has arrived, because the search may have time for few evaluations.
         """
         rows, theta = self.prepared(split), None
         if logs is not None:
             kernel = make(self.kernel, rows.train.d, rows.train.columns)
             scaled = rows.scaled(kernel.inputs != "counts", self.target_transform, self.input_transform)
             theta = [logs[k] - unit for k, unit in enumerate(log_units(kernel, scaled.train))]
-        start = LEARNED_START if self.group == EXACT and not anew else SEVERAL_STARTS
+        learned = self.group == EXACT and not anew and len(rows.train) >= LEARNED_FROM
+        start = LEARNED_START if learned else SEVERAL_STARTS
         return self.spec(len(split.train), seed, theta, start).open(data=rows)
 
     @property
