@@ -49,7 +49,7 @@ LEAST_PER_WORD, MOST_WORD_COLUMNS = 2.0, 2  # rows of a word, on the mean, from 
 PURSUIT = ", relevance pursuit"  # the end of the name of a candidate that gives rows a noise of their own
 NEIGHBOURS = "neighbours"  # the group of candidates whose rows depend on near ones only
 GROUPS = "groups"  # the group of candidates that learn theta by holding out groups
-LEARNED_FROM = 500  # training rows, from which an evaluation of their likelihood is dear beside those of a few hundred
+LEARNED_FROM = 1000  # training rows, from which an evaluation of their likelihood is dear beside those of 200
 EXACT = "exact"  # the group whose learned theta is the initial theta of other candidates with the same kernel
 
 
@@ -78,6 +78,9 @@ class Candidate:
         Whether rows that look far off get a noise of their own; see `relevance_pursuit`.
     most_rows : int, default 0
         It is fitted to so many of the rows, drawn at random; 0 for all of them.
+    learned_start : bool, default False
+        Whether learning begins where a descent on some rows has arrived, because the search may have time for few
+        evaluations. A lengthscale per input of many inputs would be fitted to too few rows.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Candidate:
     input_transform: str = ""
     pursues: bool = False
     most_rows: int = 0
+    learned_start: bool = False
 
     def prepared(self, split: Split) -> Split:
         """The rows as the run of this candidate takes them."""
@@ -120,16 +124,14 @@ class Candidate:
             Logarithms of the hyperparameters in the units of the file: other rows are standardised in another way, and
             a period of a year is another number for them.
         anew : bool, default False
-            Whether an exact GP without such hyperparameters learns from the start of its kernel. Otherwise it begins
-            where a descent on some of many rows has arrived, because the search may have time for few evaluations.
+            Whether it learns from the start of its kernel, even if it has a `learned_start`.
         """
         rows, theta = self.prepared(split), None
         if logs is not None:
             kernel = make(self.kernel, rows.train.d, rows.train.columns)
             scaled = rows.scaled(kernel.inputs != "counts", self.target_transform, self.input_transform)
             theta = [logs[k] - unit for k, unit in enumerate(log_units(kernel, scaled.train))]
-        learned = self.group == EXACT and not anew and len(rows.train) >= LEARNED_FROM
-        start = LEARNED_START if learned else SEVERAL_STARTS
+        start = LEARNED_START if self.learned_start and not anew else SEVERAL_STARTS
         return self.spec(len(split.train), seed, theta, start).open(data=rows)
 
     @property
@@ -182,7 +184,7 @@ def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candid
     only_time = is_series(split.train, time_name)
     size = exact_gp if only_time else full_gp  # far ahead, more rows of a series say little
     kernels = series_kernels(split.train, time_name)
-    series = [size(kernel, n, seconds) for kernel in kernels]
+    series = [replace(size(kernel, n, seconds), learned_start=True) for kernel in kernels]
     near = near_rows(n, split.train.d, seconds, max((kernel.count("periodic") for kernel in kernels), default=0))
     early = len(series) if only_time else 2
     first = [*of_groups(split.train, seconds), *near[:1], *pursuits(split.train), *series[:early]]
@@ -273,7 +275,7 @@ def series_kernels(rows: Dataset, time_name: str) -> list[str]:
 def exact_gp(kernel: str, n: int, seconds: float) -> Candidate:
     """An exact GP, on all n rows if the time suffices for some evaluations of its likelihood, otherwise on some."""
     if n <= EXACT_UP_TO and rows_for(n, LEARNING_SHARES * seconds) == n:
-        return Candidate(f"ml, {kernel}", EXACT, "ml", kernel)
+        return Candidate(f"ml, {kernel}", EXACT, "ml", kernel, learned_start=n >= LEARNED_FROM)
     rows = rows_for(n, seconds)
     return Candidate(f"subset-of-data, {kernel}, {rows} rows", EXACT, "subset-of-data", kernel, {"num_rows": rows})
 
