@@ -252,8 +252,8 @@ def _checked_kernel(kernel: Any) -> str | dict[str, Any]:
     entries = {name: value for name, value in entries.items() if name not in OPTIONS}
     start = entries.get("start", SEVERAL_STARTS)
     if start not in STARTS or len(entries) > 2:
-        choices = " or ".join(f'"start": "{choice}"' for choice in STARTS)
-        raise SettingError(f"kernel is {quoted(kernel)}; give {choices}, or theta in place of it.")
+        ways = " or ".join(f'"start": "{way}"' for way in STARTS)
+        raise SettingError(f"kernel is {quoted(kernel)}; give {ways}, or theta in place of it.")
     if start == SEVERAL_STARTS:
         entries.pop("start", None)
     named = _plain("kernel", entries)

@@ -137,10 +137,10 @@ def test_a_forecast_keeps_the_hyperparameters_that_have_forecast_rows_that_they_
     found: list[tuple[list[float], float]] = []
 
     class Followed(Candidate):
-        def opened(self, split, seed, logs=None):
+        def opened(self, split, seed, logs=None, anew=False):
             if not split.key.startswith("given/all") and "/all" in split.key:
                 found.append((list(logs or []), len(split.train)))
-            return super().opened(split, seed, logs)
+            return super().opened(split, seed, logs, anew)
 
     kernel = "linear + periodic + se"
     answer = gpx.recommend(
