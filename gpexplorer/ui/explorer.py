@@ -21,11 +21,11 @@ from ..views.picture import Picture
 from .address import PageRequest, read_query, write_query
 from .browser.callbacks import follow, repeat, together
 from .browser.components import HELP, AddressBar, Pulse
-from .hyperparameters.box import HyperparameterBox
 from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.field import Field
 from .inputs.presets import PRESETS, question
+from .inputs.sliders import HyperparameterBox
 from .notebook.shown_in_cells import mimebundle
 from .page import explorer_in_host, explorer_page, load_resources, own_page
 from .panels.panels_below import panels_below

@@ -13,9 +13,8 @@ import panel as pn
 import panel_material_ui as pmui
 
 from .address import FIRST, GALLERY, SIDE_BY_SIDE
-from .browser.bokeh_fix import BokehFixes
 from .browser.callbacks import together, weakly
-from .browser.components import ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour, Ways
+from .browser.components import BokehFixes, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour, Ways
 from .connections import Arrivals, follow_connection
 from .notebook.shown_in_cells import in_notebook
 from .styles import BESIDE, GUEST, MAIN, PAGE, THEME

@@ -26,11 +26,9 @@ from bokeh.util.warnings import BokehUserWarning
 
 from ..errors import SettingError
 from ..runs import Store
-from .browser.patch_messages import send_patches_together
-from .browser.protocol_repairs import repair_protocol
+from .browser.protocol_repairs import repair_protocol, send_patches_together
 from .connections import UNUSED_LIFETIME, Arrivals
-from .gate.host_names import LOCAL_NAME
-from .gate.request_guard import protect, protect_application
+from .gate.request_guard import LOCAL_NAME, protect, protect_application
 from .gate.visitors import MAX_SESSIONS
 from .ready_sessions import ReadySessions
 from .session_page import app, warm

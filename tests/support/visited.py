@@ -22,8 +22,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from gpexplorer.ui.browser.callbacks import repeat
-from gpexplorer.ui.browser.patch_messages import send_patches_together
-from gpexplorer.ui.browser.protocol_repairs import repair_protocol
+from gpexplorer.ui.browser.protocol_repairs import repair_protocol, send_patches_together
 from gpexplorer.ui.connections import follow_connection
 from gpexplorer.ui.gate.request_guard import protect
 

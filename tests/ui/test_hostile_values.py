@@ -13,11 +13,11 @@ from gpexplorer import Spec
 from gpexplorer.errors import GPExplorerError
 from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.inputs.data_source import DataSource
-from gpexplorer.ui.inputs.file_upload import CHUNK, FileUpload
 from gpexplorer.ui.panels.race_panel import RacePanel
 from gpexplorer.ui.panels.scaling_panel import ScalingPanel
 from gpexplorer.ui.panels.sweep_panel import SweepPanel
 from gpexplorer.ui.session import Session
+from gpexplorer.ui.widgets import CHUNK, FileUpload
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1}, kernel="se")
 

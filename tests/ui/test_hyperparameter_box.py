@@ -9,7 +9,7 @@ import panel as pn
 import pytest
 
 import gpexplorer as gpx
-from gpexplorer.ui.hyperparameters.sliders import Sliders
+from gpexplorer.ui.inputs.sliders import Sliders
 
 SPEC = gpx.Spec(
     "cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1, "seed": 3},

@@ -6,8 +6,7 @@ import pytest
 
 from gpexplorer import Spec, kernels
 from gpexplorer.kernels.base import registry
-from gpexplorer.ui.inputs.controls import Controls
-from gpexplorer.ui.inputs.kernel_builder import MAX_PARTS, KernelPicker, parts
+from gpexplorer.ui.inputs.controls import MAX_PARTS, Controls, KernelPicker, parts
 
 
 @pytest.mark.parametrize("text", ["se", "se-ard*periodic+linear", "se*(linear+periodic)+lp", "(se+lp)*rq"])

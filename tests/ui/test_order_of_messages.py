@@ -23,7 +23,7 @@ from tornado.ioloop import IOLoop
 from tornado.locks import Lock
 from tornado.websocket import WebSocketHandler
 
-from gpexplorer.ui.browser.patch_messages import send_patches_together
+from gpexplorer.ui.browser.protocol_repairs import send_patches_together
 from visited import PATCHED
 
 

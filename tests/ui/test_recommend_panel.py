@@ -23,9 +23,8 @@ from gpexplorer.recommendation.held_out import Interval
 from gpexplorer.recommendation.promises import planned
 from gpexplorer.runs.studies.prediction_table import predictions_of_file
 from gpexplorer.ui.inputs.own_file import FileRows
-from gpexplorer.ui.panels.answer_lines import Way, reworded
 from gpexplorer.ui.panels.predict_panel import PredictPanel
-from gpexplorer.ui.panels.recommend_panel import RecommendPanel, _rows, _saved_model
+from gpexplorer.ui.panels.recommend_panel import RecommendPanel, Way, _rows, _saved_model, reworded
 from gpexplorer.ui.panels.share_panel import SharePanel
 from gpexplorer.ui.playback.trained_run import TrainedRun
 from gpexplorer.ui.session import Session

@@ -19,8 +19,8 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError
 
 from gpexplorer.ui import connections
-from gpexplorer.ui.browser.patch_messages import LARGE
-from gpexplorer.ui.gate import guarded_socket, visitors
+from gpexplorer.ui.browser.protocol_repairs import LARGE
+from gpexplorer.ui.gate import request_guard, visitors
 from gpexplorer.ui.gate.visitors import Budget
 from gpexplorer.ui.ready_sessions import ReadySessions
 from gpexplorer.ui.shared_limits import Shares
@@ -108,7 +108,7 @@ def test_a_budget_grows_back(monkeypatch: pytest.MonkeyPatch):
 def test_a_message_whose_rest_does_not_come_ends_the_connection(
     visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(guarded_socket, "PATIENCE", 0.3)
+    monkeypatch.setattr(request_guard, "PATIENCE", 0.3)
 
     async def story(visited: Visited) -> None:
         opened = await visited.connect(await visited.get())
@@ -118,7 +118,7 @@ def test_a_message_whose_rest_does_not_come_ends_the_connection(
         while await opened.read_message() is not None:
             pass
         await soon(lambda: not visited.application._clients)
-        assert opened.close_code == guarded_socket.TOO_SLOW
+        assert opened.close_code == request_guard.TOO_SLOW
         opened.close()
 
     visit(story)

@@ -18,7 +18,7 @@ from gpexplorer.runs import link as links
 from gpexplorer.runs.studies.measured_run import Measured
 from gpexplorer.ui.address import read_query
 from gpexplorer.ui.explorer import START, Explorer
-from gpexplorer.ui.panels import growth_panel
+from gpexplorer.ui.panels import scaling_panel
 from gpexplorer.ui.stories import STORIES
 from gpexplorer.ui.text import MAX_LENGTH
 from gpexplorer.views import for_run
@@ -223,7 +223,7 @@ class TestGrowth:
             explorer.story.update()
             return study.note.object
 
-        monkeypatch.setattr(growth_panel, "Child", Child)
+        monkeypatch.setattr(scaling_panel, "Child", Child)
         study = explorer.story.study
         study.toggle()
         study.toggle()  # Stop, while the first size is measured
@@ -253,7 +253,7 @@ class TestGrowth:
         def refused() -> None:
             raise OSError(11, "Resource temporarily unavailable")
 
-        monkeypatch.setattr(growth_panel, "Child", refused)
+        monkeypatch.setattr(scaling_panel, "Child", refused)
         study = explorer.story.study
         study.toggle()
         study._worker.thread.join(20)

@@ -257,3 +257,20 @@ class CopyButton(JSComponent):
 
     def __init__(self, what: str, **params: Any) -> None:
         super().__init__(what=what, **params)
+
+
+class BokehFixes(JSComponent):
+    """Three workarounds for Bokeh 3.9: no figure without a layout is measured, and our pages write no style sheet twice.
+
+    Bokeh measures a newly added figure before the figure has a layout, and lays it out right afterwards, so that the
+    only effect is an error in the browser's console: "reading 'top_panel'". And it asks the browser for the style of
+    the figure before each line and each surface that it draws, in case a style sheet has colours for them; the browser
+    then computes the styles of the page anew, which took two of the six seconds in which a page opens. Our own pages
+    have none. And each layout of a page empties and writes again the style sheets of all its parts, with five writes
+    per part, although they say what they said before: 21,000 writes while the laboratory opens. On our own pages a
+    layout writes those that differ, at its end and before anything is measured.
+    """
+
+    own_page = param.Boolean(False, doc="Whether nobody else draws on this page.")
+
+    _esm = beside(__file__, "bokeh_fixes.js")

@@ -66,8 +66,7 @@ def _protect(server: Any) -> None:
     from tornado.process import task_id
 
     from ..browser.protocol_repairs import repair_protocol
-    from .host_names import is_local_name, known_names
-    from .request_guard import protect
+    from .request_guard import is_local_name, known_names, protect
 
     protect(server, local_only=True, secret_key=SECRET_KEY)
     repair_protocol()

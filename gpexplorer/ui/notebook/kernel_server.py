@@ -28,8 +28,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from ...errors import SettingError
-from ..browser.patch_messages import send_patches_together
-from ..browser.protocol_repairs import repair_connections
+from ..browser.protocol_repairs import repair_connections, send_patches_together
 from ..gate.request_guard import protect
 
 ADDRESS = "127.0.0.1"

@@ -17,9 +17,8 @@ from ...hyperparameters import Hyperparameters
 from ...runs import Run
 from ...views.drawing.live import Drawing, Live
 from ...views.picture import Picture
-from ..browser.bokeh_fix import BokehFixes
-from ..browser.components import HostTheme
-from ..hyperparameters.sliders import pane_of_table
+from ..browser.components import BokehFixes, HostTheme
+from ..inputs.sliders import pane_of_table
 from ..text import text
 
 HEIGHT = 320  # pixels of the curves of a study

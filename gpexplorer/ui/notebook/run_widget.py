@@ -16,9 +16,8 @@ from ...runs import Run, Spec
 from ...views import for_run
 from ...views.drawing.live import Live
 from ...views.picture import Picture
-from ..browser.bokeh_fix import BokehFixes
 from ..browser.callbacks import follow, repeat, together
-from ..browser.components import Pulse
+from ..browser.components import BokehFixes, Pulse
 from ..page import guest_sheet, load_resources, own_page
 from ..playback.open_run import Frame, Layers, OpenRequest
 from ..playback.player import Player

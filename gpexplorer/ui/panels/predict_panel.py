@@ -15,12 +15,11 @@ from ... import data as data_sets
 from ...errors import GPExplorerError, SettingError
 from ...runs.studies.prediction_table import count_reasons, prediction_table, sentence_of_counts
 from ..browser.callbacks import change
-from ..inputs.file_upload import FileUpload
 from ..playback.trained_run import TrainedRun
 from ..session import Session
 from ..tables import TABLE, html_table
 from ..text import cut, named, sentence, text
-from ..widgets import button, column, download, line_of_text, row, select
+from ..widgets import FileUpload, button, column, download, line_of_text, row, select
 from .study_panel import StudyPanel
 
 CAP = data_sets.UPLOAD.file_bytes

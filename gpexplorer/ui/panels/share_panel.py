@@ -21,11 +21,10 @@ from ...views.saved_page.page_file import page_of
 from ..address import HIDE, full_address
 from ..browser.callbacks import change
 from ..browser.components import CopyButton
-from ..inputs.file_upload import FileUpload
 from ..playback.trained_run import TrainedRun
 from ..session import Screen, Session
 from ..text import named, sentence, text
-from ..widgets import WIDE, column, download, line_of_text, row, watch
+from ..widgets import WIDE, FileUpload, column, download, line_of_text, row, watch
 from .study_panel import StudyPanel
 
 NOTE_HELP = (  # without a store, with a store

@@ -16,7 +16,7 @@ from ..stories.story import Part
 from ..styles import TEXT
 from ..text import text
 from ..widgets import button, column, line_of_text, row
-from .growth_panel import GrowthPanel
+from .scaling_panel import GrowthPanel
 
 STYLE = """
 .head { display: flex; flex-wrap: wrap; align-items: baseline; justify-content: space-between; gap: 0 24px; }

@@ -1,0 +1,34 @@
+function writeOnce(sheet, layout) {
+  const pending = new Map()
+  let depth = 0
+  const { _update } = sheet, { update_layout } = layout
+  Object.defineProperty(sheet, "css", { get() { return pending.get(this) ?? this.el.textContent } })
+  sheet._update = function (css) {
+    if (depth > 0) pending.set(this, css)
+    else if (this.el.textContent !== css) _update.call(this, css)
+  }
+  layout.update_layout = function () {
+    depth += 1
+    try { update_layout.call(this) } finally { depth -= 1 }
+    if (depth > 0) return
+    const changed = [...pending].filter(([{ el }, css]) => el.textContent !== css)
+    pending.clear()
+    for (const [one, css] of changed) _update.call(one, css)
+  }
+}
+
+export function render({ model, el }) {
+  el.style.display = "none"
+  const view = window.Bokeh?.Models?.get("Plot")?.prototype.default_view?.prototype
+  if (!view || view.gpexplorer_mended) return
+  for (const name of ["_measure_layout", "_after_layout"]) {
+    const step = view[name]
+    if (step) view[name] = function () { if (this.layout != null) step.call(this) }
+  }
+  const visual = window.Bokeh.require?.("core/visuals/visual")?.VisualProperties?.prototype
+  if (model.own_page && visual?._get_css_value) visual._get_css_value = () => ""
+  const sheet = window.Bokeh.require?.("core/dom")?.InlineStyleSheet?.prototype
+  const layout = window.Bokeh.require?.("models/layouts/layout_dom")?.LayoutDOMView?.prototype
+  if (model.own_page && sheet && layout) writeOnce(sheet, layout)
+  view.gpexplorer_mended = true
+}
