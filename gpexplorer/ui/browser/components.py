@@ -260,7 +260,7 @@ class CopyButton(JSComponent):
 
 
 class BokehFixes(JSComponent):
-    """Three workarounds for Bokeh 3.9: no figure without a layout is measured, and our pages write no style sheet twice.
+    """Workarounds for Bokeh 3.9: no figure without a layout is measured, and our pages write no style sheet twice.
 
     Bokeh measures a newly added figure before the figure has a layout, and lays it out right afterwards, so that the
     only effect is an error in the browser's console: "reading 'top_panel'". And it asks the browser for the style of
