@@ -23,14 +23,14 @@ run.finish(steps=60)
 run.save_page(sys.argv[1], title="Ten inducing points look for their places")
 """
 FIRST_SCREEN = """import sys
-from gpexplorer.views.lesson.lesson_frames import lesson_spec
-from gpexplorer.views.lesson.lesson_page import save_lesson
+from gpexplorer.views.screens.lesson_frames import lesson_spec
+from gpexplorer.views.screens.lesson_page import save_lesson
 run = lesson_spec(10).open()
 run.finish()
 save_lesson(run, sys.argv[1])
 """
 SIDE_BY_SIDE = """import sys
-from gpexplorer.views.side_by_side.side_by_side_page import save_side_by_side
+from gpexplorer.views.screens.side_by_side_page import save_side_by_side
 save_side_by_side(sys.argv[1])
 """
 PLAYING = {

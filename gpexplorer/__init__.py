@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     from .runs.studies.scaling_study import Scaling
     from .runs.studies.sweep import grid, sweep
     from .ui import Explorer, RunWidget
-    from .views.picture import Picture
-    from .views.studies import Compare
+    from .views.picture import Compare, Picture
 
 __version__ = "0.1.0"
 
 _SUBPACKAGES = ("data", "errors", "kernels", "methods", "views")
 _MODULE_OF = {
-    "Compare": "views.studies",
+    "Compare": "views.picture",
     "load": "data",
     "load_posterior": "runs.storage.saved_posterior",
     "Method": "methods.base",

@@ -165,16 +165,16 @@ class RaceDisplay(InPanel):
         SettingError
             If there is no such score.
         """
-        return _public_names().views.studies.race_curves(self, metric)
+        return _public_names().views.picture.race_curves(self, metric)
 
     def parts(self) -> list[Any]:
         """Return what a cell shows: HTML and elements of HoloViews, from top to bottom."""
-        shown: list[Any] = _public_names().views.studies.race_parts(self)
+        shown: list[Any] = _public_names().views.picture.race_parts(self)
         return shown
 
     def _repr_html_(self) -> str:
         """The newest scores of each lane, and their curves."""
-        return str(_public_names().views.studies.html_of(self.parts()))
+        return str(_public_names().views.picture.html_of(self.parts()))
 
 
 class ScalingDisplay(InPanel):
@@ -182,9 +182,9 @@ class ScalingDisplay(InPanel):
 
     def parts(self) -> list[Any]:
         """Return what a cell shows: HTML and elements of HoloViews, from top to bottom."""
-        shown: list[Any] = _public_names().views.studies.scaling_parts(self)
+        shown: list[Any] = _public_names().views.picture.scaling_parts(self)
         return shown
 
     def _repr_html_(self) -> str:
         """One row per size, and the fitted power law."""
-        return str(_public_names().views.studies.html_of(self.parts()))
+        return str(_public_names().views.picture.html_of(self.parts()))

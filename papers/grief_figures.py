@@ -21,7 +21,7 @@ from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.base import Method, registry
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.views.drawing.palette import CYCLE, ROLES, SEQUENTIAL
-from gpexplorer.views.eigenfunctions.approximation_quality import errors
+from gpexplorer.views.families.approximation_quality import errors
 
 from .base import Figure, Rows, Unit
 

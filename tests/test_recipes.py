@@ -202,7 +202,7 @@ PLACES = {  # where CONTRIBUTING says that each file goes
     "gpexplorer/methods/exact/random_blocks.py": SOLVER,
     "gpexplorer/kernels/cauchy.py": KERNEL,
     "gpexplorer/views/runs/pace.py": VIEW,
-    "gpexplorer/views/inducing/swap_quality.py": SERIES,
+    "gpexplorer/views/families/swap_quality.py": SERIES,
     "gpexplorer/data/cards/ballpark.yaml": CARD,
 }
 SLOW = "wheel or scipys or page_runs or readme_example or saved_by or shelf"  # they do not look at single files

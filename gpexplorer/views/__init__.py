@@ -14,7 +14,7 @@ import holoviews as hv
 
 from ..runs.run import Run
 from .base import BrokenView, View, registry
-from .drawing.current_document import repair_current_document
+from .drawing.live import repair_current_document
 
 __all__ = ["View", "for_run"]
 

@@ -1,23 +1,39 @@
-"""One picture of a run, for a notebook cell: static, the same bytes each time, and without a network."""
+"""Static pictures for a notebook cell: of a run, of races, comparisons and scaling studies, with their tables.
+
+They have the same bytes each time, and need no network.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import math
+import os
+from collections.abc import Iterable, Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import holoviews as hv
+import pandas as pd
 import param
 from holoviews.plotting.bokeh import OverlayPlot
+from param.parameterized import resolve_ref
 
 from ..display import InPanel
 from ..errors import SettingError, closest
-from ..runs.run import Run
+from ..runs import Run
+from ..runs.studies import comparison, split_comparison
+from ..runs.studies.comparison import Finished
+from ..runs.studies.race import METRICS, Race
+from ..runs.studies.scaling_study import Scaling
+from ..runs.studies.sweep import Swept
 from . import for_run
 from .base import Layers, View
 from .drawing.live import Drawing, Live
 from .drawing.static_svg import HEIGHT, WIDTH, figure_svg
+from .runs import comparison_charts
+from .runs.comparison_charts import Lanes
+from .saved_page.page_file import save_page
 
 
 def image_html(svg: str, title: str) -> str:
@@ -129,3 +145,250 @@ def _view(run: Run, key: str, options: Mapping[str, Any]) -> View:
             raise SettingError(f"The picture {key!r} has no option {name!r}{closest(name, list(view.param))}")
     view.param.update(**options)
     return view
+
+
+Part = str | Curves  # HTML, or an element that is drawn
+Compared = Run | Finished | Swept
+
+
+class Compare(InPanel, param.Parameterized):
+    """Several runs side by side.
+
+    Runs that differ only in their split or seed, at least three of them, are shown as one family: their test scores as
+    faint lines behind their median, with a paired test over the splits (see `over_splits`).
+
+    `runs` is a parameter: it may be a widget, another parameter or a bound function that returns runs, and a pane of
+    the comparison is drawn again when it changes.
+
+    Parameters
+    ----------
+    runs : mapping of str to Run, or iterable of Run
+        The runs; without names they are called by their method and a number. What `gpexplorer.sweep` yields is taken
+        as well, with the names of the sweep; a name that comes again gets a number.
+
+    Raises
+    ------
+    SettingError
+        If a run was made without a spec.
+
+    Examples
+    --------
+    >>> gpx.Compare({"six points": small, "twelve points": large})  # doctest: +SKIP
+    >>> gpx.Compare(gpx.sweep(gpx.grid(spec, {"num_inducing": [8, 32]}))).table()  # doctest: +SKIP
+    >>> specs = {f"{method} {k}": gpx.Spec(method, split=k, budget={"steps": 20})
+    ...          for method in ("cholqr", "ivm") for k in range(10)}
+    >>> gpx.Compare(gpx.sweep(specs)).over_splits()  # doctest: +SKIP
+    """
+
+    runs = param.Parameter({}, allow_refs=True, doc="The runs by name, or one after another.")
+
+    def __init__(self, runs: Mapping[str, Compared] | Iterable[Compared] = ()) -> None:
+        is_reference = bool(resolve_ref(runs))
+        super().__init__(runs=runs if isinstance(runs, Mapping) or is_reference else list(runs))
+        self._number()
+
+    @param.depends("runs", watch=True)
+    def _number(self) -> None:
+        """Give each run its name, and keep its numbers as they are now."""
+        named = _named(self.runs)
+        self.failed = {name: run.sentence for name, run in named.items() if isinstance(run, Swept) and not run.finished}
+        self.finished = {name: _finished(run) for name, run in named.items() if name not in self.failed}
+        self._opened = {name: run for name, run in named.items() if isinstance(run, Run)}
+
+    def table(self, by: str = "smse", top: int | None = None) -> pd.DataFrame:
+        """Return one row per run (see `comparison.table`).
+
+        Parameters
+        ----------
+        by : str
+            The column to sort by.
+        top : int, optional
+            Keep this many rows.
+        """
+        return comparison.table(self.finished, by, top)
+
+    def over_splits(self, score: str = "smse") -> pd.DataFrame:
+        """Return one row per family of runs that differ only in their split or seed (see `split_comparison.table`).
+
+        Parameters
+        ----------
+        score : str
+            The score whose mean and spread over the splits are returned, with a sign test against the best family.
+        """
+        return split_comparison.table(split_comparison.families(self.finished), score)
+
+    def curves(self, channel: str = "objective", over: str = "step", log: bool = False) -> Curves:
+        """Draw one curve per run; of a score, one median per family, with the curves of its splits as faint lines.
+
+        Parameters
+        ----------
+        channel : str
+            The vertical axis: a channel of the methods, or a score.
+        over : str
+            The horizontal axis: "step", "seconds" or "kernel entries".
+        log : bool
+            Whether the axis of the channel is logarithmic.
+
+        Returns
+        -------
+        Curves
+            An overlay of HoloViews, which a cell shows as SVG and a saved notebook keeps.
+        """
+        families = split_comparison.families(self.finished)
+        layers = split_comparison.layers(self.finished, families, channel, over)
+        return comparison_charts.curves(layers, log=log).clone(new_type=Curves)
+
+    def parts(self) -> list[Part]:
+        """Return what a cell shows: HTML and elements of HoloViews, from top to bottom."""
+        if not self.finished and not self.failed:
+            return ["<p>There are no runs to compare. Give some, such as Compare({'small': run, 'large': other}).</p>"]
+        repeated = self._over_splits_parts()
+        parts = [*repeated, *([_table(self.table())] if self.finished else [])]
+        parts += [f"<p>{escape(name)}: {escape(sentence)}</p>" for name, sentence in self.failed.items()]
+        if not any(len(run.steps) for run in self.finished.values()):
+            return [*parts, "<p>None of these runs has taken a step yet: run.finish(steps=10) takes ten.</p>"]
+        has_objective = "objective" in comparison.channels(self.finished)
+        return [*parts, self.curves()] if has_objective and not repeated else parts
+
+    def _over_splits_parts(self) -> list[Part]:
+        """Means over splits, what they can tell, and the curves of SMSE; nothing where no run was repeated."""
+        compared = self.over_splits()
+        if not len(compared):
+            return []
+        said = [f"<p>{escape(sentence)}</p>" for sentence in split_comparison.sentences(compared)]
+        return [_table(compared.drop(columns="pairs").dropna(axis=1, how="all")), *said, self.curves("smse")]
+
+    def save_page(self, path: str | os.PathLike[str], *keys: str, by: str = "step") -> Path:
+        """Write two runs side by side as one HTML file, which plays both under one bar without a server.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write, smaller than 5 MB.
+        *keys : str
+            Which pictures, which both runs must have; without any, the prediction and the convergence.
+        by : {"step", "seconds"}
+            What both runs have in common under the bar.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        SettingError
+            If there are not two runs, or the file cannot be written.
+        """
+        if len(self._opened) != 2:
+            raise SettingError(f"A page plays two runs in step, and there are {len(self._opened)}: compare two runs.")
+        return save_page(self._opened, path, keys, by=by)
+
+    def _repr_html_(self) -> str:
+        """The table, and the objectives; a sentence where there is nothing to draw yet."""
+        return html_of(self.parts())
+
+
+def _named(runs: Mapping[str, Compared] | Iterable[Compared]) -> dict[str, Compared]:
+    if isinstance(runs, Mapping):
+        return dict(runs)
+    named: dict[str, Compared] = {}
+    for number, run in enumerate(runs, 1):
+        method = run.spec.method if isinstance(run, Finished) else run.method.key if isinstance(run, Run) else ""
+        name = run.name if isinstance(run, Swept) else f"{number} {method}"
+        named[f"{number} {name}" if name in named else name] = run
+    return named
+
+
+def _finished(run: Compared) -> Finished:
+    """The numbers of a run, which may still take steps."""
+    given = run.finished if isinstance(run, Swept) else run
+    return given if isinstance(given, Finished) else Finished.of(given)
+
+
+def race_parts(race: Race) -> list[Part]:
+    """Return the newest row of each lane, why lanes have ended, and the curves of both scores.
+
+    Parameters
+    ----------
+    race : Race
+        The race, at any turn.
+    """
+    board = race.board()
+    if not len(board):
+        lanes_table = {"method": {name: lane.spec.method for name, lane in race.lanes.items()}}
+        lanes_table["state"] = {name: lane.sentence or "has not begun" for name, lane in race.lanes.items()}
+        return [_table(pd.DataFrame(lanes_table)), "<p>No lane has a score yet: race.finish(seconds=10) runs them.</p>"]
+    newest = board.groupby("lane").tail(1).set_index("lane").sort_values("smse")
+    newest["memory"] /= 1e6
+    newest = newest.rename(columns={"memory": "MB"})
+    newest["state"] = [race.lanes[name].sentence or "runs" for name in newest.index]
+    scored = [metric for metric in METRICS if board[metric].notna().any()]
+    return [_table(newest.rename_axis(None)), *(race_curves(race, metric) for metric in scored)]
+
+
+def race_curves(race: Race, metric: str) -> Curves:
+    """Return the curve of one score of each lane over its seconds of work.
+
+    Parameters
+    ----------
+    race : Race
+        The race, after any number of turns.
+    metric : str
+        "smse" or "snlp".
+
+    Raises
+    ------
+    SettingError
+        If there is no such score.
+    """
+    if metric not in METRICS:
+        raise SettingError(f"A race has no score {metric!r}{closest(metric, list(METRICS))}")
+    lanes = Lanes(list(race.lanes), metric)
+    return lanes.plot(lanes.data(race.board())).clone(new_type=Curves)
+
+
+def scaling_parts(study: Scaling) -> list[Part]:
+    """Return the table of a scaling study, its power law, and its chart.
+
+    Parameters
+    ----------
+    study : Scaling
+        The study, after any number of sizes.
+    """
+    table = study.table()
+    if not len(table):
+        sizes = ", ".join(f"{value:,}" for value in study.values)
+        return [
+            f"<p>No size has been measured yet. {study.axis.name} is to be {sizes}: list(study) measures all of them, "
+            "study.advance() the next one.</p>"
+        ]
+    shown = _table(table, index=False)
+    if table["seconds"].astype(float).map(math.isfinite).sum() < 2:
+        return [shown]
+    fitted = study.slope()
+    layers = comparison_charts.scaling_layers(table, fitted)
+    chart = comparison_charts.plot_scaling(layers, study.axis.name)
+    return [shown, f"<p>{escape(fitted.sentence)}</p>", chart.clone(new_type=Curves)]
+
+
+def html_of(parts: Iterable[Part]) -> str:
+    """Return parts as HTML that a notebook keeps.
+
+    Parameters
+    ----------
+    parts : iterable of str or Curves
+        From top to bottom.
+    """
+    return "".join(part if isinstance(part, str) else image_html(part.svg(), _title(part)) for part in parts)
+
+
+def _title(element: hv.Overlay) -> str:
+    """What a picture shows, for readers of the screen: its axes."""
+    options: Mapping[str, Any] = element.opts.get("plot").kwargs
+    return f"{options.get('ylabel', 'y')} over {options.get('xlabel', 'x')}"
+
+
+def _table(frame: pd.DataFrame, index: bool = True) -> str:
+    """A table with four digits, and a dash where there is no number."""
+    return frame.to_html(float_format="{:.4g}".format, na_rep="–", index=index)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 
-from gpexplorer.views.side_by_side.family_frames import family_of
+from gpexplorer.views.screens.side_by_side_page import family_of
 
 family = cache(family_of)

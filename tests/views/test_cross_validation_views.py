@@ -14,8 +14,8 @@ from gpexplorer import views
 from gpexplorer.methods.cross_validation.folds import split
 from gpexplorer.problem import Problem
 from gpexplorer.runs import Run
-from gpexplorer.views import theta_surface
 from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.runs import likelihood_surface
 from oracles_admm import held_out
 
 QUICK = {"max_iterations": 5, "rank": 20, "cg_tolerance": 1e-7}
@@ -101,7 +101,7 @@ def test_a_run_that_moves_on_keeps_its_surface_and_a_record_looked_at_gets_its_o
     assert paths.unfinished(run, 4)
     pd.testing.assert_frame_equal(moved, first)
 
-    monkeypatch.setattr(theta_surface, "QUIET", 0.0)
+    monkeypatch.setattr(likelihood_surface, "QUIET", 0.0)
     own = paths.data(run, 4)["surface"]
     assert not paths.unfinished(run, 4)
     assert not own.equals(first)

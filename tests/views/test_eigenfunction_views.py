@@ -16,9 +16,9 @@ from gpexplorer.features.grid_eigenfunctions import Grid
 from gpexplorer.methods.chain_diagnostics import bulk_ess, rhat
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.live import Live
-from gpexplorer.views.eigenfunctions import step_time
-from gpexplorer.views.eigenfunctions.approximation_quality import errors
-from gpexplorer.views.eigenfunctions.chain_traces import diagnosed
+from gpexplorer.views.families import step_time
+from gpexplorer.views.families.approximation_quality import errors
+from gpexplorer.views.families.chain_traces import diagnosed
 
 SETTINGS = {
     "num_eigenfunctions": 12,

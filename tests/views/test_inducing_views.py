@@ -9,7 +9,7 @@ from scipy import stats
 
 from gpexplorer import Spec, views
 from gpexplorer.runs import Run
-from gpexplorer.views.inducing.swap_history import lives
+from gpexplorer.views.families.swap_history import lives
 
 hv.extension("bokeh")
 

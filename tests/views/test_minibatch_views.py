@@ -150,7 +150,7 @@ def test_smaller_batches_are_studied_from_the_start_and_only_once(monkeypatch: p
     np.testing.assert_allclose(starts["scgd"], starts["bsgd"])
     assert starts["scgd"].nunique() == 1
     assert after["scgd"]["y"].iloc[1] != after["bsgd"]["y"].iloc[1]
-    monkeypatch.setattr(views.minibatches.batch_sizes, "likelihood_course", lambda *_: pytest.fail("studied again"))
+    monkeypatch.setattr(views.families.batch_sizes, "likelihood_course", lambda *_: pytest.fail("studied again"))
     assert shown.data(run, 8) is after
 
 

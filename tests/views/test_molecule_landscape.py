@@ -11,7 +11,7 @@ import torch
 
 from gpexplorer import Spec, views
 from gpexplorer.runs import Run
-from gpexplorer.views.inducing.molecule_landscape import ACROSS, structure
+from gpexplorer.views.families.landscape_view import ACROSS, structure
 
 hv.extension("bokeh")
 CHAINS = ["C" * a + end + "C" * b for a in range(1, 7) for b in range(4) for end in ("O", "N", "C(=O)")]

@@ -17,7 +17,7 @@ import pytest
 import gpexplorer as gpx
 from gpexplorer.errors import SettingError
 from gpexplorer.views.saved_page import page_file
-from gpexplorer.views.saved_page.packed_columns import PackedColumns
+from gpexplorer.views.saved_page.recorded_figures import PackedColumns
 
 PROBE = "</script><img src=x onerror=alert(1)>"
 DTYPES = {"f4": "<f4", "f8": "<f8", "i4": "<i4", "g4": "<f4", "q2": "<u2"}

@@ -16,9 +16,8 @@ import param
 
 from ...errors import GPExplorerError
 from ...runs.run import Run
-from ...views.lesson.lesson_figures import document_json
-from ...views.lesson.lesson_frames import Lesson, lesson_of, lesson_spec
-from ...views.lesson.lesson_page import PLAYER, STYLE
+from ...views.screens.lesson_frames import Lesson, lesson_of, lesson_spec
+from ...views.screens.lesson_page import PLAYER, STYLE, document_json
 from ..text import record
 from .screen import Screen
 

@@ -17,8 +17,8 @@ import param
 
 from ...methods.base import registry
 from ...views.drawing.palette import DOTS, ON_DARK
-from ...views.lesson.lesson_page import SHELL
-from ...views.side_by_side.side_by_side_page import STYLE
+from ...views.screens.lesson_page import SHELL
+from ...views.screens.side_by_side_page import STYLE
 from ..address import GALLERY
 from ..inputs.presets import PRESETS
 from ..stories import STORIES

@@ -13,8 +13,17 @@ from typing import Any, ClassVar
 
 import param
 
-from ...views.side_by_side.family_frames import FAMILIES, SIZE, SIZES, Family, StepTimes, family_of, surface_of
-from ...views.side_by_side.side_by_side_page import PLAYER, STYLE
+from ...views.screens.side_by_side_page import (
+    FAMILIES,
+    PLAYER,
+    SIZE,
+    SIZES,
+    STYLE,
+    Family,
+    StepTimes,
+    family_of,
+    surface_of,
+)
 from ..text import sentence
 from .screen import Screen
 

@@ -27,8 +27,7 @@ from ...runs.storage.own_files import replacing
 from ...runs.studies.comparison import aligned, what_differs
 from .. import for_run
 from ..base import View, arranged
-from .packed_columns import PackedColumns
-from .recorded_figures import Properties, RecordedFigure, evenly_spaced, facts, record, thinned
+from .recorded_figures import PackedColumns, Properties, RecordedFigure, evenly_spaced, facts, record, thinned
 
 MOST_FRAMES = 200
 LARGEST = 4_700_000  # bytes of a file

@@ -16,7 +16,7 @@
   const content = JSON.parse(new TextDecoder().decode(await gpexplorerBytes("content")))
   const ARRAYS = { f4: Float32Array, f8: Float64Array, i4: Int32Array, g4: Float32Array, q2: Uint16Array }
 
-  // Undoes packed_columns.py: bytes in the order of their place in the number, combined with the entry before.
+  // Undoes PackedColumns: bytes in the order of their place in the number, combined with the entry before.
   function unpack(columns, bytes, start) {
     let before = null
     for (const entry of columns.entries) {

@@ -8,9 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from computed_families import family
-from gpexplorer.views.side_by_side import side_by_side_page
-from gpexplorer.views.side_by_side.family_frames import STEPS
-from gpexplorer.views.side_by_side.side_by_side_page import save_side_by_side
+from gpexplorer.views.screens import side_by_side_page
+from gpexplorer.views.screens.side_by_side_page import STEPS, save_side_by_side
 from looks import violations
 from pages import PATIENCE, Seen, Served, until
 

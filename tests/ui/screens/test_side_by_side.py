@@ -11,7 +11,7 @@ import pytest
 
 from gpexplorer.ui.screens import side_by_side
 from gpexplorer.ui.screens.side_by_side import SideBySide
-from gpexplorer.views.side_by_side.family_frames import FAMILIES, StepTimes
+from gpexplorer.views.screens.side_by_side_page import FAMILIES, StepTimes
 
 
 @pytest.fixture

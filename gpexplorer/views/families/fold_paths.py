@@ -17,8 +17,8 @@ from ...methods.cross_validation.gpcv import GPCV
 from ...runs.run import Run
 from ..base import Layers, dots, image, line, overlay
 from ..drawing.palette import ROLES, cycled
+from ..runs.likelihood_surface import MARGIN, ThetaSurface
 from ..series import Line, Series, points
-from ..theta_surface import MARGIN, ThetaSurface
 
 HYPERPARAMETER = "a hyperparameter"
 CURVES = {  # option -> channel, label, whether log10 is drawn

@@ -1,4 +1,4 @@
-"""What five families of methods do to one surface, step by step, as plain numbers that a browser can draw.
+"""What five families of methods do to one surface, step by step, as plain numbers and as one HTML file that plays them.
 
 All families get the same rows. A frame belongs to a step of a run: the mean of its prediction as a map, its error on
 the test rows, the seconds of work up to it, and what the family moves: points, a block of rows, the weight of another
@@ -10,8 +10,10 @@ The same runs on doubling numbers of rows give the time of one step of every fam
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, TypedDict
 
@@ -28,8 +30,10 @@ from ...runs import link as links
 from ...runs.run import Run
 from ...runs.scores import smse
 from ..drawing import run_rows
-from ..eigenfunctions.eigenfunction_curves import basis_at, posterior_weights
-from ..lesson.lesson_frames import rounded, swap_states
+from ..families.eigenfunction_curves import basis_at, posterior_weights
+from .lesson_frames import rounded, swap_states
+from .lesson_page import SHELL, screen_page, written
+from .lesson_page import STYLE as SCREEN_STYLE
 
 STEPS = 30
 SIDE, SMALL_SIDE = 40, 12  # pixels along a side of a map, and of the map of one eigenfunction
@@ -316,3 +320,45 @@ class StepTimes:
         if not steps or 8 * seconds[-1] > LONGEST:  # a run that failed, or n^3
             self._left = [(name, size) for name, size in self._left if name != key]
         return bool(self._left)
+
+
+HERE = Path(__file__).parent
+PLAYER = SHELL + (HERE / "side_by_side_player.js").read_text("utf-8")
+STYLE = SCREEN_STYLE + (HERE / "side_by_side_style.css").read_text("utf-8")
+BEGIN = """
+const player = gpexplorerSideBySide(document.getElementById("screen"), {surface: content.surface})
+for (const [key, family] of Object.entries(content.families)) player.add(key, family)
+player.time(content.times, "")"""
+
+
+def save_side_by_side(path: str | os.PathLike[str], n: int = SIZE, largest: int = 2000) -> Path:
+    """Run all families and write them as an HTML file of about half a megabyte.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file.
+    n : int, default 500
+        Training rows.
+    largest : int, default 2000
+        The largest number of rows on which the time of a step is measured.
+
+    Raises
+    ------
+    SettingError
+        If the file cannot be written.
+
+    Notes
+    -----
+    It takes about half a minute: the seconds in the file are those of this machine.
+    """
+
+    def content() -> str:
+        families = {key: family_of(key, n) for key in FAMILIES}
+        times = StepTimes(largest)
+        while times.advance():
+            pass
+        shown = {"surface": surface_of(n), "families": families, "times": times.table}
+        return screen_page(shown, [PLAYER], BEGIN, STYLE)
+
+    return written(path, content)

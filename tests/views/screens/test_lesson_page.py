@@ -8,8 +8,8 @@ from html import unescape
 import pytest
 
 from gpexplorer.errors import SettingError
-from gpexplorer.views.lesson.lesson_frames import lesson_spec
-from gpexplorer.views.lesson.lesson_page import save_lesson
+from gpexplorer.views.screens.lesson_frames import lesson_spec
+from gpexplorer.views.screens.lesson_page import save_lesson
 
 
 @pytest.fixture(scope="module")

@@ -16,18 +16,18 @@ from computed_families import family
 from gpexplorer.errors import SettingError
 from gpexplorer.methods.minibatches.model import Model
 from gpexplorer.posteriors import exact_gp_posterior, in_units
-from gpexplorer.views.side_by_side import side_by_side_page
-from gpexplorer.views.side_by_side.family_frames import (
+from gpexplorer.views.screens import side_by_side_page
+from gpexplorer.views.screens.side_by_side_page import (
     ENDS,
     FAMILIES,
     SIDE,
     STEPS,
     StepTimes,
     family_of,
+    save_side_by_side,
     spec_of,
     surface_of,
 )
-from gpexplorer.views.side_by_side.side_by_side_page import save_side_by_side
 
 N = 250
 

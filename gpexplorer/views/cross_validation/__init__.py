@@ -1,1 +1,0 @@
-"""Pictures of the methods that learn hyperparameters by cross-validation."""

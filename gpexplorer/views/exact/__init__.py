@@ -1,1 +1,0 @@
-"""Pictures of the solvers of the exact Gaussian process."""

@@ -1,0 +1,1 @@
+"""Pictures of one family of methods each."""

@@ -1,1 +1,0 @@
-"""Pictures of methods of near neighbours."""
