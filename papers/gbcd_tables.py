@@ -12,8 +12,8 @@ import holoviews as hv
 import pandas as pd
 
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.exact.joint.posterior import JointSolver
-from gpexplorer.methods.exact.joint.right_hand_sides import variance_limit
+from gpexplorer.methods.exact.posteriors import JointSolver
+from gpexplorer.methods.exact.right_hand_sides import variance_limit
 from gpexplorer.posteriors import CholeskySolver
 from gpexplorer.runs.run import Run
 from gpexplorer.views.drawing.palette import CYCLE, ROLES

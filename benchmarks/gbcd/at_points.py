@@ -20,7 +20,7 @@ from torch import Tensor
 from gpexplorer.linalg.blocks import row_blocks
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.exact.block import BlockSizes
-from gpexplorer.methods.exact.joint.right_hand_sides import Columns, Limit, solve_together, variance_limit
+from gpexplorer.methods.exact.right_hand_sides import Columns, Limit, solve_together, variance_limit
 from gpexplorer.methods.exact.system import System
 from gpexplorer.posteriors.sample_paths import FEATURES, prior_paths
 from gpexplorer.problem import Problem

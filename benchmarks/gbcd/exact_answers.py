@@ -19,14 +19,20 @@ import torch
 from torch import Tensor
 
 from benchmarks.gbcd.at_points import PointsRequest, posterior_at
-from gpexplorer.linalg.conjugate_gradients import begin, cg
 from gpexplorer.linalg.preconditioners import drawn_root, woodbury
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods import gpytorch_parts
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.exact.joint.posterior import PATH_TOLERANCE, JointPosterior, JointSolver
-from gpexplorer.methods.exact.joint.right_hand_sides import Limit, sizes_for, variance_limit
-from gpexplorer.methods.exact.posteriors import FACTOR_BYTES, Bands, exact_posterior
+from gpexplorer.methods.exact.cg import begin, cg
+from gpexplorer.methods.exact.posteriors import (
+    FACTOR_BYTES,
+    PATH_TOLERANCE,
+    Bands,
+    JointPosterior,
+    JointSolver,
+    exact_posterior,
+)
+from gpexplorer.methods.exact.right_hand_sides import Limit, sizes_for, variance_limit
 from gpexplorer.methods.exact.state import State
 from gpexplorer.methods.exact.system import System
 from gpexplorer.objectives import noise_variance

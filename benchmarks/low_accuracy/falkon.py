@@ -18,9 +18,9 @@ from torch import Tensor
 
 from gpexplorer.linalg.blocks import BLOCK_BYTES, row_blocks
 from gpexplorer.linalg.cholesky import cholesky
-from gpexplorer.linalg.conjugate_gradients import cg, from_residual
 from gpexplorer.linalg.kernel_columns import fill_tile
 from gpexplorer.linalg.randomness import generator
+from gpexplorer.methods.exact.cg import cg, from_residual
 from gpexplorer.objectives import noise_variance
 from gpexplorer.problem import Problem
 

@@ -13,14 +13,14 @@ import typer
 
 from .. import __version__
 from ..errors import GPExplorerError
-from . import launchers, listings, predict_command, recommend_command, run_commands
+from . import launchers, listings, recommend_command, run_commands
 
 MISTAKE = 2  # exit code
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(run_commands.run)
 app.command()(run_commands.sweep)
-app.command()(predict_command.predict)
+app.command()(run_commands.predict)
 app.command()(run_commands.export)
 app.command()(recommend_command.recommend)
 app.command()(listings.methods)

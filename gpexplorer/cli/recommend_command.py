@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import AsJson, Quiet, format_duration, on_one_line, print_json, to_stderr
-from .stopping import stopping
+from .output import AsJson, Quiet, format_duration, on_one_line, print_json, stopping, to_stderr
 
 if TYPE_CHECKING:
     from ..recommendation import Progress, Recommendation

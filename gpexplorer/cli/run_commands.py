@@ -1,4 +1,4 @@
-"""The commands `run`, `sweep` and `export`: specs run to their end or budget; stored runs become pages and tables."""
+"""The commands `run`, `sweep`, `export` and `predict`: specs become runs; stored runs and models, pages and tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import shlex
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,15 +17,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import GPExplorerError
-from .output import AsJson, Quiet, format_duration, on_one_line, print_json, print_table, to_nowhere, to_stderr
-from .stopping import Stopping, stopping
+from .output import (
+    AsJson,
+    Quiet,
+    Stopping,
+    format_duration,
+    on_one_line,
+    print_json,
+    print_table,
+    stopping,
+    to_nowhere,
+    to_stderr,
+)
 
 if TYPE_CHECKING:
-    from ..runs import Run
+    import pandas as pd
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from ..runs import Run
 
 
@@ -308,3 +316,76 @@ def _print_result(opened: Run, directory: Path) -> None:
         for name, value in (last.scores or {}).items():
             typer.echo(f"{name:12} {value:.6g}{note if name in OF_VARIANCE else ''}")
     typer.echo(f"kept in {directory}")
+
+
+PARQUET = (".parquet", ".pq")
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A file that `run --model` or posterior.save wrote.")],
+    rows: Annotated[Path, typer.Argument(help="A CSV, Parquet or NPZ file with the input columns of the model.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Write the table to this CSV or Parquet file instead of printing it.")
+    ] = None,
+    of: Annotated[str, typer.Option(help='"y" for new observations, or "f" for the function without noise.')] = "y",
+    quantiles: Annotated[str, typer.Option(help="Probabilities of further columns, such as 0.1,0.5,0.9.")] = "",
+) -> None:
+    """Predict the rows of a file with a saved model, of any number of rows.
+
+    The table has the mean, the standard deviations of the prediction and of f, the ends of the 95 % interval, a flag
+    for rows that are far from all training rows, and a column `why` that says which cells were filled, are words that
+    training does not have, or cannot be read. The counts of these are printed at the end.
+    """
+    from ..errors import SettingError
+    from ..runs.storage.own_files import replacing
+    from ..runs.storage.saved_posterior import load_posterior
+    from ..runs.studies.prediction_table import predictions_of_file, sentence_of_counts
+    from .files import require_writable, writable
+
+    require_writable(out)
+    try:
+        levels = [float(level) for level in quantiles.split(",") if level.strip()]
+    except ValueError:
+        raise SettingError(f"quantiles is {quantiles!r}: give numbers such as 0.1,0.5,0.9.") from None
+    counts: Counter[str] = Counter()
+    tables = _counted(predictions_of_file(load_posterior(model), rows, of, levels), counts)
+    if out is None:
+        _write_csv(tables, sys.stdout)
+        typer.echo(sentence_of_counts(counts), err=True)
+        return
+    with writable(out), replacing(out, private=False) as fresh:
+        if out.suffix.lower() in PARQUET:
+            _write_parquet(tables, fresh)
+        else:
+            with fresh.open("w", encoding="utf-8", newline="") as file:
+                _write_csv(tables, file)
+    typer.echo(sentence_of_counts(counts), err=True)
+
+
+def _counted(tables: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[pd.DataFrame]:
+    """The tables as they come, with their rows counted by what is said of them."""
+    from ..runs.studies.prediction_table import count_reasons
+
+    for table in tables:
+        counts.update(count_reasons(table))
+        yield table
+
+
+def _write_csv(tables: Iterator[pd.DataFrame], file: object) -> None:
+    for number, table in enumerate(tables):
+        table.to_csv(file, index=False, header=number == 0)  # type: ignore[call-overload]
+
+
+def _write_parquet(tables: Iterator[pd.DataFrame], out: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    writer = None
+    try:
+        for table in tables:
+            arrow_table = pa.Table.from_pandas(table, preserve_index=False)
+            writer = writer or pq.ParquetWriter(out, arrow_table.schema)
+            writer.write_table(arrow_table)
+    finally:
+        if writer is not None:
+            writer.close()

@@ -10,9 +10,8 @@ from .average import AveragePosterior
 from .base import Gradient, Of, Posterior
 from .exact import CholeskySolver, RowsPosterior, Solver, UnsolvedPosterior, exact_gp_posterior
 from .features import FeatureMap, FeaturePosterior, OutsideGrid
-from .in_units import InUnits, UnitRowsPosterior, in_units
+from .in_units import InUnits, JointBand, UnitRowsPosterior, in_units, joint_band
 from .inducing import InducingPosterior, nystrom_posterior
-from .joint_band import JointBand, joint_band
 from .marginals import Marginals, MixtureMarginals, NormalMarginals, TransformedMarginals
 from .nearest_rows import NearestRowsPosterior
 from .sample_paths import Paths

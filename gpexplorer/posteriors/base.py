@@ -23,9 +23,8 @@ from ..linalg.randomness import generator
 from ..problem import MixedRows, Prediction
 from .marginals import Marginals, NormalMarginals
 from .sample_paths import Paths, checked_seed, checked_size
-from .saved.model_file import save_posterior
+from .saved.model_file import TorchPosterior, save_posterior
 from .saved.parts import Parts, check_moments, kinds
-from .saved.torch_module import TorchPosterior
 
 Of = Literal["f", "y"]
 Kind = TypeVar("Kind", bound="Posterior")

@@ -28,9 +28,9 @@ from ..runs.opening import LEARNED_START, SEVERAL_STARTS
 from ..runs.run import Run
 from ..runs.spec import Spec
 from ..runs.studies.machine_speed import points_for, rows_for
-from .questions.relevance_pursuit import with_pursued_noise
-from .questions.row_order import is_series, numbers_of
-from .questions.row_questions import far_rows
+from .relevance_pursuit import with_pursued_noise
+from .row_order import is_series, numbers_of
+from .row_questions import far_rows
 
 EXACT_UP_TO = 3000  # training rows: beyond them the exact model is fitted to some of the rows
 MOST_OF_GROUPS = 1000  # rows of a GP that is learned by holding out groups

@@ -15,7 +15,7 @@ from .candidates import EXACT, NEIGHBOURS
 from .held_out import parts
 from .horizon_widening import after_rows, scores_of_parts, times_of
 from .lanes import Lane, by_density, chosen, logs_of, step_until, theta_of
-from .questions.row_order import origins
+from .row_order import origins
 from .stages import TimedSearch
 
 TOO_SHORT = (

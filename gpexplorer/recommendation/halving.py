@@ -46,8 +46,8 @@ from .final_fit import ANEW_TIMES, ORIGINS_SHARE, REFIT_TIMES, REFIT_UP_TO, fina
 from .held_out import parts
 from .lanes import Lane, by_density, chosen
 from .promises import planned, scores_between_rows
-from .questions.row_order import Plan, in_blocks, is_series
 from .result import REFITTED, Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
+from .row_order import Plan, in_blocks, is_series
 from .simple_members import Member, fitted_members, refitted_members
 from .skewness import Transforms, suitable_transforms, with_transforms
 from .stages import FEWEST_LANES, Progress, TimedSearch, lanes_for, parts_of_stages, shares_for

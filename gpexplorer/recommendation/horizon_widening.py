@@ -40,7 +40,7 @@ from ..data.quoting import quote
 from ..posteriors import Marginals, Widening
 from ..problem import Dataset
 from .held_out import Array, RowScores
-from .questions.row_order import numbers_of
+from .row_order import numbers_of
 
 PRIOR_WEIGHT = 4.0  # nu0
 EDGES = (0.0, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the ranges, as shares of the largest horizon

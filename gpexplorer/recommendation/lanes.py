@@ -19,7 +19,7 @@ from ..runs.studies import machine_speed
 from .candidates import EXACT, GROUPS, Candidate, log_units
 from .held_out import RowScores, held_out_marginals
 from .horizon_widening import scores_of_parts
-from .questions.relevance_pursuit import pursuit
+from .relevance_pursuit import pursuit
 
 LONGEST_FIRST_STEP = 3.0  # shares: a lane whose step needs longer, by its formula, is not begun
 

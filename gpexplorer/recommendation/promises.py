@@ -18,7 +18,7 @@ from .arguments import rows_of
 from .held_out import RowScores, parts
 from .horizon_widening import scores_of_parts
 from .lanes import Lane, step_until
-from .questions.row_order import Plan, group_columns, is_panel, plan_in_time, plan_of_groups, repeated_columns
+from .row_order import Plan, group_columns, is_panel, plan_in_time, plan_of_groups, repeated_columns
 from .stages import TimedSearch
 
 WAYS = ("time", "groups", "random")

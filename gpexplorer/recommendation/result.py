@@ -34,9 +34,9 @@ from .held_out import Array, Interval, RowScores
 from .horizon_widening import widening_in_words
 from .lanes import Lane, comparable
 from .promises import about, promise
-from .questions.relevance_pursuit import pursuit
-from .questions.row_order import Plan
-from .questions.row_questions import findings
+from .relevance_pursuit import pursuit
+from .row_order import Plan
+from .row_questions import findings
 
 ENDS = ("nlpd_low", "nlpd_high")
 REPEATED = 0.01  # share of copies from which they are mentioned

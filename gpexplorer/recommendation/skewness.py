@@ -39,7 +39,7 @@ from ..target_transforms import LOG, YEO_JOHNSON, fitted_transform
 from .arguments import NO_ROWS
 from .candidates import Candidate
 from .lanes import step_until
-from .questions.row_questions import outliers
+from .row_questions import outliers
 from .stages import TimedSearch
 
 FEWEST_ROWS, MOST_ROWS = 200, 1000  # of the GP

@@ -30,8 +30,8 @@ from .notebook.shown_in_cells import mimebundle
 from .page import explorer_in_host, explorer_page, load_resources, own_page
 from .panels.panels_below import panels_below
 from .panels.recommend_panel import RecommendPanel
+from .panels.share_panel import sheet, written
 from .panels.story_panel import StoryPanel
-from .pictures.html_export import sheet, written
 from .pictures.picture_cards import Pictures
 from .playback.open_run import Frame, RunSummary
 from .playback.status import Status

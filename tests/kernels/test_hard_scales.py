@@ -11,7 +11,7 @@ from gpexplorer.errors import NotPositiveDefinite
 from gpexplorer.kernels.base import Covariance
 from gpexplorer.kernels.stationary import Stationary
 from gpexplorer.linalg.cholesky import cholesky
-from gpexplorer.methods.inducing.moving.sparse_objectives import Gradient, add_gradient
+from gpexplorer.methods.inducing.moving.loop import Gradient, add_gradient
 
 KEYS = ["se", "se-ard", "matern12-ard", "matern32", "matern52-ard", "rq-ard"]
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 3e-5}  # of a covariance, relative to the prior variance

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.linalg.conjugate_gradients import begin, cg, from_residual
+from gpexplorer.methods.exact.cg import begin, cg, from_residual
 
 
 def system(n: int = 12, k: int = 3, shift: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:

@@ -19,7 +19,7 @@ from gpexplorer.recommendation.horizon_widening import (
     widening_in_words,
 )
 from gpexplorer.recommendation.lanes import logs_of
-from gpexplorer.recommendation.questions.row_order import origins
+from gpexplorer.recommendation.row_order import origins
 
 HORIZON = np.arange(1.0, 81.0)
 

@@ -14,9 +14,9 @@ from gpexplorer.linalg.seasons import is_curved
 from gpexplorer.problem import Dataset
 from gpexplorer.recommendation.candidates import Candidate, candidates, series_kernels
 from gpexplorer.recommendation.promises import planned
-from gpexplorer.recommendation.questions.relevance_pursuit import pursuit
-from gpexplorer.recommendation.questions.row_order import forward_pairs, plan_in_time
-from gpexplorer.recommendation.questions.row_questions import findings, outliers
+from gpexplorer.recommendation.relevance_pursuit import pursuit
+from gpexplorer.recommendation.row_order import forward_pairs, plan_in_time
+from gpexplorer.recommendation.row_questions import findings, outliers
 
 FAST = [Candidate("ml, matern32-ard", "exact", "ml", "matern32-ard")]
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = """
 import asyncio
-from gpexplorer.ui.notebook.kernel_server import kernel_server
+from gpexplorer.ui.notebook.relay import kernel_server
 
 async def serve():
     server = kernel_server()

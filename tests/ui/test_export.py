@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gpexplorer import Spec, data, views
-from gpexplorer.ui.pictures.html_export import sheet, written
+from gpexplorer.ui.panels.share_panel import sheet, written
 
 PROBE = "</script><img src=x onerror=alert(1)>"
 

@@ -17,7 +17,7 @@ import pytest
 import gpexplorer as gpx
 from gpexplorer.errors import SettingError
 from gpexplorer.ui.notebook import shown_in_cells as cells
-from gpexplorer.ui.notebook.kernel_server import file
+from gpexplorer.ui.notebook.relay import file
 from pages import until
 
 

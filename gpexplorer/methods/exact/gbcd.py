@@ -37,14 +37,13 @@ from ...linalg.deferred_reads import repeat_if_rare
 from ...objectives import noise_variance
 from ...problem import Cost, Problem, Step
 from . import settings
-from .block import Block, BlockBuffers, BlockSizes, CoarseRows, after_coarse_step, fill_block
+from .block import Block, BlockBuffers, BlockSizes, CoarseRows, after_coarse_step, combine_steps, fill_block
 from .costs import CALLS_PER_CHUNK, CALLS_PER_SUBSPACE_STEP, iteration_cost
-from .joint.likelihood import Learner, Position, learn_on_all_rows
+from .joint_likelihood import Learner, Position, learn_on_all_rows
 from .reliability import Point
 from .solver import Solver
 from .state import Info as SolverInfo
 from .state import State as SolverState
-from .subspace import combine_steps
 from .system import Iteration, System
 
 COARSE_ROWS, COARSE_ROWS_FLOAT32 = 1500, 2500  # at most; from MANY_ROWS on more than rows of a block save entries

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from ... import posteriors
-from ...methods.exact.joint.posterior import joint_from_rows
+from ...methods.exact.posteriors import joint_from_rows
 
 
 def load_posterior(path: str | os.PathLike[str], device: str = "cpu") -> Any:

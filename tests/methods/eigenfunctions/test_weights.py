@@ -10,12 +10,12 @@ import torch
 from gpexplorer import kernels
 from gpexplorer.errors import KernelError
 from gpexplorer.features.grid_eigenfunctions import grid_root
-from gpexplorer.linalg.conjugate_gradients import begin, cg
 from gpexplorer.linalg.preconditioners import woodbury
 from gpexplorer.methods.eigenfunctions import grief
 from gpexplorer.methods.eigenfunctions.chains import Target, log_normal
 from gpexplorer.methods.eigenfunctions.grief import FLAT, SMALLEST_LOG, Grief, fisher_scoring, optimise_weights
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import OrthogonalBasis, likelihood, likelihood_terms
+from gpexplorer.methods.exact.cg import begin, cg
 from gpexplorer.methods.langevin import Density
 from oracles_grief import nlml, predicted, problem
 

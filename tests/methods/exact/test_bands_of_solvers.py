@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from gpexplorer.methods.exact import posteriors
-from gpexplorer.methods.exact.joint.posterior import JointPosterior
-from gpexplorer.methods.exact.posteriors import Bands, exact_posterior, variance_rows
+from gpexplorer.methods.exact.posteriors import Bands, JointPosterior, exact_posterior, variance_rows
 from oracles_gbcd import gram, noise, quick, system, wavy
 from whole_run import finished
 

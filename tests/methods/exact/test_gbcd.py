@@ -9,9 +9,10 @@ import torch
 
 from a_gpu import a_gpu
 from gpexplorer import kernels
-from gpexplorer.linalg import conjugate_gradients, preconditioners
+from gpexplorer.linalg import preconditioners
 from gpexplorer.linalg.kernel_columns import KernelColumns
 from gpexplorer.methods.base import registry
+from gpexplorer.methods.exact import cg
 from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.system import System, solve_block
 from gpexplorer.objectives import evidence
@@ -212,12 +213,12 @@ def test_preconditioned_cg_takes_fewer_iterations_than_cg(root: str):
 def test_cg_with_many_right_hand_sides_equals_cg_for_each():
     A = dense(problem())
     b = torch.randn(80, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    together = conjugate_gradients.begin(A.matmul, b, torch.zeros_like(b))
-    *_, last = islice(conjugate_gradients.cg(A.matmul, together), 9)
+    together = cg.begin(A.matmul, b, torch.zeros_like(b))
+    *_, last = islice(cg.cg(A.matmul, together), 9)
 
     for k in range(3):
-        alone = conjugate_gradients.begin(A.mv, b[:, k], torch.zeros(80, dtype=torch.float64))
-        *_, end = islice(conjugate_gradients.cg(A.mv, alone), 9)
+        alone = cg.begin(A.mv, b[:, k], torch.zeros(80, dtype=torch.float64))
+        *_, end = islice(cg.cg(A.mv, alone), 9)
         torch.testing.assert_close(last.x[:, k], end.x, rtol=1e-6, atol=1e-8)
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from gpexplorer import kernels
 from gpexplorer.linalg.randomness import generator
+from gpexplorer.methods.exact import right_hand_sides
 from gpexplorer.methods.exact.block import Block, BlockBuffers, BlockSizes, CoarseRows, fill_block
-from gpexplorer.methods.exact.joint import right_hand_sides
-from gpexplorer.methods.exact.joint.right_hand_sides import Columns, solve_together, target_limit, variance_limit
+from gpexplorer.methods.exact.right_hand_sides import Columns, solve_together, target_limit, variance_limit
 from gpexplorer.methods.exact.system import System
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.counting import Counted, Counter

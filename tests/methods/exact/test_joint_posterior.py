@@ -18,11 +18,11 @@ from gpexplorer.errors import PosteriorError
 from gpexplorer.linalg.blocks import BLOCK_BYTES, row_blocks
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.exact import posteriors
+from gpexplorer.methods.exact import posteriors as joint
 from gpexplorer.methods.exact.block import BlockSizes
 from gpexplorer.methods.exact.gbcd import GBCD
-from gpexplorer.methods.exact.joint import posterior as joint
-from gpexplorer.methods.exact.joint.posterior import SOLUTION_BYTES, JointPosterior, JointSolver
-from gpexplorer.methods.exact.joint.right_hand_sides import BLOCK_MEMORY, Columns, sizes_for, target_limit
+from gpexplorer.methods.exact.posteriors import SOLUTION_BYTES, JointPosterior, JointSolver
+from gpexplorer.methods.exact.right_hand_sides import BLOCK_MEMORY, Columns, sizes_for, target_limit
 from gpexplorer.methods.exact.system import System
 from gpexplorer.posteriors import CholeskySolver, RowsPosterior, exact, in_units
 from gpexplorer.posteriors.sample_paths import prior_paths

@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 import torch
 
-from gpexplorer.linalg import conjugate_gradients
+from gpexplorer.methods.exact import cg
+from gpexplorer.methods.exact.block import combine_steps
 from gpexplorer.methods.exact.reliability import Point
-from gpexplorer.methods.exact.subspace import combine_steps
 from gpexplorer.problem import Problem
 from gpexplorer.runs.counting import Counted, Counter
 from oracles_gbcd import SHIFTS, gram, noise, quick, system, wavy
@@ -20,9 +20,7 @@ def test_gradient_steps_combined_with_one_previous_step_are_conjugate_gradients(
     task = wavy(shift)
     A, y = system(task), task.train.y
     current, memory = Point(torch.zeros_like(y), -y), ()
-    for k, expected in enumerate(
-        islice(conjugate_gradients.cg(A.mv, conjugate_gradients.begin(A.mv, y, torch.zeros_like(y))), 12)
-    ):
+    for k, expected in enumerate(islice(cg.cg(A.mv, cg.begin(A.mv, y, torch.zeros_like(y))), 12)):
         step = 0.01 * current.gradient
         after = Point(current.alpha - step, current.gradient - A @ step)
 

@@ -11,8 +11,7 @@ import torch
 from baseline_problems import SHIFTS, problem, trajectory
 from gpexplorer import kernels, methods
 from gpexplorer.errors import SettingError
-from gpexplorer.methods.inducing.initial_sets import STARTS, start_inputs, start_rows
-from gpexplorer.methods.inducing.lloyd import lloyd, nearest, spread_rows
+from gpexplorer.methods.inducing.initial_sets import STARTS, lloyd, nearest, spread_rows, start_inputs, start_rows
 from gpexplorer.problem import Dataset, Problem
 from oracles import dense_objective, exact_nlml, exact_prediction
 

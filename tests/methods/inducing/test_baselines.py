@@ -12,8 +12,8 @@ import torch
 from baseline_problems import SHIFTS, problem, trajectory
 from gpexplorer import kernels, methods
 from gpexplorer.methods.inducing.distinct_rows import distinct_rows, random_order
-from gpexplorer.methods.inducing.selection.growing_gp import GrowingGP
 from gpexplorer.methods.inducing.selection.loop import RowRule, RowSelection
+from gpexplorer.methods.inducing.selection.streamed_gp import GrowingGP
 from gpexplorer.problem import Dataset, Problem
 from oracles_baselines import conditional_variances, objective_of
 

@@ -14,7 +14,7 @@ from gpexplorer import kernels
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.inducing.selection.csi import Lookahead, _without
-from gpexplorer.methods.inducing.selection.growing_gp import GrowingGP
+from gpexplorer.methods.inducing.selection.streamed_gp import GrowingGP
 from gpexplorer.methods.inducing.selection.titsias import BestCandidate, _other_rows
 from gpexplorer.methods.inducing.selection.unsupervised import InOrder, LargestVariance, argmax_of_ties
 from gpexplorer.objectives import nystrom

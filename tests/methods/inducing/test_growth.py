@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gpexplorer.evidence_limits import EvidenceLimits, evidence_limits
-from gpexplorer.methods.inducing.selection.growing_gp import GrowingGP
+from gpexplorer.methods.inducing.selection.streamed_gp import GrowingGP
 from gpexplorer.methods.inducing.swapping import after_swaps
 from gpexplorer.methods.inducing.swapping.after_swaps import limits_of, most_points, resize, resized
 from gpexplorer.methods.inducing.swapping.factor import Factor

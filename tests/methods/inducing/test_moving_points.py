@@ -11,8 +11,8 @@ import torch
 from baseline_problems import SHIFTS, problem, trajectory
 from gpexplorer import kernels, methods, objectives
 from gpexplorer.errors import SettingError
+from gpexplorer.methods.inducing.moving.loop import sparse_gradient
 from gpexplorer.methods.inducing.moving.sgpr import gpytorch_gradient
-from gpexplorer.methods.inducing.moving.sparse_objectives import sparse_gradient
 from gpexplorer.objectives import nystrom
 from gpexplorer.posteriors import nystrom_posterior
 from gpexplorer.problem import Dataset, Problem

@@ -14,12 +14,19 @@ from sklearn.cluster import KMeans as Lloyd
 from gpexplorer.errors import SettingError
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.inducing import lloyd as module
+from gpexplorer.methods.inducing import initial_sets
 from gpexplorer.methods.inducing.distinct_rows import check_precision, distinct_rows, random_order
-from gpexplorer.methods.inducing.initial_sets import start_inputs, start_rows
-from gpexplorer.methods.inducing.lloyd import kmeans_centres, lloyd, nearest, rows_near, spread_rows
+from gpexplorer.methods.inducing.initial_sets import (
+    kmeans_centres,
+    lloyd,
+    nearest,
+    rows_near,
+    spread_rows,
+    start_inputs,
+    start_rows,
+)
 from gpexplorer.methods.inducing.moving import loop
-from gpexplorer.methods.inducing.moving.sparse_objectives import sparse_gradient
+from gpexplorer.methods.inducing.moving.loop import sparse_gradient
 from gpexplorer.methods.inducing.moving.state import initial_state
 from gpexplorer.objectives import least_learned_noise, least_noise, nystrom, rounding
 from gpexplorer.problem import Problem
@@ -48,7 +55,7 @@ def test_the_nearest_centre_and_its_distance_are_those_of_exact_differences(shif
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
 def test_an_iteration_moves_each_centre_to_the_mean_of_its_rows(shift: float, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "row_blocks", lambda n, *_: (slice(k, min(k + 7, n)) for k in range(0, n, 7)))
+    monkeypatch.setattr(initial_sets, "row_blocks", lambda n, *_: (slice(k, min(k + 7, n)) for k in range(0, n, 7)))
     X = blobs(shift)
     far = torch.full((1, 2), shift + 1e3, dtype=torch.float64)  # no row is nearest to it
     Z = torch.cat([X[[0, 1, 2, 5]] + 0.2, far])

@@ -10,7 +10,7 @@ import torch
 from baseline_problems import problem, trajectory
 from gpexplorer import kernels, objectives
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.inducing.selection import growing_gp, streamed_gp, unsupervised
+from gpexplorer.methods.inducing.selection import streamed_gp, unsupervised
 from gpexplorer.methods.inducing.selection.loop import grow
 from gpexplorer.methods.inducing.selection.streamed_gp import StreamedGP, growing_model
 from gpexplorer.methods.inducing.selection.titsias import BestCandidate
@@ -56,7 +56,7 @@ def test_residual_variances_and_reductions_are_those_of_kept_columns(
     objective: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = problem(0.0)
-    kept = growing_gp.GrowingGP(task.kernel, task.theta, task.train, objective, 8)
+    kept = streamed_gp.GrowingGP(task.kernel, task.theta, task.train, objective, 8)
     fit_nothing(monkeypatch)
     streamed = growing_model(task.kernel, task.theta, task.train, objective, 8)
     assert isinstance(streamed, StreamedGP)
@@ -86,7 +86,7 @@ def test_expected_rows_take_one_pass_and_other_rows_their_own(monkeypatch: pytes
     model.add(15)
 
     assert len(passes) == 3
-    kept = growing_gp.GrowingGP(task.kernel, task.theta, task.train, "vfe", 6)
+    kept = streamed_gp.GrowingGP(task.kernel, task.theta, task.train, "vfe", 6)
     for row in (4, 8, 16, 15):
         kept.add(row)
     assert model.terms == pytest.approx(kept.terms, rel=1e-9)

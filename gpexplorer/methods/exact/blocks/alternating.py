@@ -21,11 +21,11 @@ from ....linalg.cholesky import cholesky
 from ....linalg.randomness import generator
 from ....problem import Cost, Problem
 from .. import settings
+from ..block import combine_steps
 from ..costs import iteration_cost
 from ..reliability import Point
 from ..solver import Solver
 from ..state import State
-from ..subspace import combine_steps
 from ..system import Iteration, System, updated_gradient
 
 

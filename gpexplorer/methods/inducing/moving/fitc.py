@@ -15,8 +15,7 @@ import param
 
 from ....problem import Problem
 from ..initial_sets import start
-from .loop import PER_EPOCH, Descent, MovingPoints
-from .sparse_objectives import sparse_gradient
+from .loop import PER_EPOCH, Descent, MovingPoints, sparse_gradient
 
 
 class FITC(MovingPoints):

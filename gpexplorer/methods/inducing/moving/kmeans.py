@@ -18,8 +18,8 @@ from ....posteriors import Posterior, nystrom_posterior
 from ....problem import Cost, Outcome, Problem, Step
 from ...base import Steps
 from .. import settings
+from ..initial_sets import lloyd, spread_rows
 from ..learning import learn_hyperparameters
-from ..lloyd import lloyd, spread_rows
 from ..reporting import EVALUATION_CALLS, UNKNOWN_TERMS, entry_flops
 from .loop import begun_again, move_point
 from .state import START, initial_state, prior, report

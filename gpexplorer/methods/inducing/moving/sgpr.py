@@ -21,8 +21,7 @@ from ....problem import Dataset, Problem
 from ... import gpytorch_parts
 from .. import settings
 from ..initial_sets import start
-from .loop import PER_EPOCH, Descent, ModelAndGradient, MovingPoints
-from .sparse_objectives import Gradient, sparse_gradient
+from .loop import PER_EPOCH, Descent, Gradient, ModelAndGradient, MovingPoints, sparse_gradient
 
 
 class SGPR(MovingPoints):

@@ -27,9 +27,8 @@ from ....problem import Cost, Problem
 from .. import settings
 from ..distinct_rows import random_order
 from ..reporting import entry_flops
-from .growing_gp import GrowingGP
 from .loop import RowRule, RowSelection, choosing_cost
-from .streamed_gp import GrowingModel, StreamedGP
+from .streamed_gp import GrowingGP, GrowingModel, StreamedGP
 
 TIE = 1e-9  # values that differ by less than this, relatively, are equal
 SHORTLIST = 2**14  # rows on which several points are chosen between two passes over more rows than fit

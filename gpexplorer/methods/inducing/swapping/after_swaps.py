@@ -37,11 +37,10 @@ from ....objectives import log_variance_ratio
 from ....problem import Outcome, Problem, Step
 from ...base import Steps
 from ..learning import learn_hyperparameters
-from ..moving.loop import Descent, descent_steps
-from ..moving.sparse_objectives import sparse_gradient
+from ..moving.loop import Descent, descent_steps, sparse_gradient
 from ..moving.state import State as MovingState
 from ..reporting import halves
-from ..selection.growing_gp import GrowingGP
+from ..selection.streamed_gp import GrowingGP
 from ..settings import MOST_ENTRIES
 from .state import Info, State
 

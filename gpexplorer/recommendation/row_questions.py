@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.stats import rankdata
 
-from ...data.quoting import count, listing, quote
-from ...problem import Dataset
+from ..data.quoting import count, listing, quote
+from ..problem import Dataset
 from .row_order import numbers_of
 
 Array = NDArray[np.float64]

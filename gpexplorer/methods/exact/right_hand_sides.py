@@ -41,12 +41,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ....linalg.blocks import row_blocks
-from ....linalg.matrix_products import add_product, product
-from ....linalg.randomness import generator
-from ....linalg.tall_products import times_vector
-from ..block import Block, BlockBuffers, BlockSizes, CoarseRows, fill_block
-from ..system import System
+from ...linalg.blocks import row_blocks
+from ...linalg.matrix_products import add_product, product
+from ...linalg.randomness import generator
+from ...linalg.tall_products import times_vector
+from .block import Block, BlockBuffers, BlockSizes, CoarseRows, fill_block
+from .system import System
 
 Limit = Callable[[Tensor, Tensor], Tensor]  # (columns [k], values 2 f [k]) -> largest |g| [k]
 

@@ -21,14 +21,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ....kernels.theta.restrictions import projected
-from ....linalg.blocks import row_blocks
-from ....linalg.randomness import generator
-from ....objectives import noise_derivative, noise_variance
-from ....problem import Problem
-from ..block import BlockSizes
-from ..system import System
+from ...kernels.theta.restrictions import projected
+from ...linalg.blocks import row_blocks
+from ...linalg.randomness import generator
+from ...objectives import noise_derivative, noise_variance
+from ...problem import Problem
+from .block import BlockSizes
 from .right_hand_sides import Columns, solve_together
+from .system import System
 
 PASSES = 2.0  # over the rows, per step
 TARGET_RESIDUAL = 0.1  # noise standard deviations per row, for y

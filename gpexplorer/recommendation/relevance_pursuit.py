@@ -28,16 +28,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...data import Split
-from ...errors import GPExplorerError
-from ...kernels.row_scaled import with_row_noise
-from ...linalg.cholesky import cholesky
-from ...linalg.randomness import generator
-from ...linalg.replayed_descent import Evaluated, descend
-from ...objectives import evidence, noise_variance
-from ...problem import Dataset, Problem, RowNoise
-from ...runs.spec import Spec
-from ..arguments import NO_ROWS
+from ..data import Split
+from ..errors import GPExplorerError
+from ..kernels.row_scaled import with_row_noise
+from ..linalg.cholesky import cholesky
+from ..linalg.randomness import generator
+from ..linalg.replayed_descent import Evaluated, descend
+from ..objectives import evidence, noise_variance
+from ..problem import Dataset, Problem, RowNoise
+from ..runs.spec import Spec
+from .arguments import NO_ROWS
 
 MOST_ROWS, LEARNING_ROWS = 3000, 400  # of the factor, and of the likelihood that learns theta
 ROUNDS, EVALUATIONS = 6, 15  # of choosing rows, and of the likelihood in each

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 from torch import Tensor
 
-from ...data import Split
-from ...data.given_folds import Pair
-from ...data.quoting import count, quote
-from ...errors import SettingError
-from ...problem import Dataset, MixedRows, RowGroups
+from ..data import Split
+from ..data.given_folds import Pair
+from ..data.quoting import count, quote
+from ..errors import SettingError
+from ..problem import Dataset, MixedRows, RowGroups
 
 Array = NDArray[np.float64]
 
