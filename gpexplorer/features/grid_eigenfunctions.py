@@ -36,6 +36,7 @@ from ..linalg.blocks import row_blocks
 from ..linalg.deferred_reads import is_traced
 from ..problem import Kernel
 
+ROOT_POINTS = 10  # per input, of a grid for preconditioning
 MARGIN = 0.1  # an axis is longer than the range of its input by this fraction of the range on each side
 QUANTILE_ROWS = 100_000  # quantiles are computed from about this many rows (fewer than twice as many)
 SMALLEST_RATIO = 1e-10  # 1-D eigenvalues below this fraction of the largest, and their vectors, are rounding error
@@ -86,7 +87,7 @@ def largest_products(axis_logs: list[Float[Tensor, " k"]], p: int) -> Spectrum:
 
 
 def grid_axes(
-    X: Float[Tensor, "n d"], points: int | Sequence[int], spacing: str = "equispaced", margin: float = MARGIN
+    X: Float[Tensor, "n d"], points: int | Sequence[int], spacing: str = "equispaced"
 ) -> list[Float[Tensor, " mbar"]]:
     """Place the grid points of each axis.
 
@@ -101,8 +102,6 @@ def grid_axes(
         for. "mixed" places them at equal steps of (F(x) + G(x)) / 2, where F is the distribution of the rows and G the
         uniform one: half of the points follow the rows, and half cover the range. If rows repeat a value, grid points
         coincide; their eigenvalues are 0 and are dropped later.
-    margin : float, default 0.1
-        The axis extends beyond the data on each side by this fraction of the range.
 
     Returns
     -------
@@ -119,7 +118,7 @@ def grid_axes(
     if len(sizes) != d:
         raise SettingError(f"The grid has {len(sizes)} sizes for {d} inputs. Give one size, or one size per input.")
     low, high = X.min(0).values, X.max(0).values
-    margins = torch.where(high > low, margin * (high - low), torch.full_like(low, 0.5))
+    margins = torch.where(high > low, MARGIN * (high - low), torch.full_like(low, 0.5))
     ends = list(zip((low - margins).tolist(), (high + margins).tolist(), strict=True))
     axes = [torch.linspace(a, b, size, dtype=torch.float64).to(X) for (a, b), size in zip(ends, sizes, strict=True)]
     if spacing == "quantile":
@@ -311,10 +310,10 @@ class Eigenfunctions:
     products cannot overflow; they agree with the paper's sums of logarithms to rounding.
     """
 
-    def __init__(self, grid: Grid, theta: Float[Tensor, " P"], index: Int[Tensor, "p d"], term: int = 0) -> None:
-        self.axes, self.axis_kernels = grid.axes, grid.axis_kernels(theta, term)
+    def __init__(self, grid: Grid, theta: Float[Tensor, " P"], index: Int[Tensor, "p d"]) -> None:
+        self.axes, self.axis_kernels = grid.axes, grid.axis_kernels(theta)
         self.tables, leaves = [], []
-        for (values, vectors), on_axis in zip(grid.axis_eigen(theta, term), index.T, strict=True):
+        for (values, vectors), on_axis in zip(grid.axis_eigen(theta), index.T, strict=True):
             used, place = torch.unique(on_axis, return_inverse=True)
             self.tables.append(self.axis_table(values, vectors)[:, used])  # [mbar, u]
             leaves.append(place)
@@ -399,9 +398,7 @@ def _build_subtree(leaves: list[Tensor], begin: int, end: int) -> tuple[Branch |
     return Branch(left, right, pairs // width, pairs % width), place
 
 
-def grid_root(
-    kernel: Kernel, theta: Float[Tensor, " P"], X: Float[Tensor, "n d"], rank: int, points: int = 10
-) -> Float[Tensor, "n r"]:
+def grid_root(kernel: Kernel, theta: Float[Tensor, " P"], X: Float[Tensor, "n d"], rank: int) -> Float[Tensor, "n r"]:
     """Return a low-rank root Phi of the kernel matrix, K ~ Phi Phi', for preconditioning exact solves (section 4.1).
 
     Parameters
@@ -412,8 +409,6 @@ def grid_root(
         Rows of the kernel matrix.
     rank : int
         The most columns r of the root; there are never more than n.
-    points : int, default 10
-        Grid points per input.
 
     Returns
     -------
@@ -426,7 +421,7 @@ def grid_root(
         If the kernel is not a product over its inputs.
     """
     with torch.no_grad():
-        grid = Grid(kernel, X, points)
+        grid = Grid(kernel, X, ROOT_POINTS)
         index = grid.spectrum(theta, min(rank, len(X))).axis_indices
         basis, root = on_grid(Eigenfunctions, grid, theta, index), X.new_empty(len(X), len(index))
         for rows in row_blocks(len(X), 3 * X.element_size() * len(index), X):

@@ -24,6 +24,9 @@ SMALLEST_PIVOT = 500.0  # times eps and the mean of the diagonal: smaller pivots
 _record: ContextVar[dict[str, float] | None] = ContextVar("jitter", default=None)  # of the current thread
 
 
+LARGEST = 1e-4  # jitter that is added at most, relative to the mean of the diagonal
+
+
 class Cholesky(NamedTuple):
     """The lower factor of A + jitter I, and the jitter, which is 0 if none was needed."""
 
@@ -42,7 +45,7 @@ def record_jitter(record: dict[str, float]) -> Iterator[None]:
 
 
 def cholesky(
-    A: Float[Tensor, "m m"], name: str, largest: float = 1e-4, noted: bool = True, accurate: bool = False
+    A: Float[Tensor, "m m"], name: str, largest: float = LARGEST, noted: bool = True, accurate: bool = False
 ) -> Cholesky:
     """Factor a symmetric matrix, with as little jitter as it needs.
 
@@ -90,9 +93,7 @@ def cholesky(
         jitter = _permitted(_next_jitter(jitter, scale, A), largest * scale, A, name)
 
 
-def cholesky_in_place(
-    fill: Callable[[Tensor], None], A: Float[Tensor, "m m"], name: str, largest: float = 1e-4
-) -> Cholesky:
+def cholesky_in_place(fill: Callable[[Tensor], None], A: Float[Tensor, "m m"], name: str) -> Cholesky:
     """Factor a large symmetric matrix in the memory that it is computed in: `cholesky` needs twice as much.
 
     Parameters
@@ -102,8 +103,8 @@ def cholesky_in_place(
         needed.
     A : Tensor [m, m]
         Contiguous memory, which is overwritten.
-    name, largest : str, float, default 0.0001
-        As for `cholesky`.
+    name : str
+        As for `cholesky`, with its default of the largest jitter.
 
     Returns
     -------
@@ -128,7 +129,7 @@ def cholesky_in_place(
         torch.linalg.cholesky_ex(L, out=(L, info))
         if int(info) == 0:
             return _with_jitter_noted(L, jitter, name)
-        jitter = _permitted(_next_jitter(jitter, scale, A), largest * scale, A, name)
+        jitter = _permitted(_next_jitter(jitter, scale, A), LARGEST * scale, A, name)
 
 
 def cholesky_of_each(A: Float[Tensor, "k m m"], name: str) -> Float[Tensor, "k m m"]:

@@ -78,22 +78,20 @@ def crps(y: Tensor, mean: Tensor, var: Tensor) -> float:
     return float((sd * (u * torch.erf(u / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi))).mean())
 
 
-def calibration(y: Tensor, mean: Tensor, var: Tensor, levels: Sequence[float] | None = None) -> Calibration:
-    """Expected and observed shares of rows inside central bands.
+def calibration(y: Tensor, mean: Tensor, var: Tensor) -> Calibration:
+    """Expected and observed shares of rows inside central bands of levels 0.05, 0.10, ..., 0.95.
 
     Parameters
     ----------
     y, mean, var : Tensor
         Test targets and predictions of y [t].
-    levels : sequence of float, default 0.05, 0.10, ..., 0.95
-        The levels of the bands.
 
     Returns
     -------
     Calibration
         Points on the diagonal are calibrated, and points below it are overconfident.
     """
-    expected = [round(0.05 * k, 2) for k in range(1, 20)] if levels is None else list(levels)
+    expected = [round(0.05 * k, 2) for k in range(1, 20)]
     observed = [coverage(y, mean, var, level) for level in expected]
     return Calibration(torch.tensor(expected, dtype=torch.float64), torch.tensor(observed, dtype=torch.float64))
 

@@ -47,15 +47,13 @@ def kind_of(name: str) -> str:
     return max((k for k in KINDS if lower.endswith(k)), key=len, default="")
 
 
-def read_path(path: Path, limits: Limits = LOCAL, header: bool | None = None, also: Collection[str] = ()) -> Raw:
+def read_path(path: Path, header: bool | None = None, also: Collection[str] = ()) -> Raw:
     """Read a file on this machine.
 
     Parameters
     ----------
     path : Path
         The file; its size is checked first.
-    limits : Limits, default LOCAL
-        Upper bounds.
     header : bool, optional
         Whether the first line of a text file contains column names; if omitted, it does unless all its cells are
         numbers.
@@ -70,9 +68,9 @@ def read_path(path: Path, limits: Limits = LOCAL, header: bool | None = None, al
     name = display_name(path.name)
     with readable(path):
         _refuse_unknown(name)
-        limits.check_file(name, path.stat().st_size)
+        LOCAL.check_file(name, path.stat().st_size)
         data = path.read_bytes()
-    return read_bytes(path.name, data, limits, header, also)
+    return read_bytes(path.name, data, LOCAL, header, also)
 
 
 def strips(path: Path, rows: int = 50_000) -> Iterator[pa.Table]:

@@ -363,13 +363,11 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) 
     return ColumnReader(name, "date", dates=dates, examples=_first(texts, others))
 
 
-def _first(texts: Texts, cells: Sequence[str], most: int = 10) -> tuple[tuple[int, str], ...]:
-    """The first rows that have one of these texts, each with its original text."""
+def _first(texts: Texts, cells: Sequence[str]) -> tuple[tuple[int, str], ...]:
+    """The first ten rows that have one of these texts, each with its original text."""
     wanted = np.isin(np.array(texts.distinct, dtype=object).astype(str), list(cells))
     rows = np.flatnonzero(texts.spread(wanted))
-    return tuple((int(row), texts.original[texts.place[row]]) for row in rows[:most]) + tuple(
-        (-1, "") for _ in rows[most:]
-    )
+    return tuple((int(row), texts.original[texts.place[row]]) for row in rows[:10]) + tuple((-1, "") for _ in rows[10:])
 
 
 def _of_words(name: str, texts: Texts) -> ColumnReader:

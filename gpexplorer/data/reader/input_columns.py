@@ -66,16 +66,16 @@ class InputColumn(NamedTuple):
             "part": f"{self.source}: {self.detail}", "mean": f"{self.source}: mean of {self.target}",
         }[self.role]  # fmt: skip
 
-    def of_cells(self, cells: Cells, reader: ColumnReader, fill: bool = True) -> Floats:
-        """This input [n] from the cells of its column; NaN for gaps where they are not to be filled."""
+    def of_cells(self, cells: Cells, reader: ColumnReader) -> Floats:
+        """This input [n] from the cells of its column, with gaps filled."""
         if self.role == "missing":
             return cells.gap.astype(np.float64)
         if self.role == "level":
-            return self._is_level(cells, reader, fill)
+            return self._is_level(cells, reader)
         if self.role == "mean":
             return self._means(cells, reader)
         values = cells.values
-        filled = np.where(np.isnan(values), reader.median, values) if fill else values
+        filled = np.where(np.isnan(values), reader.median, values)
         return self.of_days(filled) if self.role == "part" else filled
 
     def of_days(self, days: Floats) -> Floats:
@@ -84,12 +84,12 @@ class InputColumn(NamedTuple):
         angle = 2.0 * math.pi * np.mod(days / (CLOCK if part == "clock" else PERIODS[part]), 1.0)
         return np.asarray(np.sin(angle) if wave == "sin" else np.cos(angle))
 
-    def _is_level(self, cells: Cells, reader: ColumnReader, fill: bool) -> Floats:
+    def _is_level(self, cells: Cells, reader: ColumnReader) -> Floats:
         place = reader.levels.names.index(self.detail)
         present = (cells.values == place).astype(np.float64)
         share = reader.levels.counts[place] / max(sum(reader.levels.counts), 1)
         unknown = cells.unseen | (cells.gap & (reader.on_gap != "level"))
-        return np.where(unknown, share if fill else np.nan, present)
+        return np.where(unknown, share, present)
 
     def _means(self, cells: Cells, reader: ColumnReader) -> Floats:
         """The number of the word, or its mean once the means are known."""

@@ -26,6 +26,7 @@ from .solvers import Target, solve
 
 MAX_ITERATIONS = 1000  # of conjugate gradients
 RANK = 300  # rows of the preconditioner
+TOLERANCE = 3e-8  # a solution is accepted where its residual is this share of its right-hand side
 LARGEST_RESIDUAL = 1e-3  # |A alpha - y| / |y|, from its definition: with a larger one, rounding decides alpha
 EPSILONS = 10.0  # a smaller residual than this many roundings of the right-hand side is not asked for
 
@@ -45,8 +46,6 @@ class ConjugateGradientSolver:
         Memory for rows of K. Rows beyond it are computed again in every product.
     rank : int
         Rows of the preconditioner, at most.
-    tolerance : float
-        A solution is accepted where its residual is this share of its right-hand side.
 
     Attributes
     ----------
@@ -61,11 +60,8 @@ class ConjugateGradientSolver:
     variance is too small, except for rounding. An error e of the solution changes a variance by e^2 to leading order.
     """
 
-    def __init__(
-        self, problem: Problem, theta: Tensor, gigabytes: float, rank: int = RANK, tolerance: float = 3e-8
-    ) -> None:
+    def __init__(self, problem: Problem, theta: Tensor, gigabytes: float, rank: int = RANK) -> None:
         self.problem, self.theta, self.gigabytes, self.rank = problem, theta, gigabytes, rank
-        self.tolerance = tolerance
         self._systems: FoldSystems | None = None
         solution, self.iterations = self._solve(problem.train.y[:, None])
         self.alpha = solution[:, 0]
@@ -103,7 +99,7 @@ class ConjugateGradientSolver:
         return 2.0 * len(self.alpha) ** 2 * self.iterations * tests
 
     def _solve(self, B: Tensor) -> tuple[Tensor, int]:
-        tolerance = max(self.tolerance, EPSILONS * torch.finfo(B.dtype).eps)
+        tolerance = max(TOLERANCE, EPSILONS * torch.finfo(B.dtype).eps)
         target = Target(tolerance * B.norm(dim=0), MAX_ITERATIONS)
         X, iterations, _ = solve(self.systems.times_C, B, torch.zeros_like(B), self.systems.C_inverse, target)
         return X, iterations

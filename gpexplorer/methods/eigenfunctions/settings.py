@@ -14,18 +14,18 @@ def learn() -> Any:
     )
 
 
-def subset(default: int = 500) -> Any:
+def subset() -> Any:
     """Number of rows of the first likelihood."""
     return param.Integer(
-        default, bounds=(2, None), softbounds=(100, 2000),
+        500, bounds=(2, None), softbounds=(100, 2000),
         doc="Number of random rows on which an exact GP first learns the hyperparameters.",
     )  # fmt: skip
 
 
-def starts(default: int = 2) -> Any:
+def starts() -> Any:
     """Number of initial values tried on the subset."""
     return param.Integer(
-        default, bounds=(1, 8), softbounds=(1, 4),
+        2, bounds=(1, 8), softbounds=(1, 4),
         doc="Number of initial values tried on the subset: lengthscales times 1, 2, 4, and so on. The likelihood "
         "selects one.",
     )  # fmt: skip

@@ -205,14 +205,14 @@ def _own_points(points: list[list[float]], problem: Problem) -> Tensor:
     return torch.cat([Z, Z.new_ones(len(Z), train.d - d)], 1).to(train.X)
 
 
-def start_inputs(name: Start, problem: Problem, m: int, seed: int, objective: str = "vfe") -> Tensor:
+def start_inputs(name: Start, problem: Problem, m: int, seed: int) -> Tensor:
     """Choose up to m inducing inputs [m, d]: rows of the data, the centres of k-means, or points of one's own."""
     X = _columns(problem)
     if name == "kmeans":
         return kmeans_centres(X, m, seed)
     if not isinstance(name, str) and not isinstance(name[0], int):
         return _own_points(name, problem)
-    return X[start_rows(name, problem, m, seed, objective)].clone()
+    return X[start_rows(name, problem, m, seed)].clone()
 
 
 def _columns(problem: Problem, name: str = "k-means") -> Tensor:

@@ -25,11 +25,9 @@ def rate(default: float = 3e-3) -> Any:
     )
 
 
-def minibatches(default: int = 100) -> Any:
+def minibatches() -> Any:
     """Return the number of minibatches per step."""
-    return param.Integer(
-        default, bounds=(1, None), softbounds=(1, 1000), doc="Minibatches per step; at most one epoch."
-    )
+    return param.Integer(100, bounds=(1, None), softbounds=(1, 1000), doc="Minibatches per step; at most one epoch.")
 
 
 def refresh() -> Any:

@@ -19,6 +19,7 @@ from ..text import sentence
 from .background_worker import BackgroundWorker
 from .open_run import Frame, OpenRequest, OpenRun
 
+MOST_FRAMES_PER_SECOND = 12.0
 YIELD_SECONDS = 0.001  # pause of the thread after each step, so that the page's thread gets its turn
 
 
@@ -104,8 +105,6 @@ class Player(BackgroundWorker):
 
     Parameters
     ----------
-    rate : float, default 12.0
-        The most frames per second.
     shares : Shares, optional
         The cores and the memory that the sessions of a server share.
 
@@ -117,10 +116,10 @@ class Player(BackgroundWorker):
         Number of requests so far; a frame says how many of them were carried out before it.
     """
 
-    def __init__(self, rate: float = 12.0, shares: Shares | None = None) -> None:
+    def __init__(self, shares: Shares | None = None) -> None:
         super().__init__("gpexplorer-player")
         shares = shares or Shares()
-        self._pace, self._open_run = Pace(1.0 / rate), OpenRun(shares)
+        self._pace, self._open_run = Pace(1.0 / MOST_FRAMES_PER_SECOND), OpenRun(shares)
         self._turns = shares.turns
         self._changed, self._requests = threading.Condition(), Requests()
         self._opening, self._notice, self._failed = 0, (0, ""), ""

@@ -25,7 +25,6 @@ FAINT = {"line_width": 1, "line_alpha": 0.35}  # curves behind their median
 WORSE = 6.0  # a model that is farther from the best than this many times the spread of the better half is left out
 POWERS = {"n": 1, "n²": 2, "n³": 3}
 GROWTH_POWERS = ("n²", "n³")  # those of the chart of several methods
-LABELS = {"seconds": "seconds per step", "memory": "bytes"}
 DASHES = {1: "dotted", 2: "dotdash", 3: "dashed"}
 
 
@@ -170,7 +169,7 @@ class CandidateScores:
         return overlay(parts, layers[INTERVAL], **axes)
 
 
-def scaling_layers(table: pd.DataFrame, fitted: Slope, of: str = "seconds") -> Layers:
+def scaling_layers(table: pd.DataFrame, fitted: Slope) -> Layers:
     """Return the frames of the chart: "measured", "predicted", "fitted" (with its interval) and the reference powers.
 
     Parameters
@@ -179,11 +178,9 @@ def scaling_layers(table: pd.DataFrame, fitted: Slope, of: str = "seconds") -> L
         Measurements, one row per size, as `Scaling.table` returns them; may be empty.
     fitted : Slope
         The power law fitted to the measurements.
-    of : str, default "seconds"
-        The column to show, "seconds" or "memory".
     """
     x = table["value"].to_numpy(float)
-    measured, predicted = (_points(x, table[name].to_numpy(float)) for name in (of, f"{of} predicted"))
+    measured, predicted = (_points(x, table[name].to_numpy(float)) for name in ("seconds", "seconds predicted"))
     layers = {"measured": measured, "predicted": predicted, "fitted": _line(measured["x"].to_numpy(), fitted)}
     for name, power in POWERS.items():
         start = measured.iloc[0] if len(measured) else None
@@ -192,7 +189,7 @@ def scaling_layers(table: pd.DataFrame, fitted: Slope, of: str = "seconds") -> L
     return layers
 
 
-def plot_scaling(layers: Layers, axis: str = "n", of: str = "seconds") -> hv.Overlay:
+def plot_scaling(layers: Layers, axis: str = "n") -> hv.Overlay:
     """Draw the chart on two logarithmic axes, where a power law is a straight line with its power as the slope."""
     parts = []
     if len(layers["fitted"]):
@@ -205,7 +202,7 @@ def plot_scaling(layers: Layers, axis: str = "n", of: str = "seconds") -> hv.Ove
         parts.append(line(layers, name, name.replace("n", axis), **style))
     measured = hv.Points(layers["measured"], ["x", "y"], label="measured")
     parts.append(layer(measured, "measured", color=ROLES["data"], size=8, tools=["hover"]))
-    return overlay(parts, layers["measured"], logx=True, logy=True, xlabel=axis, ylabel=LABELS.get(of, of))
+    return overlay(parts, layers["measured"], logx=True, logy=True, xlabel=axis, ylabel="seconds per step")
 
 
 def growth_layers(times: Mapping[str, pd.DataFrame]) -> Layers:
