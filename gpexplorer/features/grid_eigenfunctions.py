@@ -310,10 +310,10 @@ class Eigenfunctions:
     products cannot overflow; they agree with the paper's sums of logarithms to rounding.
     """
 
-    def __init__(self, grid: Grid, theta: Float[Tensor, " P"], index: Int[Tensor, "p d"]) -> None:
-        self.axes, self.axis_kernels = grid.axes, grid.axis_kernels(theta)
+    def __init__(self, grid: Grid, theta: Float[Tensor, " P"], index: Int[Tensor, "p d"], term: int = 0) -> None:
+        self.axes, self.axis_kernels = grid.axes, grid.axis_kernels(theta, term)
         self.tables, leaves = [], []
-        for (values, vectors), on_axis in zip(grid.axis_eigen(theta), index.T, strict=True):
+        for (values, vectors), on_axis in zip(grid.axis_eigen(theta, term), index.T, strict=True):
             used, place = torch.unique(on_axis, return_inverse=True)
             self.tables.append(self.axis_table(values, vectors)[:, used])  # [mbar, u]
             leaves.append(place)

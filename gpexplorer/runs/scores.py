@@ -16,7 +16,6 @@ smse, snlp and the coverages do not change when the targets are shifted or scale
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
