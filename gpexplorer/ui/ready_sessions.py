@@ -120,7 +120,8 @@ class ReadySessions:
             extra_payload=payload,
         )
         context: Any = session.document.session_context
-        context._token, context._request = session._token, RequestProxy(handler.request, **_plain(payload))
+        plain = {name: payload.get(name) for name in ("arguments", "cookies", "headers")}
+        context._token, context._request = session._token, RequestProxy(handler.request, **plain)
         _move(session, context.request)
         session.unsubscribe(None)  # its lifetime without a connection begins now
         session.unblock_expiration()
@@ -131,10 +132,6 @@ def _discard(session: ServerSession) -> None:
     """End a session that no visitor will get."""
     session.unblock_expiration()
     session.request_expiration()
-
-
-def _plain(payload: dict[str, object]) -> dict[str, object]:
-    return {name: payload.get(name) for name in ("arguments", "cookies", "headers")}
 
 
 def _move(session: ServerSession, request: RequestProxy) -> None:

@@ -178,20 +178,16 @@ def start_rows(name: Start, problem: Problem, m: int, seed: int, objective: str 
     if isinstance(name, str):
         return STARTS[name](problem, m, seed, objective)
     if isinstance(name[0], int):
-        return _own_rows(name, problem)
+        n = len(problem.train)
+        if max(name) >= n:
+            raise SettingError(f"The start has row {max(name)}, but there are {n} training rows, from 0 to {n - 1}.")
+        return torch.tensor(name, device=problem.train.y.device)
     X, Z = _columns(problem, "A start from points"), _own_points(name, problem)
     near, others = rows_near(X, Z), random_order(problem, seed)
     is_other = others.new_ones(len(others)).bool()
     is_other[near] = False
     order = torch.cat([near, others[is_other[others]]])  # [n] near ones first; random rows replace equal ones
     return distinct_rows(problem.kernel, problem.theta, problem.train, order, len(name))
-
-
-def _own_rows(rows: list[int], problem: Problem) -> Tensor:
-    n = len(problem.train)
-    if max(rows) >= n:
-        raise SettingError(f"The start has row {max(rows)}, but there are {n} training rows, from 0 to {n - 1}.")
-    return torch.tensor(rows, device=problem.train.y.device)
 
 
 def _own_points(points: list[list[float]], problem: Problem) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections import Counter
 from typing import Any
 
@@ -49,7 +48,7 @@ class PredictPanel(StudyPanel):
         )
         self.upload.param.watch(self._read, "value")
         self.csv = download("predictions.csv", lambda: self._result.to_csv(index=False))
-        self.parquet = download("predictions.parquet", self._parquet)
+        self.parquet = download("predictions.parquet", lambda: self._result.to_parquet(index=False))
         self.files = pn.Row(self.csv, self.parquet, visible=False)
         self.note.object = "The run on the screen predicts every row of a file."
         self.head = line_of_text(margin=(2, 12), styles=[TABLE, IN_SIGHT])
@@ -154,11 +153,6 @@ class PredictPanel(StudyPanel):
     @property
     def _result(self) -> pd.DataFrame:
         return self._table if self._table is not None else pd.DataFrame()
-
-    def _parquet(self) -> bytes:
-        buffer = io.BytesIO()
-        self._result.to_parquet(buffer, index=False)
-        return buffer.getvalue()
 
 
 def _formatted(table: pd.DataFrame, target: str) -> str:

@@ -287,12 +287,10 @@ class RecommendPanel(StudyPanel):
         plain = "".join(f"<p>{text(reworded(line), 900)}</p>" for line in lines if not ways[line])
         self.words.object = f"<h2>{text(headline, 900)}</h2>{promised(answer)}{plain}"
         self.questions[:] = [self._question(reworded(line), own) for line, own in ways.items() if own]
-        back = [way for name, way in BACK.items() if self._asked_with(name) != way.options[name]]
+        asked = {"folds": self.held_out.value, "prefer": self.prefer.value}
+        back = [way for name, way in BACK.items() if asked[name] != way.options[name]]
         if back:
             self.questions.append(self._question("It was asked for otherwise than by default:", back))
-
-    def _asked_with(self, name: str) -> Any:
-        return {"folds": self.held_out, "prefer": self.prefer}[name].value
 
     def _question(self, sentence: str, ways: Sequence[Way]) -> Any:
         """A sentence with its buttons."""

@@ -105,7 +105,7 @@ class SharePanel(StudyPanel):
             "pictures.html": lambda: self._sheet(self.own_note.value),
             "spec.json": self._json,
             "steps.csv": lambda: session.table().to_csv(index=False),
-            "steps.parquet": self._parquet,
+            "steps.parquet": lambda: session.table().to_parquet(index=False),
         }
 
     def update(self) -> None:
@@ -183,11 +183,6 @@ class SharePanel(StudyPanel):
 
     def _json(self) -> str:
         return self._session.screen.spec.to_json()
-
-    def _parquet(self) -> bytes:
-        buffer = io.BytesIO()
-        self._session.table().to_parquet(buffer, index=False)
-        return buffer.getvalue()
 
 
 WIDTH, HEIGHT = 720, 380  # pixels of a picture

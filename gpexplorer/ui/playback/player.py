@@ -324,7 +324,8 @@ class Player(BackgroundWorker):
             self._pace.step(clock, requests.seconds_per_step)
             for _ in range(max(requests.steps, 1)):
                 if not self._open_run.advance():
-                    self._notify_outcome()
+                    if self._open_run.run and self._open_run.run.outcome:
+                        self._notify(self._open_run.run.outcome.message, pause=True)
                     break
         self._last = self._open_run.last
         return True
@@ -341,11 +342,6 @@ class Player(BackgroundWorker):
             self._open_run.extend_budget()
             self._notify(reason, pause=True)
         return bool(reason)
-
-    def _notify_outcome(self) -> None:
-        outcome = self._open_run.run.outcome if self._open_run.run else None
-        if outcome is not None:
-            self._notify(outcome.message, pause=True)
 
     def _draw(self) -> None:
         """Publish a new frame. Pictures take half of the thread's time at most."""

@@ -175,7 +175,8 @@ class Live:
         self.figure.toolbar.active_drag = None
         for tool in (part for part in parts if isinstance(part, WheelZoomTool)):
             tool.modifiers = "ctrl"
-        self.figure.add_tools(_svg_button(self.figure))
+        save = CustomJS(args={"figure": self.figure}, code=SAVE_SVG)  # as the browser that shows the figure draws it
+        self.figure.add_tools(CustomAction(description="Save as SVG", icon=ICON, callback=save))
         # On a logarithmic axis the least numbers are seen as well as the greatest ones, so that none is rounded.
         self._log = any(isinstance(scale, LogScale) for scale in (self.figure.x_scale, self.figure.y_scale))
         brush(self.figure, layers)
@@ -295,12 +296,6 @@ class Live:
 def in_lines(label: str) -> str:
     """Return an axis label in lines that a narrow picture does not cut."""
     return textwrap.fill(label, LETTERS_BESIDE)
-
-
-def _svg_button(figure: Any) -> CustomAction:
-    """A toolbar button that saves the figure as SVG, drawn by the browser that shows it."""
-    code = CustomJS(args={"figure": figure}, code=SAVE_SVG)
-    return CustomAction(description="Save as SVG", icon=ICON, callback=code)
 
 
 def _replace_columns(source: ColumnDataSource, columns: dict[str, Any]) -> None:

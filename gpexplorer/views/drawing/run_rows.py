@@ -41,13 +41,9 @@ def transforms_target(run: Run) -> bool:
     return scale is not None and scale.transform is not None
 
 
+@cache
 def sampled(n: int, most: int = SHOWN) -> Tensor:
     """Return at most `most` of the row numbers 0 to n - 1, in order; the same ones at every call."""
-    return _sampled(n, most)
-
-
-@cache
-def _sampled(n: int, most: int) -> Tensor:
     if n <= most:
         return torch.arange(n)
     return torch.randperm(n, generator=generator(0, "shown"))[:most].sort().values

@@ -229,8 +229,9 @@ def _path(x: np.ndarray, y: np.ndarray) -> str:
 
 
 def _line(canvas: _Canvas, renderer: Any) -> str:
-    x, y = _thinned_line(canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y")))
-    return f'<path d="{_path(x, y)}" {_stroke(renderer.glyph)}/>'
+    x, y = canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y"))
+    drawn = np.union1d(_thinned(np.arange(len(x))), np.flatnonzero(np.isnan(y)))  # gaps stay
+    return f'<path d="{_path(x[drawn], y[drawn])}" {_stroke(renderer.glyph)}/>'
 
 
 def _patch(canvas: _Canvas, renderer: Any) -> str:
@@ -295,7 +296,7 @@ def _image(canvas: _Canvas, renderer: Any) -> str:
     """A grid of values, as a PNG with one pixel per value."""
     grid = np.asarray(_values(renderer, "image")[0], float)
     mapper = renderer.glyph.color_mapper
-    palette = np.array([_rgb(str(colour)) for colour in mapper.palette], np.uint8)
+    palette = np.array([list(bytes.fromhex(str(colour).lstrip("#")[:6])) for colour in mapper.palette], np.uint8)
     share = (grid - mapper.low) / ((mapper.high - mapper.low) or 1.0)
     place = (np.clip(np.nan_to_num(share), 0, 1) * (len(palette) - 1)).astype(int)
     pixels = palette[place]
@@ -323,19 +324,9 @@ def _png(pixels: np.ndarray) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
 
 
-def _rgb(colour: str) -> tuple[int, int, int]:
-    digits = colour.lstrip("#")[:6]
-    return int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:6], 16)
-
-
 def _thinned(places: np.ndarray) -> np.ndarray:
     """At most `MOST_MARKS` of these, evenly spaced."""
     return places[:: max(1, math.ceil(len(places) / MOST_MARKS))]
-
-
-def _thinned_line(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    indices = np.union1d(_thinned(np.arange(len(x))), np.flatnonzero(np.isnan(y)))  # gaps stay
-    return x[indices], y[indices]
 
 
 _GLYPHS: dict[str, Callable[[_Canvas, Any], str]] = {
