@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV
 
 from gpexplorer import Estimator, kernels, load_posterior
 from gpexplorer.errors import DataError, KernelError, PosteriorError, SettingError
-from gpexplorer.estimator.given_kernels import Units, spec_kernel
+from gpexplorer.estimator.parameters import Units, spec_kernel
 from gpexplorer.methods import gpytorch_parts
 
 gpytorch = gpytorch_parts.package()

@@ -22,7 +22,7 @@ import sys, pytest
 code = pytest.main(sys.argv[1:])  # conftest.py has calls checked from here on
 import torch
 from jaxtyping import TypeCheckError
-from gpexplorer.linalg.tall_products import times_rows
+from gpexplorer.linalg.matrix_products import times_rows
 with pytest.raises(TypeCheckError):
     times_rows(torch.ones(3, 2), torch.ones(4, 5))
 sys.exit(code)

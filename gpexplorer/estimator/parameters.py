@@ -1,19 +1,26 @@
 """Parameters of an estimator, which are checked when they are used: scikit-learn sets them without a check.
 
-Apart because these are checks of single values; the estimator is the interface of scikit-learn.
+A kernel is a key, a kernel of this package, or one of scikit-learn or GPyTorch. Kernels of other packages are
+translated where there is an equal, and refused in a sentence otherwise. Their hyperparameters are in the units of the
+file and become the initial theta of standardised inputs and targets:
+
+    sd = sqrt(variance) / y_sd,   lengthscale_q = l_q / x_sd_q,   one lengthscale for all: l / geometric mean of x_sd
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import kernels
 from ..errors import KernelError, SettingError
+from ..kernels.base import Covariance
 from ..methods.base import Method
 from ..problem import Dataset
 from ..runs.setting_checks import number, quoted
@@ -96,3 +103,157 @@ def _has_gradient(kernel: str | dict[str, Any], train: Dataset) -> bool:
         return kernels.make(name, train.d).inputs == "real"
     except KernelError:
         return False  # the spec says what is wrong with it
+
+
+SMOOTHNESS = {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}
+Floats = NDArray[np.float64]
+
+
+class Units(NamedTuple):
+    """The units in which hyperparameters were given."""
+
+    x_sd: Floats  # [d]
+    y_sd: float
+
+
+class Term(NamedTuple):
+    """A product of kernels: its text, and its own log-hyperparameters, of which the first is a standard deviation."""
+
+    text: str
+    theta: list[float]
+
+
+class Part(NamedTuple):
+    """A translated kernel: a sum of products, a constant, and noise."""
+
+    terms: tuple[Term, ...] = ()
+    constant: float = 0.0
+    noise: float = 0.0  # variance
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a constant alone, as a factor may be."""
+        return not self.terms and not self.noise
+
+
+def spec_kernel(kernel: Any, units: Units) -> str | dict[str, Any]:
+    """Return a kernel as `Spec` takes it.
+
+    Parameters
+    ----------
+    kernel : str, dict, Covariance, or a kernel of scikit-learn or GPyTorch
+    units : Units
+        Standard deviations of the training rows.
+
+    Raises
+    ------
+    KernelError
+        If a kernel of another package has no equal here.
+    """
+    if isinstance(kernel, (str, dict)):
+        return kernel
+    if isinstance(kernel, Covariance):
+        return kernel.key
+    package = type(kernel).__module__.split(".")[0]
+    if package not in ("sklearn", "gpytorch"):
+        raise KernelError(
+            f"kernel is a {type(kernel).__name__}; give a key such as 'se-ard', a kernel of gpexplorer, or one of "
+            "scikit-learn or GPyTorch."
+        )
+    part = _sklearn(kernel, units) if package == "sklearn" else _gpytorch(kernel, units)
+    if not part.terms:
+        raise KernelError(f"Kernel {kernel} is a constant or noise alone; add a kernel that depends on the inputs.")
+    noise = math.log(math.sqrt(part.noise)) if part.noise else math.log(0.3)
+    text, theta = " + ".join(term.text for term in part.terms), [x for term in part.terms for x in term.theta]
+    return {"name": text, "theta": [*theta, noise]}
+
+
+def _stationary(base: str, lengthscale: Any, units: Units, extra: tuple[float, ...] = ()) -> Part:
+    """A stationary kernel with variance 1 in the units of the file."""
+    scales = np.atleast_1d(np.asarray(lengthscale, dtype=np.float64)).ravel()
+    d = len(units.x_sd)
+    if len(scales) not in (1, d):
+        raise KernelError(f"The kernel has {len(scales)} lengthscales, but the data have {d} inputs.")
+    ard = len(scales) > 1
+    sds = units.x_sd if ard else np.exp(np.log(units.x_sd).mean(keepdims=True))
+    logs = np.log(scales / sds).tolist()
+    return Part((Term(f"{base}-ard" if ard else base, [-math.log(units.y_sd), *logs, *extra]),))
+
+
+def _sum(first: Part, second: Part) -> Part:
+    total = Part(first.terms + second.terms, first.constant + second.constant, first.noise + second.noise)
+    if total.constant and not total.is_constant:
+        raise KernelError("A constant that is added to a kernel has no equal; targets are centred here anyway.")
+    return total
+
+
+def _scaled(part: Part, factor: float) -> Part:
+    """A constant times a kernel: every product of the sum takes it into its own standard deviation."""
+    if not factor > 0.0:
+        raise KernelError(f"A kernel is multiplied by the constant {factor:g}; give a positive one.")
+    log_sd = 0.5 * math.log(factor)
+    terms = tuple(Term(text, [theta[0] + log_sd, *theta[1:]]) for text, theta in part.terms)
+    return Part(terms, part.constant * factor, part.noise * factor)
+
+
+def _product(first: Part, second: Part, units: Units) -> Part:
+    if first.is_constant or second.is_constant:
+        return _scaled(second, first.constant) if first.is_constant else _scaled(first, second.constant)
+    if first.noise or second.noise:
+        raise KernelError("A product with a noise kernel has no equal; add the noise kernel to the product.")
+    if len(first.terms) > 1 or len(second.terms) > 1:
+        raise KernelError("A product with a sum has no equal here; write it as a sum of products.")
+    [left], [right] = first.terms, second.terms
+    unit = [right.theta[0] + math.log(units.y_sd), *right.theta[1:]]  # only one factor has units of y
+    return Part((Term(f"{left.text} * {right.text}", [*left.theta, *unit]),))
+
+
+def _sklearn(kernel: Any, units: Units) -> Part:
+    """Translate a kernel of scikit-learn."""
+    name = type(kernel).__name__
+    if name == "Sum":
+        return _sum(_sklearn(kernel.k1, units), _sklearn(kernel.k2, units))
+    if name == "Product":
+        return _product(_sklearn(kernel.k1, units), _sklearn(kernel.k2, units), units)
+    if name == "ConstantKernel":
+        return Part(constant=float(kernel.constant_value))
+    if name == "WhiteKernel":
+        return Part(noise=float(kernel.noise_level) / units.y_sd**2)
+    if name == "RBF":
+        return _stationary("se", kernel.length_scale, units)
+    if name == "Matern" and kernel.nu in SMOOTHNESS:
+        return _stationary(SMOOTHNESS[kernel.nu], kernel.length_scale, units)
+    if name == "Matern" and math.isinf(kernel.nu):
+        return _stationary("se", kernel.length_scale, units)
+    if name == "RationalQuadratic":
+        return _stationary("rq", kernel.length_scale, units, (math.log(kernel.alpha),))
+    if name == "ExpSineSquared" and len(units.x_sd) == 1:
+        period = math.log(kernel.periodicity / units.x_sd[0])
+        return Part((Term("periodic", [-math.log(units.y_sd), math.log(kernel.length_scale), period]),))
+    raise KernelError(f"Kernel {kernel} of scikit-learn has no equal here for {len(units.x_sd)} inputs; {_CHOICES}.")
+
+
+def _gpytorch(kernel: Any, units: Units) -> Part:
+    """Translate a kernel of GPyTorch."""
+    name = type(kernel).__name__
+    if getattr(kernel, "active_dims", None) is not None:
+        raise KernelError(f"A {name} on some inputs only has no equal here; {_CHOICES}.")
+    if name in ("AdditiveKernel", "ProductKernel"):
+        parts = [_gpytorch(part, units) for part in kernel.kernels]
+        total = parts[0]
+        for part in parts[1:]:
+            total = _sum(total, part) if name == "AdditiveKernel" else _product(total, part, units)
+        return total
+    if name == "ScaleKernel":
+        return _scaled(_gpytorch(kernel.base_kernel, units), float(kernel.outputscale.detach()))
+    lengthscale = None if getattr(kernel, "lengthscale", None) is None else kernel.lengthscale.detach().cpu().numpy()
+    if name == "RBFKernel":
+        return _stationary("se", lengthscale, units)
+    if name == "MaternKernel" and kernel.nu in SMOOTHNESS:
+        return _stationary(SMOOTHNESS[kernel.nu], lengthscale, units)
+    if name == "RQKernel":
+        return _stationary("rq", lengthscale, units, (math.log(float(kernel.alpha.detach())),))
+    raise KernelError(f"Kernel {name} of GPyTorch has no equal here; {_CHOICES}.")
+
+
+_CHOICES = "give a key such as 'se-ard' or 'se + periodic'; `gpexplorer.kernels.available()` lists them"

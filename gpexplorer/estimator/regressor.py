@@ -23,8 +23,7 @@ from ..runs import Run, Spec
 from ..runs.trace import Record
 from . import training_rows
 from .fitted_values import evidence, finish, inducing_points, last_theta, mean_and_sd
-from .given_kernels import spec_kernel
-from .parameters import mapping_of, seed_of, sized_settings
+from .parameters import mapping_of, seed_of, sized_settings, spec_kernel
 from .training_rows import (
     RowDetails,
     all_for_training,

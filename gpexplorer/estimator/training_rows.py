@@ -28,7 +28,7 @@ from ..methods.base import Method, registry
 from ..problem import Dataset, MixedRows, RowGroups, RowNoise
 from ..runs import Run
 from ..target_transforms import checked_transform
-from .given_kernels import Units
+from .parameters import Units
 
 Floats = NDArray[np.float64]
 

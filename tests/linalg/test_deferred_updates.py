@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from a_gpu import a_gpu
-from gpexplorer.linalg.tall_products import DeferredUpdates
+from gpexplorer.linalg.matrix_products import DeferredUpdates
 
 
 @pytest.mark.parametrize("together", [1, 2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gpexplorer.linalg.tall_products import TILE, minus_product, rows_times, times_rows, times_vector
+from gpexplorer.linalg.matrix_products import TILE, minus_product, rows_times, times_rows, times_vector
 
 
 @pytest.mark.parametrize("n", [1, TILE - 1, TILE, 3 * TILE + 7])

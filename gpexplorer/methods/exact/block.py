@@ -49,10 +49,9 @@ from torch import Tensor
 from ...linalg.cholesky import cholesky
 from ...linalg.deferred_reads import happens
 from ...linalg.kernel_columns import kernel_rows
-from ...linalg.matrix_products import add_product, product
+from ...linalg.matrix_products import add_product, minus_product, product
 from ...linalg.preconditioners import drawn_root
 from ...linalg.randomness import generator
-from ...linalg.tall_products import minus_product
 from ...problem import take
 from .reliability import Point
 from .system import System, updated_gradient

@@ -42,9 +42,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...linalg.blocks import row_blocks
-from ...linalg.matrix_products import add_product, product
+from ...linalg.matrix_products import add_product, product, times_vector
 from ...linalg.randomness import generator
-from ...linalg.tall_products import times_vector
 from .block import Block, BlockBuffers, BlockSizes, CoarseRows, fill_block
 from .system import System
 

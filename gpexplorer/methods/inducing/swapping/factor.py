@@ -33,7 +33,7 @@ from torch import Tensor
 
 from ....evidence_limits import BOUNDS, least_from
 from ....linalg.cholesky import cholesky, logdet
-from ....linalg.tall_products import DeferredUpdates
+from ....linalg.matrix_products import DeferredUpdates
 from ....objectives import Terms, log_variance_ratio, noise_variance, rounding
 from ....problem import Dataset, Kernel
 from ..reductions import estimate, log_reductions, reductions, sample_rows
