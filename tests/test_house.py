@@ -260,7 +260,8 @@ def test_the_wheel_carries_the_cards_and_the_types(tmp_path: Path):
 
     assert wheel.name.startswith(f"gpexplorer-{gpx.__version__}-py3-none-any")
     pictures = "gpexplorer/ui/screens/card_pictures.json"
-    assert {"gpexplorer/py.typed", "gpexplorer/data/cards/kin40k.yaml", pictures, PLAYER} <= files
+    story = "gpexplorer/ui/stories/swaps.yaml"
+    assert {"gpexplorer/py.typed", "gpexplorer/data/cards/kin40k.yaml", story, pictures, PLAYER} <= files
     assert not {name for name in files if not name.startswith("gpexplorer")}
     assert tried_alone(wheel, tmp_path / "alone") == f"gpexplorer {gpx.__version__}\n"
 

@@ -11,8 +11,7 @@ from typing import Any
 import panel as pn
 
 from ..session import Session
-from ..stories import STORIES
-from ..stories.story import Part
+from ..stories import STORIES, Part
 from ..styles import TEXT
 from ..text import text
 from ..widgets import button, column, line_of_text, row
