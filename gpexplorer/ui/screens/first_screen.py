@@ -2,6 +2,8 @@
 
 The lesson plays in the browser without a message. A row that is clicked, a point that is dragged, and another number of
 points ask the server for another lesson, which takes a fifth of a second.
+
+Apart because it is a screen of its own, with the runs of one lesson.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from ...errors import GPExplorerError
 from ...runs.run import Run
 from ...views.screens.lesson_frames import Lesson, lesson_of, lesson_spec
 from ...views.screens.lesson_page import PLAYER, STYLE, document_json
+from ..styles import beside
 from ..text import record
 from .screen import Screen
 
@@ -32,21 +35,7 @@ class FirstScreen(Screen):
     lesson = param.Dict(doc="What is shown: a `Lesson`.")
     figures = param.Dict(doc="The Bokeh document of the figures, which belongs to the browser alone.")
 
-    _esm = f"""{PLAYER}
-    export function render({{ model, el }}) {{
-      const root = document.createElement("div")
-      root.className = "lesson"
-      el.append(root)
-      const begun = gpexplorerLesson(root, {{
-        lesson: model.lesson, document: model.figures, links: model.links, send: (request) => model.send_msg(request),
-      }})
-      const tell = (what) => begun.then(what)
-      if (model.notice) begun.then((player) => player.say(model.notice))
-      model.on("lesson", () => tell((player) => player.show(model.lesson)))
-      model.on("notice", () => model.notice && tell((player) => player.say(model.notice)))
-      model.on("remove", () => tell((player) => player.close()))
-    }}
-    """
+    _esm = f"{PLAYER}\n{beside(__file__, 'first_screen.js')}"
     _stylesheets: ClassVar[list[str]] = [STYLE, ":host { width: 100%; }"]
 
     def __init__(self, **params: Any) -> None:

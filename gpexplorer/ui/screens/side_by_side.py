@@ -2,6 +2,8 @@
 
 Everything plays in the browser. The server sends one family after the other as it has been computed; every page that
 comes later gets what an earlier one had computed.
+
+Apart because it is a screen of its own, whose families all sessions share.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from ...views.screens.side_by_side_page import (
     family_of,
     surface_of,
 )
+from ..styles import beside
 from ..text import sentence
 from .screen import Screen
 
@@ -40,28 +43,7 @@ class SideBySide(Screen):
     times = param.Dict({}, doc="Pairs of rows and seconds per step of every family.")
     measuring = param.String(doc="What is being measured.")
 
-    _esm = f"""{PLAYER}
-    const FAMILIES = {list(FAMILIES)}
-    export function render({{ model, el }}) {{
-      const root = document.createElement("div")
-      root.className = "lesson"
-      el.append(root)
-      const player = gpexplorerSideBySide(root, {{
-        surface: model.surface, links: model.links, send: (request) => model.send_msg(request),
-      }})
-      const add = (key) => model[key] && player.add(key, model[key])
-      const time = () => player.time(model.times, model.measuring)
-      const say = () => model.notice && player.say(model.notice)
-      model.on("surface", () => player.begin(model.surface))
-      for (const key of FAMILIES) model.on(key, () => add(key))
-      for (const name of ["times", "measuring"]) model.on(name, time)
-      model.on("notice", say)
-      model.on("remove", () => player.close())
-      FAMILIES.forEach(add)
-      time()
-      say()
-    }}
-    """
+    _esm = f"{PLAYER}\nconst FAMILIES = {list(FAMILIES)}\n{beside(__file__, 'side_by_side.js')}"
     _stylesheets: ClassVar[list[str]] = [STYLE, ":host { width: 100%; }"]
 
     def __init__(self, **params: Any) -> None:
