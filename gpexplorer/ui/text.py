@@ -1,4 +1,4 @@
-"""Text on the page: escaping, numbers and durations, labels for screen readers, and exceptions as sentences.
+"""Text on the page: escaping, numbers and durations, labels for screen readers, exceptions as sentences, files of texts.
 
 Text that people typed or uploaded (names, columns, files, errors) is escaped before it is shown as HTML. Errors of this
 package are shown as written. Any other exception becomes constant text with an id that finds its traceback in the log.
@@ -10,11 +10,22 @@ import html
 import logging
 import math
 import secrets
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from ..errors import GPExplorerError
 from ..runs.outcomes import WAY_OUT, is_memory
 
 MAX_LENGTH = 400  # characters of one text on the page
+YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C reads all stories in 5 ms, the other one in 45
+
+
+def texts_beside(module: str, name: str) -> dict[str, Any]:
+    """Return the texts of a YAML file that lies beside a module, given the module's `__file__`."""
+    content: dict[str, Any] = yaml.load(Path(module).with_name(name).read_text("utf-8"), YAML)
+    return content
 
 
 def text(value: object, max_length: int = MAX_LENGTH) -> str:

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import yaml
-
 from ...methods.base import registry
 from ...methods.capabilities import HasInducingPoints
 from ...runs import Spec
-from ..stories import LOADER
-from ..styles import beside
-from ..text import cut, text
+from ..text import cut, text, texts_beside
 
 
 class Preset(NamedTuple):
@@ -36,7 +32,7 @@ class Preset(NamedTuple):
     link: str
 
 
-PRESETS = {key: Preset(**fields) for key, fields in yaml.load(beside(__file__, "presets.yaml"), LOADER).items()}
+PRESETS = {key: Preset(**fields) for key, fields in texts_beside(__file__, "presets.yaml").items()}
 
 BY_FAMILY = {
     "inducing": "Which rows can represent all the others?",
