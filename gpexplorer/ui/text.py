@@ -1,4 +1,4 @@
-"""Text on the page: escaping, numbers and durations, labels for screen readers, exceptions as sentences, files of texts.
+"""Text on the page: escaping, numbers, durations, labels for screen readers, exceptions as sentences, files of texts.
 
 Text that people typed or uploaded (names, columns, files, errors) is escaped before it is shown as HTML. Errors of this
 package are shown as written. Any other exception becomes constant text with an id that finds its traceback in the log.
