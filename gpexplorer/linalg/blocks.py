@@ -49,8 +49,9 @@ def row_blocks(n: int, row_bytes: int, like: Tensor, block_bytes: int = BLOCK_BY
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     if not like.is_cpu:
-        memory = torch.cuda.get_device_properties(like.device).total_memory
-        block_bytes = max(block_bytes, min(GPU_BYTES, memory // GPU_SHARE))
+        is_cuda = like.device.type == "cuda"  # other devices do not say how much memory they have
+        most = torch.cuda.get_device_properties(like.device).total_memory // GPU_SHARE if is_cuda else GPU_BYTES
+        block_bytes = max(block_bytes, min(GPU_BYTES, most))
     size = max(1, int(block_bytes // max(row_bytes, 1)))
     for begin in range(0, n, size):
         yield slice(begin, min(begin + size, n))

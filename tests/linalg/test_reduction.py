@@ -73,6 +73,12 @@ def test_blocks_on_a_gpu_are_large_but_small_beside_its_memory(memory: float, la
     assert blocks[0].stop == pytest.approx(largest, rel=0.05)
 
 
+def test_a_device_of_another_kind_has_blocks_of_a_gpu():
+    blocks = list(row_blocks(2**18, 2**14, torch.zeros(1, device="meta")))  # 4 GiB in all
+    assert 1 < len(blocks) < 2**18 / 2**8
+    assert (blocks[0].start, blocks[-1].stop) == (0, 2**18)
+
+
 def test_a_gpu_is_not_asked_for_more_launches_where_rows_are_more():
     """The objective and its gradient took a block of 4 MB at a time, which leaves a GPU waiting for the host."""
     kernel, theta = kernels.make("se-ard", 2), torch.tensor([0.0, 0.5, 0.5, -1.0], dtype=torch.float64)
