@@ -125,8 +125,7 @@ def visits() -> Mapping[str, Visit]:
         "an address": wrong_address("data", "kernel", "set.num_inducing", "view", "hide"),
         "an address with long lists": wrong_address("method", "?"),
         "an address with unknown settings": wrong_address("set.?", "ask"),
-        "files and fields": files_and_fields,
-        "stored runs": stored_runs,
+        "files, fields and stored runs": files_and_fields,
     }
 
 
@@ -197,7 +196,8 @@ def wrong_address(*names: str) -> Visit:
 
 
 def files_and_fields(page: Page, url: str, probes: Probes, folder: Path) -> None:
-    """A table whose name and columns are markup, a bad one, a spec, a note, and values of a sweep."""
+    """Stored runs, a table whose name and columns are markup, a bad one, a spec, a note, and values of a sweep."""
+    write_runs(Store(folder / "store"), probes)
     page.goto(f"{url}?page=laboratory")
     page.locator("canvas").first.wait_for(timeout=1000 * PATIENCE)
     names = [probes(f"column {kind}") for kind in ("input", "input, second", "target")]
@@ -217,6 +217,8 @@ def files_and_fields(page: Page, url: str, probes: Probes, folder: Path) -> None
     page.get_by_text("Compare: runs you keep").click()
     page.get_by_role("button", name="Keep this run").click()
     page.locator(".tabulator-row").first.wait_for(timeout=1000 * PATIENCE)
+    page.get_by_role("button", name="Stored runs").click()
+    page.locator(".tabulator-row").nth(2).wait_for(timeout=1000 * PATIENCE)
     page.get_by_label("Values", exact=True).first.fill(probes("a value of a sweep"))
     page.get_by_label("Values", exact=True).first.blur()
     page.get_by_role("button", name="Sweep", exact=True).click()
@@ -237,18 +239,8 @@ def files_and_fields(page: Page, url: str, probes: Probes, folder: Path) -> None
     upload.set_input_files(bad)  # type: ignore[arg-type]
 
 
-def stored_runs(page: Page, url: str, probes: Probes, folder: Path) -> None:
-    """Runs whose note, data and name are markup, and one that cannot be read."""
-    write_runs(Store(folder / "store"), probes)
-    page.goto(f"{url}?page=laboratory")
-    page.locator("canvas").first.wait_for(timeout=1000 * PATIENCE)
-    page.get_by_text("Compare: runs you keep").click()
-    page.get_by_role("button", name="Stored runs").click()
-    page.locator(".tabulator-row").nth(1).wait_for(timeout=1000 * PATIENCE)
-
-
 def write_runs(store: Store, probes: Probes) -> None:
-    """Keep two runs with hostile texts in their specs and notes, and one whose spec is refused."""
+    """Keep two runs whose notes, data and names are markup, and one that cannot be read."""
     rng = np.random.default_rng(0)
     rows = (rng.normal(size=(ROWS, 1)), rng.normal(size=ROWS))
     for number in range(2):

@@ -1,4 +1,4 @@
-"""Markup in texts that people give stays text: what `benchmarks hammer --only html-probes` measures, on three pages."""
+"""Markup in texts that people give stays text: what `benchmarks hammer --only html-probes` measures, on two pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.hammer.html_probes import Probes, control, visited, visits
 from pages import Served
 
 pytestmark = pytest.mark.ui
-VISITS = ("an address", "files and fields", "stored runs")
+VISITS = ("an address", "files, fields and stored runs")
 
 
 @pytest.mark.parametrize("name", VISITS)
