@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable
 
 import numpy as np
 
@@ -83,6 +84,14 @@ def wide_csv(rows: int = 150, seed: int = 3, new: bool = False) -> bytes:
     writer = csv.writer(text)
     writer.writerows([names, *zip(*(columns[name] for name in names), strict=True)])
     return text.getvalue().encode()
+
+
+# Three files that become decisions: how each is written, what is said of its size, and what it is asked for.
+PATHS: dict[str, tuple[Callable[..., bytes], str, str]] = {
+    "houses.csv": (european_csv, "201 rows, 6 columns", "Preis_EUR"),
+    "sensor.csv": (sensor_csv, "240 rows, 5 columns", "power_kw"),
+    "insurance.csv": (wide_csv, "150 rows, 61 columns", "premium"),
+}
 
 
 def _european(value: float) -> str:

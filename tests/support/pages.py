@@ -41,6 +41,12 @@ FACTS = """(label) => {
   const cells = [...(globalThis.statusLine?.querySelectorAll("div") ?? [])]
   return cells.find((cell) => cell.textContent.includes(label))?.querySelector("b").textContent ?? null
 }"""  # a locator walks through all shadow roots of the page each time that it is asked
+GO_BACK = """(query) => {
+  history.pushState(null, "", location.pathname + query)
+  dispatchEvent(new PopStateEvent("popstate"))
+}"""  # as if Back or Forward had led to this address
+SIZE = {"width": 1400, "height": 900}
+LABORATORY = "?page=laboratory"
 PATIENCE = 45_000  # milliseconds; a page takes ten seconds on two busy cores
 
 
@@ -102,13 +108,14 @@ class Seen:
 
     def __init__(self, page: Page, url: str, query: str = "", newcomer: bool = False) -> None:
         self.page, self.complaints, self.elsewhere = page, [], []
+        self.is_fuller = False
         page.on("console", lambda entry: self.complaints.append(entry.text) if entry.type == "error" else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self._note(request.url))
         if not newcomer:
             page.add_init_script("localStorage.setItem('gpexplorer-tour', 'seen')")
         self.began = time.monotonic()
-        page.goto(url + (query or "?page=laboratory"))
+        page.goto(url + (query or LABORATORY))
         page.locator("canvas").first.wait_for(timeout=PATIENCE)
         self.drawn = time.monotonic() - self.began
 
@@ -127,10 +134,39 @@ class Seen:
             self.rest()
 
     def begin(self) -> None:
-        """Pause the run and return to step 0."""
-        self.pause()
-        self.press("Start again")
+        """Return to step 0 of the run that the laboratory opens with."""
+        if self.page.evaluate("location.search") != LABORATORY:
+            self.visit(LABORATORY)
+        else:
+            self.press("Start again")
         until(lambda: self.fact("step") == "0")
+
+    def visit(self, query: str) -> None:
+        """Open another run by its address through the browser's history, a tenth of the work of loading a page.
+
+        The page has followed when it has written the address in its own words.
+        """
+        self.page.evaluate(GO_BACK, f"?page=sought&{query.removeprefix('?')}")
+        until(lambda: "page=sought" not in self.page.evaluate("location.search"))
+
+    def tidy(self) -> None:
+        """Bring back what an address does not say: the size and theme of a page, and what is unfolded.
+
+        A panel that has been opened stays on the page, folded. From then on the page `is_fuller` than a new one.
+        """
+        self.page.set_viewport_size(SIZE)
+        self.page.mouse.move(5, 5)
+        self.pause()
+        if self.page.locator(".mui-dark").count():
+            self.press("Toggle theme")
+            until(lambda: self.page.locator(".mui-dark").count() == 0)
+        close = self.page.get_by_role("button", name="Close", exact=True).locator("visible=true")
+        panels = close.and_(self.page.locator(":not(.MuiAlert-root *)"))  # not that of a message
+        for unfolded in (panels, self.page.locator(".MuiAccordionSummary-root[aria-expanded=true]")):
+            while count := unfolded.count():
+                self.is_fuller = True
+                unfolded.first.click()
+                until(lambda unfolded=unfolded, count=count: unfolded.count() < count)
 
     def fact(self, label: str) -> str:
         """Return the value in the status line with this label."""

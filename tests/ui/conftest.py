@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pages import PATIENCE, Seen, Served, answers, until
+from pages import PATIENCE, SIZE, Seen, Served, answers, until
 
 expect.set_options(timeout=PATIENCE)
+FAILED = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
@@ -42,20 +43,49 @@ def open_page(served: Served, browser: Browser) -> Iterator[Callable[..., Seen]]
         assert seen.elsewhere == []
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Note which tests failed, for the page that they share."""
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[list[Seen]]:
+    """The page that tests share, because opening one is slow; none until a test needs it, or after one failed on it."""
+    pages: list[Seen] = []
+    yield pages
+    for seen in pages:
+        seen.page.close()
+
+
 @pytest.fixture(scope="module")
-def shared(served: Served, browser: Browser) -> Iterator[Seen]:
-    """One page for all tests of a module, because opening a page is slow."""
-    seen = Seen(browser.new_page(viewport={"width": 1400, "height": 900}), served.url)
-    yield seen
-    seen.page.close()
+def _panels_stay(shared: list[Seen]) -> Iterator[None]:
+    """A file leaves no page with panels to the next one: every layout of it is slower, and `violations` sees them."""
+    yield
+    while shared and shared[0].is_fuller:
+        shared.pop().page.close()
 
 
 @pytest.fixture
-def seen(shared: Seen) -> Iterator[Seen]:
+def seen(
+    request: pytest.FixtureRequest, served: Served, browser: Browser, shared: list[Seen], _panels_stay: None
+) -> Iterator[Seen]:
     """The shared page at step 0, on the data it opens with. It must not log an error during the test."""
-    shared.complaints.clear()
-    shared.begin()
-    yield shared
-    shared.pause()
-    assert shared.complaints == []
-    assert shared.elsewhere == []
+    if not shared:
+        shared.append(Seen(browser.new_page(viewport=SIZE), served.url))
+    seen = shared.pop()
+    seen.complaints.clear()
+    seen.begin()
+    yield seen
+    try:
+        if not request.node.stash.get(FAILED, False):
+            seen.tidy()
+            assert seen.complaints == []
+            assert seen.elsewhere == []
+            shared.append(seen)
+    finally:
+        if seen not in shared:
+            seen.page.close()

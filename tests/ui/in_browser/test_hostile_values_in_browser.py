@@ -44,27 +44,26 @@ def until_drawn(seen: Seen, marks: int) -> None:
 
 
 def test_a_file_that_is_too_large_and_values_that_no_widget_has_harm_nobody_else(
-    open_page: Callable[..., Seen], tmp_path: Path
+    seen: Seen, open_page: Callable[..., Seen], tmp_path: Path
 ):
-    other = open_page()
-    marks = drawn(other)
-    seen = open_page()
+    hostile = open_page()
+    marks = drawn(hostile)
     large = tmp_path / "large.csv"
     large.write_bytes(b"x,y\n" + b"1.25,2.5\n" * 2_100_000)  # 18.9 MB
 
-    seen.page.locator("input[type=file]").first.set_input_files(large)
-    until(lambda: "at most 10 MB" in seen.alert())
-    check_a_small_file_is_read(seen)
-    seen.page.get_by_text("Scaling: what would more rows cost?").click()
+    hostile.page.locator("input[type=file]").first.set_input_files(large)
+    until(lambda: "at most 10 MB" in hostile.alert())
+    check_a_small_file_is_read(hostile)
+    hostile.page.get_by_text("Scaling: what would more rows cost?").click()
     for value in (float("nan"), -1, 1e308, "<b>", None, [1], {"a": 1}):
-        assert seen.page.evaluate(SEND, [value, ["value", "value_throttled", "active", "options"]]) > 5
-        seen.page.wait_for_timeout(400)
-    seen.page.close()
+        assert hostile.page.evaluate(SEND, [value, ["value", "value_throttled", "active", "options"]]) > 5
+        hostile.page.wait_for_timeout(400)
+    hostile.page.close()
 
     until_drawn(open_page(), marks)
-    other.press("One step")
-    until(lambda: other.step == 1)
-    seen.complaints.clear()  # its refusals of the file and of the values, the last of which may arrive late
+    seen.press("One step")
+    until(lambda: seen.step == 1)
+    hostile.complaints.clear()  # its refusals of the file and of the values, the last of which may arrive late
 
 
 def check_a_small_file_is_read(seen: Seen) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -30,8 +29,8 @@ LEFTS = """() => [...new Set(Bokeh.documents.flatMap((of) => [...of.all_models])
 
 
 @pytest.mark.parametrize(("method", "sizes"), [("cholqr", SIZES), ("gpcv-admm", SIZES[2::2])])
-def test_nothing_overlaps_and_nothing_is_cut(open_page: Callable[..., Seen], method: str, sizes: tuple):
-    seen = open_page(query=f"?v=1&method={method}&data=snelson-like&data.n=60")
+def test_nothing_overlaps_and_nothing_is_cut(seen: Seen, method: str, sizes: tuple):
+    seen.visit(f"?v=1&method={method}&data=snelson-like&data.n=60")
     seen.press("One step")
     until(lambda: seen.step == 1)
     for width, height in sizes:

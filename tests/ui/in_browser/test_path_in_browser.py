@@ -1,9 +1,11 @@
-"""From a file to a decision: three messy files are opened, asked about, answered, used, predicted with, and saved."""
+"""From a file to a decision: a messy file is opened, asked about, answered, used, predicted with, and saved.
+
+The same is tested for three files, without a browser, in `test_path.py`.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,45 +15,40 @@ from playwright.sync_api import expect
 
 from gpexplorer import load_posterior
 from gpexplorer.runs.studies.prediction_table import predictions_of_file
-from messy_table import european_csv, sensor_csv, wide_csv
+from messy_table import PATHS
 from pages import PATIENCE, Seen
 
 pytestmark = pytest.mark.ui
-FILES: dict[str, tuple[Callable[..., bytes], str, str]] = {
-    "houses.csv": (european_csv, "201 rows, 6 columns", "Preis_EUR"),
-    "sensor.csv": (sensor_csv, "240 rows, 5 columns", "power_kw"),
-    "insurance.csv": (wide_csv, "150 rows, 61 columns", "premium"),
-}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_messy_file_becomes_a_decision(open_page: Callable[..., Seen], tmp_path: Path, name: str):
-    seen = open_page()
-    write, size, target = FILES[name]
-    (tmp_path / name).write_bytes(write())
+def test_a_messy_file_becomes_a_decision(seen: Seen, tmp_path: Path):
+    for name in ("houses.csv", "insurance.csv", "sensor.csv"):
+        look_at_columns(seen, tmp_path, name)
+    write, _, target = PATHS["sensor.csv"]
     (tmp_path / "new.csv").write_bytes(write(rows=30, seed=11, new=True))
-    open_columns(seen, tmp_path / name, size)
+    seen.press("Use these columns")
+    expect(seen.page.get_by_role("group", name="Input columns")).to_have_count(0)
     expect(seen.page.get_by_role("heading", name=f"What predicts {target}?", level=1)).to_be_visible()
     expect(seen.page.get_by_role("button", name=f"What predicts {target}?")).to_be_visible()
     ask(seen)
-    check_questions(seen, name)
+    check_questions(seen)
     seen.press("Use it")
     expect(seen.page.get_by_text(re.compile(f"model.* predicts? {target}|predict {target}")).first).to_be_visible()
     check_predictions(seen, tmp_path)
 
 
-def open_columns(seen: Seen, file: Path, size: str) -> None:
-    """Upload a file, look at its columns, and use those that are ticked."""
-    page = seen.page
-    page.locator("input[type=file]").first.set_input_files(file)
-    expect(page.get_by_text(size)).to_be_visible()
-    columns = page.get_by_role("group", name="Input columns")
+def look_at_columns(seen: Seen, folder: Path, name: str) -> None:
+    """Upload a file, and look at its columns."""
+    write, size, _ = PATHS[name]
+    (folder / name).write_bytes(write())
+    seen.page.locator("input[type=file]").first.set_input_files(folder / name)
+    expect(seen.page.get_by_text(size)).to_be_visible()
+    columns = seen.page.get_by_role("group", name="Input columns")
     box = columns.bounding_box()
     assert box is not None
     assert box["width"] > 900
     assert columns.evaluate("(list) => list.scrollHeight <= list.clientHeight")  # all are seen at once
-    seen.press("Use these columns")
-    expect(columns).to_have_count(0)
+    expect(seen.page.get_by_text(f"Uploaded {name}")).to_be_visible()  # the widget takes no file before
 
 
 def ask(seen: Seen) -> None:
@@ -63,12 +60,9 @@ def ask(seen: Seen) -> None:
     seen.page.get_by_role("button", name="Use it").wait_for(timeout=PATIENCE)
 
 
-def check_questions(seen: Seen, name: str) -> None:
-    """The error is promised, twice for rows in order of time; a button asks again with other held-out rows."""
+def check_questions(seen: Seen) -> None:
+    """The error is promised twice for rows in order of time; a button asks again with other held-out rows."""
     promises = seen.page.locator(".facts", has_text="expected error (RMSE)").locator("b")
-    if name != "sensor.csv":
-        expect(promises).to_have_count(1)
-        return
     expect(promises).to_have_count(2)
     between, beyond = (float(text.strip("± ").replace(",", "")) for text in promises.all_text_contents())
     assert between < beyond

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pages import Seen, until
@@ -26,8 +24,8 @@ def measured(seen: Seen, sizes: int) -> list[str]:
     return row.locator("td").all_inner_texts()
 
 
-def test_scaling_comes_to_a_forecast(open_page: Callable[..., Seen]):
-    seen = open_page(query="?v=1&data=hypercube&data.n=200&data.d=2&method=cholesky&set.learn=false")
+def test_scaling_comes_to_a_forecast(seen: Seen):
+    seen.visit("?v=1&data=hypercube&data.n=200&data.d=2&method=cholesky&set.learn=false")
 
     cells = measured(seen, sizes=4)
 

@@ -24,7 +24,7 @@ def write_csv(path: Path, rows: int = 120, d: int = 8, seed: int = 0) -> Path:
 
 
 def upload(seen: Seen, path: Path) -> None:
-    seen.page.locator("input[type=file]").set_input_files(path)
+    seen.page.locator("input[type=file]").first.set_input_files(path)
 
 
 def test_a_csv_of_eight_columns_plays(seen: Seen, tmp_path: Path):
