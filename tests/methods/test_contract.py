@@ -205,8 +205,9 @@ def test_it_ends_with_a_reason_and_learns_something(run: Run):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("d", [1, 5])
-def test_either_precision_and_any_number_of_inputs_work(method: str, d: int, dtype: str):
-    run = small_run(method, d=d, dtype=dtype, steps=12)
+def test_either_precision_and_any_number_of_inputs_work(method: str, run: Run, d: int, dtype: str):
+    if (d, dtype) != (5, run.spec.dtype):
+        run = small_run(method, d=d, dtype=dtype, steps=12)
 
     mean, var = run.posterior()(torch.rand(4, run.problem.train.d, generator=torch.Generator().manual_seed(0)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -246,25 +247,30 @@ def test_arrays_that_are_not_in_one_piece_stay_in_torch(part: str, calls: list[A
 # -- where the code comes from -----------------------------------------------------------------------------------------
 
 ASK = """
-import torch
+import json, os, sys, torch
 from gpexplorer.methods.inducing.swapping.compiled_swapper import compiled_code
-print([compiled_code(dtype) is not None for dtype in (torch.float64, torch.float32)])
+assert "numba" not in sys.modules  # it reads its own variables when it is imported
+for environment in json.loads(sys.argv[1]):
+    if os.fork() == 0:
+        os.environ |= environment
+        print([compiled_code(dtype) is not None for dtype in (torch.float64, torch.float32)], flush=True)
+        os._exit(0)
+    os.wait()
 """
 
 
-def ask(**environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", ASK], capture_output=True, text=True, check=True, env=os.environ | environment
-    )
-    return done.stdout.strip()
+def answers(*environments: dict[str, str]) -> list[str]:
+    """Whether there is code for each precision, in a process for each of these environments."""
+    command = [sys.executable, "-c", ASK, json.dumps(environments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks of one that has imported torch")
 def test_code_is_used_only_if_it_is_on_disk_and_nothing_compiles_it_in_a_run(code: Any, tmp_path: Path) -> None:
-    assert ask(GPEXPLORER_COMPILED="1") == "[True, True]"
-    assert ask(GPEXPLORER_COMPILED="0") == "[False, False]"
-    assert ask(GPEXPLORER_COMPILED="1", NUMBA_CACHE_DIR=str(tmp_path)) == "[False, False]"
+    used = {"GPEXPLORER_COMPILED": "1"}
+    asked = (used, {"GPEXPLORER_COMPILED": "0"}, used | {"NUMBA_CACHE_DIR": str(tmp_path)})
+    assert answers(*asked, used | {"NUMBA_DISABLE_JIT": "1"}) == ["[True, True]", *3 * ["[False, False]"]]
     assert not list(tmp_path.rglob("*.nbc"))
-    assert ask(GPEXPLORER_COMPILED="1", NUMBA_DISABLE_JIT="1") == "[False, False]"
 
 
 @pytest.fixture
