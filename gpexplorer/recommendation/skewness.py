@@ -1,6 +1,7 @@
 """Which transforms of inputs and target suit their skewness, by the likelihood of a GP on some training rows.
 
-Inputs with a long tail, such as incomes, are taken as logarithms if the likelihood of the same targets is then larger.
+Inputs with a long tail, such as incomes, are taken as logarithms if the likelihood of the same targets is then larger,
+each with the transform of the target that suits it: a price that grows with a power of an area needs both.
 
 With theta learned for the untransformed target, K = k(X, X) + noise is fixed up to its scale, which has a maximum in
 closed form for every transform T. For z = T(y) minus its mean, on n rows:
@@ -77,20 +78,22 @@ def suitable_transforms(search: TimedSearch, seed: int) -> Transforms:
     order = order[: max(most, FEWEST_ROWS)]
     found = outliers(train.X[order].double().cpu().numpy(), train.y[order].double().cpu().numpy())
     rows = train.rows(torch.from_numpy(np.delete(order.numpy(), found)))  # a few mistakes do not make a target skewed
+    choices = ["", LOG_INPUTS] if bool((long_tailed(train.X) > 0.0).any()) else [""]
+    per_row = LEAST_PER_ROW if len(rows) >= len(train) / 2 else LEAST_PER_ROW_OF_PART
+    best, least = Transforms(), np.inf
     try:
-        problem, inputs = _learned(search, rows, "", seconds, seed), ""
-        if problem is not None and bool((long_tailed(train.X) > 0.0).any()):
-            logs = _learned(search, rows, LOG_INPUTS, seconds, seed)
-            least = max(LEAST_GAIN, LEAST_PER_ROW * len(rows))
-            if logs is not None and _nlml(problem) - _nlml(logs) > least:
-                problem, inputs = logs, LOG_INPUTS
-        if problem is None:
-            return Transforms()  # it was stopped, or its candidates will say what is wrong
-        gains = likelihood_gains(problem.train.X, rows.y.double(), problem.kernel, problem.theta)
+        for inputs in choices:
+            problem = _learned(search, rows, inputs, seconds, seed)
+            if problem is None:
+                break  # it was stopped, or its candidates will say what is wrong
+            gains = likelihood_gains(problem.train.X, rows.y.double(), problem.kernel, problem.theta)
+            target = best_of(gains, max(LEAST_GAIN, per_row * len(rows)))
+            nlml = _nlml(problem) - gains.get(target, 0.0)  # of the targets in the units of the file
+            if nlml < least - (max(LEAST_GAIN, LEAST_PER_ROW * len(rows)) if inputs else 0.0):
+                best, least = Transforms(target, inputs), nlml
     except GPExplorerError:
         return Transforms()  # its candidates then say what is wrong
-    per_row = LEAST_PER_ROW if len(rows) >= len(train) / 2 else LEAST_PER_ROW_OF_PART
-    return Transforms(best_of(gains, max(LEAST_GAIN, per_row * len(rows))), inputs)
+    return best
 
 
 def _learned(search: TimedSearch, rows: Dataset, inputs: str, seconds: float, seed: int) -> Problem | None:

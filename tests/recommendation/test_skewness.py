@@ -168,6 +168,16 @@ def test_logarithms_of_inputs_are_taken_where_the_likelihood_is_larger() -> None
     assert both(rows_of(*smooth()[::-1])).inputs == ""  # no long tail
 
 
+@pytest.mark.parametrize("power", [0.9, -1.3])
+def test_logarithms_of_input_and_target_are_found_together(power: float) -> None:
+    """Without that of the target, that of the input hardly helps, and predictions far out explode."""
+    X, _ = incomes(300)
+    noise = torch.randn(300, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    y = 100.0 * torch.exp(power * torch.log(X[:, 0] / X[:, 0].mean()) - 0.1 * X[:, 1] / X[:, 1].std() + 0.3 * noise)
+    assert both(rows_of(y, X)) == Transforms("log", "log")
+    assert both(rows_of(torch.log(y), X)) == Transforms("", "log")
+
+
 def test_a_recommendation_takes_logarithms_of_inputs_and_keeps_their_units(tmp_path) -> None:
     X, y = incomes(160)
     X_new, y_new = incomes(400, seed=3)
