@@ -35,13 +35,14 @@ from ..errors import PosteriorError, SettingError
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.base import Covariance
 from ..kernels.row_scaled import plain_rows
-from ..problem import Dataset, MixedRows, Prediction, Problem, Scale
+from ..problem import Dataset, MixedRows, Prediction, Problem, Scale, take
 from ..target_transforms import transform_from
 from .base import Posterior
 from .features import FeaturePosterior
 from .marginals import NODES, Marginals, NormalMarginals, TransformedMarginals, quadrature
 from .saved.parts import LARGEST, Parts, check_moments, read_posterior, write_posterior
 
+NEAR = 30.0  # standard deviations of the targets, in which the moments of a transformed target are tried out
 TERMS = 24  # of Mehler's formula
 Guard = Callable[[], AbstractContextManager[None]]
 
@@ -183,8 +184,12 @@ class InUnits(Posterior):
     def check(self) -> None:
         """Try out the posterior in the scaled space, and observations in the units of the file."""
         self.inner.check()
-        if len(X := self.inner.examples()):
+        if len(X := self._tried_in_units()):
             check_moments(*self.asked_for("y").at_scaled(X), 0.0)
+
+    def _tried_in_units(self) -> Any:
+        """Scaled rows at which observations are tried out."""
+        return self.inner.examples()
 
     def _in_units(self, mean: Tensor, var: Tensor) -> Marginals:
         """The distributions of f where the scaled function has these moments [b]."""
@@ -245,6 +250,15 @@ class TransformedInUnits(InUnits):
 
     def _in_units(self, mean: Tensor, var: Tensor) -> TransformedMarginals:
         return TransformedMarginals(NormalMarginals(mean, var), self.scale)
+
+    def _tried_in_units(self) -> Any:
+        """Those near the targets: far ahead a trend is uncertain, and the moments of its exponential are infinite."""
+        X = self.inner.examples()
+        if not len(X):
+            return X
+        with self.guard():
+            mean, var = self.inner._mean_and_var(self.inner.rows(X), False)
+        return take(X, (mean.abs() + var.clamp_min(0.0).sqrt() <= NEAR).nonzero()[:, 0])
 
     def _joint(self, X: Any, Z: Any, noise: float) -> Tensor:
         """Covariance [b, c] by Mehler's formula, with this noise in the scaled space."""

@@ -9,6 +9,7 @@ GP that is solved by blocks also learns its hyperparameters on that number of ro
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -50,6 +51,7 @@ PURSUIT = ", relevance pursuit"  # the end of the name of a candidate that gives
 NEIGHBOURS = "neighbours"  # the group of candidates whose rows depend on near ones only
 GROUPS = "groups"  # the group of candidates that learn theta by holding out groups
 LEARNED_FROM = 1000  # training rows, from which an evaluation of their likelihood is dear beside those of 200
+CURVE = re.compile(r"(linear \+ )?linear(\[[^\]]*\])? \* linear(\[[^\]]*\])?")  # a quadratic trend
 EXACT = "exact"  # the group whose learned theta is the initial theta of other candidates with the same kernel
 
 
@@ -140,8 +142,10 @@ class Candidate:
         return self.kernel, self.target_transform + PURSUIT * self.pursues
 
     def transformed(self, target_transform: str) -> Candidate:
-        """The same for a transformed target."""
-        return replace(self, name=f"{self.name}, {target_transform}", target_transform=target_transform)
+        """The same for a transformed target, whose trend no longer bends."""
+        kernel = CURVE.sub("linear", self.kernel)
+        name = f"{self.name.replace(self.kernel, kernel)}, {target_transform}"
+        return replace(self, name=name, kernel=kernel, target_transform=target_transform)
 
 
 def log_units(kernel: Any, rows: Dataset) -> list[float]:

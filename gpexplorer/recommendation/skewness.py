@@ -152,7 +152,8 @@ def with_transforms(candidates: Sequence[Candidate], transforms: Transforms) -> 
     others = iter(candidates)
     mixed = list[Candidate]()
     for position, candidate in enumerate(candidates):
-        mixed.append(candidate.transformed(target_transform))
+        transformed = candidate.transformed(target_transform)
+        mixed += [transformed] if transformed not in mixed else []
         if position % 2 == 1:
             mixed.append(next(others))
     return [*mixed, *others]

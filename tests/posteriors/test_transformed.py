@@ -260,6 +260,21 @@ def test_a_saved_mixture_predicts_the_same(mixture: AveragePosterior, tmp_path: 
         assert file.metadata()["version"] == "2"
 
 
+def test_a_trend_of_the_logarithm_that_is_uncertain_far_ahead_can_be_saved(tmp_path: Path) -> None:
+    """Thirty ranges ahead the mean of y is infinite, which is no reason to refuse the file."""
+    t = torch.linspace(0.0, 9.0, 60, dtype=torch.float64)[:, None]
+    y = torch.exp(1.0 + 0.1 * t[:, 0] + 0.05 * torch.sin(5.0 * t[:, 0]))
+    kernel = {"name": "linear * linear", "theta": [0.0, 1.0, 0.0, 1.0, 0.5]}
+    spec = gpx.Spec("ml", kernel=kernel, budget={"steps": 1}, target_transform="log")
+    run = spec.open(data=(t.numpy(), y.numpy()))
+    run.finish()
+    posterior = run.posterior(of="y")
+    assert not bool(torch.isfinite(posterior.at_scaled(30.0 * run.problem.train.X).mean).all())
+    posterior.save(tmp_path / "model.safetensors")
+    again = gpx.load_posterior(tmp_path / "model.safetensors")
+    torch.testing.assert_close(again(t).mean, posterior(t).mean)
+
+
 def test_noise_of_an_average_is_that_of_its_models(mixture: AveragePosterior) -> None:
     assert mixture.asked_for("y", mixture.noise_variance).of == "y"
     with pytest.raises(PosteriorError, match="has their noise"):

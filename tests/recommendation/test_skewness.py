@@ -200,6 +200,15 @@ def test_two_transformed_candidates_precede_each_of_the_others() -> None:
     assert [model.target_transform for model in mixed] == ["log" if "log" in name else "" for name in names]
 
 
+def test_the_trend_of_a_transformed_target_is_a_line_and_no_candidate_comes_twice() -> None:
+    trends = ("linear[a] * linear[a]", "linear + linear[a] * linear[a]", "linear")
+    kernels = [f"{trend} + lp[a] + matern12[a]" for trend in trends]
+    listed = [Candidate(f"ml, {kernel}", "exact", "ml", kernel) for kernel in kernels]
+    mixed = with_transforms(listed, Transforms("log"))
+    assert [model.name for model in mixed if model.target_transform] == ["ml, linear + lp[a] + matern12[a], log"]
+    assert [model.kernel for model in mixed if not model.target_transform] == kernels
+
+
 def test_a_recommendation_for_log_normal_targets_is_skewed_and_positive(tmp_path) -> None:
     X, f = smooth(300)
     y = f.exp()
