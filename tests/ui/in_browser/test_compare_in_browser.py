@@ -58,7 +58,14 @@ def test_stored_runs_of_several_methods_are_found_and_opened_on_a_new_page(
     for title in ("Exact GP, maximum likelihood", "Random Fourier features"):
         until(lambda title=title: rows.filter(has_text=title).count() == 1)
 
-    rows.filter(has_text="Random Fourier features").locator("input[type=checkbox]").check()
+    box = rows.filter(has_text="Random Fourier features").locator("input[type=checkbox]")
+
+    def is_chosen() -> bool:  # the table may be drawn again, with the other run, while it is clicked
+        if not box.is_checked():
+            box.click()
+        return box.is_checked()
+
+    until(is_chosen)
     seen.page.get_by_text("Open the selected").click()
     until(lambda: seen.fact("step") == "2")
     until(lambda: seen.number("SMSE") == pytest.approx(run.scores()["smse"], rel=1e-3))
