@@ -326,7 +326,10 @@ def test_the_command_saves_the_average_and_says_so(tmp_path: Path) -> None:
     assert set(answer["average"]["expected"]) == {"rmse", "smse", "nlpd"}
     posterior = gpx.load_posterior(model)
     assert isinstance(posterior, AveragePosterior)
-    assert posterior.weights == pytest.approx(list(answer["average"]["weights"].values()))
+    weights, shares = (np.cumsum(list(own)) for own in (answer["average"]["weights"].values(), posterior.weights))
+    assert (
+        np.isclose(shares[:, None], weights).any(0).all()
+    )  # models of the search share the weight of one not refitted
     assert np.square(posterior.mean(torch.tensor(X)).numpy() - y).mean() < 0.2
     assert gpx.Spec.from_json(out.read_text()).method == answer["method"]
 
