@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -13,7 +14,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, TimeoutError
 
 HERE = Path(__file__).resolve().parent
 ON_PAGE = """(() => [...new Set(Bokeh.documents[0].roots().flatMap((root) => [...root.references()]))])()"""
@@ -165,7 +166,8 @@ class Seen:
         for unfolded in (panels, self.page.locator(".MuiAccordionSummary-root[aria-expanded=true]")):
             while count := unfolded.count():
                 self.is_fuller = True
-                unfolded.first.click()
+                with contextlib.suppress(TimeoutError):  # the test closed it, and it goes while this looks for it
+                    unfolded.first.click(timeout=10_000)
                 until(lambda unfolded=unfolded, count=count: unfolded.count() < count)
 
     def fact(self, label: str) -> str:
