@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gpexplorer.cli.files import writable
-from gpexplorer.errors import GPExplorerError
+from gpexplorer.errors import GPExplorerError, SettingError
 
 from . import find, names
 from .verdict_report import run_all
@@ -29,6 +29,13 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="At most this many draws, splits, folds or seeds, to have the paper's sizes sooner."),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only pieces with this value of a parameter, such as kin40k; repeated: all values."),
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure how long the missing pieces take, by a part of each.")
+    ] = False,
     judge: Annotated[
         bool, typer.Option("--judge", help="Compute nothing: judge the pieces that are there, as far as they go.")
     ] = False,
@@ -48,8 +55,16 @@ def reproduce(
     folder = out / ("full" if full else "quick")
     chosen = [find(part.strip()) for part in (names() if name == "all" else name.split(","))]
     chosen = chosen if repeats is None else [figure.limited(repeats) for figure in chosen]
+    chosen = [part for part in (figure.only(only or ()) for figure in chosen) if part.units(full)]
+    if not chosen:
+        raise SettingError(f"No piece of {name} has the values {', '.join(only or ())}.")
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    if measure:
+        for figure in chosen:
+            for line in figure.measure(folder, full):
+                typer.echo(f"{figure.name}: {line}")
+        return
     together = judge or len(chosen) > 1
     for line in run_all(chosen, folder, full, not judge) if together else chosen[0].run(folder, full):
         typer.echo(line)

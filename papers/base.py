@@ -6,6 +6,7 @@ Rows are kept after each piece, so that a computation that was stopped half-way 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from bokeh.resources import INLINE
 Unit = Mapping[str, Any]  # the parameters of one piece of work, as JSON can represent them
 Rows = Sequence[Mapping[str, Any]]
 
+SECONDS = "seconds of the processor"  # of a whole piece of work, kept with its rows
 REPEATED = ("seed", "trial", "split", "fold")  # names of the parameters that number the repeats of a piece
 FRAME = {"frame_width": 260, "frame_height": 220}
 silence(FIXED_SIZING_MODE, True)  # a figure is as large as its frame, its axes and its legend together
@@ -48,6 +50,12 @@ class Figure:
         Does one piece of work, and gives rows of the table.
     plot : callable
         Draws all rows.
+    cells : str
+        The name of the figure whose rows it shows, if another figure shows the same ones.
+    estimate : callable, optional
+        Does a part of one piece of work, and gives the processor seconds that the whole piece takes by that pace.
+    pace : str
+        Which part that is, as the end of a sentence.
     """
 
     name: str
@@ -56,6 +64,17 @@ class Figure:
     units: Callable[[bool], Sequence[Unit]]
     work: Callable[[Unit], Rows]
     plot: Callable[[pd.DataFrame], hv.Element | hv.Overlay | hv.Layout]
+    cells: str = ""
+    estimate: Callable[[Unit], float] | None = None
+    pace: str = ""
+
+    def only(self, values: Sequence[str]) -> Figure:
+        """Return the same figure with the pieces that have each of these values as one of their parameters."""
+
+        def units(full: bool) -> list[Unit]:
+            return [unit for unit in self.units(full) if set(values) <= {str(value) for value in unit.values()}]
+
+        return replace(self, units=units) if values else self
 
     def limited(self, repeats: int) -> Figure:
         """Return the same figure with at most this many repeats: draws, splits, folds or seeds.
@@ -74,7 +93,7 @@ class Figure:
         Parameters
         ----------
         out : Path
-            A directory. It receives `name`.parquet after every piece, and `name`.html at the end.
+            A directory. It receives `name`.parquet (or that of `cells`) after every piece, and `name`.html at the end.
         full : bool
             Whether to use as many repeats and rows as the paper.
 
@@ -83,19 +102,21 @@ class Figure:
         str
             A line of text per piece, with the time to go; then the table, and the names of the files.
         """
-        units, table = self.units(full), out / f"{self.name}.parquet"
+        units, table = self.units(full), self._table(out)
         out.mkdir(parents=True, exist_ok=True)
         rows, missing = self._kept(out), self.missing(out, full)
         if len(missing) < len(units):
             yield f"{len(units) - len(missing)} of {len(units)} pieces are in {table} already."
         begin = time.monotonic()
         for number, unit in enumerate(missing, 1):
-            unit_rows = pd.DataFrame([{"unit": _key(unit), **row} for row in self.work(unit)])
+            start = time.process_time()
+            done = self.work(unit)
+            kept = {"unit": _key(unit), SECONDS: time.process_time() - start}
+            unit_rows = pd.DataFrame([{**kept, **row} for row in done])
             rows = pd.concat([rows, unit_rows], ignore_index=True) if len(rows) else unit_rows
             _replace(table, rows.to_parquet(index=False))
             seconds_left = (time.monotonic() - begin) / number * (len(missing) - number)
-            description = ", ".join(f"{name} {value}" for name, value in unit.items())
-            yield f"{number} of {len(missing)} · {description} · about {seconds_left:.0f} s to go"
+            yield f"{number} of {len(missing)} · {_described(unit)} · about {seconds_left:.0f} s to go"
         frame = self.rows(out, full)
         yield frame.to_string(index=False)
         page = out / f"{self.name}.html"
@@ -107,14 +128,41 @@ class Figure:
         kept = set(self._kept(out)["unit"])
         return [unit for unit in self.units(full) if _key(unit) not in kept]
 
+    def measure(self, out: Path, full: bool) -> Iterator[str]:
+        """Measure by a part of each missing piece how long the whole takes. Repeats of a piece are measured once.
+
+        Yields
+        ------
+        str
+            A line of text per piece that is measured.
+        """
+        path, known = out / f"{self.cells or self.name}-seconds.json", self._seconds(out)
+        for unit in self.missing(out, full):
+            if self.estimate is not None and _key(_without_repeat(unit)) not in known:
+                known[_key(_without_repeat(unit))] = self.estimate(unit)
+                _replace(path, json.dumps(known, indent=1).encode())
+                yield f"{_described(_without_repeat(unit))} · {known[_key(_without_repeat(unit))]:.0f} s"
+
+    def seconds(self, out: Path, units: Iterable[Unit]) -> float:
+        """The processor seconds that these pieces take together, as `measure` found; nan if one was not measured."""
+        known = self._seconds(out)
+        return sum(known.get(_key(_without_repeat(unit)), math.nan) for unit in units)
+
+    def _seconds(self, out: Path) -> dict[str, float]:
+        path = out / f"{self.cells or self.name}-seconds.json"
+        return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+    def _table(self, out: Path) -> Path:
+        return out / f"{self.cells or self.name}.parquet"
+
     def _kept(self, out: Path) -> pd.DataFrame:
-        table = out / f"{self.name}.parquet"
+        table = self._table(out)
         return pd.read_parquet(table) if table.exists() else pd.DataFrame({"unit": []})
 
     def rows(self, out: Path, full: bool) -> pd.DataFrame:
         """The rows in `out` that belong to the quick or the full version."""
-        rows, keys = pd.read_parquet(out / f"{self.name}.parquet"), [_key(unit) for unit in self.units(full)]
-        return rows[rows["unit"].isin(keys)].drop(columns="unit").reset_index(drop=True)
+        rows, keys = pd.read_parquet(self._table(out)), [_key(unit) for unit in self.units(full)]
+        return rows[rows["unit"].isin(keys)].drop(columns=["unit", SECONDS], errors="ignore").reset_index(drop=True)
 
     def _page(self, frame: pd.DataFrame) -> str:
         """The picture of these rows as an HTML page. (hv.save would link an icon on another host.)"""
@@ -135,6 +183,14 @@ def panels(parts: Sequence[hv.Overlay], columns: int) -> hv.Layout:
         for k, part in enumerate(parts)
     ]
     return hv.Layout(framed).opts(shared_axes=False).cols(columns)
+
+
+def _without_repeat(unit: Unit) -> Unit:
+    return {name: value for name, value in unit.items() if name not in REPEATED}
+
+
+def _described(unit: Unit) -> str:
+    return ", ".join(f"{name} {value}" for name, value in unit.items())
 
 
 def _key(unit: Unit) -> str:

@@ -14,11 +14,10 @@ import torch
 from benchmarks.gbcd import crossing
 from gpexplorer.methods.exact.gradient_correlation import gradient_correlations
 from gpexplorer.problem import take
-from gpexplorer.runs.run import Run
 from gpexplorer.views.drawing.palette import CYCLE, ROLES
 
 from .base import Figure, Rows, Unit, panels
-from .gbcd_tasks import QUICK_ROWS, SETS, SOLVERS, method, solve, task
+from .gbcd_tasks import PACE, QUICK_ROWS, SETS, SOLVERS, method, solve, solver_run, solver_seconds, task
 
 BINS = np.linspace(-0.4, 1.0, 29)
 RACE = ("GBCD", "BCDC", "BCDG", "SMO", "CG", "GBCD, coarse")
@@ -88,7 +87,7 @@ def units2(full: bool) -> list[dict[str, Any]]:
 def work2(unit: Unit) -> Rows:
     """Gradient, objective and test error at up to 120 iterations; the time for test errors is not counted."""
     case = task(unit["set"], unit["rows"], unit["full"])
-    run = Run(method(unit["solver"], block=unit["block"]), case.problem)
+    run = solver_run(unit)
     solve(run, unit["seconds"])
     K = case.problem.kernel(case.problem.theta, case.X, case.problem.train.X)
     iterations = sorted({round(k) for k in np.linspace(min(1, run.done), run.done, 120)} - {0})
@@ -127,7 +126,7 @@ def units4(full: bool) -> list[dict[str, Any]]:
     sizes = (10_000, 20_000, 40_000, 70_000, 100_000) if full else (500, 1000, 2000)
     seconds, block = (7200.0, 500) if full else (12.0, 100)
     return [
-        {"solver": solver, "rows": rows, "block": block, "seconds": seconds, "full": full}
+        {"set": "Friedman1", "solver": solver, "rows": rows, "block": block, "seconds": seconds, "full": full}
         for rows in sizes
         for solver in ("GBCD", "BCDC", "GBCD, coarse", "Cholesky")
         if solver != "Cholesky" or rows <= LAPACK_ROWS
@@ -136,8 +135,7 @@ def units4(full: bool) -> list[dict[str, Any]]:
 
 def work4(unit: Unit) -> Rows:
     """Seconds until no gradient entry exceeds 1e-4."""
-    case = task("Friedman1", unit["rows"], unit["full"])
-    run = Run(method(unit["solver"], block=unit["block"]), case.problem)
+    run = solver_run(unit)
     converged = solve(run, unit["seconds"])
     last = run.trace[-1]
     entries = last.cost.entries / unit["rows"] ** 2
@@ -178,15 +176,17 @@ FIGURES = (
         "gbcd-fig2", "GBCD: gradient, objective and error against time",
         "The paper: GBCD reaches 1e-4 first; test errors stop changing long before.",
         units2, work2, _plotter("seconds", ("gradient", "objective", "RMSE"), RACE),
+        estimate=solver_seconds, pace=PACE,
     ),
     Figure(
         "gbcd-fig3", "GBCD: gradient and objective against iterations",
         "The paper: greedy blocks reduce the objective faster than blocks in turn or by gradients.",
         units2, work2, _plotter("iteration", ("gradient", "objective"), ("GBCD", "BCDC", "BCDG", "GBCD, coarse")),
+        cells="gbcd-fig2", estimate=solver_seconds, pace=PACE,
     ),
     Figure(
         "gbcd-fig4", "GBCD: training time against rows, Friedman1",
         "The paper: the gap between BCDC and GBCD grows from 10000 to 100000 rows.",
-        units4, work4, plot4,
+        units4, work4, plot4, estimate=solver_seconds, pace=PACE,
     ),
 )  # fmt: skip

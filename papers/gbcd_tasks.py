@@ -8,6 +8,8 @@ noise are learned by maximum likelihood on a random subset (2000 rows in the pap
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,7 +24,9 @@ from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.run import Run
 
 SETS = {"Calhouse": 18_000, "Kin40k": 30_000, "Friedman1": 100_000}  # training rows
+PACE = "by the pace of its first 15 s, if the logarithm of the largest gradient goes on to decrease as in these"
 TESTS = {"Calhouse": 2_640, "Kin40k": 10_000, "Friedman1": 5_000}
+MEASURED = 15.0  # seconds of a run from which its whole time is estimated
 TOLERANCE = 1e-4  # of the largest gradient entry, the rule of the paper
 NAMES = {"Calhouse": "calhousing", "Kin40k": "kin40k"}
 QUICK_ROWS, QUICK_TESTS, QUICK_SUBSET = 1_500, 500, 400
@@ -115,6 +119,40 @@ def method(name: str, **changes: Any) -> Method:
         **changes,
     }
     return registry[key](**{name: value for name, value in all_settings.items() if name in registry[key].param})
+
+
+def timed_run(method: Method, problem: Problem) -> Run:
+    """A run whose seconds are those of the processor, so that other work on the machine does not change them."""
+    return Run(method, problem, clock=time.process_time)
+
+
+def solver_run(unit: Mapping[str, Any]) -> Run:
+    """The run of a solver of the full GP on the rows of a piece of work."""
+    problem = task(unit["set"], unit["rows"], unit["full"]).problem
+    return timed_run(method(unit["solver"], block=unit["block"]), problem)
+
+
+def seconds_by_pace(run: Run) -> float:
+    """Extrapolate the seconds of a run from its first `MEASURED`.
+
+    For a solver, the logarithm of the largest gradient is taken to decrease at one rate until `TOLERANCE`; infinity if
+    it did not decrease. For a model that grows, a step is taken to cost as much more as there are rows in it.
+    """
+    converged = solve(run, MEASURED)
+    last = run.trace[-1]
+    if converged or run.outcome is not None:
+        return last.seconds
+    if hasattr(last.step.info, "largest"):
+        start, now = run.trace[1].step.info.largest, last.step.info.largest
+        share = math.log(start / now) / math.log(start / TOLERANCE)
+        return last.seconds / share if share > 0.0 else math.inf
+    share = max(len(last.step.state.inducing), 1) / getattr(run.method, "num_regressors", math.inf)
+    return last.seconds / share**2
+
+
+def solver_seconds(unit: Mapping[str, Any]) -> float:
+    """Estimate the processor seconds of a piece of work that is a run of a solver."""
+    return seconds_by_pace(solver_run(unit))
 
 
 def solve(run: Run, seconds: float) -> bool:

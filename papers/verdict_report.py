@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +21,7 @@ from gpexplorer.errors import GPExplorerError
 
 from .base import Figure
 from .verdicts import Verdict, judge
-from .verdicts.rules import NO_BASIS
+from .verdicts.rules import NO_BASIS, NOT_COMPUTED
 
 TITLE = "The figures and tables of five papers, computed again"
 STYLE: dict[str, str | None] = {"font-family": "system-ui, sans-serif", "max-width": "1100px"}
@@ -56,7 +58,8 @@ def run_all(figures: Sequence[Figure], out: Path, full: bool, compute: bool = Tr
                     yield f"  {line}"
             rows = figure.rows(out, full)
             missing = len(figure.missing(out, full))
-            judged.append(Judged(figure, rows, judge(figure.name, rows, full), missing=missing))
+            verdicts = settled(figure, judge(figure.name, rows, full), out, full)
+            judged.append(Judged(figure, rows, verdicts, missing=missing))
         except (GPExplorerError, OSError, ArithmeticError, LookupError, ValueError) as error:
             judged.append(Judged(figure, pd.DataFrame(), [], f"{type(error).__name__}: {error}"))
             yield f"  {judged[-1].error}"
@@ -66,6 +69,38 @@ def run_all(figures: Sequence[Figure], out: Path, full: bool, compute: bool = Tr
     (out / "report.html").write_text(page(judged), "utf-8")
     yield markdown(judged)
     yield f"Written: {out / 'report.html'}, {out / 'report.md'}"
+
+
+def settled(figure: Figure, verdicts: Sequence[Verdict], out: Path, full: bool) -> list[Verdict]:
+    """Settle statements without a basis by the pieces of the full version that are kept beside, as far as they go.
+
+    Where these do not decide a statement, the reason is the time that its pieces take, if it was measured.
+    """
+    kept = out.with_name("full")
+    try:
+        in_full = {} if full else {v.about: v for v in judge(figure.name, figure.rows(kept, True), True)}
+    except (OSError, LookupError, ValueError):  # nothing is there, or too little of it
+        in_full = {}
+    return [
+        verdict if verdict.verdict != NO_BASIS
+        else _in_full(in_full[verdict.about]) if in_full.get(verdict.about, verdict).verdict != NO_BASIS
+        else _with_seconds(figure, verdict, kept)
+        for verdict in verdicts
+    ]  # fmt: skip
+
+
+def _in_full(verdict: Verdict) -> Verdict:
+    return replace(verdict, why="; ".join(filter(None, ["in the sizes of the paper", verdict.why])))
+
+
+def _with_seconds(figure: Figure, verdict: Verdict, kept: Path) -> Verdict:
+    units = [unit for unit in figure.missing(kept, True) if verdict.pieces and verdict.takes(unit)]
+    seconds = figure.seconds(kept, units)
+    if not units or math.isnan(seconds):
+        return verdict
+    long = f"{seconds:,.0f} s" if math.isfinite(seconds) else "a time without an end in sight"
+    count = "its piece takes" if len(units) == 1 else f"its {len(units)} pieces take"
+    return replace(verdict, verdict=NOT_COMPUTED, why=f"because {count} {long} of a processor, {figure.pace}")
 
 
 def markdown(judged: Sequence[Judged]) -> str:
@@ -105,10 +140,11 @@ def page(judged: Sequence[Judged]) -> str:
 
 def _counted(judged: Sequence[Judged]) -> str:
     words = pd.Series([verdict.verdict for entry in judged for verdict in entry.verdicts], dtype=str).value_counts()
-    counted = ", ".join(f"{count} {word}" for word, count in words.items() if word != NO_BASIS)
-    without = int(words.get(NO_BASIS, 0))
+    counted = ", ".join(f"{count} {word}" for word, count in words.items() if word not in (NO_BASIS, NOT_COMPUTED))
+    without, uncomputed = (int(words.get(word, 0)) for word in (NO_BASIS, NOT_COMPUTED))
     failed = [entry.figure.name for entry in judged if entry.error]
     text = f"{int(words.sum())} statements of {len(judged)} figures and tables: {counted or 'none judged'}"
+    text += f"; {uncomputed} not computed, with the time that it takes" if uncomputed else ""
     text += f"; {without} without a basis in what was computed." if without else "."
     return text + (f" Not computed: {', '.join(failed)}." if failed else "")
 

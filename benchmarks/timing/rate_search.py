@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpexplorer.errors import SettingError
 from gpexplorer.methods.minibatches.loop import Minibatches
 from gpexplorer.problem import Problem
 
@@ -21,8 +22,16 @@ def best_validation_rate(method: Minibatches, problem: Problem) -> float:
 
     The rates tried lie around the method's own. Each trial goes through its whole schedule. The method itself is not
     changed; use the rate to learn on all rows.
+
+    Raises
+    ------
+    SettingError
+        If the method diverges with every rate.
     """
     values = {name: getattr(method, name) for name in method.param if name != "name"}
     settings = values | search_settings(method, len(problem.train))
     candidate = method.on_same_features(type(method), **settings)
-    return next(float(step.info.rate) for step in candidate.steps(problem) if step.info.phase == "learn")
+    for step in candidate.steps(problem):
+        if step.info.phase == "learn":
+            return float(step.info.rate)
+    raise SettingError(f"{method.title} diverges with each of {RATES} learning rates around {method.rate:.3g}.")

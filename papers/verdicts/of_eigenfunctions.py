@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from .rules import Verdict, listed, number, statement
+from .rules import Verdict, listed, number, of_repeats, statement
+
+FOLDS = 10  # of table 1
 
 
 def fig1(frame: pd.DataFrame, full: bool) -> list[Verdict]:
@@ -42,10 +44,11 @@ def table1(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     """Test RMSE over the folds of public data sets."""
     return [
         number(
-            f"{name}, type {kind}: RMSE", float(rows["paper"].iloc[0]), rows["rmse"], sd=float(rows["paper sd"].iloc[0])
+            f"{name}, type {kind}: RMSE", float(rows["paper"].iloc[0]), rows["rmse"],
+            sd=float(rows["paper sd"].iloc[0]), why=of_repeats(rows, "fold", FOLDS),
         )
         for (name, kind), rows in frame.groupby(["set", "type"], sort=False)
-    ]
+    ]  # fmt: skip
 
 
 JUDGES = {"grief-fig1": fig1, "grief-fig2": fig2, "grief-table1": table1}

@@ -60,7 +60,7 @@ def fig2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
         verdicts.append(
             statement(
                 f"{name}: GBCD reaches a largest gradient of 1e-4 before the other iterative solvers", "yes",
-                ", ".join(texts), fastest == "GBCD" if judged else None, why,
+                ", ".join(texts), fastest == "GBCD" if judged else None, why, set=[name], solver=ITERATIVE,
             )
         )  # fmt: skip
     return verdicts
@@ -98,6 +98,7 @@ def fig4(frame: pd.DataFrame, full: bool) -> list[Verdict]:
             listed({f"n = {n}": g for n, g in gaps.items()}) or "no number",
             holds,
             "it takes two numbers of rows at which both end in the time" if holds is None else "",
+            solver=["BCDC", "GBCD"], rows=[10_000, 20_000],
         )
     ]  # fmt: skip
 
@@ -113,7 +114,7 @@ def table2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
             statement(f"{name}: all solvers have the same error", "yes", listed(errors, "{:.4f}"), spread < AGREE),
             number(
                 f"{name}: RMSE of the full GP", float(of_set["paper"].iloc[0]), errors.values(), comparable=full,
-                why="" if full else QUICK,
+                why="" if full else QUICK, set=[name], solver=["Cholesky"],
             ),
         ]  # fmt: skip
         times = {s: float(v) for s, v in converged.set_index("solver")["seconds"].items() if s in ITERATIVE}
@@ -125,6 +126,7 @@ def table2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
             statement(
                 f"{name}: GBCD is the fastest iterative solver", "yes", listed(times, "{:.2g} s"),
                 not slower if judged else None, FEW_ROWS if not full else "" if judged else needs,
+                set=[name], solver=ITERATIVE,
             )
         )  # fmt: skip
     return verdicts
@@ -135,7 +137,7 @@ def table3(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     why = "the tolerance with the smallest error; ours solves for all test points at once"
     return [
         number(f"{name}: relative error of the variance", float(rows["paper"].iloc[0]), [rows["relative error"].min()],
-               comparable=full, why=why if full else QUICK)
+               comparable=full, why=why if full else QUICK, set=[name])
         for name, rows in frame.groupby("set", sort=False)
     ]  # fmt: skip
 
@@ -150,7 +152,7 @@ def table4(frame: pd.DataFrame, full: bool) -> list[Verdict]:
             statement(
                 f"{name}: the full GP has a smaller error than SD, SR and MPGP", "yes", listed(errors),
                 None if missing else bool(errors["GBCD"] < errors[[*COMPARED[:3]]].min()),
-                f"it takes the errors of {', '.join(missing)}" if missing else "",
+                f"it takes the errors of {', '.join(missing)}" if missing else "", set=[name], solver=COMPARED,
             )
         )  # fmt: skip
         for solver in COMPARED:
@@ -158,7 +160,7 @@ def table4(frame: pd.DataFrame, full: bool) -> list[Verdict]:
             if len(of_solver):
                 verdicts.append(
                     number(f"{name}: RMSE of {solver}", float(of_solver["paper"].iloc[0]), of_solver["RMSE"],
-                           comparable=full, why="" if full else QUICK)
+                           comparable=full, why="" if full else QUICK, set=[name], solver=[solver])
                 )  # fmt: skip
     return verdicts
 

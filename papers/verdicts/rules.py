@@ -4,6 +4,7 @@
     holds, fails          a statement about an order or a shape
     no basis              what was computed is no evidence for or against it, such as the quick version for a number
                           that was published for more rows or epochs
+    not computed          the same, and it is known how long the pieces of work that decide it take
 
 A number is the same as the published one if they differ by at most the largest of: the published standard deviation,
 `CLOSE` of the published number, and two standard errors of ours. Two of our own numbers are the same if they differ by
@@ -13,14 +14,15 @@ at most two standard errors of their paired differences. A verdict without a bas
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-BETTER, SAME, WORSE, HOLDS, FAILS, NO_BASIS = "better", "same", "worse", "holds", "fails", "no basis"
+BETTER, SAME, WORSE, HOLDS, FAILS = "better", "same", "worse", "holds", "fails"
+NO_BASIS, NOT_COMPUTED = "no basis", "not computed"
 CLOSE = 0.05  # of the published number
 TAKES = "it takes the full version, with the rows and repeats of the paper"  # to have a basis
 
@@ -39,6 +41,8 @@ class Verdict:
         One of the words above.
     why : str
         The reason, where the verdict needs one.
+    pieces : mapping
+        The pieces of work of the full version that decide it: the values that their parameters have.
     """
 
     about: str
@@ -46,10 +50,22 @@ class Verdict:
     ours: str
     verdict: str
     why: str = ""
+    pieces: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def takes(self, unit: Mapping[str, Any]) -> bool:
+        """Whether a piece of work is one of those that decide the statement."""
+        return all(unit.get(name) in values for name, values in self.pieces.items())
 
 
 def number(
-    about: str, published: float, values: Iterable[float], *, sd: float = 0.0, comparable: bool = True, why: str = ""
+    about: str,
+    published: float,
+    values: Iterable[float],
+    *,
+    sd: float = 0.0,
+    comparable: bool = True,
+    why: str = "",
+    **pieces: Sequence[Any],
 ) -> Verdict:
     """Compare our numbers, of which smaller ones are better, with a published mean.
 
@@ -67,24 +83,32 @@ def number(
         Whether ours were computed under the published conditions.
     why : str
         A reason to show beside the verdict.
+    **pieces : sequence
+        Values of the parameters of the pieces that decide it.
     """
     ours = np.array([value for value in values if math.isfinite(value)])
     printed = f"{published:.3g}" + (f" ± {sd:.2g}" if sd else "")
     if not len(ours):
-        return Verdict(about, printed, "no number", NO_BASIS, _with_needs(why or "no repeat gave a finite number"))
+        needs = _with_needs(why or "no repeat gave a finite number")
+        return Verdict(about, printed, "no number", NO_BASIS, needs, pieces)
     mean, spread = float(ours.mean()), float(ours.std(ddof=1)) if len(ours) > 1 else 0.0
     ours_text = f"{mean:.3g}" + (f" ± {spread:.2g} ({len(ours)})" if len(ours) > 1 else "")
     if not comparable or not math.isfinite(published):
-        return Verdict(about, printed, ours_text, NO_BASIS, _with_needs(why))
+        return Verdict(about, printed, ours_text, NO_BASIS, _with_needs(why), pieces)
     margin = max(sd, CLOSE * abs(published), 2.0 * spread / math.sqrt(len(ours)))
     verdict = SAME if abs(mean - published) <= margin else BETTER if mean < published else WORSE
     return Verdict(about, printed, ours_text, verdict, why)
 
 
-def statement(about: str, published: str, ours: str, holds: bool | None, why: str = "") -> Verdict:
-    """Say whether a published statement holds for our numbers; None where they say nothing about it."""
+def statement(
+    about: str, published: str, ours: str, holds: bool | None, why: str = "", **pieces: Sequence[Any]
+) -> Verdict:
+    """Say whether a published statement holds for our numbers; None where they say nothing about it.
+
+    Then `pieces` are values of the parameters of the pieces that decide it.
+    """
     if holds is None:
-        return Verdict(about, published, ours, NO_BASIS, _with_needs(why))
+        return Verdict(about, published, ours, NO_BASIS, _with_needs(why), pieces)
     return Verdict(about, published, ours, HOLDS if holds else FAILS, why)
 
 
@@ -114,6 +138,12 @@ def lower(about: str, published: str, ours: Iterable[float], others: Iterable[fl
 def _with_needs(why: str) -> str:
     """The reason why there is no basis, with what it would take."""
     return why if "it takes" in why else "; ".join(filter(None, [why, TAKES]))
+
+
+def of_repeats(rows: pd.DataFrame, name: str, total: int) -> str:
+    """Say "1 of 5 splits" where fewer repeats were computed than the paper has, and nothing otherwise."""
+    count = rows[name].nunique()
+    return f"{count} of {total} {name}s" if count < total else ""
 
 
 def listed(values: "Mapping[Any, Any] | pd.Series[Any]", form: str = "{:.3g}") -> str:

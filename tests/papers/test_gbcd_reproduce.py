@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import holoviews as hv
 import numpy as np
@@ -95,6 +97,24 @@ def test_figure_4_names_the_growth_exponents_and_the_crossing_with_cholesky():
     assert [curve.label for curve in drawn if isinstance(curve, hv.Curve)] == ["Cholesky: n^3.0", "GBCD, coarse: n^2.0"]
     title = hv.Store.lookup_options("bokeh", drawn, "plot").kwargs["title"]
     assert title == "GBCD, coarse becomes faster than Cholesky between n = 4000 and 16000, at about 5000"
+
+
+def test_the_time_of_a_solver_is_estimated_by_the_pace_of_its_first_seconds(monkeypatch: pytest.MonkeyPatch):
+    class Info(NamedTuple):
+        largest: float
+
+    def run(gradients: tuple[float, ...]) -> Any:
+        trace = [SimpleNamespace(seconds=1.0 * k, step=SimpleNamespace(info=Info(g))) for k, g in enumerate(gradients)]
+        return SimpleNamespace(trace=trace, outcome=None, error=None, advance=lambda: None)
+
+    assert gbcd_tasks.seconds_by_pace(run((9.0, 1.0, 0.5, 0.01))) == pytest.approx(6.0)  # half of four decades in 3 s
+    assert gbcd_tasks.seconds_by_pace(run((9.0, 1.0, 1.0))) == math.inf
+    unit = {**find("gbcd-table4").units(False)[2], **TINY, "set": "Friedman1"}
+    assert unit["solver"] == "MPGP"
+    monkeypatch.setattr(gbcd_tasks, "MEASURED", 1e-3)
+    estimate = find("gbcd-table4").estimate
+    assert estimate is not None
+    assert 0.0 < estimate(unit) < 100.0
 
 
 def test_table_2_has_the_same_error_for_all_solvers_that_converge():

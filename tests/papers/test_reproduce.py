@@ -13,7 +13,7 @@ import pytest
 import papers
 from gpexplorer.errors import SettingError
 from papers.__main__ import main
-from papers.base import REPEATED, Figure, Rows, Unit
+from papers.base import REPEATED, SECONDS, Figure, Rows, Unit
 
 
 def figure(done: list[int], stop_at: int | None = None) -> Figure:
@@ -44,7 +44,11 @@ def test_pieces_done_are_kept_and_not_done_again(tmp_path: Path):
     assert done == [1, 2, 3]
     assert lines[0].startswith("2 of 3 pieces are in ")
     assert lines[-1].startswith("The paper printed 1, 4, 9.")
-    assert pd.read_parquet(tmp_path / "squares.parquet")["square"].tolist() == [1, 4, 9]
+    table = pd.read_parquet(tmp_path / "squares.parquet")
+    assert table["square"].tolist() == [1, 4, 9]
+    assert (table[SECONDS] >= 0.0).all()
+    assert figure([]).rows(tmp_path, False).columns.tolist() == ["n", "square"]
+    assert replace(figure([]), name="twin", cells="squares").missing(tmp_path, False) == []
     page = (tmp_path / "squares.html").read_text()
     assert "<title>Squares</title>" in page
     assert not re.findall(r"<[^>]* (src|href)=\"http", page)
@@ -107,6 +111,27 @@ def test_the_command_takes_a_number_of_repeats(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(SystemExit):
             main(["cholqr-fig1", "--full", "--out", str(tmp_path), *extra])
     assert requests == [30, 3]
+
+
+def test_the_command_takes_values_of_parameters_and_measures_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    requests: list[set[str]] = []
+
+    def measured(unit: Unit) -> float:
+        requests.append(set(map(str, unit.values())))
+        return 7.0
+
+    figure = replace(papers.find("stochastic-table4"), estimate=measured)
+    monkeypatch.setitem(papers._figures, figure.name, figure)
+    asked = ["stochastic-table4", "--full", "--measure", "--out", str(tmp_path), "--only", "kin40k", "--only", "128"]
+    for _ in range(2):  # the second time nothing is left to measure
+        with pytest.raises(SystemExit):
+            main(asked)
+    assert len(requests) == 4  # methods; the five splits of each take as long
+    assert all({"kin40k", "128"} <= values for values in requests)
+    twin = papers.find("stochastic-table2")  # shows the same rows
+    assert twin.seconds(tmp_path / "full", twin.only(["kin40k", "128"]).units(True)) == 4 * 5 * 7.0
+    with pytest.raises(SystemExit):
+        main(["stochastic-table4", "--only", "nowhere", "--out", str(tmp_path)])
 
 
 def test_names_are_listed_and_an_unknown_one_is_a_sentence(capsys: pytest.CaptureFixture[str]):

@@ -39,6 +39,10 @@ def test_a_piece_leaves_a_row_that_is_drawn_beside_the_paper(monkeypatch: pytest
 
     unit = {**figure.units(False)[0], "method": "scgd"}
     [row] = figure.work(unit)
+    monkeypatch.setattr(stochastic, "FEW", 1)
+    monkeypatch.setattr(stochastic, "MEASURED", 0.01)
+    assert figure.estimate is not None
+    assert 0.0 < figure.estimate(unit) < 100.0
 
     assert (row["data"], row["rows"], row["nlml_paper"], row["rmse_paper"]) == ("kin40k", 100, -1.760, 0.056)
     assert row["ended"] == "budget"

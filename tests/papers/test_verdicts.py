@@ -116,12 +116,61 @@ def test_every_figure_has_a_judge():
 
 def test_the_table_of_grief_is_judged_by_the_published_spread():
     rows = [
-        {"set": "stock", "type": "II", "rmse": value, "paper": 0.005, "paper sd": 0.0005} for value in (0.005, 0.0055)
-    ] + [{"set": "servo", "type": "I", "rmse": 0.9, "paper": 0.268, "paper sd": 0.075}]
-    assert [(v.about, v.verdict) for v in judge("grief-table1", pd.DataFrame(rows), full=False)] == [
-        ("stock, type II: RMSE", "same"),
-        ("servo, type I: RMSE", "worse"),
+        {"set": "stock", "type": "II", "fold": fold, "rmse": value, "paper": 0.005, "paper sd": 0.0005}
+        for fold, value in enumerate((0.005, 0.0055) * 5)
+    ] + [{"set": "servo", "type": "I", "fold": 0, "rmse": 0.9, "paper": 0.268, "paper sd": 0.075}]
+    assert [(v.about, v.verdict, v.why) for v in judge("grief-table1", pd.DataFrame(rows), full=False)] == [
+        ("stock, type II: RMSE", "same", ""),
+        ("servo, type I: RMSE", "worse", "1 of 10 folds"),
     ]
+
+
+def cells(values: dict[str, float], splits: int = 1, batch: int = 32) -> pd.DataFrame:
+    """Rows of tables 2 and 4 of the minibatch paper."""
+    return pd.DataFrame(
+        {"data": "kin40k", "batch": batch, "split": split, "method": method, "nlml": value, "nlml_paper": printed}
+        for method, value in values.items()
+        for split in range(splits)
+        for printed in [{"scgd": -1.76, "minimax": -1.71, "svgp": 0.79, "bsgd": -0.68}[method]]
+    )
+
+
+def test_some_methods_of_one_split_are_judged_as_far_as_they_go():
+    order, scgd = judge("stochastic-table2", cells({"scgd": -1.75, "bsgd": -1.0}), full=True)
+    assert (order.verdict, order.why) == ("no basis", "it takes minimax, svgp")
+    assert order.takes({"data": "kin40k", "batch": 32, "split": 4, "method": "svgp"})
+    assert not any(order.takes({"data": "kin40k", "batch": b, "method": m}) for b, m in ((32, "bsgd"), (64, "svgp")))
+    assert (scgd.verdict, scgd.why) == ("same", "1 of 5 splits")
+    order, scgd = judge("stochastic-table2", cells({"scgd": -0.5, "bsgd": -1.0}, splits=5), full=True)
+    assert (order.verdict, order.why, scgd.verdict, scgd.why) == ("fails", "", "worse", "")
+
+
+def test_statements_of_the_quick_version_are_settled_by_pieces_in_full_or_by_the_time_that_they_take(tmp_path):
+    quick, full = tmp_path / "quick", tmp_path / "full"
+    seconds = {"scgd": 2.0, "minimax": 30.0, "svgp": 400.0, "bsgd": 5000.0}
+    figure = replace(
+        papers.find("stochastic-table2"),
+        work=lambda unit: cells({unit["method"]: -1.75}).to_dict("records"),
+        plot=lambda frame: hv.Scatter(frame, "batch", "nlml"),
+        estimate=lambda unit: seconds[unit["method"]],
+        pace="by a part",
+    )
+    quick_rows = pd.concat([cells(dict.fromkeys(seconds, 1.0), batch=b) for b in (32, 128)])
+    without = judge("stochastic-table2", quick_rows, full=False)
+    assert [v.verdict for v in verdict_report.settled(figure, without, quick, False)] == [v.verdict for v in without]
+
+    list(figure.only(["kin40k", "32", "scgd"]).limited(1).run(full, True))
+    list(figure.only(["kin40k", "128", "minimax"]).measure(full, True))
+    _, scgd, minimax, _, _, other = verdict_report.settled(figure, without, quick, False)
+
+    assert (scgd.verdict, scgd.ours, scgd.why) == ("same", "-1.75", "in the sizes of the paper; 1 of 5 splits")
+    assert minimax.verdict == "no basis"  # its time was not measured
+    assert other.verdict == "not computed"
+    assert other.why == "because its 5 pieces take 150 s of a processor, by a part"
+    judged = [verdict_report.Judged(figure, quick_rows, [scgd, minimax, other])]
+    assert verdict_report.markdown(judged).startswith(
+        "3 statements of 1 figures and tables: 1 same; 1 not computed, with the time that it takes; 1 without a basis"
+    )
 
 
 def test_solvers_that_disagree_and_a_slower_gbcd_are_reported():

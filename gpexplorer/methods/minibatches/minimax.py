@@ -94,7 +94,7 @@ MIN_RELATIVE_M = -0.5  # M is restricted to M >= this times A^-1
 MULTIPLIER_DAMPING = 0.25  # l above; with 1/2, A alone would have no delay and M no weight
 LIFTS = 0.2  # the share of steps after which eigenvalues of A have to be raised, as measured for the cost
 LARGE_GAP = 3.0  # with |A - F| larger than this times |F| at the end, the outcome says so; below 1 is usual
-MAX_GAP = 100.0  # with |A - F| larger than this times |F|, A has diverged
+MAX_GAP = 100.0  # with |A - F| larger than this times |F|, A has diverged in the affine metric
 
 
 class Minimax(Minibatches):
@@ -276,19 +276,21 @@ class MinimaxLearner(Learner):
     def divergence(self, exact: ExactLikelihood | None = None) -> str:
         if message := super().divergence(exact):
             return message
-        gap = self.gap(exact)[0] if exact else 0.0
-        if bool(torch.isfinite(self.B).all()) and gap < MAX_GAP:
-            return ""
-        return self._distance_sentence(gap)
+        if not bool(torch.isfinite(self.B).all()):
+            return "B has entries that are not finite. Lower rate_ascent or the rate."
+        gap = self.gap(exact)[0] if exact and not self.flat else 0.0  # the paper's A may be anywhere: theta follows B
+        return self._distance_sentence(gap) if gap >= MAX_GAP else ""
 
     def remark(self, gap: float) -> str:
         return self._distance_sentence(gap) if gap > LARGE_GAP else ""
 
     def _distance_sentence(self, gap: float) -> str:
+        far = f"A differs from F by {gap:.2g} times |F| at"
+        if self.flat:
+            return f"{far} mu {self.mu:g}, as the paper's form allows. Raise mu to draw A towards F."
         return (
-            f"A differs from F by {gap:.2g} times |F| at damping {self.kappa:g} and {self.rows.size} rows per "
-            f"minibatch, and no longer represents it. Raise damping (2 by default) or batch_size, or lower rate_matrix "
-            f"and rate_ascent."
+            f"{far} damping {self.kappa:g} and {self.rows.size} rows per minibatch, and no longer represents it. Raise "
+            f"damping (2 by default) or batch_size, or lower rate_matrix and rate_ascent."
         )
 
     def before(self, t: int) -> None:

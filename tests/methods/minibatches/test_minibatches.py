@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing.rate_search import best_validation_rate
+from gpexplorer.errors import SettingError
 from gpexplorer.methods.minibatches import learner
 from gpexplorer.methods.minibatches.exact_likelihood import exact_gradient, exact_likelihood
 from gpexplorer.methods.minibatches.learner import OPTIMISERS, MinibatchRows
@@ -189,6 +190,8 @@ def test_a_rate_chosen_on_rows_set_aside_is_one_of_the_grid_and_leaves_the_metho
     assert result == min(tried, key=lambda rate: tried[rate])
     assert len(tried) == 5
     assert (small.rate, small.validation, small.search) == (0.03, 0.0, 0)
+    with pytest.raises(SettingError, match=r"diverges with each of 5 learning rates around 0\.03"):
+        best_validation_rate(method("scgd", batch_size=8, rate=0.03, width=4, largest=1.0), at)
 
 
 def test_it_stops_early_by_the_rows_set_aside():

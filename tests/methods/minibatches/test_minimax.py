@@ -280,3 +280,17 @@ def test_the_multiplier_has_the_weight_with_which_both_delays_cancel(settings: d
     M = -float(learner._mu(0)) / float(learner.A_norm)  # M = M B for a matrix B
     torch.testing.assert_close(stands_for_inverse(A_inverse / M), A_inverse / n)  # at A^-1 = M any weight is right
     torch.testing.assert_close(stands_for_inverse(3.0 * A_inverse / M), (1.0 + 2.0 * weight) * A_inverse / n)
+
+
+@pytest.mark.parametrize(("settings", "diverged", "way_out"), [({}, True, "Raise damping"), (FLAT, False, "Raise mu")])
+def test_only_where_A_stands_for_F_has_one_that_is_far_from_it_diverged(settings: dict, diverged: bool, way_out: str):
+    """In the paper's form A is far from F on purpose: theta is moved by B alone, and log |A| has no theta in it."""
+    model, learner = begun(method("minimax", batch_size=10, **settings), problem())
+    exact = exact_likelihood(model, learner.parameters.theta)
+    assert learner.divergence(exact) == ""
+    learner.A.mul_(1e3)
+
+    assert bool(learner.divergence(exact)) == diverged
+    assert way_out in learner.remark(learner.gap(exact)[0])
+    learner.B[0, 0] = math.nan
+    assert "B has entries that are not finite" in learner.divergence(exact)
