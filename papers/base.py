@@ -26,6 +26,7 @@ from bokeh.resources import INLINE
 Unit = Mapping[str, Any]  # the parameters of one piece of work, as JSON can represent them
 Rows = Sequence[Mapping[str, Any]]
 
+SECONDS_FILE = "seconds.json"  # what `measure` found
 SECONDS = "seconds of the processor"  # of a whole piece of work, kept with its rows
 REPEATED = ("seed", "trial", "split", "fold")  # names of the parameters that number the repeats of a piece
 FRAME = {"frame_width": 260, "frame_height": 220}
@@ -129,28 +130,31 @@ class Figure:
         return [unit for unit in self.units(full) if _key(unit) not in kept]
 
     def measure(self, out: Path, full: bool) -> Iterator[str]:
-        """Measure by a part of each missing piece how long the whole takes. Repeats of a piece are measured once.
+        """Measure by a part of each missing piece how long the whole takes.
+
+        Repeats of a piece are measured once, and so are the same pieces of several figures.
 
         Yields
         ------
         str
             A line of text per piece that is measured.
         """
-        path, known = out / f"{self.cells or self.name}-seconds.json", self._seconds(out)
+        known = _known_seconds(out)
         for unit in self.missing(out, full):
-            if self.estimate is not None and _key(_without_repeat(unit)) not in known:
-                known[_key(_without_repeat(unit))] = self.estimate(unit)
-                _replace(path, json.dumps(known, indent=1).encode())
-                yield f"{_described(_without_repeat(unit))} · {known[_key(_without_repeat(unit))]:.0f} s"
+            key = self._measured_key(unit)
+            if self.estimate is not None and key not in known:
+                known[key] = self.estimate(unit)
+                _replace(out / SECONDS_FILE, json.dumps(known, indent=1).encode())
+                yield f"{key} · {known[key]:.0f} s"
 
     def seconds(self, out: Path, units: Iterable[Unit]) -> float:
         """The processor seconds that these pieces take together, as `measure` found; nan if one was not measured."""
-        known = self._seconds(out)
-        return sum(known.get(_key(_without_repeat(unit)), math.nan) for unit in units)
+        known = _known_seconds(out)
+        return sum(known.get(self._measured_key(unit), math.nan) for unit in units)
 
-    def _seconds(self, out: Path) -> dict[str, float]:
-        path = out / f"{self.cells or self.name}-seconds.json"
-        return json.loads(path.read_text("utf-8")) if path.exists() else {}
+    def _measured_key(self, unit: Unit) -> str:
+        measured = {name: value for name, value in unit.items() if name not in (*REPEATED, "seconds")}
+        return f"{getattr(self.estimate, '__qualname__', '')} {_key(measured)}"
 
     def _table(self, out: Path) -> Path:
         return out / f"{self.cells or self.name}.parquet"
@@ -185,8 +189,9 @@ def panels(parts: Sequence[hv.Overlay], columns: int) -> hv.Layout:
     return hv.Layout(framed).opts(shared_axes=False).cols(columns)
 
 
-def _without_repeat(unit: Unit) -> Unit:
-    return {name: value for name, value in unit.items() if name not in REPEATED}
+def _known_seconds(out: Path) -> dict[str, float]:
+    path = out / SECONDS_FILE
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
 def _described(unit: Unit) -> str:
