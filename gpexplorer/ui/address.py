@@ -121,24 +121,43 @@ def write_query(request: PageRequest, start: Spec) -> str:
 
 
 def session_page() -> str:
-    """Return which page the address of the present session asks for: `FIRST` without a query, else as `?page=` says.
+    """Return which page the address of the present session asks for; the laboratory where there is no session."""
+    return asked_page(_session_arguments()) if pn.state.curdoc is not None else LABORATORY
 
-    Every other query belongs to the laboratory.
+
+def asked_page(arguments: Mapping[str, list[bytes]]) -> str:
+    """Return which page an address asks for: `FIRST` without a query, else as `?page=` says, or the laboratory.
+
+    Parameters
+    ----------
+    arguments : mapping of str to list of bytes
+        The arguments of the request.
     """
-    values = _session_values()
+    values = _values(arguments)
     page = values.get("page", [""])[0][:LONGEST_VALUE]
-    return page if page in PAGES else FIRST if not values and pn.state.curdoc is not None else LABORATORY
+    return page if page in PAGES else LABORATORY if values else FIRST
+
+
+def session_query() -> str:
+    """Return the part of the address of the present session after "?"; empty where there is no session."""
+    document = pn.state.curdoc
+    request = document.session_context.request if document is not None and document.session_context else None
+    return str(getattr(request, "query", ""))
 
 
 def session_request(start: Spec) -> PageRequest:
     """Read what the address of the present session asks for; `start` where it asks for nothing."""
-    return read_query(urlencode(_session_values(), doseq=True), start)
+    return read_query(urlencode(_values(_session_arguments()), doseq=True), start)
 
 
-def _session_values() -> dict[str, list[str]]:
+def _session_arguments() -> Mapping[str, list[bytes]]:
     document = pn.state.curdoc
     request = document.session_context.request if document is not None and document.session_context else None
-    arguments: Mapping[str, list[bytes]] = request.arguments if request is not None else {}
+    return request.arguments if request is not None else {}
+
+
+def _values(arguments: Mapping[str, list[bytes]]) -> dict[str, list[str]]:
+    """The arguments as text, without those of Bokeh."""
     return {
         name: [value.decode("utf-8", "replace") for value in listed]
         for name, listed in arguments.items()

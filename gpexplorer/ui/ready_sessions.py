@@ -1,7 +1,12 @@
-"""Sessions whose pages are built before anyone asks for them, so that many people can open the page at once.
+"""Sessions whose pages are built before anyone asks for them, or while their visitors look at a waiting page.
 
-Building a page takes half a second of the only thread that answers pages. A page from the stock takes a tenth of it.
-The plain address is answered from the stock, and so are the links that were asked for last: a class opens one link.
+Building a page takes seconds of the only thread that answers pages. A page from the stock takes a tenth of it. The
+plain address is answered from the stock, and so are the links that were asked for last: a class opens one link. Where
+the stock has no page of the laboratory, a browser is sent a waiting page at once, and the pages are built one after the
+other. Whoever does not ask for a text to show, as a browser does, gets the page itself when it is built.
+
+Without a picture of the address, a waiting page is sent only if others wait as well: it would show nothing but words
+for two seconds, and then move everything.
 """
 
 from __future__ import annotations
@@ -23,11 +28,15 @@ from panel.io.state import set_curdoc
 from panel.util import edit_readonly
 from tornado.httputil import HTTPServerRequest, RequestStartLine
 
+from .address import LABORATORY, asked_page
+from .gate.waiting_line import PlaceHandler, WaitingLine, lines
 from .shared_limits import Shares
 from .text import record
 
 QUIET = 4.0  # seconds without a visit and without a step of any run, after which a page is built
 GAP = 1.0  # seconds between two looks whether it is quiet
+NAP, LATE = 0.1, 0.02  # seconds between two pages for waiting visitors; again while naps end late: others are served
+LONGEST_NAPS = 2.0  # seconds
 RECENT_LINKS = 2  # of the links asked for last, pages are kept ready as of the plain address
 LONGEST_LINK = 2000  # characters; a longer one gets pages of its own
 PLAIN = ""  # the query of the plain address
@@ -51,7 +60,8 @@ class ReadySessions:
 
     def __init__(self, application: BokehTornado, path: str, count: int, shares: Shares) -> None:
         self._application, self._path, self._count = application, path, count
-        self._turns, self._arrivals = shares.turns, shares.arrivals
+        self._turns, self._arrivals, self._pictures = shares.turns, shares.arrivals, shares.first_pictures
+        self._line = WaitingLine()
         self._stock: dict[str, deque[ServerSession]] = {PLAIN: deque()}  # query -> pages; links oldest first
         self._last_visit = float("-inf")
 
@@ -59,17 +69,47 @@ class ReadySessions:
         return sum(len(pages) for pages in self._stock.values())
 
     def install(self) -> None:
-        """Answer the addresses of the stock from it from now on."""
+        """Answer the addresses of the stock from it from now on, and those of the laboratory with a waiting page."""
         build: Callable[[DocHandler], Awaitable[ServerSession]] = DocHandler.get_session
+        answer: Callable[..., Awaitable[None]] = DocHandler.get
+        self._build = build
+        context = self._application._applications[self._path]
 
         async def get_session(handler: DocHandler) -> ServerSession:
             self._last_visit = time.monotonic()
-            is_ours = handler.application is self._application
-            session = (self._take(handler) if is_ours else None) or await build(handler)
+            is_ours = handler.application_context is context
+            session = (self._line.take(handler.request) or self._take(handler)) if is_ours else None
+            session = session or await build(handler)
             self._arrivals.begin(session.document)
             return session
 
-        DocHandler.get_session = get_session
+        async def get(handler: DocHandler, *args: Any, **kwargs: Any) -> None:
+            if handler.application_context is context and self._must_wait(handler):
+                self._send_waiting_page(handler)
+            else:
+                await answer(handler, *args, **kwargs)
+
+        DocHandler.get_session, DocHandler.get = get_session, get
+        lines.setdefault(self._application, []).append(self._line)
+        place = f"{self._application.prefix}{self._path.rstrip('/')}/place"
+        self._application.add_handlers(".*", [(place, PlaceHandler, {"line": self._line})])
+
+    async def keep_serving(self) -> None:
+        """Build the pages of those who wait, for as long as the server runs; between two pages, others are answered."""
+        while True:
+            begun = time.monotonic()
+            await asyncio.sleep(NAP)
+            while len(self._line) and time.monotonic() - begun < LONGEST_NAPS and await _nap_ends_late():
+                pass
+            visitor = self._line.next()
+            if visitor is None:
+                continue
+            session = None
+            try:
+                session = await self._build(visitor.handler)
+            except Exception as error:
+                record(error, "a page was being built for a visitor who waits")
+            self._line.finish(visitor, session)
 
     async def keep_filled(self) -> None:
         """Build one session after another, in quiet moments, for as long as the server runs."""
@@ -104,6 +144,27 @@ class ReadySessions:
             for session in self._stock.pop(oldest):
                 _discard(session)
 
+    def _must_wait(self, handler: DocHandler) -> bool:
+        """Whether the visitor of this request gets a waiting page."""
+        request, application = handler.request, self._application
+        is_open_to_all = application.auth_provider.get_user is None and application.auth_provider.get_user_async is None
+        if not is_open_to_all or pn.config.authorize_callback or pn.config.reuse_sessions:
+            return False
+        if "text/html" not in request.headers.get("Accept", "") or asked_page(request.arguments) != LABORATORY:
+            return False
+        if self._line.is_over(request) or self._stock.get(request.query):
+            return False
+        return request.query in self._pictures or len(self._line) > 0
+
+    def _send_waiting_page(self, handler: DocHandler) -> None:
+        self._last_visit = time.monotonic()
+        query = handler.request.query
+        self.remember(query)
+        ticket = self._line.enter(handler)
+        handler.set_header("Content-Type", "text/html; charset=utf-8")
+        handler.set_header("Cache-Control", "no-store")
+        handler.finish(self._pictures.page(query, ticket, *(self._line.place(ticket) or (0, 0.0))))
+
     def _take(self, handler: DocHandler) -> ServerSession | None:
         """A session of the stock that belongs to the visitor of this request from now on."""
         query = handler.request.query
@@ -126,6 +187,13 @@ class ReadySessions:
         session.unsubscribe(None)  # its lifetime without a connection begins now
         session.unblock_expiration()
         return session
+
+
+async def _nap_ends_late() -> bool:
+    """Take a nap, and return whether the loop had other work when it was to end."""
+    end = time.monotonic() + NAP
+    await asyncio.sleep(NAP)
+    return time.monotonic() - end > LATE
 
 
 def _discard(session: ServerSession) -> None:

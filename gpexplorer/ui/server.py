@@ -16,11 +16,13 @@ import logging
 import os
 import secrets
 import warnings
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 import panel as pn
 import torch
+from bokeh.server.server import BaseServer
 from bokeh.server.tornado import BokehTornado
 from bokeh.util.warnings import BokehUserWarning
 
@@ -154,6 +156,7 @@ def serve(
     ready = ReadySessions(server._tornado, "/explorer", shares.limits.ready_pages, shares)
     ready.install()
     server.io_loop.add_callback(ready.keep_filled)
+    server.io_loop.add_callback(ready.keep_serving)
     server.io_loop.add_callback(closed.keep_freeing)
     print(f"Explorer: http://{allowed[0]}/explorer", flush=True)
     server.start()
@@ -208,6 +211,22 @@ def panel_serve_app() -> Any:
     notices = [NO_ENTRY_POINT] if "gpexplorer_had_no_guard" in pn.state.cache else []
     notices += [ANY_NAME] if "*" in getattr(request, "known_names", "") else []
     return app(notice=" ".join(notices), shares=_panel_serve_shares())
+
+
+def let_visitors_wait(server: BaseServer, paths: Iterable[str]) -> None:
+    """Answer visitors of `panel serve` with a waiting page while theirs is built.
+
+    Parameters
+    ----------
+    server : Server
+        The server, before its loop runs.
+    paths : iterable of str
+        The paths of the apps that show the explorer.
+    """
+    for path in paths:
+        ready = ReadySessions(server._tornado, path, 0, _panel_serve_shares())
+        ready.install()
+        server.io_loop.add_callback(ready.keep_serving)
 
 
 def _protect_next() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import panel as pn
 
 from ..runs import Spec, Store
-from .address import FIRST, GALLERY, SIDE_BY_SIDE, session_page, session_request
+from .address import FIRST, GALLERY, SIDE_BY_SIDE, session_page, session_query, session_request
 from .connections import Arrivals
 from .explorer import START, Explorer
 from .page import explorer_page, load_resources, own_page
@@ -75,7 +75,10 @@ def app(
                 on_close()
 
         show_controls = "controls" not in request.hide
-        return explorer_page(explorer, end, show_controls, arrivals=arrivals, listeners=[explorer.follow_address()])
+        page = explorer_page(explorer, end, show_controls, arrivals=arrivals, listeners=[explorer.follow_address()])
+        if shares is not None:
+            shares.first_pictures.draw(session_query(), explorer, request.link.at or 0, show_controls)
+        return page
     except Exception as error:
         number = record(error, "the page was being built")
         return pn.pane.HTML(

@@ -26,6 +26,7 @@ from ..runs.studies.memory_need import Rows, cost_of_step, memory_need, refusal,
 from ..runs.studies.scaling_study import size
 from .connections import Arrivals
 from .gate.visitors import MAX_SESSIONS
+from .waiting_page import FirstPictures
 
 SHARE_OF_MEMORY = 0.75  # of the machine, that all runs together may use by default
 SPARE = 0.9  # of the memory that is free at present, that a new run may use
@@ -220,13 +221,15 @@ class Shares:
         Threads that one step may use.
     arrivals : Arrivals
         The pages that are on their way to a browser.
+    first_pictures : FirstPictures
+        What is shown of an address while a page of it is being built.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         turns = 2 if self.limits.cores >= MANY_CORES else 1
         self.turns, self.threads_per_turn = Turns(turns), max(1, self.limits.cores // turns)
-        self.arrivals = Arrivals()
+        self.arrivals, self.first_pictures = Arrivals(), FirstPictures()
         self._lock = threading.Lock()
         self._bytes_of: weakref.WeakKeyDictionary[Reservation, float] = weakref.WeakKeyDictionary()
 

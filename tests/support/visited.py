@@ -66,8 +66,8 @@ class Visited:
         pn.state.on_session_destroyed(lambda _: self.ended.append(stop()))
         return pn.pane.HTML(f"page {self.built}")
 
-    async def get(self, **headers: str) -> HTTPResponse:
-        url = f"http://localhost:{self.server.port}/explorer"
+    async def get(self, query: str = "", path: str = "/explorer", **headers: str) -> HTTPResponse:
+        url = f"http://localhost:{self.server.port}{path}?{query}"
         return await AsyncHTTPClient().fetch(HTTPRequest(url, headers=headers), raise_error=False)
 
     async def connect(self, answer: HTTPResponse) -> WebSocketClientConnection:
@@ -102,7 +102,8 @@ class Follower:
 @pytest.fixture
 def visit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A function that runs a visit on a loop of its own, and what the server has patched is restored afterwards."""
-    monkeypatch.setattr(DocHandler, "get_session", DocHandler.get_session)
+    for name in ("get_session", "get"):
+        monkeypatch.setattr(DocHandler, name, getattr(DocHandler, name))
     for owner, name in PATCHED:
         monkeypatch.setattr(owner, name, owner.__dict__[name])
     before = logging.getLogRecordFactory()

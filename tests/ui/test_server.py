@@ -7,6 +7,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -72,12 +73,14 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
     monkeypatch.setattr(serving, "protect", lambda _, max_sessions: order.append(f"guard of {max_sessions}"))
     monkeypatch.setattr(serving, "repair_protocol", lambda: None)
     monkeypatch.setattr(serving, "warm", lambda: order.append("warm"))
-    monkeypatch.setattr(DocHandler, "get_session", DocHandler.get_session)
+    for name in ("get_session", "get"):
+        monkeypatch.setattr(DocHandler, name, getattr(DocHandler, name))
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     loop = SimpleNamespace(
         start=lambda: order.append("answers"), add_callback=lambda call: order.append(call.__qualname__)
     )
-    server = SimpleNamespace(start=lambda: None, io_loop=loop, _tornado=SimpleNamespace(_websocket_origins=set()))
+    tornado = Mock(_websocket_origins=set(), _applications={"/explorer": None}, prefix="")
+    server = SimpleNamespace(start=lambda: None, io_loop=loop, _tornado=tornado)
     monkeypatch.setattr("panel.serve", lambda *_, start, **__: order.append(f"listens, started: {start}") or server)
     monkeypatch.setattr("builtins.print", lambda text, **_: order.append(text))
 
@@ -85,7 +88,7 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
 
     # A taken port raises where the server begins to listen, so it is reported before the slow preparation.
     address = "Explorer: http://localhost:5099/explorer"
-    begun = ["ReadySessions.keep_filled", "ClosedPages.keep_freeing"]
+    begun = ["ReadySessions.keep_filled", "ReadySessions.keep_serving", "ClosedPages.keep_freeing"]
     assert order == ["listens, started: False", "guard of 60", "warm", *begun, address, "answers"]
 
 

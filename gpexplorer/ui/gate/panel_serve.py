@@ -45,9 +45,11 @@ def install() -> None:
 
 def serves_this_package(server: Any) -> bool:
     """Return whether the program text of one of the apps of a server mentions this package."""
-    contexts = server._tornado.applications.values()
-    handlers = [handler for context in contexts for handler in context.application.handlers]
-    runners = [getattr(handler, "_runner", None) or _main(handler) for handler in handlers]
+    return any(map(_mentions_this_package, server._tornado.applications.values()))
+
+
+def _mentions_this_package(context: Any) -> bool:
+    runners = [getattr(handler, "_runner", None) or _main(handler) for handler in context.application.handlers]
     return any(PACKAGE in (getattr(runner, "source", "") or "") for runner in runners)
 
 
@@ -75,6 +77,9 @@ def _protect(server: Any) -> None:
             "Of several processes, one may build a page again that another one has sent, and then without some of its "
             "styles: give each process a port of its own, behind a proxy that keeps a visitor on one of them."
         )
+    else:  # of several processes, one would be asked for a place in the line of another one
+        paths = [path for path, context in server._tornado.applications.items() if _mentions_this_package(context)]
+        importlib.import_module("..server", __package__).let_visitors_wait(server, paths)
     names = known_names(server._tornado)
     if all(map(is_local_name, names)):
         log.warning(

@@ -17,6 +17,8 @@ from bokeh.server.session import ServerSession
 from bokeh.server.tornado import BokehTornado
 from tornado.httputil import HTTPServerRequest
 
+from .waiting_line import lines
+
 MAX_SESSIONS = 60  # pages that are open at the same time, by default
 MOST_ARGUMENTS = 100  # of an address: the longest link has fewer than 60
 LONGEST_ADDRESS = 8000  # characters of path and query: twice the longest link
@@ -84,17 +86,19 @@ class Visitors:
         session_id : str
             The session that the websocket names; empty for none.
         """
-        sessions = self._sessions()
-        if not self._max_sessions or session_id in {session.id for session in sessions}:
+        sessions, own_lines = self._sessions(), lines.get(self._application, [])
+        is_known = session_id in {session.id for session in sessions} or any(line.knows(request) for line in own_lines)
+        if not self._max_sessions or is_known:
             return None
         seconds = self._budget(request).spend()
         if seconds:
             return 429, f"Too many pages were asked for from this address. Load this page again in {seconds:.0f} s."
         sessions = [session for session in sessions if session.connection_count or not session.expiration_requested]
-        if len(sessions) < self._max_sessions or self._make_room(sessions):
+        count = len(sessions) + sum(map(len, own_lines))
+        if count < self._max_sessions or self._make_room(sessions):
             return None
         return 503, (
-            f"{len(sessions)} pages are open, which is the limit of this server (--max-sessions). Close a tab, or load "
+            f"{count} pages are open, which is the limit of this server (--max-sessions). Close a tab, or load "
             "this page again in a minute."
         )
 

@@ -19,6 +19,7 @@ from bokeh.events import Tap
 from ...views import View
 from ...views.base import arranged
 from ...views.drawing.live import Live
+from ...views.drawing.static_svg import figure_svg
 from ..browser.callbacks import weakly
 from ..playback.open_run import Frame, Layers, RunSummary
 from ..session import Session
@@ -149,6 +150,10 @@ class Picture(pn.viewable.Viewer):
         if self._live is not None:
             self._live.set_theme(theme)
             self.legend.fill(self._live.legend)
+
+    def svg(self, width: int, height: int) -> str:
+        """Return the figure as SVG of this size in pixels; empty where a sentence takes its place."""
+        return figure_svg(self._live.figure, width, height) if self._live is not None else ""
 
     def _toggle(self, entry: int) -> None:
         if self._live is not None:
