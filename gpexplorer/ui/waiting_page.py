@@ -3,6 +3,8 @@
 The pictures are made once per address, when a page of it is built and before a visitor has it, so that nobody changes
 what others are shown. They lie where the pictures of the live page will lie, by the same styles. The page has no part
 of the address in it: its script loads the same address again once the page is built.
+
+Apart because it is made of pictures and styles, of which the limits of a server (`shared_limits.py`) know nothing.
 """
 
 from __future__ import annotations
