@@ -34,8 +34,10 @@ class Waiting:
     ----------
     handler : DocHandler
         Of the request that he came with.
+    came : float
+        When he came, on the monotonic clock.
     asked : float
-        When his browser asked last, on the monotonic clock.
+        When his browser asked last.
     session : ServerSession or None
         His page, once it is built.
     is_over : bool
@@ -43,6 +45,7 @@ class Waiting:
     """
 
     handler: Any
+    came: float
     asked: float
     session: ServerSession | None = None
     is_over: bool = False
@@ -53,7 +56,7 @@ class WaitingLine:
 
     def __init__(self) -> None:
         self._visitors: dict[str, Waiting] = {}  # ticket -> visitor, in the order of their coming
-        self._seconds, self._begun = FIRST_GUESS, 0.0
+        self._seconds, self._last_end = FIRST_GUESS, 0.0  # per page, with what lies between two; when one was built last
 
     def __len__(self) -> int:
         return len(self._queue())
@@ -62,8 +65,8 @@ class WaitingLine:
         """Put the visitor of this request at the end, or leave him at his place; returns his ticket."""
         if self.knows(handler.request):
             return _ticket(handler.request)
-        ticket = secrets.token_urlsafe(16)
-        self._visitors[ticket] = Waiting(handler, time.monotonic())
+        ticket, clock = secrets.token_urlsafe(16), time.monotonic()
+        self._visitors[ticket] = Waiting(handler, clock, clock)
         return ticket
 
     def knows(self, request: HTTPServerRequest) -> bool:
@@ -86,13 +89,14 @@ class WaitingLine:
         left = [ticket for ticket, visitor in self._visitors.items() if time.monotonic() - visitor.asked > PATIENCE]
         for ticket in left:
             del self._visitors[ticket]
-        self._begun = time.monotonic()
         return next(iter(self._queue()), None)
 
     def finish(self, visitor: Waiting, session: ServerSession | None) -> None:
         """The page of this visitor is built, or could not be."""
         visitor.session, visitor.is_over = session, True
-        self._seconds += 0.5 * (time.monotonic() - self._begun - self._seconds)
+        clock = time.monotonic()
+        self._seconds += 0.5 * (clock - max(self._last_end, visitor.came) - self._seconds)
+        self._last_end = clock
 
     def place(self, ticket: str) -> tuple[int, float] | None:
         """How many pages are built before that of this ticket, and the seconds until it is built, about.
