@@ -56,7 +56,8 @@ class WaitingLine:
 
     def __init__(self) -> None:
         self._visitors: dict[str, Waiting] = {}  # ticket -> visitor, in the order of their coming
-        self._seconds, self._last_end = FIRST_GUESS, 0.0  # per page, with what lies between two; when one was built last
+        self._seconds = FIRST_GUESS  # per page, with what lies between two of them
+        self._last_end = 0.0
 
     def __len__(self) -> int:
         return len(self._queue())

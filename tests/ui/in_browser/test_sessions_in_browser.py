@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from gpexplorer.views.drawing.palette import ON_DARK, ROLES
-from pages import ON_PAGE, Seen, Served, until
+from pages import LABORATORY, ON_PAGE, Seen, Served, until
 
 pytestmark = pytest.mark.ui
 
@@ -61,6 +61,9 @@ def test_two_sessions_play_apart_and_closed_ones_compute_nothing_and_leave_no_th
     before = served.count()
     for _ in range(2):
         other = open_page(width=420)
+        # The address was open before: its waiting page was shown first, and has loaded the page in its own place.
+        assert other.page.evaluate("performance.getEntriesByType('navigation')[0].type") == "reload"
+        assert other.page.evaluate("[location.search, history.length]") == [LABORATORY, 2]
         other.press("Play or pause")  # on a narrow screen the sidebar is folded away, or this could not be pressed
         until(lambda other=other: other.step >= 5)
         assert seen.step == 0
