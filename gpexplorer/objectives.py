@@ -137,13 +137,23 @@ class _Columns:
 
     def __init__(self, kernel: Kernel, theta: Tensor, Z: Any, X: Any, L_mm: Tensor, keep: bool) -> None:
         self.kernel, self.theta, self.Z, self.X, self.L_mm = kernel, theta, Z, X, L_mm
-        self.kept = self._compute(X) if keep and is_kept(len(X), len(Z), L_mm.element_size()) else None
+        self.kept, self.K_mn = None, None  # K_mn is kept too where the derivative of the kernel needs nothing else
+        if keep and is_kept(len(X), len(Z), L_mm.element_size()):
+            K_mn = kernel(theta, Z, X)
+            self.kept = self._whitened(K_mn)
+            self.K_mn = K_mn if getattr(kernel, "is_own_derivative", False) else None
 
     def __getitem__(self, rows: slice) -> Tensor:
-        return self._compute(self.X[rows]) if self.kept is None else self.kept[:, rows]
+        if self.kept is not None:
+            return self.kept[:, rows]
+        return self._whitened(self.kernel(self.theta, self.Z, self.X[rows]))
 
-    def _compute(self, X: Any) -> Tensor:
-        return torch.linalg.solve_triangular(self.L_mm, self.kernel(self.theta, self.Z, X), upper=False)
+    def covariances(self, rows: slice) -> Tensor | None:
+        """Those columns of K_mn, where they are kept."""
+        return None if self.K_mn is None else self.K_mn[:, rows]
+
+    def _whitened(self, K: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(self.L_mm, K, upper=False)
 
 
 class _Fit(NamedTuple):
@@ -151,6 +161,7 @@ class _Fit(NamedTuple):
 
     result: Nystrom
     Lt: _Columns  # [m, n] L'
+    K_mm: Tensor | None  # [m, m] where K_mn is kept
     D: Tensor  # [n] where the objective needs it, otherwise empty
 
 
@@ -189,7 +200,8 @@ def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any, 
 
 def _fit(kernel: Kernel, theta: Tensor, train: Dataset, Z: Any, objective: str, keep: bool) -> _Fit:
     """The pass over the rows; L' is kept for a second pass if asked for and small enough."""
-    L_mm, jitter = cholesky(kernel(theta, Z, Z), "K_mm", accurate=True)
+    K_mm = kernel(theta, Z, Z)
+    L_mm, jitter = cholesky(K_mm, "K_mm", accurate=True)
     m, n, y, s2 = len(Z), len(train), train.y, noise_variance(theta)
     Lt, sums, prior = _Columns(kernel, theta, Z, train.X, L_mm, keep), Sums(m, y), kernel.diag(theta, train.X)
     D = torch.empty_like(prior) if objective in ("fitc", "tight-vfe") else prior[:0]  # [n]
@@ -201,12 +213,13 @@ def _fit(kernel: Kernel, theta: Tensor, train: Dataset, Z: Any, objective: str, 
         sums.add(columns, y[rows], s2 / (s2 + D[rows]) if objective == "fitc" else None)
     if objective == "fitc":
         V, unexplained = s2 + D, float(D.sum())
-        model = sums.model(n, s2 * (y @ (y / V)), s2, "L'W L + s2 I", float(V.log().sum()))
+        model = sums.model(n, s2 * (y @ (y / V)), s2, name="L'W L + s2 I", log_V=float(V.log().sum()))
     else:
-        unexplained = float(prior.sum()) - sums.explained
-        model = sums.model(n, y @ y, s2, "L'L + s2 I")
+        model = sums.model(n, y @ y, s2, name="L'L + s2 I", prior=prior.sum())
+        unexplained = model.unexplained
     E_V = log_variance_ratio(D, s2) if objective == "tight-vfe" else unexplained / s2
-    return _Fit(Nystrom(Terms(model.fit, model.complexity, E_V), L_mm, model, jitter, unexplained), Lt, D)
+    terms = Terms(model.fit, model.complexity, E_V)
+    return _Fit(Nystrom(terms, L_mm, model, jitter, unexplained), Lt, None if Lt.K_mn is None else K_mm, D)
 
 
 def residual_variance(prior: Float[Tensor, " n"], Lt: Float[Tensor, "m n"]) -> Float[Tensor, " n"]:
@@ -264,7 +277,7 @@ def nystrom_gradient(
     """
     gradient = torch.zeros_like(theta)
 
-    def receive(X: Any, G: Tensor) -> None:
+    def receive(X: Any, G: Tensor, K: Tensor | None) -> None:
         gradient.add_(kernel.theta_gradient(theta, Z, X, G))
 
     result, rest, _ = pull_back(kernel, theta, train, Z, objective, receive, keep=False)
@@ -277,9 +290,9 @@ def pull_back(
     train: Dataset,
     Z: Any,
     objective: str,
-    receive: Callable[[Any, Tensor], None],
+    receive: Callable[[Any, Tensor, Tensor | None], None],
     keep: bool = True,
-) -> tuple[Nystrom, Float[Tensor, " p"], float]:
+) -> tuple[Nystrom, Float[Tensor, " p"], Float[Tensor, ""]]:
     """Compute a sparse objective, and its derivatives in the covariances that it consists of.
 
     Parameters
@@ -287,7 +300,8 @@ def pull_back(
     kernel, theta, train, Z, objective : Covariance, Tensor, Dataset, inputs and str
         As for `nystrom_gradient`.
     receive : callable
-        It is called with some inputs X and dF/dK(Z, X): block by block with the rows, and last with Z itself.
+        It is called with some inputs X, dF/dK(Z, X), which it may overwrite, and K(Z, X) or None: block by block with
+        the rows, and last with Z itself. K is there where it was kept and the kernel is its own derivative.
     keep : bool
         Whether L' is kept between the value and the gradient, where it takes at most KEPT_BYTES.
 
@@ -297,48 +311,49 @@ def pull_back(
         As `nystrom` returns it.
     gradient : Tensor [p]
         The part of dF/dtheta that does not go through K_mn and K_mm: that of diag(K), and that of the noise.
-    trace : float
+    trace : Tensor []
         tr S, the derivative by way of K_mn and K_mm in the log sd of a kernel that is sd^2 times another one.
     """
-    result, columns, D = _fit(kernel, theta, train, Z, objective, keep)
+    result, columns, K_mm, D = _fit(kernel, theta, train, Z, objective, keep)
     y, n, m, s2, L_mm = train.y, len(train), len(Z), result.s2, result.L_mm
-    is_uniform, model, eye = objective in ("vfe", "pp"), result.model.pullback(), torch.eye(m).to(y)
+    is_uniform, is_vfe, model = objective in ("vfe", "pp"), objective == "vfe", result.model.pullback()
     A_inv, w, beta = model.inverse, model.weights, torch.empty_like(y)  # [m, m], [m], [n]
-    S = eye - s2 * A_inv - torch.outer(w, w)  # [m, m], without L' diag(delta) L
+    # S = I - s2 A^-1 - w w' [- (A / s2 - I)]  [m, m], without L' diag(delta) L
+    S = torch.addmm(A_inv, result.L_A, result.L_A.T, beta=-s2, alpha=-1.0 / s2) if is_vfe else A_inv * -s2
+    S.addr_(w, w, alpha=-1.0).diagonal().add_(2.0 if is_vfe else 1.0)
     alpha = solve_transposed(L_mm, w[:, None])[:, 0]  # [m]
-    if objective == "vfe":
-        S -= result.L_A @ result.L_A.T / s2 - eye
-    # L_mm^-T (A^-1 [- I/s2]), a factor that all of dF/dK_mn has in common where W and delta are the same for all rows
-    right = solve_transposed(L_mm, A_inv - eye / s2 if objective == "vfe" else A_inv)  # [m, m]
-    delta = torch.full_like(y, 1.0 / s2 if objective == "vfe" else 0.0)  # [n]
-    if objective == "tight-vfe":
-        delta = 1.0 / (s2 + D)
+    if is_vfe:
+        A_inv.diagonal().sub_(1.0 / s2)  # A^-1 - I/s2, all that is needed of it from here on
+    if is_uniform:  # L_mm^-T (A^-1 [- I/s2]), a factor that all of dF/dK_mn has in common
+        right = solve_transposed(L_mm, A_inv)  # [m, m]
+    delta = 1.0 / (s2 + D) if objective == "tight-vfe" else torch.full_like(y, 1.0 / s2 if is_vfe else 0.0)  # [n]
 
     for rows in row_blocks(n, (3 if is_uniform else 4) * y.element_size() * m, y, BLOCK):
         Lt, V = columns[rows], s2 + D[rows] if objective == "fitc" else None  # [m, block], [block]
         beta[rows] = model.beta(Lt, y[rows], V)
         if is_uniform:
-            receive(train.X[rows], (right @ Lt).addr_(alpha, beta[rows], alpha=-1.0))
-            continue
-        inner = A_inv @ Lt  # [m, block]
-        if V is not None:
-            inner.mul_(s2 / V)
-            delta[rows] = (1.0 - torch.linalg.vecdot(inner, Lt, dim=0)) / V - beta[rows].square()  # M
-        scaled = Lt * delta[rows]
-        S.addmm_(scaled, Lt.T, alpha=-1.0)
-        receive(train.X[rows], solve_transposed(L_mm, inner.sub_(scaled).addr_(w, beta[rows], alpha=-1.0)))
+            dK = (right @ Lt).addr_(alpha, beta[rows], alpha=-1.0)  # [m, block]
+        else:
+            inner = A_inv @ Lt  # [m, block]
+            if V is not None:
+                inner.mul_(s2 / V)
+                delta[rows] = (1.0 - torch.linalg.vecdot(inner, Lt, dim=0)) / V - beta[rows].square()  # M
+            scaled = Lt * delta[rows]
+            S.addmm_(scaled, Lt.T, alpha=-1.0)
+            dK = solve_transposed(L_mm, inner.sub_(scaled).addr_(w, beta[rows], alpha=-1.0))
+        receive(train.X[rows], dK, columns.covariances(rows))
 
-    receive(Z, -0.5 * solve_transposed(L_mm, solve_transposed(L_mm, S).T))
+    receive(Z, solve_transposed(L_mm, solve_transposed(L_mm, S).T).mul_(-0.5), K_mm)
     gradient = torch.zeros_like(theta)
     if objective != "pp":
-        gradient += kernel.theta_gradient_diag(theta, train.X, 0.5 * delta)
-    by_noise = 0.5 * float(delta.sum()) if objective == "fitc" else float(model.by_noise(beta @ beta))
-    if objective == "vfe":
-        by_noise -= 0.5 * result.terms.trace / s2
+        gradient.add_(kernel.theta_gradient_diag(theta, train.X, 0.5 * delta))
+    by_noise = 0.5 * delta.sum() if objective == "fitc" else model.by_noise(beta @ beta)  # []
+    if is_vfe:
+        by_noise.sub_(0.5 * result.terms.trace / s2)
     elif objective == "tight-vfe":
-        by_noise -= 0.5 * float(delta @ D) / s2
-    gradient[-1] += noise_derivative(kernel, 2.0 * s2 * by_noise)  # ds2 / d log noise sd = 2 s2
-    return result, gradient, float(S.diagonal().sum())
+        by_noise.sub_(delta @ D, alpha=0.5 / s2)
+    gradient[-1].add_(noise_derivative(kernel, by_noise.mul_(2.0 * s2)))  # ds2 / d log noise sd = 2 s2
+    return result, gradient, S.diagonal().sum()
 
 
 def evidence(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[float, Float[Tensor, " p"]]:

@@ -150,11 +150,18 @@ def squared_distances(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthsc
     -----
     2 n m d flops. One input is subtracted directly, which loses no digits.
     """
-    if X.shape[1] == 1:
-        return ((X - Z.T) / lengthscale).square()
-    if is_traced():
+    if X.shape[1] > 1 and is_traced():
         return reduce(torch.add, [squared_differences(X, Z, lengthscale, q) for q in range(X.shape[1])])
-    scaled = scaled_rows(X, Z, lengthscale)
+    scaled = None if X.shape[1] == 1 else scaled_rows(X, Z, lengthscale)
+    return distances_of_scaled(scaled, X, Z, lengthscale)
+
+
+def distances_of_scaled(
+    scaled: Scaled | None, X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor
+) -> Float[Tensor, "n m"]:
+    """Return `squared_distances` from the scaled rows; a single input needs none."""
+    if scaled is None or X.shape[1] == 1:
+        return ((X - Z.T) / lengthscale).square()
     r2 = torch.addmm(scaled.A2 + scaled.B2.T, scaled.A, scaled.B.T, alpha=-2.0)  # [n, m], symmetric if X is Z
     r2 = zero_below(r2, scaled.rounding)
     if X is Z:
@@ -229,15 +236,33 @@ def _factors(scaled: Scaled, scale: float, shift: float | Tensor) -> tuple[Tenso
     return P, torch.cat([scaled.B, ones.expand(len(b2), 1), b2], 1)
 
 
-def weighted_square_sums(
-    W: Float[Tensor, "n m"], X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor
-) -> Float[Tensor, " d"]:
-    """Return sum_ij W_ij (x_iq - z_jq)^2 / l_q^2 for each input q, with one product W B and no matrix per input."""
-    A, B, _, _, _, wide = scaled_rows(X, Z, lengthscale)
-    sums = A.square().T @ W.sum(1) + B.square().T @ W.sum(0) - 2.0 * (A * (W @ B)).sum(0)
-    for q in wide:
-        sums[q] = (W * squared_differences(X, Z, lengthscale, q)).sum()
-    return sums
+def weighted_differences(
+    W: Float[Tensor, "n m"], scaled: Scaled, X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor
+) -> tuple[Float[Tensor, " d"], Float[Tensor, "n d"]]:
+    """Return weighted sums of squared differences and of differences, in lengthscales, for each input q.
+
+    Returns
+    -------
+    squares : Tensor [d]
+        sum_ij W_ij (z_jq - x_iq)^2 / l_q^2.
+    differences : Tensor [n, d]
+        sum_j W_ij (z_jq - x_iq) / l_q.
+
+    Notes
+    -----
+    2 n m d flops in one product W B, and no matrix [n, m] but for wide inputs:
+
+        differences_i = (W B)_i - a_i sum_j W_ij
+        squares = sum_j b_j^2 sum_i W_ij - sum_i a_i (differences + W B)_i
+    """
+    A, B = scaled.A, scaled.B
+    products = W @ B
+    differences = torch.addcmul(products, A, W.sum(1, keepdim=True), value=-1.0)
+    squares = B.square().T @ W.sum(0) - products.add_(differences).mul_(A).sum(0)
+    for q in scaled.wide:
+        difference = (Z[:, q] - X[:, q, None]) / _of_input(lengthscale, q)
+        differences[:, q], squares[q] = (W * difference).sum(1), (W * difference.square()).sum()
+    return squares, differences
 
 
 def safe_sqrt(r2: Tensor) -> Tensor:

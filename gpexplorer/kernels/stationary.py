@@ -31,9 +31,11 @@ from .distances import (
     FILL_ROWS,
     affine_distances,
     distance_factors,
+    distances_of_scaled,
     safe_sqrt,
+    scaled_rows,
     squared_distances,
-    weighted_square_sums,
+    weighted_differences,
     zero_below,
 )
 from .exponential import Exponential
@@ -48,6 +50,7 @@ class Stationary(Covariance):
     stationary = True
     ard: ClassVar[bool] = False  # one lengthscale per input
     freedom: ClassVar[int] = 0  # degrees of freedom of Student's t in the spectral density; 0 if it is normal
+    is_own_derivative: ClassVar[bool] = False  # whether `profile_derivative` is `profile`
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -120,16 +123,25 @@ class Stationary(Covariance):
         total, variance = torch.zeros_like(theta), torch.exp(2.0 * theta[0])
         lengthscale = theta[self._scales].exp()
         for rows in row_blocks(len(X), 4 * G.element_size() * max(len(Z), 1), G):
-            r2 = squared_distances(X[rows], Z, lengthscale)  # [block, m]
-            total[0] += 2.0 * variance * (G[rows] * self.profile(theta, r2)).sum()
-            W = self.profile_derivative(theta, r2).mul_(G[rows]).mul_(variance)  # [block, m]
-            by_scale = weighted_square_sums(W, X[rows], Z, lengthscale)  # [d]
+            X_block, G_block = X[rows], G[rows]
+            scaled = scaled_rows(X_block, Z, lengthscale)
+            r2 = distances_of_scaled(scaled, X_block, Z, lengthscale)  # [block, m]
+            by_variance = self.profile(theta, r2).mul_(G_block)
+            total[0] += 2.0 * by_variance.sum()
+            W = by_variance if self.is_own_derivative else self.profile_derivative(theta, r2).mul_(G_block)
+            by_scale, _ = weighted_differences(W, scaled, X_block, Z, lengthscale)  # [d]
             total[self._scales] += by_scale if self.ard else by_scale.sum()
-            self.add_extra_gradient(theta, r2, G[rows], total)
+            self.add_extra_gradient(theta, r2, G_block, total)
+        return total.mul_(variance)
+
+    def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Tensor, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
+        """Gradient [p] of sum_i g_i sd^2, which is in the log sd alone."""
+        total = torch.zeros_like(theta)
+        total[0] = g.sum().mul_(torch.exp(2.0 * theta[0])).mul_(2.0)
         return total
 
     def add_extra_gradient(self, theta: Tensor, r2: Tensor, G: Tensor, total: Tensor) -> None:
-        """Add to `total` [p] the gradient in hyperparameters other than sd and lengthscales, if there are any."""
+        """Add the gradient in hyperparameters other than sd and lengthscales to `total` [p], all for sd = 1."""
 
 
 class SE(Stationary, Exponential):
@@ -137,6 +149,7 @@ class SE(Stationary, Exponential):
 
     key, title = "se", "squared exponential"
     formula = r"\sigma_f^2 \exp\left(-\tfrac12 \sum_q (x_q-x_q')^2/\ell_q^2\right)"
+    is_own_derivative = True
 
     def affine_map(self, theta: Tensor) -> tuple[float, Tensor]:
         """The map from r2 to the logarithm of the covariance."""
@@ -249,7 +262,7 @@ class RationalQuadratic(Stationary):
         alpha = theta[self.size - 1].exp()
         ratio = r2 / (2.0 * alpha)
         change = self.profile(theta, r2) * (alpha * ratio / (1.0 + ratio) - alpha * torch.log1p(ratio))
-        total[self.size - 1] += torch.exp(2.0 * theta[0]) * (change * G).sum()
+        total[self.size - 1] += (change * G).sum()
 
 
 def _with_ard(base: type[Stationary]) -> type[Stationary]:

@@ -31,7 +31,7 @@ as Phi [b, m]; each of m columns has the same place in both.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -50,6 +50,7 @@ class LinearGaussian(NamedTuple):
     fit: float  # y'C^-1 y
     complexity: float  # log |C|
     jitter: float  # what was added to the diagonal of A
+    unexplained: float = math.nan  # tr(K - Phi Phi'), where tr K was given
 
     @property
     def value(self) -> float:
@@ -90,16 +91,9 @@ class Sums:
         self.A.addmm_(weighted, Phi_t.T)
         self.c.addmv_(weighted, y)
 
-    @property
-    def explained(self) -> float:
-        """tr Phi'W Phi, which is tr Phi Phi' where W = I; it exists before `model` adds the ridge."""
-        return float(self.A.diagonal().sum())
-
-    def model(
-        self, n: int, yy: float | Tensor, s2: float, name: str = "Phi'Phi + s2 I", log_V: float | None = None
-    ) -> LinearGaussian:
-        """Return the model of these sums, whose A is overwritten; the parameters are those of `linear_gaussian`."""
-        return linear_gaussian(self.A, self.c, n, yy, s2, name, log_V)
+    def model(self, *numbers: Any, **options: Any) -> LinearGaussian:
+        """Return `linear_gaussian` of these sums, whose A is overwritten, with its further parameters n, yy, s2, ..."""
+        return linear_gaussian(self.A, self.c, *numbers, **options)
 
 
 def linear_gaussian(
@@ -110,6 +104,7 @@ def linear_gaussian(
     s2: float,
     name: str = "Phi'Phi + s2 I",
     log_V: float | None = None,
+    prior: Tensor | None = None,
 ) -> LinearGaussian:
     """Return the model whose sums are known.
 
@@ -129,6 +124,8 @@ def linear_gaussian(
         Name of the matrix A with its ridge in error messages.
     log_V : float, optional
         Sum of the log noise variances of the rows; by default all of them are s2.
+    prior : Tensor [], optional
+        tr K for a covariance K of which Phi Phi' is a part, where W = I. It gives `unexplained`.
 
     Raises
     ------
@@ -139,13 +136,14 @@ def linear_gaussian(
     -----
     m^3 / 3 flops.
     """
-    m = len(c)
+    m, rest = len(c), [] if prior is None else [prior - A.diagonal().sum()]
     A.diagonal().add_(s2)
     L, jitter = cholesky(A, name)
     h = torch.linalg.solve_triangular(L, c[:, None], upper=False)[:, 0]
-    unexplained, half_logdet = torch.stack([yy - h @ h, L.diagonal().log().sum()]).tolist()
+    numbers = torch.stack([yy - h @ h, L.diagonal().log().sum(), *rest])  # one read for all of them
+    residual, half_logdet, unexplained = [*numbers.tolist(), math.nan][:3]
     log_rest = (n - m) * math.log(s2) if log_V is None else log_V - m * math.log(s2)
-    return LinearGaussian(L, c, s2, n, unexplained / s2, log_rest + 2.0 * half_logdet, jitter)
+    return LinearGaussian(L, c, s2, n, residual / s2, log_rest + 2.0 * half_logdet, jitter, unexplained)
 
 
 class Pullback(NamedTuple):
@@ -161,7 +159,7 @@ class Pullback(NamedTuple):
         self, Phi_t: Float[Tensor, "m b"], y: Float[Tensor, " b"], V: Float[Tensor, " b"] | None = None
     ) -> Float[Tensor, " b"]:
         """The entries of C^-1 y at some rows, given their noise variances V if these are not s2."""
-        return (y - Phi_t.T @ self.weights) / (self.s2 if V is None else V)
+        return torch.addmv(y, Phi_t.T, self.weights, alpha=-1.0).div_(self.s2 if V is None else V)
 
     def columns(self, Phi_t: Float[Tensor, "m b"], beta: Float[Tensor, " b"]) -> Float[Tensor, "m b"]:
         """dNLML/dPhi' where W = I. 2 b m^2 flops."""

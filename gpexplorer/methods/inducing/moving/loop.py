@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ....errors import NotPositiveDefinite
 from ....evidence_limits import BOUNDS, least_objective
-from ....kernels.distances import squared_distances, weighted_square_sums
+from ....kernels.distances import distances_of_scaled, scaled_rows, weighted_differences
 from ....linalg.replayed_descent import Evaluated, replayed_descent
 from ....objectives import BLOCK, Nystrom, Terms, is_kept, may_learn, nystrom, pull_back
 from ....posteriors import Posterior, nystrom_posterior
@@ -78,18 +78,18 @@ def sparse_gradient(
     """
     gradient = Gradient(torch.zeros_like(theta), torch.zeros_like(Z))
 
-    def receive(X: Tensor, G: Tensor) -> None:
-        add_gradient(gradient, kernel, theta, (Z, X), G, symmetric=X is Z)
+    def receive(X: Tensor, G: Tensor, K: Tensor | None) -> None:
+        add_gradient(gradient, kernel, theta, (Z, X), G, K)
 
     model, rest, trace_S = pull_back(kernel, theta, train, Z, likelihood, receive)
     gradient.theta.add_(rest)
     if _is_simple(kernel):  # theta[0] is a log sd: its derivative is sum G K over K_mn, plus that over K_mm
-        gradient.theta[0] += trace_S
+        gradient.theta[0].add_(trace_S)
     return model, gradient
 
 
 def add_gradient(
-    gradient: Gradient, kernel: Any, theta: Tensor, pair: tuple[Tensor, Tensor], G: Tensor, symmetric: bool = False
+    gradient: Gradient, kernel: Any, theta: Tensor, pair: tuple[Tensor, Tensor], G: Tensor, K: Tensor | None = None
 ) -> None:
     """Add the gradient of sum_ij G_ij k(z_i, x_j) in theta and Z.
 
@@ -99,10 +99,11 @@ def add_gradient(
         Changed in place.
     theta : Tensor [p]
     pair : tuple of Tensor
-        Z [m, d] and X [k, d].
+        Z [m, d] and X [k, d]. If X is Z itself, both arguments of k move; otherwise X is fixed.
     G : Tensor [m, k]
-    symmetric : bool
-        Whether X is Z itself, so that both arguments of k move; otherwise X is fixed.
+        It may be overwritten.
+    K : Tensor [m, k], optional
+        k(Z, X), if it is known and the kernel is its own derivative (`Stationary.is_own_derivative`).
 
     Notes
     -----
@@ -110,10 +111,11 @@ def add_gradient(
 
         d / d log l_q = sum_ij W_ij (z_iq - x_jq)^2 / l_q^2,    d / d z_i = sum_j W_ij (x_j - z_i) / l^2
 
-    The derivative in the log sd, 2 sum G K, is left to the caller, who has it as a trace. Other kernels use
-    `theta_gradient` and autograd.
+    which is G * K for a kernel that is its own derivative. The derivative in the log sd, 2 sum G K, is left to the
+    caller, who has it as a trace. Other kernels use `theta_gradient` and autograd.
     """
     Z, X = pair
+    symmetric = X is Z
     if not _is_simple(kernel):
         gradient.theta.add_(kernel.theta_gradient(theta, Z, X, G))
         gradient.Z.add_(_autograd_in_Z(kernel, theta, Z, X, G + G.T if symmetric else G))
@@ -121,16 +123,17 @@ def add_gradient(
     lengthscale, centre = theta[1:-1].exp(), X.mean(0)
     X = X - centre
     Z = X if symmetric else Z - centre  # the same object, so that distances on the diagonal are exactly 0
-    W = (
-        kernel.profile_derivative(theta, squared_distances(Z, X, lengthscale)).mul_(G).mul_(torch.exp(2.0 * theta[0]))
-    )  # [m, k]
-    WX, row_sums, column_sums = W @ X, W.sum(1), W.sum(0)
-    spread = weighted_square_sums(W, Z, X, lengthscale)  # [d]
-    gradient.theta[1:-1] += spread if len(lengthscale) == len(spread) else spread.sum()
-    in_Z = WX - Z * row_sums[:, None]
+    scaled = scaled_rows(Z, X, lengthscale)
+    if K is not None:
+        W = G.mul_(K)
+    else:
+        r2 = distances_of_scaled(scaled, Z, X, lengthscale)
+        W = kernel.profile_derivative(theta, r2).mul_(G).mul_(torch.exp(2.0 * theta[0]))  # [m, k]
+    spread, in_Z = weighted_differences(W, scaled, Z, X, lengthscale)  # [d], [m, d]
     if symmetric:
-        in_Z = in_Z + W.T @ Z - Z * column_sums[:, None]
-    gradient.Z.add_(in_Z / lengthscale.square())
+        in_Z.add_(weighted_differences(W.T, scaled, Z, X, lengthscale)[1])
+    gradient.theta[1:-1].add_(spread if len(lengthscale) == len(spread) else spread.sum())
+    gradient.Z.add_(in_Z.div_(lengthscale))
 
 
 def _is_simple(kernel: Any) -> bool:
