@@ -66,7 +66,7 @@ def least_objective(model: Nystrom, yy: float) -> float:
         y'y.
     """
     A = model.L_A @ model.L_A.T  # [m, m]
-    return least_from(A, model.c, yy, model.s2, model.unexplained, model.terms.complexity)
+    return _least_from(A, model.c, yy, model.s2, model.unexplained, model.terms.complexity)
 
 
 def least_from(A: Tensor, c: Tensor, yy: float, s2: float, unexplained: float, complexity: float) -> float:
@@ -85,11 +85,15 @@ def least_from(A: Tensor, c: Tensor, yy: float, s2: float, unexplained: float, c
     complexity : float
         E_C = log det(K_hat + s2 I).
     """
+    return _least_from(A.clone(), c, yy, s2, unexplained, complexity)
+
+
+def _least_from(A: Tensor, c: Tensor, yy: float, s2: float, unexplained: float, complexity: float) -> float:
+    """Return the same, and overwrite A."""
     T = max(unexplained, 0.0)
-    shifted = A.clone()
-    shifted.diagonal().add_(T)
-    whitened_c = torch.linalg.solve_triangular(cholesky(shifted, "L'L + (s2 + T) I").L, c[:, None], upper=False)
-    return 0.5 * ((yy - float(whitened_c.square().sum())) / (s2 + T) + complexity)
+    A.diagonal().add_(T)
+    whitened_c = torch.linalg.solve_triangular(cholesky(A, "L'L + (s2 + T) I").L, c[:, None], upper=False)[:, 0]
+    return 0.5 * ((yy - float(whitened_c @ whitened_c)) / (s2 + T) + complexity)
 
 
 def evidence_limits(

@@ -118,8 +118,7 @@ def least_learned_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
 
 def may_learn(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, begin: Float[Tensor, " p"]) -> bool:
     """Return whether learning from `begin` may reach theta: its noise is resolved, or not smaller than at the start."""
-    s2 = noise_variance(theta)
-    return s2 >= noise_variance(begin) or s2 >= least_learned_noise(kernel, theta, train)
+    return bool(theta[-1] >= begin[-1]) or noise_variance(theta) >= least_learned_noise(kernel, theta, train)
 
 
 def noise_derivative(kernel: Any, value: float | Tensor) -> float | Tensor:
@@ -344,9 +343,8 @@ def pull_back(
         receive(train.X[rows], dK, columns.covariances(rows))
 
     receive(Z, solve_transposed(L_mm, solve_transposed(L_mm, S).T).mul_(-0.5), K_mm)
-    gradient = torch.zeros_like(theta)
-    if objective != "pp":
-        gradient.add_(kernel.theta_gradient_diag(theta, train.X, 0.5 * delta))
+    is_pp = objective == "pp"
+    gradient = torch.zeros_like(theta) if is_pp else kernel.theta_gradient_diag(theta, train.X, 0.5 * delta)
     by_noise = 0.5 * delta.sum() if objective == "fitc" else model.by_noise(beta @ beta)  # []
     if is_vfe:
         by_noise.sub_(0.5 * result.terms.trace / s2)

@@ -96,7 +96,7 @@ class Sums:
         return linear_gaussian(self.A, self.c, *numbers, **options)
 
 
-def linear_gaussian(
+def linear_gaussian(  # noqa: PLR0913 - the sums, and what is known of the noise and of the prior
     A: Float[Tensor, "m m"],
     c: Float[Tensor, " m"],
     n: int,

@@ -120,18 +120,17 @@ def add_gradient(
         gradient.theta.add_(kernel.theta_gradient(theta, Z, X, G))
         gradient.Z.add_(_autograd_in_Z(kernel, theta, Z, X, G + G.T if symmetric else G))
         return
-    lengthscale, centre = theta[1:-1].exp(), X.mean(0)
-    X = X - centre
-    Z = X if symmetric else Z - centre  # the same object, so that distances on the diagonal are exactly 0
+    lengthscale = theta[1:-1].exp()
     scaled = scaled_rows(Z, X, lengthscale)
     if K is not None:
         W = G.mul_(K)
     else:
         r2 = distances_of_scaled(scaled, Z, X, lengthscale)
         W = kernel.profile_derivative(theta, r2).mul_(G).mul_(torch.exp(2.0 * theta[0]))  # [m, k]
+    if symmetric:  # z_i is an argument of row i and of column i; the sum over both has every pair twice
+        W = W + W.T
     spread, in_Z = weighted_differences(W, scaled, Z, X, lengthscale)  # [d], [m, d]
-    if symmetric:
-        in_Z.add_(weighted_differences(W.T, scaled, Z, X, lengthscale)[1])
+    spread.mul_(0.5 if symmetric else 1.0)
     gradient.theta[1:-1].add_(spread if len(lengthscale) == len(spread) else spread.sum())
     gradient.Z.add_(in_Z.div_(lengthscale))
 

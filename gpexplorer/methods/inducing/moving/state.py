@@ -80,7 +80,7 @@ def continuous_inputs(problem: Problem, title: str) -> Tensor:
 
 def report(state: State, objective: str, before: Tensor, jitter: float, exact_least: float = math.nan) -> Info:
     """Report a step that moved the points from `before` to those of the state."""
-    moved = float((state.Z - before).square().sum(1).mean().sqrt()) if before.shape == state.Z.shape else math.nan
+    moved = float((state.Z - before).norm()) / math.sqrt(len(before)) if before.shape == state.Z.shape else math.nan
     return Info(state.phase, state.terms.total(objective), *halves(state.terms), moved, jitter, exact_least)
 
 
