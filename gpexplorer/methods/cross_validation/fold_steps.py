@@ -204,7 +204,7 @@ def inexact_limits(
     loss = sum(fold.loss for fold in local)
     total = local[0].g + local[0].nu + penalty.kappa * (local[0].theta - penalty.mean)
     gradient = float(penalty.at(local[0].theta, total).norm()) / max(loss, TINY)
-    noise_to_signal = math.sqrt(loss / max(float(group.V.sum(1) @ group.y.square()), TINY))
+    noise_to_signal = math.sqrt(loss / max(group.validation_energy, TINY))
     tolerance = settings.forcing * gradient * min(noise_to_signal, 1.0)
     low, high = (factor * settings.limits.tolerance for factor in (TIGHTEST, LOOSEST))
     tolerance = min(max(tolerance, low), high, local[0].tolerance)

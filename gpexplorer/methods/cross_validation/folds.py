@@ -12,8 +12,10 @@ by block, in every product.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,8 +30,9 @@ from ...problem import Dataset, Problem, take
 from .settings import GIGABYTE
 
 
-class FoldGroup(NamedTuple):
-    """Folds that share theta and the kernel matrix. It is small enough to be sent to a worker.
+@dataclass(frozen=True, eq=False)
+class FoldGroup:
+    """Folds that share theta and the kernel matrix. It is small enough to be sent to a worker, without its masks.
 
     Attributes
     ----------
@@ -56,18 +59,26 @@ class FoldGroup(NamedTuple):
         """The number of validation rows, all folds together."""
         return sum(part.stop - part.start for part in self.validation)
 
-    @property
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FoldGroup, tuple(getattr(self, field.name) for field in fields(self))
+
+    @cached_property
     def V(self) -> Tensor:
-        """Return the validation rows of each fold: [n, K], ones and zeros."""
+        """The validation rows of each fold: [n, K], ones and zeros."""
         mask = self.y.new_zeros(len(self.y), len(self.validation))
         for k, part in enumerate(self.validation):
             mask[part, k] = 1.0
         return mask
 
-    @property
+    @cached_property
     def T(self) -> Tensor:
-        """Return the training rows of each fold: [c, K], ones and zeros."""
+        """The training rows of each fold: [c, K], ones and zeros."""
         return 1.0 - self.V[: self.trained]
+
+    @cached_property
+    def validation_energy(self) -> float:
+        """The sum of the squared targets of all validation rows."""
+        return float(self.V.sum(1) @ self.y.square())
 
     def kernel_matrix(self, theta: Tensor) -> FoldKernel:
         """Compute the kernel matrix M(theta) of all rows of the fold against its training rows; theta on any device."""
@@ -190,12 +201,23 @@ class FoldKernel:
 
     def times(self, Z: Tensor) -> Tensor:
         """Return M Z [n, K] for Z [c, K]."""
-        return torch.cat([self._M @ Z, *(K @ Z for _, K in self._recomputed_blocks())])
+        return self._first_times(len(self.X), Z)
+
+    def noisy_times(self, Z: Tensor) -> Tensor:
+        """Return (K_TT + s2 I) Z [c, K] for Z [c, K], from the first c rows of M."""
+        if self.stored < self.trained:
+            return self._first_times(self.trained, Z).add_(Z, alpha=self.s2)
+        return torch.addmm(Z, self._M[: self.trained], Z, beta=self.s2)
+
+    def _first_times(self, count: int, Z: Tensor) -> Tensor:
+        """The first rows of M Z."""
+        stored, others = self._M[:count] @ Z, [K @ Z for _, K in self._recomputed_blocks(count)]
+        return torch.cat([stored, *others]) if others else stored
 
     def transposed_times(self, U: Tensor) -> Tensor:
         """Return M'U [c, K] for U [n, K]."""
         out = (U[: self.stored].T @ self._M).T
-        for rows, K in self._recomputed_blocks():
+        for rows, K in self._recomputed_blocks(len(self.X)):
             out = out + (U[rows].T @ K).T
         return out
 
@@ -224,9 +246,9 @@ class FoldKernel:
             )
         return gradient
 
-    def _recomputed_blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the rows that are not stored, one block at a time."""
-        for block in row_blocks(len(self.X) - self.stored, self.theta.element_size() * self.trained, self.theta):
+    def _recomputed_blocks(self, end: int) -> Iterator[tuple[slice, Tensor]]:
+        """Yield those of the first rows that are not stored, one block at a time."""
+        for block in row_blocks(end - self.stored, self.theta.element_size() * self.trained, self.theta):
             rows = slice(self.stored + block.start, self.stored + block.stop)
             K = self.theta.new_empty(rows.stop - rows.start, self.trained)
             self._fill(rows, K)

@@ -49,7 +49,7 @@ class LagrangianTerms(NamedTuple):
 def lagrangian_terms(group: FoldGroup, M: FoldKernel, Z: Tensor, dual: Tensor, rho: float) -> LagrangianTerms:
     """Compute the terms of L at Z and lambda [c, K], by one product with M."""
     product = M.times(Z)  # [n, K]
-    c = group.T * (product[: group.trained] + M.s2 * Z - group.y[: group.trained, None])
+    c = product[: group.trained].add(Z, alpha=M.s2).sub_(group.y[: group.trained, None]).mul_(group.T)
     r = group.V * (group.y[:, None] - product)
     losses, slacks, squared_gaps = r.square().sum(0), (dual * c).sum(0), c.square().sum(0)
     loss, slack, squared_gap = torch.stack([losses, slacks, squared_gaps]).sum(1).tolist()
@@ -86,7 +86,7 @@ class FoldSystems:
 
     def times_C(self, V: Tensor) -> Tensor:
         """Return C V [c, K], for V that is zero outside of the training rows."""
-        return self.T * (self.M.times(V)[: self.group.trained] + self.s2 * V)
+        return self.T * self.M.noisy_times(V)
 
     def solve_C(self, B: Tensor, X: Tensor, limits: Limits) -> Solution:
         """Solve C X = B, starting at X. The tolerance of the residual is a share of |y_T|."""
@@ -100,11 +100,15 @@ class FoldSystems:
 
     def _solve(self, B: Tensor, X: Tensor, target: Target) -> Solution:
         """Solve C X = B from X, or from zero where that is closer: at another theta the old X may be far off."""
-        if not X.is_cpu:
-            X = X.where((B - self.times_C(X)).norm() <= B.norm(), 0.0)
-        elif bool(X.any()) and float((B - self.times_C(X)).norm()) > float(B.norm()):
-            X = torch.zeros_like(X)
-        return solve(self.times_C, B, X, self.C_inverse, target)
+        R = B
+        if not X.is_cpu or bool(X.any()):
+            R = B - self.times_C(X)
+            is_farther = R.norm() > B.norm()
+            if not X.is_cpu:
+                X, R = X.masked_fill(is_farther, 0.0), torch.where(is_farther, B, R)
+            elif is_farther:
+                X, R = torch.zeros_like(X), B
+        return solve(self.times_C, B, (X, R), self.C_inverse, target)
 
     def z_step(self, dual: Tensor, rho: float, limits: Limits) -> Solution:
         """Solve (13) by conjugate gradients for v = C z, with the matrix H = rho I + 2 G'G.

@@ -50,61 +50,73 @@ class Target(NamedTuple):
     of_solution: bool = False  # whether norms bound |P r|, about the error of x; otherwise |r|, that of A x
 
 
-def solve(product: Product, B: Tensor, X: Tensor, precondition: Product, target: Target) -> Solution:
-    """Solve A X = B by preconditioned conjugate gradients, starting at X.
+def solve(
+    product: Product, B: Tensor, begin: tuple[Tensor, Tensor], precondition: Product, target: Target
+) -> Solution:
+    """Solve A X = B by preconditioned conjugate gradients.
 
     Parameters
     ----------
     product : callable
         X [c, K] -> A X, A being symmetric and positive definite.
-    B, X : Tensor [c, K]
+    B : Tensor [c, K]
+    begin : pair of Tensor [c, K]
+        The first X, and its residual B - A X.
     precondition : callable
         R -> P R, with P close to A^-1, symmetric and positive definite.
     target : Target
         There are also at most ITERATIONS_PER_ROW iterations per row, since rounding may leave a residual that no
         further iteration removes.
     """
-    tiny = torch.finfo(B.dtype).tiny
+    norms = target.norms.clamp_min(torch.finfo(B.dtype).tiny)
     reads_cost = not B.is_cpu  # a GPU takes FEWEST iterations even from the exact solution, which they do not move
-    R = B - product(X) if reads_cost or bool(X.any()) else B.clone()
-    X, S, rz_before = X.clone(), torch.zeros_like(B), torch.zeros_like(target.norms)
-    earlier, k, since = _Residuals(B), 0, 0  # iterations, and those since R was computed from its definition
-    most, confirmed_norms = min(target.iterations, ITERATIONS_PER_ROW * len(B)), target.norms / CONFIRMED
-    Y, F = X, R  # [c, K] the smoothed iterate, and its residual or error
+    most = min(target.iterations, ITERATIONS_PER_ROW * len(B))
+    (X, R), earlier = begin, _Residuals(B)
+    S = Y = F = rz_before = R  # [c, K] direction, the smoothed iterate, and its residual or error: after an iteration
+    k = since = 0  # iterations, and those since R was computed from its definition
     while True:
         Z = precondition(R)
         E, before = (Z if target.of_solution else R), (Y, F)
-        Y, F = _smoothed(Y, F, X, E) if since else (X.clone(), E)
-        is_known = k >= FEWEST or not reads_cost
-        error = float((F.norm(dim=0) / target.norms.clamp_min(tiny)).max()) if is_known else math.inf
-        solved = error <= (1.0 / CONFIRMED if since else 1.0) and (k >= FEWEST or not bool(R.any()))
+        Y, F = _smoothed(Y, F, X, E) if since else (X, E)
+        is_exact = k < FEWEST and not reads_cost and not bool(R.any())
+        error = _largest_share(F, norms) if k >= min(FEWEST, most) or is_exact else math.inf
+        solved = error <= (1.0 / CONFIRMED if since else 1.0) and (k >= FEWEST or is_exact)
         if solved and since and k > FEWEST:
-            share = _share_of_step(before[1], F, confirmed_norms)
+            share = _share_of_step(before[1], F, target.norms / CONFIRMED)
             Y, F = torch.lerp(before[0], Y, share), torch.lerp(before[1], F, share)
-            error = float((F.norm(dim=0) / target.norms.clamp_min(tiny)).max())
+            error = _largest_share(F, norms)
         if since > TRUSTED and (solved or since >= min(REMEMBERED, len(B))):
-            X, R = Y.clone(), B - product(Y)
-            S, rz_before = torch.zeros_like(B), torch.zeros_like(rz_before)
+            X, R = Y, B - product(Y)
             earlier, since = _Residuals(B), 0
             continue
         if k >= most or solved:
             return Solution(Y, k, error)
         rz = (R * Z).sum(0)  # [K]
-        S = Z + torch.where(rz_before > tiny, rz / rz_before.clamp_min(tiny), 0.0) * S
+        S = torch.addcmul(Z, _ratio(rz, rz_before), S) if since else Z
         AS = product(S)
-        curvature = (S * AS).sum(0)
-        alpha = torch.where(curvature > tiny, rz / curvature.clamp_min(tiny), 0.0)
+        alpha = _ratio(rz, (S * AS).sum(0))
         earlier.append(R, Z, rz)
-        X.addcmul_(alpha.expand_as(S), S)
-        R = earlier.orthogonal(earlier.orthogonal(R - alpha * AS))
+        X = torch.addcmul(X, alpha, S)
+        R = earlier.orthogonal(torch.addcmul(R, alpha, AS, value=-1.0))
         rz_before, k, since = rz, k + 1, since + 1
+
+
+def _largest_share(F: Tensor, norms: Tensor) -> float:
+    """The largest length of a column of F, in units of its norm [K]."""
+    return float((F.norm(dim=0) / norms).max())
+
+
+def _ratio(a: Tensor, b: Tensor) -> Tensor:
+    """Return a / b [K], or 0 where b is not positive: a column that is solved already."""
+    return (a / b).masked_fill_(b <= torch.finfo(b.dtype).tiny, 0.0)
 
 
 def _smoothed(Y: Tensor, F: Tensor, X: Tensor, E: Tensor) -> tuple[Tensor, Tensor]:
     """The point between Y and X, per column, whose residual between F and E is shortest, and that residual."""
-    D = E - F
-    share = (-(F * D).sum(0) / D.square().sum(0).clamp_min(torch.finfo(D.dtype).tiny)).clamp(0.0, 1.0)  # [K]
-    return Y + share * (X - Y), F + share * D
+    D = F - E
+    share = (F * D).sum(0) / D.square().sum(0).clamp_min_(torch.finfo(D.dtype).tiny)  # [K]
+    share.clamp_(0.0, 1.0)
+    return torch.lerp(Y, X, share), torch.lerp(F, E, share)
 
 
 def _share_of_step(E_before: Tensor, E: Tensor, norms: Tensor) -> float:
@@ -125,24 +137,29 @@ class _Residuals:
     """The residuals of earlier iterations with their preconditioned ones, normalised so that r'P r = 1."""
 
     def __init__(self, like: Tensor) -> None:
-        self._count, self._like = 0, like
-        self._R = self._Z = like.new_empty(like.shape[1], 0, len(like))  # [K, capacity, c]
+        self._count = 0
+        self._R, self._Z = (like.new_empty(like.shape[1], 8, len(like)) for _ in range(2))  # [K, capacity, c]
 
     def append(self, R: Tensor, Z: Tensor, rz: Tensor) -> None:
         if self._count == self._R.shape[1]:
-            extra = self._R.new_empty(self._R.shape[0], max(8, self._count), self._R.shape[2])
-            self._R, self._Z = (torch.cat([stored, extra], 1) for stored in (self._R, self._Z))
+            self._R, self._Z = (torch.cat([stored, torch.empty_like(stored)], 1) for stored in (self._R, self._Z))
         if not self._count:
             self._least = rz * torch.finfo(rz.dtype).eps ** 2
-        scale = torch.where(rz > self._least, rz, torch.inf).rsqrt()  # 0 where a column is solved to rounding
-        self._R[:, self._count], self._Z[:, self._count] = (R * scale).T, (Z * scale).T
+        scale = rz.masked_fill(rz <= self._least, torch.inf).rsqrt_()[:, None]  # 0 where a column is solved to rounding
+        for stored, columns in ((self._R, R), (self._Z, Z)):
+            torch.mul(columns.T, scale, out=stored[:, self._count])
         self._count += 1
 
     def orthogonal(self, R: Tensor) -> Tensor:
-        """Return R [c, K] without its parts along the earlier residuals, in the inner product of P."""
-        rows = slice(0, self._count)
-        coefficients = self._Z[:, rows] @ R.T[:, :, None]  # [K, count, 1]
-        return R - (self._R[:, rows].transpose(1, 2) @ coefficients)[:, :, 0].T
+        """Return R [c, K] without its parts along the earlier residuals, in the inner product of P.
+
+        They are subtracted twice: what rounding leaves the first time is gone after the second.
+        """
+        earlier_R, earlier_Z = self._R[:, : self._count].mT, self._Z[:, : self._count]
+        column = R.T[:, :, None]  # [K, c, 1]
+        for _ in range(2):
+            column = torch.baddbmm(column, earlier_R, earlier_Z @ column, alpha=-1.0)
+        return column[:, :, 0].T
 
 
 class NystromInverse:
@@ -174,8 +191,8 @@ class NystromInverse:
         self.factors = cholesky_of_each(inner, "L'L + s2 I of the preconditioner")  # [K, r, r]
 
     def __call__(self, V: Tensor) -> Tensor:
-        """Return P V [c, K]."""
+        """Return P V [c, K], for V that is zero outside of the training rows."""
         if not self.rank:
             return V
         inner = torch.cholesky_solve((self.L.T @ V).T[:, :, None], self.factors)[:, :, 0].T  # [r, K]
-        return (V - self.T * (self.L @ inner)) / self.s2
+        return torch.addmm(V, self.L, inner, beta=1.0 / self.s2, alpha=-1.0 / self.s2).mul_(self.T)
