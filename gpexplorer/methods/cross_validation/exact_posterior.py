@@ -101,8 +101,7 @@ class ConjugateGradientSolver:
     def _solve(self, B: Tensor) -> tuple[Tensor, int]:
         tolerance = max(TOLERANCE, EPSILONS * torch.finfo(B.dtype).eps)
         target = Target(tolerance * B.norm(dim=0), MAX_ITERATIONS)
-        begin = torch.zeros_like(B), B
-        X, iterations, _ = solve(self.systems.times_C, B, begin, self.systems.C_inverse, target)
+        X, iterations, _ = solve(self.systems.times_C, B, torch.zeros_like(B), self.systems.C_inverse, target, B)
         return X, iterations
 
 

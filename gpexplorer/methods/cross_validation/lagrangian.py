@@ -108,7 +108,7 @@ class FoldSystems:
                 X, R = X.masked_fill(is_farther, 0.0), torch.where(is_farther, B, R)
             elif is_farther:
                 X, R = torch.zeros_like(X), B
-        return solve(self.times_C, B, (X, R), self.C_inverse, target)
+        return solve(self.times_C, B, X, self.C_inverse, target, R)
 
     def z_step(self, dual: Tensor, rho: float, limits: Limits) -> Solution:
         """Solve (13) by conjugate gradients for v = C z, with the matrix H = rho I + 2 G'G.

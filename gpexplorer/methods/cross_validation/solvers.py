@@ -51,27 +51,29 @@ class Target(NamedTuple):
 
 
 def solve(
-    product: Product, B: Tensor, begin: tuple[Tensor, Tensor], precondition: Product, target: Target
+    product: Product, B: Tensor, X: Tensor, precondition: Product, target: Target, R: Tensor | None = None
 ) -> Solution:
-    """Solve A X = B by preconditioned conjugate gradients.
+    """Solve A X = B by preconditioned conjugate gradients, starting at X.
 
     Parameters
     ----------
     product : callable
         X [c, K] -> A X, A being symmetric and positive definite.
-    B : Tensor [c, K]
-    begin : pair of Tensor [c, K]
-        The first X, and its residual B - A X.
+    B, X : Tensor [c, K]
     precondition : callable
         R -> P R, with P close to A^-1, symmetric and positive definite.
     target : Target
         There are also at most ITERATIONS_PER_ROW iterations per row, since rounding may leave a residual that no
         further iteration removes.
+    R : Tensor [c, K], optional
+        The residual B - A X, where it is known.
     """
     norms = target.norms.clamp_min(torch.finfo(B.dtype).tiny)
     reads_cost = not B.is_cpu  # a GPU takes FEWEST iterations even from the exact solution, which they do not move
     most = min(target.iterations, ITERATIONS_PER_ROW * len(B))
-    (X, R), earlier = begin, _Residuals(B)
+    if R is None:
+        R = B - product(X) if reads_cost or bool(X.any()) else B
+    earlier = _Residuals(B)
     S = Y = F = rz_before = R  # [c, K] direction, the smoothed iterate, and its residual or error: after an iteration
     k = since = 0  # iterations, and those since R was computed from its definition
     while True:

@@ -191,8 +191,7 @@ def test_conjugate_gradients_stop_at_rounding_for_any_tolerance(shift: float):
         return A @ v
 
     b = (k + shift)[:, None]
-    target = Target(torch.zeros(1, dtype=b.dtype), 10**9)
-    solution = solve(product, b, (torch.zeros_like(b), b), lambda v: v, target)
+    solution = solve(product, b, torch.zeros_like(b), lambda v: v, Target(torch.zeros(1, dtype=b.dtype), 10**9))
 
     assert 12 <= solution.iterations <= ITERATIONS_PER_ROW * 12
     assert len(products) <= 1.2 * solution.iterations  # a residual is computed anew now and then

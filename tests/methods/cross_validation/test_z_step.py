@@ -30,7 +30,7 @@ class ExactSolutions:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, C: Tensor, error: float) -> None:
         self.targets: list[Target] = []
 
-        def solve(product: Product, B: Tensor, X: Tensor, precondition: Product, target: Target) -> Solution:
+        def solve(product: Product, B: Tensor, X: Tensor, inverse: Product, target: Target, R: Tensor) -> Solution:
             self.targets.append(target)
             offset = error * torch.sin(torch.arange(len(B)).to(B))[:, None] if len(self.targets) == 1 else 0.0
             return Solution(torch.linalg.solve(C, B) + offset, EACH, 0.0)
