@@ -119,7 +119,7 @@ def test_products_are_those_of_the_dense_matrix_whatever_part_is_stored(
     monkeypatch.setattr(folds, "row_blocks", lambda n, *_: (slice(k, min(k + 5, n)) for k in range(0, n, 5)))
     task = problem(n=24)
     each = group(task, shared)[-1]
-    each = each._replace(workspace=Workspace(8.0 * each.trained * rows))
+    each = replace(each, workspace=Workspace(8.0 * each.trained * rows))
     M = each.kernel_matrix(task.theta)
     assert M.stored == min(rows, 24)
     assert M.s2 == pytest.approx(float((2.0 * task.theta[-1]).exp()))
@@ -127,6 +127,7 @@ def test_products_are_those_of_the_dense_matrix_whatever_part_is_stored(
     dense = task.kernel(task.theta, each.X, each.X[:c])
     Z, U = torch.randn(c, k).double(), torch.randn(24, k).double()
     torch.testing.assert_close(M.times(Z), dense @ Z)
+    torch.testing.assert_close(M.noisy_times(Z), dense[:c] @ Z + M.s2 * Z)
     torch.testing.assert_close(M.transposed_times(U), dense.T @ U)
     chosen = torch.tensor([3, 0, 9])
     torch.testing.assert_close(M.columns(chosen), dense[:c][:, chosen])
@@ -139,7 +140,7 @@ def test_products_are_those_of_the_dense_matrix_whatever_part_is_stored(
 def test_the_gradient_of_a_kernel_without_a_closed_form_is_that_of_autograd(rows: int):
     task = problem(n=24, kernel="rq")
     (each,) = group(task, shared=True)
-    M = each._replace(workspace=Workspace(8.0 * 24 * rows)).kernel_matrix(task.theta)
+    M = replace(each, workspace=Workspace(8.0 * 24 * rows)).kernel_matrix(task.theta)
     Z, U = torch.randn(24, 3).double(), torch.randn(24, 3).double()
     theta = task.theta.clone().requires_grad_()
     (U * (task.kernel(theta, each.X, each.X) @ Z)).sum().backward()
