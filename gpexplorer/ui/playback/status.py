@@ -23,12 +23,9 @@ CSS = """
 .cost { font-size: 12px; line-height: 1.35; opacity: .78; }
 """
 TOAST = """
-:host { position: fixed !important; top: 54px; right: 14px; z-index: 1250;
-        width: min(560px, calc(100vw - 28px)) !important; background: var(--mui-palette-background-paper, #fff);
-        border-radius: 8px; box-shadow: 0 6px 24px rgba(0, 0, 0, .3); }
-@media (max-width: 599px) { :host { position: sticky !important; top: 4px; right: 0; width: 100% !important; } }
-"""  # over the head: nothing moves, and no picture is covered; Panel's own width would be the page's. On a phone the
-# head is only the bar, and a message takes room above the buttons.
+:host { position: sticky !important; top: 4px; z-index: 1250; background: var(--mui-palette-background-paper, #fff);
+        border-radius: 8px; box-shadow: 0 2px 8px rgba(0, 0, 0, .25); }
+"""  # above the title, so that it covers neither words nor pictures; on a page that is scrolled, under the bar
 OVER = """
 :host(.over) { position: absolute !important; right: 12px; top: 5px; z-index: 2; width: auto !important; padding: 0 8px;
                border-radius: 6px; background: var(--mui-palette-background-paper, #fff); }

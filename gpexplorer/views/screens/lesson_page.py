@@ -79,7 +79,8 @@ def lesson_figures(lesson: Lesson) -> LessonFigures:
     )  # fmt: skip
     points.add_tools(PanTool(dimensions="width"))
 
-    landscape = _plain(x_range, Range1d(0, 1), x_axis_label=lesson["xlabel"], y_axis_label="decrease for △ [nat]")
+    # The short label of a phone: `lesson_player.js` has the long ones, of which a narrow figure would keep a part.
+    landscape = _plain(x_range, Range1d(0, 1), x_axis_label=lesson["xlabel"], y_axis_label="decrease [nat]")
     landscape.yaxis.ticker.desired_num_ticks = 4
     lines = _source("landscape", "x", "exact", "approx")
     landscape.varea("x", "zero", "y", source=_source("area", "x", "y", "zero"), fill_alpha=0.1, tags=["mean"])
@@ -94,7 +95,7 @@ def lesson_figures(lesson: Lesson) -> LessonFigures:
     landscape.scatter("x", "y", source=_source("tested", "x", "y"), size=16, marker="star", tags=["tested"])
     _labels(landscape)
 
-    curve = _plain(Range1d(-0.3, SWAPS + 0.1), Range1d(0, 1), x_axis_label="swap", y_axis_label="distance [nat]")
+    curve = _plain(Range1d(-0.3, SWAPS + 0.1), Range1d(0, 1), x_axis_label="swap", y_axis_label="nat")
     curve.xaxis.ticker = FixedTicker(ticks=list(range(0, SWAPS + 1, 3)))
     curve.yaxis.ticker.desired_num_ticks = 4
     steps = _source("steps", "x", "y", "zero")

@@ -48,6 +48,8 @@ def test_keys_and_the_dark_theme(seen: Seen):
     until(lambda: seen.step == at - 1)
     seen.page.locator("body").press("?")
     expect(seen.page.locator(".MuiAlert-message .said")).to_contain_text("Space: play or pause")
+    message, title = (seen.page.locator(part).first.bounding_box() for part in (".MuiAlert-root", "h1"))
+    assert message["y"] + message["height"] <= title["y"]  # it covers neither title nor numbers nor pictures
 
     seen.press("Toggle theme")
 
