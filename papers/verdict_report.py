@@ -95,12 +95,14 @@ def _in_full(verdict: Verdict) -> Verdict:
 
 def _with_seconds(figure: Figure, verdict: Verdict, kept: Path) -> Verdict:
     units = [unit for unit in figure.missing(kept, True) if verdict.pieces and verdict.takes(unit)]
-    seconds = figure.seconds(kept, units)
-    if not units or math.isnan(seconds):
+    each = [figure.seconds(kept, [unit]) for unit in units]
+    if not units or any(map(math.isnan, each)):
         return verdict
-    long = f"{seconds:,.0f} s" if math.isfinite(seconds) else "a time without an end in sight"
+    finite = [seconds for seconds in each if math.isfinite(seconds)]
     count = "its piece takes" if len(units) == 1 else f"its {len(units)} pieces take"
-    return replace(verdict, verdict=NOT_COMPUTED, why=f"because {count} {long} of a processor, {figure.pace}")
+    more = "" if len(finite) == len(each) else "more than "  # a part of one tells no end
+    why = f"because {count} {more}{sum(finite):,.0f} s of a processor, {figure.pace}"
+    return replace(verdict, verdict=NOT_COMPUTED, why=why)
 
 
 def markdown(judged: Sequence[Judged]) -> str:

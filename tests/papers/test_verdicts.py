@@ -167,6 +167,10 @@ def test_statements_of_the_quick_version_are_settled_by_pieces_in_full_or_by_the
     assert minimax.verdict == "no basis"  # its time was not measured
     assert other.verdict == "not computed"
     assert other.why == "because its 5 pieces take 150 s of a processor, by a part"
+    seconds["minimax"] = float("inf")
+    list(figure.only(["kin40k", "32"]).measure(full, True))
+    last = verdict_report.settled(figure, without, quick, False)[2]
+    assert last.why == "because its 5 pieces take more than 0 s of a processor, by a part"
     judged = [verdict_report.Judged(figure, quick_rows, [scgd, minimax, other])]
     assert verdict_report.markdown(judged).startswith(
         "3 statements of 1 figures and tables: 1 same; 1 not computed, with the time that it takes; 1 without a basis"
