@@ -39,6 +39,7 @@ NAP, LATE = 0.1, 0.02  # seconds between two pages for waiting visitors; again w
 LONGEST_NAPS = 2.0  # seconds
 RECENT_LINKS = 2  # of the links asked for last, pages are kept ready as of the plain address
 LONGEST_LINK = 2000  # characters; a longer one gets pages of its own
+NO_COOKIES = "bokeh-wait"  # an argument by which a browser without cookies, which could show no ticket, does not wait
 PLAIN = ""  # the query of the plain address
 
 
@@ -117,6 +118,8 @@ class ReadySessions:
             await asyncio.sleep(GAP)
             idle = min(time.monotonic() - self._last_visit, self._turns.idle_seconds)
             query, pages = min(self._stock.items(), key=lambda item: len(item[1]))
+            if len(self._line):
+                continue  # pages are built for those who wait first
             if len(pages) < self._count and (idle > QUIET or not self._stock[PLAIN]):
                 try:
                     await self.build(query if idle > QUIET else PLAIN)
@@ -150,7 +153,9 @@ class ReadySessions:
         is_open_to_all = application.auth_provider.get_user is None and application.auth_provider.get_user_async is None
         if not is_open_to_all or pn.config.authorize_callback or pn.config.reuse_sessions:
             return False
-        if "text/html" not in request.headers.get("Accept", "") or asked_page(request.arguments) != LABORATORY:
+        if "text/html" not in request.headers.get("Accept", "") or NO_COOKIES in request.arguments:
+            return False
+        if asked_page(request.arguments) != LABORATORY:
             return False
         if self._line.is_over(request) or self._stock.get(request.query):
             return False

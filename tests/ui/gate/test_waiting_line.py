@@ -84,7 +84,8 @@ def test_the_page_itself_is_sent_to_programs_and_for_pages_that_are_quick(visit:
         assert b"token" in (await visited.get(LINK)).body
         for query in ("", "page=first", "page=side-by-side", "story=blocks"):  # nobody waits, and no picture is known
             assert b"token" in (await ask(visited, query)).body
-        assert visited.built == 5
+        assert b"token" in (await ask(visited, f"{LINK}&bokeh-wait=no")).body  # a browser without cookies
+        assert visited.built == 6
 
     visit(story)
 
