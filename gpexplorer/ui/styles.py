@@ -123,7 +123,7 @@ CARD = """
           opacity: 0; border-radius: 8px; background: var(--mui-palette-background-paper, #fff);
           box-shadow: 0 4px 18px rgba(0, 0, 0, .25); }
 .corner:hover, .corner:focus-within { opacity: 1; z-index: 3; }
-@media (hover: none) { .corner { position: relative !important; opacity: 1; box-shadow: none; } }
+@media (hover: none) { .corner { position: relative !important; right: 0; opacity: 1; box-shadow: none; } }
 .place { position: relative; z-index: 1; flex: 1 1 auto !important; min-height: clamp(230px, 34vh, 520px); }
 """
 
