@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import repeat
 from typing import Annotated, Any, NamedTuple, Protocol
 
@@ -137,12 +138,15 @@ class Setup:
 
     def penalty(self, mean: Tensor, best: float) -> ConsensusPenalty:
         """Return the terms that tie every fold to `mean`."""
-        u = torch.zeros_like(mean)
-        if self.scale_direction is not None:
-            u = self.scale_direction / self.scale_direction.norm()
         restrictions = getattr(self.problem.kernel, "restrictions", None)
         free = None if restrictions is None else restrictions.parameters
-        return ConsensusPenalty(mean, self.kappa(best), u, self.problem.theta, SPAN, free)
+        return ConsensusPenalty(mean, self.kappa(best), self.unit_scale_direction, self.problem.theta, SPAN, free)
+
+    @cached_property
+    def unit_scale_direction(self) -> Tensor:
+        """The scale direction [p] with length 1, or zero."""
+        direction = self.scale_direction
+        return torch.zeros_like(self.problem.theta) if direction is None else direction / direction.norm()
 
 
 def run(scheme: Scheme, problem: Problem, resume: State | None) -> Steps:
@@ -314,9 +318,10 @@ def _first_order(setup: Setup, folds: Sequence[Local]) -> tuple[float, float]:
     gs, Bs, copies = (
         torch.stack(part) for part in zip(*((fold.g, fold.B, fold.theta) for fold in first_of_group), strict=True)
     )
-    mean = copies.mean(0)
-    total = setup.penalty(mean, 1.0).descending(mean, gs.sum(0))
-    g, Bs, copies = moved_together([total, Bs, copies], torch.device("cpu"))
+    host, penalty = torch.device("cpu"), setup.penalty(setup.problem.theta, 1.0)
+    gs, Bs, copies, begin = moved_together([gs, Bs, copies, penalty.begin], host)
+    penalty = penalty._replace(begin=begin, free=None if penalty.free is None else penalty.free.to(host))
+    g = penalty.descending(copies.mean(0), gs.sum(0))
     B = sum(B / max(local.length, 1.0) for B, local in zip(Bs, first_of_group, strict=True))
     rows = g != 0.0  # not those at a limit
     disagreement = float((copies - copies.mean(0)).abs().max()) if setup.kappa(1.0) else 0.0

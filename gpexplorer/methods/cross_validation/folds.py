@@ -76,6 +76,22 @@ class FoldGroup:
         return 1.0 - self.V[: self.trained]
 
     @cached_property
+    def y_T(self) -> Tensor:
+        """The targets of the training rows of each fold: [c, K], zeros elsewhere."""
+        return self.T * self.y[: self.trained, None]
+
+    @cached_property
+    def target_norm(self) -> float:
+        """The norm of `y_T`, all folds together."""
+        return float(self.y_T.norm())
+
+    @cached_property
+    def _positions(self) -> Tensor:
+        """Where the training rows of each fold, fold after fold, lie in a matrix [c, K]."""
+        is_training = self.T.T > 0.0  # [K, c]
+        return torch.arange(self.T.numel(), device=self.y.device).view(self.T.shape).T[is_training]
+
+    @cached_property
     def validation_energy(self) -> float:
         """The sum of the squared targets of all validation rows."""
         return float(self.V.sum(1) @ self.y.square())
@@ -88,8 +104,7 @@ class FoldGroup:
     def columns(self, vectors: Sequence[Tensor]) -> Tensor:
         """Return [c, K] with one vector [n_T] per fold on its training rows, and zeros elsewhere."""
         out = self.y.new_zeros(self.trained, len(self.validation))
-        for k, (part, vector) in enumerate(zip(self.validation, vectors, strict=True)):
-            out[: part.start, k], out[part.stop :, k] = vector[: part.start], vector[part.start :]
+        out.view(-1).index_copy_(0, self._positions, torch.cat(list(vectors)))
         return out
 
     def vectors(self, columns: Tensor) -> list[Tensor]:

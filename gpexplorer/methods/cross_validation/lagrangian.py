@@ -60,10 +60,10 @@ def lagrangian_terms(group: FoldGroup, M: FoldKernel, Z: Tensor, dual: Tensor, r
 def theta_gradient(group: FoldGroup, M: FoldKernel, Z: Tensor, W: Tensor, r: Tensor) -> Tensor:
     """Compute dL/dtheta [p] at W = lambda + rho c [c, K], summed over the folds, in one pass over M for several."""
     U = -2.0 * r
-    U[: group.trained] += W
+    U[: group.trained].add_(W)
     pairs = zip(U.split(FOLDS_AT_ONCE, 1), Z.split(FOLDS_AT_ONCE, 1), strict=True)
     gradient = sum((M.gradient(u, z) for u, z in pairs), start=torch.zeros_like(M.theta))
-    gradient[-1] += 2.0 * M.s2 * (W * Z).sum()
+    gradient[-1].add_((W * Z).sum(), alpha=2.0 * M.s2)
     return gradient
 
 
@@ -80,7 +80,7 @@ class FoldSystems:
     def __init__(self, group: FoldGroup, M: FoldKernel, rank: int) -> None:
         self.group, self.M, self.s2 = group, M, M.s2
         self.T = group.T
-        self.y_T = self.T * group.y[: group.trained, None]  # [c, K]
+        self.y_T = group.y_T  # [c, K]
         self.y_norms = self.y_T.norm(dim=0)  # [K]
         self.C_inverse = NystromInverse(group, M, rank, self.s2)
 

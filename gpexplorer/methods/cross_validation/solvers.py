@@ -116,8 +116,8 @@ def _ratio(a: Tensor, b: Tensor) -> Tensor:
 def _smoothed(Y: Tensor, F: Tensor, X: Tensor, E: Tensor) -> tuple[Tensor, Tensor]:
     """The point between Y and X, per column, whose residual between F and E is shortest, and that residual."""
     D = F - E
-    share = (F * D).sum(0) / D.square().sum(0).clamp_min_(torch.finfo(D.dtype).tiny)  # [K]
-    share.clamp_(0.0, 1.0)
+    FD, DD = torch.stack([F, D]).mul_(D).sum(1)  # [K] each
+    share = FD.div_(DD.clamp_min_(torch.finfo(D.dtype).tiny)).clamp_(0.0, 1.0)
     return torch.lerp(Y, X, share), torch.lerp(F, E, share)
 
 

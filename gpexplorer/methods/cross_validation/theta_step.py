@@ -236,8 +236,7 @@ class ThetaProblem(NamedTuple):
         """
         d, g = step
         expected, most = ARMIJO * float(d @ g), TRIALS_FIXED_Z if z_rule is fixed_z else TRIALS
-        y_T = self.group.T * self.group.y[: self.group.trained, None]
-        inaccuracy = self.limits.tolerance**2 * float(y_T.norm() * self.dual.norm())
+        inaccuracy = self.limits.tolerance**2 * self.group.target_norm * float(self.dual.norm())
         for k in range(most if expected < 0.0 else 0):
             trial = self.trial(theta + 0.5**k * d, z_rule)
             if trial is not None and trial.value <= value + 0.5**k * expected + inaccuracy:
