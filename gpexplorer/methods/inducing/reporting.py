@@ -22,7 +22,7 @@ ExactReduction = Annotated[float, channel("exact reduction", "nat")]
 ExactLeast = Annotated[float, channel("lower limit of the exact model's objective", "nat")]
 Jitter = Annotated[float, channel("jitter on K_mm", log=True)]
 UNKNOWN_TERMS = Terms(math.nan, math.nan, math.nan)
-EVALUATION_CALLS = 230.0  # tensor operations of one evaluation of a sparse objective with its gradient
+EVALUATION_CALLS = 160.0  # tensor operations of one evaluation of a sparse objective with its gradient
 ENTRY_FLOPS = 150.0  # flops of a matrix product that take as long as the exponential of a kernel entry
 
 

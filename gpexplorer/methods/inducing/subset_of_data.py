@@ -134,7 +134,7 @@ class SubsetOfData(settings.LearningMethod):
 
     def cost(self, problem: Problem) -> Cost:
         m, s = min(self.num_rows, len(problem.train)), problem.train.y.element_size()
-        flops = 8.0 * m**3 + 4.0 * m * m * entry_flops(problem)
+        flops = 8.0 * m**3 + 3.0 * m * m * entry_flops(problem)
         return Cost(flops, 30.0 * s * m * m, {"m x m factors": 6.0 * s * m * m}, EVALUATION_CALLS)
 
 

@@ -149,7 +149,8 @@ def _autograd_in_Z(kernel: Any, theta: Tensor, Z: Tensor, X: Tensor, G: Tensor) 
 
 
 ModelAndGradient = Callable[[Any, Tensor, Any, Tensor], tuple[Nystrom, Gradient]]  # kernel, theta, train, Z
-PASS_FLOPS = 300.0  # flops of a product in the time of the fifteen passes over an entry in the gradient
+PASS_FLOPS = 300.0  # flops of a product in the time of the passes over an entry in the gradient
+OWN_PASS_FLOPS = 100.0  # the same for a kernel that is its own derivative: six passes, without an exponential
 SOLVE = 10.0  # flops of a product in the time of one of a triangular solve: few rows, many right-hand sides
 ROWWISE = {"fitc": 160.0, "tight-vfe": 100.0}  # likewise for the passes over n x m in which every row has a weight
 BLOCK_CALLS = 50.0  # calls per block of rows in the gradient
@@ -331,12 +332,14 @@ def moving_cost(problem: Problem, m: int, likelihood: str) -> Cost:
     """Predict the cost of one evaluation of the objective and its gradient."""
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     m = min(m, n)
-    flops = 6.0 * n * m * m + 2.0 * n * m * (entry_flops(problem) + 4.0 * d) + 3.0 * m**3
-    flops += PASS_FLOPS * n * m
-    if likelihood in ROWWISE:  # two more products and one solve
+    is_own, is_rowwise = getattr(problem.kernel, "is_own_derivative", False), likelihood in ROWWISE
+    computed = 1.0 if is_own else 2.0  # times that K_mn or its derivative is computed
+    flops = 6.0 * n * m * m + computed * n * m * (entry_flops(problem) + 4.0 * d) + 3.0 * m**3
+    flops += (OWN_PASS_FLOPS if is_own else PASS_FLOPS) * n * m
+    if is_rowwise:  # two more products and one solve
         flops += (4.0 + SOLVE) * n * m * m + ROWWISE[likelihood] * n * m
     block = min(1.0 * s * n * m, BLOCK / 3)
-    memory = {"vectors of n numbers": 7.0 * s * n, "a block": 5.0 * block}
+    memory = {"vectors of n numbers": 7.0 * s * n, "a block": (4.0 if is_rowwise else 3.0) * block}
     if is_kept(n, m, s):
         memory |= {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m}
     else:  # its columns are computed twice
