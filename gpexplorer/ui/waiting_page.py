@@ -57,6 +57,7 @@ class FirstPictures:
         end = time.monotonic() + (PATIENCE if query not in self._kept else 0.0)
         while not (is_drawn := _is_drawn(explorer, step)) and time.monotonic() < end:
             explorer.update(wait=0.1)
+        explorer.session.player.redraw()  # a page is sent a frame after it has arrived, also if all of it is drawn
         if is_drawn:
             self._complete.add(query)
         words = explorer.story.said if explorer.story.story else explorer.title
