@@ -205,9 +205,12 @@ def test_a_parameterized_model_drives_a_picture_without_a_widget(run: gpx.Run):
     assert "<svg" in picture.svg()
 
 
-def test_an_explorer_leaves_the_design_of_its_host_alone(tmp_path: Path):
+def test_an_explorer_leaves_the_design_of_its_host_alone_and_imports_nothing_for_later(tmp_path: Path):
     program = (
-        "import panel as pn, gpexplorer as gpx\n"
+        "import gc, sys, panel as pn, gpexplorer as gpx\n"
+        "gpx.Explorer\n"
+        "assert not {'scipy', 'sklearn', 'dask', 'gpytorch', 'matplotlib', 'numba'} & set(sys.modules)\n"
+        "assert gc.isenabled()\n"
         "pn.extension(design='bootstrap', notifications=True)\n"
         "before = pn.config.design, pn.config.notifications, pn.config.respect_explicit_sizing, pn.config.theme\n"
         "run = gpx.Spec('cholqr', {'num_inducing': 4}, data='snelson-like').open()\n"

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 LEVEL = 0.95
 FEWEST = 4  # points: two degrees of freedom for the interval
@@ -149,6 +148,8 @@ def _usable(value: float) -> bool:
 
 def _t(count: int) -> float:
     """Student's t for a two-sided interval of the level, with count - 2 degrees of freedom."""
+    from scipy.special import stdtrit
+
     return float(stdtrit(count - 2, 0.5 + LEVEL / 2))
 
 

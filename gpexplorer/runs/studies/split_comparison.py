@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import bdtr
 
 from ...errors import SettingError
 from ..setting_checks import quoted
@@ -137,6 +136,8 @@ def _per_split(group: Mapping[str, Finished], score: str) -> tuple[tuple[str, st
 
 def _rows(block: Mapping[str, pd.Series[float]], over: str) -> list[dict[str, Any]]:
     """The rows of families on the same data."""
+    from scipy.special import bdtr
+
     common = pd.concat(block, axis=1, join="inner")
     paired = len(common) > 1 and len(block) > 1
     scores = {name: common[name] if paired else values for name, values in block.items()}

@@ -7,7 +7,6 @@ from typing import ClassVar
 import holoviews as hv
 import numpy as np
 import pandas as pd
-from scipy.special import bdtr
 
 from ...data.standardising import targets
 from ...runs.run import Run
@@ -92,6 +91,8 @@ def by_chance(rows: int) -> pd.DataFrame:
     DataFrame
         Nominal coverage p in column x; in lower and upper the quantiles .025 and .975 of Binomial(t, p) / t.
     """
+    from scipy.special import bdtr
+
     levels = np.concatenate([[0.0], LEVELS, [1.0]])
     cumulative = bdtr(np.arange(rows + 1.0)[:, None], rows, levels)  # [t + 1, levels] of at most k rows inside
     lower, upper = ((cumulative >= q).argmax(0) / rows for q in (0.025, 0.975))

@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 import param
 import torch
-from scipy.optimize import minimize
 
 from ...errors import NotPositiveDefinite
 from ...kernels.row_scaled import plain_rows
@@ -185,6 +184,8 @@ class Likelihood(ThetaSurface):
 
     def _lowest(self, run: Run, theta: torch.Tensor, surface: pd.DataFrame) -> tuple[np.ndarray, float]:
         """Return the lowest point [2] over the two axes, and its height: a descent from the best point of the grid."""
+        from scipy.optimize import minimize  # on first use: it takes an eighth of the time until a page is there
+
         problem, members = run.problem, self.members(run)
         restrictions = getattr(problem.kernel, "restrictions", None)
         corners, values = surface[["x", "y"]], surface["value"].to_numpy(float)
