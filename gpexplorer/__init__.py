@@ -7,6 +7,7 @@ when a name that draws, such as `gpx.Explorer`, is used. Modules may move; the p
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from .views.picture import Compare, Picture
 
 __version__ = "0.1.0"
+
+# Torch reads this when it is first imported. Else its threads spin while they wait, on cores that SciPy's threads or
+# other programs need: a step of sgpr took 2.5 times as long on two idle cores, and ten times as long on busy ones.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _SUBPACKAGES = ("data", "errors", "kernels", "methods", "views")
 _MODULE_OF = {
