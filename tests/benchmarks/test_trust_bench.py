@@ -33,10 +33,18 @@ VARIES = (
     "hyperparameters that are chosen by squared errors of 80 rows vary from draw to draw: over 8 draws the bands of "
     "95 % cover 83 to 98 %, 92 % on the mean (maximum likelihood: 91 to 97, 95); rounding decides on this draw"
 )
+OF_ONE_LEFT_OUT = (
+    "likewise by squared errors: over 8 draws the bands cover 53 to 96 %; 60 steps end this descent before it has "
+    "converged, at 85 or 93 % by rounding"
+)
 # Results that are red today, each with its reason. A cure removes a line here; a line that is missing is a new defect.
 KNOWN: dict[tuple[str, str, str], str] = {
-    ("model draw", "gpcv-admm", "coverage"): VARIES,
     ("model draw", "scgd", "coverage"): CUT,
+}
+# Results that rounding makes red or not, from one process to another.
+BY_ROUNDING: dict[tuple[str, str, str], str] = {
+    ("model draw", "gpcv-admm", "coverage"): VARIES,
+    ("model draw", "loo", "coverage"): OF_ONE_LEFT_OUT,
 }
 
 
@@ -55,7 +63,7 @@ def test_what_is_red_is_known_and_what_is_known_is_red(cells: list[Cell]) -> Non
         for coverage_range in (WIDE, NARROW)
     )
 
-    assert certainly - set(KNOWN) == set(), "a new red result: mend it, or say here why it is red"
+    assert certainly - set(KNOWN) - set(BY_ROUNDING) == set(), "a new red result: mend it, or say here why it is red"
     assert set(KNOWN) - possibly == set(), "these results are cured: remove their lines"
 
 

@@ -31,7 +31,7 @@ def entry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         begun = time.monotonic()
         with half_open(server.port, "GET /explorer HTTP/1.1\r\nHost: ") as unfinished:
             yield server
-            unfinished.settimeout(max(0.1, 30 - (time.monotonic() - begun)))
+            unfinished.settimeout(max(0.1, 60 - (time.monotonic() - begun)))
             assert unfinished.recv(100) == b""
 
 
