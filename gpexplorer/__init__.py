@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Torch reads this when it is first imported. Else its threads spin while they wait, on cores that SciPy's threads or
-# other programs need: a step of sgpr took 2.5 times as long on two idle cores, and ten times as long on busy ones.
+# other programs need: a step of sgpr took 2.5 times as long on two idle cores, an inverse thrice or more on busy ones.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _SUBPACKAGES = ("data", "errors", "kernels", "methods", "views")

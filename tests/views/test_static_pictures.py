@@ -74,6 +74,40 @@ def test_a_short_logarithmic_axis_has_ticks():
     assert static_svg._ticks(np.log10([0.5, 30.0]), True, 5) == pytest.approx([0.5, 1, 2, 5, 10, 20])
 
 
+@pytest.mark.parametrize(
+    "ends", [(516.076695, 516.076701), (1000.2, 1001.4), (100.03, 100.21), (-0.00035, 0.0), (1e-7, 3e-7), (-4e4, 2e5)]
+)
+def test_numbers_beside_an_axis_differ_and_leave_room_for_its_name(ends: tuple[float, float]):
+    figure = new_figure(x_range=(0, 1), y_range=ends, y_axis_label="objective F [nat]")
+
+    texts = [part for part in ElementTree.fromstring(figure_svg(figure, 400, 400)).iter() if part.tag.endswith("text")]
+    numbers = [part for part in texts if part.get("text-anchor") == "end"]
+    name = next(part for part in texts if part.text == "objective F [nat]")
+
+    assert len({part.text for part in numbers}) == len(numbers) > 2
+    written = [float(str(part.text).replace(",", "").replace("−", "-")) for part in numbers]
+    assert written == sorted(written)
+    assert np.diff(written) == pytest.approx(np.diff(written).mean(), rel=1e-6)
+    right_of_name = float(str(name.get("transform"))[len("translate(") :].split()[0]) + 6
+    longest = max(len(str(part.text)) for part in numbers)
+    assert right_of_name < float(numbers[0].get("x", 0)) - 6.0 * longest
+
+
+def test_a_long_title_takes_two_lines_and_says_where_it_is_cut():
+    title = "at step 1: at most 0.386 nat from the exact model; steps up to 2 off the axis, at 516.1 in a long sentence"
+    figure = new_figure(x_range=(0, 1), y_range=(0, 1), title=title)
+    figure.line([0, 1], [0, 1], legend_label="mean")
+
+    for width, is_cut in ((400, True), (720, False)):
+        texts = [part for part in ElementTree.fromstring(figure_svg(figure, width, 400)).iter() if part.get("y")]
+        lines = [part for part in texts if part.get("font-size") == "12.5"]
+        assert len(lines) == 2
+        assert max(len(str(part.text)) for part in lines) * 6 < width - LEFT
+        assert " ".join(str(part.text) for part in lines).endswith(" …") == is_cut
+        legend = next(part for part in texts if "mean" in "".join(part.itertext()))
+        assert float(lines[1].get("y", 0)) < float(legend.get("y", 0)) < TOP
+
+
 def test_words_stand_in_lines_around_their_place_and_a_picture_without_axes_has_no_ticks():
     figure = new_figure(x_range=(0, 1), y_range=(0, 1))
     figure.axis.visible = False

@@ -10,8 +10,9 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from bokeh.models import LogScale, Span
 from .legend import entries
 
 WIDTH, HEIGHT = 720, 320  # pixels
-LEFT, RIGHT, TOP, BOTTOM = 64, 14, 50, 46  # pixels around the frame
+LEFT, RIGHT, TOP, BOTTOM = 64, 14, 50, 46  # pixels around the frame; more on the left where numbers are long
+NAME = 26  # pixels of the name of the vertical axis, from the left
 MOST_MARKS = 1200  # of a layer with more points, evenly spaced ones are drawn
 LETTER = 6.4  # pixels of the width of a letter, about
 LINE = 13  # pixels from one line of words to the next
@@ -59,7 +61,7 @@ def figure_svg(figure: Any, width: int = WIDTH, height: int = HEIGHT) -> str:
         elif renderer.visible and hasattr(renderer, "glyph"):
             draw = _GLYPHS.get(type(renderer.glyph).__name__)
             layers.append(draw(canvas, renderer) if draw is not None else "")
-    box = f'x="{LEFT}" y="{TOP}" width="{canvas.width}" height="{canvas.height}"'
+    box = f'x="{canvas.left}" y="{TOP}" width="{canvas.width}" height="{canvas.height}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="system-ui, sans-serif" font-size="11">'
@@ -74,15 +76,18 @@ class _Canvas:
 
     def __init__(self, figure: Any, width: int, height: int) -> None:
         self.figure, self.full_width = figure, width
-        self.width, self.height = width - LEFT - RIGHT, height - TOP - BOTTOM
         self.log = [isinstance(scale, LogScale) for scale in (figure.x_scale, figure.y_scale)]
         ranges = (figure.x_range, figure.y_range)
         self.ends = [_scaled(np.array([r.start, r.end], float), log) for r, log in zip(ranges, self.log, strict=True)]
+        self.ticks = [_ticks(self.ends[k], self.log[k], most) for k, most in enumerate((8, 6))]
+        self.numbers = [_in_words(ticks) for ticks in self.ticks]
+        self.left = max(LEFT, math.ceil(NAME + 6 + LETTER * max(map(len, self.numbers[1]), default=0)))
+        self.width, self.height = width - self.left - RIGHT, height - TOP - BOTTOM
 
     def x(self, values: Any) -> np.ndarray:
         """Pixels of these numbers from the left."""
         low, high = self.ends[0]
-        return LEFT + self.width * (_scaled(np.asarray(values, float), self.log[0]) - low) / ((high - low) or 1.0)
+        return self.left + self.width * (_scaled(np.asarray(values, float), self.log[0]) - low) / ((high - low) or 1.0)
 
     def y(self, values: Any) -> np.ndarray:
         """Pixels of these numbers from the top."""
@@ -95,37 +100,41 @@ class _Canvas:
         if not any(axis.visible for axis in (*self.figure.xaxis, *self.figure.yaxis)):
             return ""
         parts = [f'<g stroke="{GRID_COLOUR}">']
-        bottom, right = TOP + self.height, LEFT + self.width
-        across = [(t, float(self.x(t))) for t in _ticks(self.ends[0], self.log[0], 8)]
-        upward = [(t, float(self.y(t))) for t in _ticks(self.ends[1], self.log[1], 6)]
-        parts += [f'<path d="M{at:.1f} {TOP}V{bottom}"/>' for _, at in across]
-        parts += [f'<path d="M{LEFT} {at:.1f}H{right}"/>' for _, at in upward]
-        parts.append(f'</g><path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="{LINE_COLOUR}"/>')
+        bottom, right = TOP + self.height, self.left + self.width
+        across, upward = self.x(self.ticks[0]), self.y(self.ticks[1])
+        parts += [f'<path d="M{at:.1f} {TOP}V{bottom}"/>' for at in across]
+        parts += [f'<path d="M{self.left} {at:.1f}H{right}"/>' for at in upward]
+        parts.append(f'</g><path d="M{self.left} {TOP}V{bottom}H{right}" fill="none" stroke="{LINE_COLOUR}"/>')
         parts.append(f'<g fill="{TEXT_COLOUR}">')
-        parts += [_tick(t, at, bottom + 15, "middle") for t, at in across]
-        parts += [_tick(t, LEFT - 6, at + 4, "end") for t, at in upward]
+        for number, at in zip(self.numbers[0], across, strict=True):
+            parts.append(f'<text x="{at:.1f}" y="{bottom + 15:.1f}" text-anchor="middle">{number}</text>')
+        for number, at in zip(self.numbers[1], upward, strict=True):
+            parts.append(f'<text x="{self.left - 6:.1f}" y="{at + 4:.1f}" text-anchor="end">{number}</text>')
         names = [escape(str(getattr(axis, "axis_label", "") or "")) for axis in (self.figure.xaxis, self.figure.yaxis)]
         middle = TOP + self.height / 2
-        parts.append(
-            f'<text x="{LEFT + self.width / 2:.0f}" y="{bottom + 34}" text-anchor="middle" font-size="12">{names[0]}'
-            f'</text><text transform="translate(14 {middle:.0f}) rotate(-90)" text-anchor="middle" font-size="12">'
-            f"{names[1]}</text></g>"
-        )
+        centred = 'text-anchor="middle" font-size="12"'
+        parts.append(f'<text x="{self.left + self.width / 2:.0f}" y="{bottom + 34}" {centred}>{names[0]}</text>')
+        parts.append(f'<text transform="translate(14 {middle:.0f}) rotate(-90)" {centred}>{names[1]}</text></g>')
         return "".join(parts)
 
     def words(self) -> str:
-        """The title, and the entries of the legend in a line below it."""
-        title = escape(str(self.figure.title.text or "")) if self.figure.title is not None else ""
-        parts = [f'<text x="{LEFT}" y="16" fill="{TEXT_COLOUR}" font-size="12.5">{title}</text>']
-        x, line = float(LEFT), 0
+        """The title in at most two lines, and the entries of the legend in the lines below it."""
+        title = str(self.figure.title.text or "") if self.figure.title is not None else ""
+        letters = int((self.full_width - self.left) / (1.08 * LETTER))
+        lines = wrap(title, letters, max_lines=2, placeholder=" …") or [""]
+        parts = [
+            f'<text x="{self.left}" y="{16 + 14 * k}" fill="{TEXT_COLOUR}" font-size="12.5">{escape(line)}</text>'
+            for k, line in enumerate(lines)
+        ]
+        x, y = float(self.left), 17 + 14 * len(lines)
         for entry in entries(self.figure):
             width = LETTER * (len(entry.label) + 3)
-            if x + width > self.full_width and line == 0:
-                x, line = float(LEFT), 1
             if x + width > self.full_width:
+                x, y = float(self.left), y + LINE
+            if x + width > self.full_width or y > TOP:
                 break
             parts.append(
-                f'<text x="{x:.0f}" y="{31 + 13 * line}" fill="{TEXT_COLOUR}"><tspan fill="{escape(entry.colour)}" '
+                f'<text x="{x:.0f}" y="{y}" fill="{TEXT_COLOUR}"><tspan fill="{escape(entry.colour)}" '
                 f'fill-opacity="{entry.alpha:.2g}">{entry.sign}</tspan> {escape(entry.label)}</text>'
             )
             x += width
@@ -139,7 +148,7 @@ class _Canvas:
         if span.dimension == "height":
             path = f"M{float(self.x(location)):.1f} {TOP}v{self.height}"
         else:
-            path = f"M{LEFT} {float(self.y(location)):.1f}h{self.width}"
+            path = f"M{self.left} {float(self.y(location)):.1f}h{self.width}"
         return f'<path d="{path}" {_stroke(span)}/>'
 
 
@@ -166,10 +175,15 @@ def _ticks(ends: np.ndarray, log: bool, most: int) -> list[float]:
     return [10.0 ** float(tick) if log else float(tick) for tick in np.round(ticks, 12)]
 
 
-def _tick(number: float, x: float, y: float, anchor: str) -> str:
-    """A number beside its tick, as the live axes write it: in full up to ten millions."""
-    text = f"{number:,.0f}" if 1000 <= abs(number) < 1e7 else f"{number:.4g}"
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text.replace("-", "−")}</text>'
+def _in_words(ticks: Sequence[float]) -> list[str]:
+    """The numbers beside the ticks, in full up to ten millions, with as many digits as say where the ticks are."""
+    written: list[str] = []
+    allowed = 1e-3 * min(np.diff(ticks), default=math.inf)
+    for digits in range(4, 13):
+        written = [f"{t:,.{digits - 4}f}" if 1000 <= abs(t) < 1e7 else f"{t:.{digits}g}" for t in ticks]
+        if all(abs(float(text.replace(",", "")) - t) <= allowed for text, t in zip(written, ticks, strict=True)):
+            break
+    return [text.replace("-", "−") for text in written]
 
 
 def _values(renderer: Any, name: str) -> np.ndarray:
