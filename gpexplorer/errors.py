@@ -1,13 +1,22 @@
-"""Errors whose text is a sentence for the user: it names the object, the number and the way out."""
+"""Errors whose text is a sentence for the user, who is shown the object, the number and the way out.
+
+Beside them, what these sentences are made of: a refused value in quotes, the closest name, the range of a number.
+"""
 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
+from typing import Any
+
+LONGEST = 60  # a message repeats at most this many characters of a refused value
 
 
-def closest(name: object, choices: Iterable[str]) -> str:
+def closest(name: object, choices: Iterable[str], others: Iterable[str] = ()) -> str:
     """The end of an error message about an unknown name: the closest choice if there is one, and all choices.
+
+    Others are names that would have been understood too, and may be the closest; the message does not list them.
 
     Examples
     --------
@@ -15,7 +24,7 @@ def closest(name: object, choices: Iterable[str]) -> str:
     "Method 'cholrq' is not known; did you mean 'cholqr'? Choose one of cholqr, grief."
     """
     choices = sorted(choices)
-    matches = difflib.get_close_matches(str(name), choices, n=1)
+    matches = difflib.get_close_matches(str(name), [*choices, *sorted(others)], n=1)
     suggestion = f"; did you mean {matches[0]!r}?" if matches else "."
     return f"{suggestion} Choose one of {', '.join(choices)}."
 
@@ -75,3 +84,56 @@ class NotPositiveDefinite(GPExplorerError, ArithmeticError):
         self.name, self.size, self.jitter = name, size, jitter
         hint = hint or "Drop duplicate rows, raise the noise, or use fewer points."
         super().__init__(f"{name} [{size} x {size}] is not positive definite after jitter {jitter:.1e}. {hint}")
+
+
+def number(owner: str, value: Any, *, whole: bool, low: float, high: float = math.inf, above: bool = False) -> Any:
+    """Check that a value is a finite number in a range.
+
+    Parameters
+    ----------
+    owner : str
+        What the number is, to begin the message with.
+    value : number
+        Numbers of NumPy and torch are accepted and become Python's own.
+    whole : bool
+        Whether the number must be a whole number.
+    low, high : float
+        The bounds, which are included.
+    above : bool
+        Whether `low` itself is excluded.
+
+    Returns
+    -------
+    int or float
+        The value.
+
+    Raises
+    ------
+    SettingError
+        If the value is not such a number.
+    """
+    value = value.item() if getattr(value, "shape", None) == () else value  # of NumPy and torch
+    kind, form = ("a whole number", ",") if whole else ("a number", "g")
+    right_type = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    span = f"above {low:{form}}" if above else f"of at least {low:{form}}"
+    span += "" if math.isinf(high) else f" and at most {high:{form}}"
+    if not right_type or not is_finite(value) or value > high or (value <= low if above else value < low):
+        raise SettingError(f"{owner} is {quoted(value)}; give {kind} {span}.")
+    return value
+
+
+def quoted(value: Any) -> str:
+    """A value as text for a message, cut to a length that cannot fill a screen."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of more than 4300 digits, or lists nested too deeply
+        text = f"a {type(value).__name__} too long to write"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def is_finite(value: float) -> bool:
+    """Whether a number is finite, and one that a float can hold."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond any float
+        return False

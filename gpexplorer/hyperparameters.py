@@ -21,7 +21,8 @@ from .display import InPanel
 from .errors import SettingError
 from .kernels.row_scaled import unscaled_kernel
 from .kernels.theta.free_parameters import FreeParameters
-from .kernels.theta.named_parameters import Parameter, kernel_parameters, matching
+from .kernels.theta.named_parameters import Parameter, by_entry, kernel_parameters, matching, matching_all, tied_entries
+from .kernels.theta.options import OPTIONS, checked_options
 from .kernels.theta.restrictions import options_of
 from .problem import Dataset
 
@@ -46,11 +47,16 @@ class Hyperparameter(param.Parameterized):
     transform = param.String("log", doc="What learning moves: the logarithm of the value.")
     bounds = param.Parameter((None, None), doc="Least and largest value, None for none.")
     fixed = param.Boolean(False, doc="Whether it keeps its value, and is not learned.")
-    tied = param.String(doc="Names of others whose values are equal, with commas between them.")
+    partners = param.List([], item_type=str, doc="Names of others that it is tied to: their values are equal.")
     prior = param.String(doc="Prior density, such as lognormal(0, 1); empty for none.")
     start = param.Number(math.nan, doc="Where learning began.")
     gradient = param.Number(math.nan, doc="Derivative of the minimised objective in the log value, in nat.")
     standard_error = param.Number(math.nan, doc="From the curvature of the objective, in the units of the file.")
+
+    @property
+    def tied(self) -> str:
+        """Names of those that it is tied to, as one text."""
+        return ", ".join(self.partners)
 
     @property
     def learned(self) -> str:
@@ -101,10 +107,12 @@ class Hyperparameters(InPanel, Sequence[Hyperparameter]):
 
     def matching(self, pattern: str) -> list[Hyperparameter]:
         """Return the rows that a name with wildcards means; SettingError if there is none."""
-        parameters = tuple(
-            Parameter(i, row.part, row.what, row.input, row.unit, 1.0) for i, row in enumerate(self._rows)
-        )
-        return [self._rows[each.entry] for each in matching(parameters, pattern)]
+        return [self._rows[each.entry] for each in matching(self._parameters, pattern)]
+
+    @property
+    def _parameters(self) -> tuple[Parameter, ...]:
+        """What names are looked up in."""
+        return tuple(Parameter(i, row.part, row.what, row.input, row.unit, 1.0) for i, row in enumerate(self._rows))
 
     def kernel(self, **options: Any) -> dict[str, Any]:
         """Return the kernel of a spec that begins at these values, with these restrictions.
@@ -113,36 +121,45 @@ class Hyperparameters(InPanel, Sequence[Hyperparameter]):
         ----------
         **options : object
             "values", "fixed", "bounds", "tied" or "priors" as `Spec` takes them. Values change those of this table; the
-            others take the place of the present ones. A present value outside new bounds begins at the nearer one.
+            others take the place of the present ones. A present value outside new bounds begins at the nearer one, and
+            parameters that are tied begin at the value given for one of them, or at the present one of that which is
+            fixed, or of the first.
 
         Returns
         -------
         dict
             What `Spec` takes as `kernel`.
         """
-        values = {row.name: row.value for row in self._rows}
-        for name, (low, high) in (options.get("bounds") or {}).items():
-            least, most = low or 0.0, math.inf if high is None else high
-            values |= {row.name: min(max(row.value, least), most) for row in self.matching(name)}
-        for name, value in options.pop("values", {}).items():
-            values |= {row.name: value for row in self.matching(name)}
         present: dict[str, Any] = {
             "fixed": [row.name for row in self._rows if row.fixed],
             "bounds": {row.name: list(row.bounds) for row in self._rows if row.bounds != (None, None)},
-            "tied": [[row.name, *row.tied.split(", ")] for row in self._rows if row.tied],
+            "tied": [[row.name, *row.partners] for row in self._rows if row.partners],
             "priors": {row.name: row.prior for row in self._rows if row.prior},
         }
-        unknown = set(options) - set(present)
-        if unknown:
-            raise SettingError(f"A kernel has no {sorted(unknown)[0]!r}; give values, {', '.join(present)}.")
-        chosen = {name: value for name, value in (present | options).items() if value}
-        return {"name": self.kernel_key, "values": values, **chosen}
+        if unknown := set(options) - set(OPTIONS):
+            raise SettingError(f"A kernel has no {sorted(unknown)[0]!r}; give {', '.join(OPTIONS)}.")
+        asked = checked_options(options)
+        chosen = checked_options(present | options)
+        given, bounds = (by_entry(self._parameters, asked.get(name, {})) for name in ("values", "bounds"))
+        fixed = {each.entry for each in matching_all(self._parameters, chosen.get("fixed", ()))}
+        values = dict(enumerate(row.value for row in self._rows)) | given
+        for entries in [[entry] for entry in values] + tied_entries(self._parameters, chosen.get("tied", ())):
+            if named := [entry for entry in entries if entry in given]:
+                values |= {entry: given[named[0]] for entry in entries if entry not in given}
+                continue
+            limits = [bounds[entry] for entry in entries if entry in bounds]
+            leading = next((entry for entry in entries if entry in fixed), entries[0])
+            common = max([values[leading], *(low for low, _ in limits if low)])
+            common = min([common, *(high for _, high in limits if high is not None)])
+            values |= dict.fromkeys(entries, common)
+        chosen["values"] = {row.name: values[entry] for entry, row in enumerate(self._rows)}
+        return {"name": self.kernel_key, **chosen}
 
     def frame(self) -> pd.DataFrame:
         """Return one row per hyperparameter, with the name as index."""
         import pandas as pd
 
-        columns = [name for name in Hyperparameter.param if name != "name"]
+        columns = ["tied" if name == "partners" else name for name in Hyperparameter.param if name != "name"]
         rows = [{name: getattr(row, name) for name in columns} for row in self._rows]
         return pd.DataFrame(rows, index=pd.Index([row.name for row in self._rows], name="name"), columns=columns)
 
@@ -214,11 +231,11 @@ def hyperparameters(
     for each in shown:
         entry = -1 if own else each.entry
         value = math.exp(float(theta[entry])) * each.factor
-        bounds, fixed, tied, prior = options.of(each, parameters)
+        bounds, fixed, partners, prior = options.of(each, parameters)
         rows.append(
             Hyperparameter(
                 name=each.name, part=each.part, what=each.what, input=each.input, value=value, unit=each.unit,
-                bounds=bounds, fixed=fixed, tied=tied, prior=prior,
+                bounds=bounds, fixed=fixed, partners=partners, prior=prior,
                 start=math.nan if start is None else math.exp(float(start[entry])) * each.factor,
                 gradient=derivatives.get(each.entry, math.nan), standard_error=errors.get(each.entry, math.nan) * value,
             )

@@ -120,6 +120,57 @@ def test_learning_goes_on_with_other_restrictions_from_the_present_values():
     assert again.hyperparameters["noise"].bounds == pytest.approx((0.01, 0.2))
 
 
+COMMAS = pd.DataFrame({"width, mm": FRAME["<b>x</b>"], "height, m": FRAME["<b>x</b>"] ** 2, "price": FRAME["price"]})
+
+
+def test_tied_parameters_go_on_together_whatever_their_inputs_are_called():
+    kernel = {"name": "se-ard", "tied": [["lengthscale"]]}
+    run = gpx.Spec("ml", data="rows", kernel=kernel).open(data=COMMAS)
+    run.finish(steps=3)
+    table = run.hyperparameters
+    first, second = (f"se-ard.lengthscale[{name}]" for name in ("width, mm", "height, m"))
+    assert (table[first].partners, table[first].tied) == ([second], second)
+    for options in ({"values": {first: 7.0}}, {"bounds": {second: [7.0, 7.0]}, "tied": [[first, second]]}):
+        once = table.kernel(**options)
+        assert (once["values"][first], once["values"][second]) == (7.0, 7.0)
+        for again in (
+            run.with_hyperparameters(**options),
+            gpx.Spec("ml", data="rows", kernel=once).open(data=COMMAS),
+        ):
+            values = again.hyperparameters_at(-1, curvature=False) if len(again.trace) else again.hyperparameters
+            assert [values[first].value, values[second].value] == pytest.approx([7.0, 7.0])
+
+
+def test_a_new_tie_begins_at_the_fixed_one_or_at_the_first():
+    run = learned(settings={"evaluations": 6})
+    x1, x2 = (run.hyperparameters[f"*[{name}]"].value for name in ("x1", "x2"))
+    for options, common in (({}, x1), ({"fixed": ["*[x2]"]}, x2)):
+        table = run.with_hyperparameters(tied=[["lengthscale"]], **options).hyperparameters_at(-1, curvature=False)
+        assert [row.value for row in table.matching("lengthscale")] == pytest.approx([common, common])
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"values": [1.0]}, "names with their values"),
+        ({"values": {"noise": -1.0}}, "The value of noise"),
+        ({"values": {"noise": math.nan}}, "The value of noise"),
+        ({"values": {"noise": "big"}}, "The value of noise"),
+        ({"bounds": {"noise": 3.0}}, "two numbers"),
+        ({"bounds": {"noise": [2.0, 1.0]}}, "lower one first"),
+        ({"fixed": 3}, "a list of names"),
+        ({"tied": 3}, "groups of names"),
+        ({"priors": {"noise": 3}}, "give a text"),
+    ],
+)
+def test_what_a_spec_refuses_is_refused_for_a_run_that_goes_on(options, word):
+    run = small_spec("ml", d=2).open()
+    run.advance()
+    for change in (run.hyperparameters_at(0, curvature=False).kernel, run.with_hyperparameters):
+        with pytest.raises(SettingError, match=word):
+            change(**options)
+
+
 def test_rows_are_parameters_that_can_be_watched():
     row, seen = learned().hyperparameters["noise"], []
     row.param.watch(lambda event: seen.append(event.new), "value")

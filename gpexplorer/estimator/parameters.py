@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import kernels
-from ..errors import KernelError, SettingError
+from ..errors import KernelError, SettingError, number, quoted
 from ..kernels.base import Covariance
 from ..methods.base import Method
 from ..problem import Dataset
-from ..runs.setting_checks import number, quoted
 from ..runs.studies.machine_speed import points_for_budget
 
 SEEDS = 2**31 - 1

@@ -17,9 +17,8 @@ from ..data import Split
 from ..data.loading import CHOICES
 from ..data.quoting import listing, nearest, quote
 from ..data.splits import ALL
-from ..errors import DataError, SettingError
+from ..errors import DataError, SettingError, number, quoted
 from ..problem import Dataset
-from ..runs.setting_checks import number, quoted
 
 FEWEST_ROWS = 10
 ARGUMENTS = ("seconds", "memory", "seed", "folds", "before", "prefer", "among", "on_progress", "should_stop", *CHOICES)

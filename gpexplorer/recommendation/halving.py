@@ -35,9 +35,9 @@ import numpy as np
 
 from ..data import Split
 from ..data.given_folds import fold_pairs
-from ..errors import SettingError
+from ..errors import SettingError, number, quoted
 from ..methods.base import registry
-from ..runs.setting_checks import number, of_kind, quoted
+from ..runs.setting_checks import of_kind
 from ..runs.spec import Spec
 from .arguments import bytes_of
 from .averaging import PREFERENCES, average_of_lanes, used_models

@@ -29,13 +29,13 @@ from torch import Tensor
 from ..data import Split, load
 from ..data.given_folds import Pair, drawn_folds, drawn_share, fold_pairs
 from ..data.splits import shuffled
-from ..errors import SettingError
+from ..errors import SettingError, quoted
 from ..kernels.on_columns import compared_columns
 from ..posteriors import Marginals, NormalMarginals
 from ..problem import Dataset, RowGroups
 from ..runs.budget import scheduled
 from ..runs.run import Run
-from ..runs.setting_checks import of_kind, quoted
+from ..runs.setting_checks import of_kind
 from ..runs.spec import A_SPEC, Spec
 from ..runs.studies.sweep import with_values
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..errors import SettingError, closest
-from .setting_checks import number, of_kind, quoted
+from ..errors import SettingError, closest, number, quoted
+from .setting_checks import of_kind
 
 LIMITS = ("steps", "seconds")
 NAN = float("nan")

@@ -14,7 +14,7 @@ from .. import data as data_sets
 from .. import kernels
 from ..data import Split
 from ..data.loading import CHOICES
-from ..errors import DataError, SettingError
+from ..errors import DataError, SettingError, quoted
 from ..kernels.on_columns import compared_columns
 from ..kernels.row_scaled import with_row_noise
 from ..kernels.theta.restrictions import restricted_problem
@@ -23,7 +23,7 @@ from ..problem import Problem
 from ..starts import Race, race
 from .description import Description
 from .run import Run
-from .setting_checks import arguments, quoted
+from .setting_checks import arguments
 from .storage.journal import Journal, Kept
 
 FILE_ENTRIES = ("file", *CHOICES)  # the entries of `Spec.data` from which an uploaded file is read again

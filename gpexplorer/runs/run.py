@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..data.standardising import targets
 from ..display import RunDisplay
-from ..errors import SettingError, StoreError
+from ..errors import SettingError, StoreError, quoted
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.row_scaled import input_count, plain_rows
 from ..kernels.theta.restrictions import log_prior, restricted_problem
@@ -32,7 +32,7 @@ from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
 from .outcomes import FINAL, callback_failed, enough_memory, failed, stopped
 from .rounding import MonotoneWatch, Rise, rounding_notes
-from .setting_checks import of_kind, quoted
+from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
 
 Watcher = Callable[[Record], object]
@@ -215,8 +215,8 @@ class Run(RunDisplay):
         Parameters
         ----------
         callback : callable
-            Takes a record. If it returns True, the run stops after this record, as by `stop`. If it raises an error,
-            the run stops with a sentence that names it and keeps its records; `error` has the error.
+            Takes a record. If it returns True, also NumPy's, the run stops after this record, as by `stop`. If it
+            raises an error, the run stops with a sentence that names it and keeps its records; `error` has the error.
 
         Returns
         -------
@@ -506,7 +506,8 @@ class Run(RunDisplay):
         """Call those that watch with the newest record; stop if one says so or raises an error."""
         for callback in list(self._watchers):
             try:
-                if callback(self.trace[-1]) is True:
+                wish = callback(self.trace[-1])
+                if isinstance(wish, (bool, np.bool_)) and wish:
                     self.stop()
             except Exception as error:
                 self.error, self._stop_reason = error, callback_failed(error, self.done)

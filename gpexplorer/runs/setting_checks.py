@@ -5,17 +5,15 @@ The bounds that a slider shows exist only in the browser. They are checked again
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import param
 
 from ..data.loading import plain
-from ..errors import SettingError, closest
+from ..errors import SettingError, closest, is_finite, quoted
 from ..methods.base import Method
 
-LONGEST = 60  # a message repeats at most this many characters of a refused value
 LOWEST, HIGHEST = ("of at least", "above"), ("at most", "below")  # a bound that is allowed itself, and one that is not
 
 
@@ -84,42 +82,6 @@ def arguments(method: type[Method], settings: Mapping[str, Any]) -> dict[str, An
     return {name: tuple(value) if isinstance(kinds[name], param.Tuple) else value for name, value in settings.items()}
 
 
-def number(owner: str, value: Any, *, whole: bool, low: float, high: float = math.inf, above: bool = False) -> Any:
-    """Check that a value is a finite number in a range.
-
-    Parameters
-    ----------
-    owner : str
-        What the number is, to begin the message with.
-    value : number
-        Numbers of NumPy are accepted and become Python's own.
-    whole : bool
-        Whether the number must be a whole number.
-    low, high : float
-        The bounds, which are included.
-    above : bool
-        Whether `low` itself is excluded.
-
-    Returns
-    -------
-    int or float
-        The value.
-
-    Raises
-    ------
-    SettingError
-        If the value is not such a number.
-    """
-    value = plain(value)
-    kind, form = ("a whole number", ",") if whole else ("a number", "g")
-    right_type = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    span = f"above {low:{form}}" if above else f"of at least {low:{form}}"
-    span += "" if math.isinf(high) else f" and at most {high:{form}}"
-    if not right_type or not _is_finite(value) or value > high or (value <= low if above else value < low):
-        raise SettingError(f"{owner} is {quoted(value)}; give {kind} {span}.")
-    return value
-
-
 def of_kind(owner: str, value: Any, kind: type[Any], way_out: str) -> Any:
     """The value if it is an instance of `kind`; otherwise a SettingError that names the owner and the way out."""
     if not isinstance(value, kind):
@@ -140,15 +102,6 @@ def object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def quoted(value: Any) -> str:
-    """A value as text for a message, cut to a length that cannot fill a screen."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a whole number of more than 4300 digits, or lists nested too deeply
-        text = f"a {type(value).__name__} too long to write"
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
 def wanted(setting: param.Parameter[Any]) -> str:
     """What this parameter takes, in words."""
     if isinstance(setting, param.Boolean):
@@ -162,13 +115,6 @@ def wanted(setting: param.Parameter[Any]) -> str:
     bounds = zip(setting.bounds or (None, None), setting.inclusive_bounds, (LOWEST, HIGHEST), strict=True)
     spans = [f"{words[not inclusive]} {bound:g}" for bound, inclusive, words in bounds if bound is not None]
     return " ".join([kind, " and ".join(spans)]).strip()
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond any float
-        return False
 
 
 def _checked(owner: str, setting: param.Parameter[Any], value: Any) -> Any:
@@ -198,7 +144,7 @@ def _refuse_what_bounds_accept(owner: str, setting: param.Parameter[Any], value:
     """Refuse values that a check of bounds accepts: true for 1, nan, infinity, and objects that are not JSON."""
     numeric = isinstance(setting, param.Number) and not isinstance(setting, param.Boolean)
     for part in value if isinstance(value, (list, tuple)) else [value]:
-        not_finite = isinstance(part, (int, float)) and not _is_finite(part)
+        not_finite = isinstance(part, (int, float)) and not is_finite(part)
         not_json = not isinstance(part, (bool, int, float, str, type(None)))
         if not_finite or not_json or (numeric and isinstance(part, bool)):
             raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {wanted(setting)}.")

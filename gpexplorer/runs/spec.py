@@ -20,18 +20,16 @@ import torch
 from .. import kernels
 from ..data.standardising import checked_input_transform
 from ..display import SpecDisplay
-from ..errors import SettingError, closest
+from ..errors import SettingError, closest, number, quoted
 from ..hyperparameters import Hyperparameters
-from ..kernels.theta.priors import parse_prior
-from ..kernels.theta.restrictions import OPTIONS
+from ..kernels.theta.options import OPTIONS, checked_options
 from ..methods.base import registry
 from ..target_transforms import checked_transform
 from .budget import named_limits
 from .opening import DTYPES, SEVERAL_STARTS, STARTS, JournalSource, open_run
 from .run import Run
-from .setting_checks import added_before, number, object_without_duplicates, of_kind, quoted, resolve
+from .setting_checks import added_before, object_without_duplicates, of_kind, resolve
 
-LARGEST_VALUE = 1e30  # a value in the units of the file, and its inverse
 VERSION = 1
 LARGEST = 100_000  # bytes of JSON: a spec is a page of text, not a data set
 LARGEST_INTEGER = 2**53  # every reader of JSON represents integers up to this one exactly
@@ -248,7 +246,7 @@ def _checked_kernel(kernel: Any) -> str | dict[str, Any]:
     for name in entries:
         if name not in (choices := ("name", "theta", "start", *OPTIONS)):
             raise SettingError(f"kernel has no entry {quoted(name)}{closest(name, choices)}")
-    options = {name: check(entries[name]) for name, check in KERNEL_OPTIONS.items() if entries.get(name)}
+    options = checked_options(entries)
     entries = {name: value for name, value in entries.items() if name not in OPTIONS}
     start = entries.get("start", SEVERAL_STARTS)
     if start not in STARTS or len(entries) > 2:
@@ -347,65 +345,3 @@ def in_words(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + " ".join(map(in_words, value)) + "]"
     return json.dumps(value)
-
-
-def _value(owner: str, value: Any) -> float:
-    return float(number(owner, value, whole=False, low=1.0 / LARGEST_VALUE, high=LARGEST_VALUE))
-
-
-def _by_name(option: str, value: Any, form: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
-        raise SettingError(f"kernel's {option} is {quoted(value)}; give {form}.")
-    return value
-
-
-def _names(owner: str, value: Any, form: str) -> list[str]:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) and name for name in names):
-        raise SettingError(f"{owner} is {quoted(value)}; give {form}.")
-    return list(names)
-
-
-def _values(values: Any) -> dict[str, float]:
-    named = _by_name("values", values, 'names with their values, such as {"noise": 0.1}')
-    return {name: _value(f"The value of {name}", value) for name, value in named.items()}
-
-
-def _fixed(names: Any) -> list[str]:
-    return _names("kernel's fixed", names, 'a list of names, such as ["noise"]')
-
-
-def _bounds(bounds: Any) -> dict[str, list[float | None]]:
-    checked = dict[str, list[float | None]]()
-    for name, pair in _by_name("bounds", bounds, 'names with two bounds, such as {"noise": [0.1, 1.0]}').items():
-        if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
-            raise SettingError(f"The bounds of {name} are {quoted(pair)}; give two numbers, or None for no bound.")
-        low, high = (None if end is None or end == 0 else _value(f"A bound of {name}", end) for end in pair)
-        if low is not None and high is not None and low > high:
-            raise SettingError(f"The bounds of {name} are {low:g} and {high:g}; give the lower one first.")
-        if pair[1] == 0:
-            raise SettingError(f"The upper bound of {name} is 0; hyperparameters are positive.")
-        checked[name] = [low, high]
-    return checked
-
-
-def _tied(groups: Any) -> list[list[str]]:
-    form = 'groups of names, such as [["lp.lengthscale", "lp.width"]]'
-    if not isinstance(groups, Sequence) or isinstance(groups, str):
-        raise SettingError(f"kernel's tied is {quoted(groups)}; give {form}.")
-    groups = [groups] if all(isinstance(name, str) for name in groups) else groups
-    return [_names("kernel's tied", group, form) for group in groups]
-
-
-def _priors(priors: Any) -> dict[str, str]:
-    named = _by_name("priors", priors, 'names with densities, such as {"*.lengthscale": "lognormal(0, 1)"}')
-    return {name: str(parse_prior(text)) for name, text in named.items()}
-
-
-KERNEL_OPTIONS: dict[str, Callable[[Any], Any]] = {
-    "values": _values,
-    "fixed": _fixed,
-    "bounds": _bounds,
-    "tied": _tied,
-    "priors": _priors,
-}

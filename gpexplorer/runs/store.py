@@ -9,10 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import GPExplorerError, SettingError, StoreError
+from ..errors import GPExplorerError, SettingError, StoreError, quoted
 from ..methods.base import registry
 from .run import Run
-from .setting_checks import quoted
 from .spec import LARGEST, Spec
 from .storage.codec import classes_of
 from .storage.journal import FILE, Journal, Kept, restored, writing

@@ -8,11 +8,10 @@ from urllib.parse import parse_qs, urlencode
 
 import panel as pn
 
-from ..errors import closest
+from ..errors import closest, quoted
 from ..runs import Spec
 from ..runs import link as links
 from ..runs.link import Link
-from ..runs.setting_checks import quoted
 from ..views.base import registry as views
 from .inputs.presets import PRESETS
 from .stories import STORIES

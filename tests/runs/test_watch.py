@@ -2,18 +2,20 @@
 
 import pickle
 
+import numpy as np
 import pytest
 
 from gpexplorer.errors import SettingError
 from steps_of import small_spec
 
 
-def test_a_callback_sees_every_record_and_stops_the_run():
+@pytest.mark.parametrize("answer", [bool, np.bool_])
+def test_a_callback_sees_every_record_and_stops_the_run(answer):
     run, seen = small_spec("sgpr", d=2).open(), []
 
     def callback(record):
         seen.append(record.index)
-        return record.index == 3
+        return answer(record.index == 3)
 
     outcome = run.finish(steps=10, callback=callback)
     assert seen == [0, 1, 2, 3]

@@ -5,6 +5,9 @@
 A name is the part of the kernel, a dot, what the number is, and the input in brackets: "se-ard.lengthscale[width]",
 "lp.period", "noise". Where several parts have one key they are numbered in their order, "se 1" and "se 2". The factor
 is the standard deviation by which the input or the target was divided.
+
+Where two names mean one hyperparameter, the one that means fewer counts, such as "noise" beside "*". Their order has no
+meaning: JSON does not keep it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
@@ -25,6 +28,7 @@ from ..on_columns import OnColumns
 from ..row_scaled import unscaled_kernel
 
 SD_OF_INPUTS = "sd of x"  # the unit of a length over several inputs, which were each divided by their own sd
+T = TypeVar("T")
 OWN_NAME = re.compile(r"(.*?)(?: (\d+))?")
 
 
@@ -152,7 +156,8 @@ def matching(parameters: tuple[Parameter, ...], pattern: str) -> list[Parameter]
     found = [each for each in parameters if any(form.match(name) for name in _names(each))]
     if not found:
         raise SettingError(
-            f"The kernel has no hyperparameter {pattern!r}{closest(pattern, [each.name for each in parameters])}"
+            f"The kernel has no hyperparameter {pattern!r}"
+            f"{closest(pattern, [each.name for each in parameters], set().union(*map(_names, parameters)))}"
         )
     return found
 
@@ -161,6 +166,39 @@ def matching_all(parameters: tuple[Parameter, ...], patterns: Iterable[str]) -> 
     """Return the parameters that any of these names means, in the order of theta; see `matching`."""
     found = {each.entry: each for pattern in patterns for each in matching(parameters, pattern)}
     return [found[entry] for entry in sorted(found)]
+
+
+def by_entry(parameters: tuple[Parameter, ...], named: Mapping[str, T]) -> dict[int, T]:
+    """Return what is said of each entry of theta by names; the name that means fewer entries counts.
+
+    Raises
+    ------
+    SettingError
+        If a name means nothing, or two names mean as many entries and say different things of one of them.
+    """
+    chosen = dict[int, tuple[int, str, T]]()
+    for name, said in named.items():
+        entries = [each.entry for each in matching(parameters, name)]
+        for entry in entries:
+            size, other, earlier = chosen.get(entry, (len(parameters) + 1, "", said))
+            if size == len(entries) and said != earlier:
+                raise SettingError(
+                    f"{other!r} and {name!r} say different things of {parameters[entry].name}: {earlier} and {said}. "
+                    "Leave one of them out."
+                )
+            if len(entries) < size:
+                chosen[entry] = (len(entries), name, said)
+    return {entry: chosen[entry][2] for entry in sorted(chosen)}
+
+
+def tied_entries(parameters: tuple[Parameter, ...], groups: Iterable[Iterable[str]]) -> list[list[int]]:
+    """Return the entries of each group of tied parameters; groups that have one in common are one group."""
+    merged: list[set[int]] = []
+    for names in groups:
+        entries = {each.entry for each in matching_all(parameters, names)}
+        overlapping = [group for group in merged if group & entries]
+        merged = [group for group in merged if not group & entries] + [entries.union(*overlapping)]
+    return [sorted(group) for group in merged]
 
 
 def _names(parameter: Parameter) -> set[str]:

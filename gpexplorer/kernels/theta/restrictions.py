@@ -22,10 +22,9 @@ from ...problem import Problem
 from ..base import Covariance
 from ..row_scaled import plain_rows
 from .free_parameters import FreeParameters
-from .named_parameters import Parameter, kernel_parameters, matching, matching_all
+from .named_parameters import Parameter, by_entry, kernel_parameters, matching_all, tied_entries
+from .options import OPTIONS
 from .priors import Prior, parse_prior
-
-OPTIONS = ("values", "fixed", "bounds", "tied", "priors")  # of the kernel in a spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,21 +73,21 @@ class Options:
 
     def of(
         self, parameter: Parameter, parameters: tuple[Parameter, ...]
-    ) -> tuple[tuple[float | None, float | None], bool, str, str]:
+    ) -> tuple[tuple[float | None, float | None], bool, list[str], str]:
         """Return bounds, whether it is fixed, the names of those that are tied to it, and its prior."""
         if self.restrictions is None:
-            return (None, None), False, "", ""
+            return (None, None), False, [], ""
         free, entry = self.restrictions.parameters, parameter.entry
         group = int(free.group[entry])
         prior = str((self.restrictions.named_priors or {}).get(entry, ""))
         if group < 0:
-            tied = [matching_all(parameters, names) for names in self.restrictions.options.get("tied", ())]
-            partners = {each.name: None for group in tied if parameter in group for each in group}
-            return (None, None), True, ", ".join(name for name in partners if name != parameter.name), prior
+            groups = tied_entries(parameters, self.restrictions.options.get("tied", ()))
+            partners = [parameters[i].name for tied in groups if entry in tied for i in tied if i != entry]
+            return (None, None), True, partners, prior
         limits = (float(limit[group] + free.offset[entry]) for limit in (free.lower, free.upper))
         low, high = (math.exp(limit) * parameter.factor if math.isfinite(limit) else None for limit in limits)
         others = (i for i, other in enumerate(free.group.tolist()) if other == group and i != entry)
-        return (low, high), False, ", ".join(parameters[i].name for i in others), prior
+        return (low, high), False, [parameters[i].name for i in others], prior
 
 
 def options_of(kernel: Any) -> Options:
@@ -198,16 +197,15 @@ def restricted_problem(problem: Problem, options: Mapping[str, Any]) -> Problem:
     assert isinstance(kernel, Covariance)
     parameters = kernel_parameters(kernel, plain_rows(problem))
     fixed = [each.entry for each in matching_all(parameters, options.get("fixed", ()))]
-    tied = [[each.entry for each in matching_all(parameters, names)] for names in options.get("tied", ())]
+    tied = tied_entries(parameters, options.get("tied", ()))
     offsets, lower, upper = _offsets(problem, parameters, tied), *_bounds(problem, parameters, options)
-    theta = _with_values(problem, parameters, options.get("values", {}), tied, offsets)
-    _refuse_contradictions(parameters, (theta, lower, upper), fixed, options)
+    given = _given_values(problem, parameters, options.get("values", {}), tied, offsets)
+    theta = problem.theta.clone()
+    theta[list(given)] = theta.new_tensor(list(given.values()))
     map_of_free = FreeParameters.of(theta, fixed, tied, lower, upper, offsets)
-    priors = {
-        each.entry: parse_prior(text)
-        for name, text in options.get("priors", {}).items()
-        for each in matching(parameters, name)
-    }
+    _refuse_contradictions(parameters, map_of_free, (theta, lower, upper), given)
+    named_priors = by_entry(parameters, options.get("priors", {}))
+    priors = {entry: parse_prior(text) for entry, text in named_priors.items()}
     counted, used = set[tuple[int, Prior]](), list[tuple[Parameter, Prior]]()
     for entry, prior in sorted(priors.items()):
         group = int(map_of_free.group[entry])
@@ -229,26 +227,22 @@ def _offsets(problem: Problem, parameters: tuple[Parameter, ...], tied: list[lis
 def _bounds(problem: Problem, parameters: tuple[Parameter, ...], options: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     lower = torch.full_like(problem.theta, -math.inf)
     upper = -lower
-    for name, (low, high) in options.get("bounds", {}).items():
-        for each in matching(parameters, name):
-            lower[each.entry] = -math.inf if not low else each.log_scaled(low)
-            upper[each.entry] = math.inf if high is None else each.log_scaled(high)
+    for entry, (low, high) in by_entry(parameters, options.get("bounds", {})).items():
+        lower[entry] = -math.inf if not low else parameters[entry].log_scaled(low)
+        upper[entry] = math.inf if high is None else parameters[entry].log_scaled(high)
     return lower, upper
 
 
-def _with_values(
+def _given_values(
     problem: Problem,
     parameters: tuple[Parameter, ...],
     values: Mapping[str, float],
     tied: list[list[int]],
     offsets: Tensor,
-) -> Tensor:
-    """Theta with the given values, also of parameters that are tied to one with a value."""
-    theta, given = problem.theta.clone(), dict[int, float]()
-    for name, value in values.items():
-        for each in matching(parameters, name):
-            given[each.entry] = each.log_scaled(value)
-    if len(theta) - 1 in given and getattr(problem.kernel, "noise_is_known", False):
+) -> dict[int, float]:
+    """The entries of theta that have a given value, also those that are tied to one with a value."""
+    given = {entry: parameters[entry].log_scaled(value) for entry, value in by_entry(parameters, values).items()}
+    if len(problem.theta) - 1 in given and getattr(problem.kernel, "noise_is_known", False):
         raise SettingError("The noise of each row is given with the data; leave the value of noise out.")
     for entries in tied:
         with_value = [entry for entry in entries if entry in given]
@@ -258,21 +252,22 @@ def _with_values(
             raise SettingError(f"{names} are tied, but their values differ; give one of them, or the same.")
         for entry in entries if with_value else ():
             given.setdefault(entry, given[with_value[0]] - float(offsets[with_value[0]] - offsets[entry]))
-    for entry, value in given.items():
-        theta[entry] = value
-    return theta
+    return given
 
 
 def _refuse_contradictions(
     parameters: tuple[Parameter, ...],
+    free: FreeParameters,
     limits: tuple[Tensor, Tensor, Tensor],
-    fixed: list[int],
-    options: Mapping[str, Any],
+    given: Mapping[int, float],
 ) -> None:
-    """Refuse a given value outside its bounds, also that of a fixed parameter."""
+    """Refuse bounds of tied parameters that no value keeps, and a given or fixed value outside its bounds."""
     theta, lower, upper = limits
-    given = {each.entry for name in options.get("values", {}) for each in matching(parameters, name)} | set(fixed)
-    for entry in sorted(given):
+    for group in torch.nonzero(free.lower > free.upper)[:, 0].tolist():
+        names = " and ".join(each.name for each in parameters if free.group[each.entry] == group)
+        raise SettingError(f"{names} are tied, but no value is within the bounds of all; change the bounds or the tie.")
+    theta = theta.where(~free.is_fixed, free.given)
+    for entry in sorted({*given, *torch.nonzero(free.is_fixed)[:, 0].tolist()}):
         if not float(lower[entry]) - 1e-9 <= float(theta[entry]) <= float(upper[entry]) + 1e-9:
             each = parameters[entry]
             low, high = (math.exp(float(limit[entry])) * each.factor for limit in (lower, upper))

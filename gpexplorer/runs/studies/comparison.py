@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...errors import SettingError
+from ...errors import SettingError, quoted
 from ...methods.base import registry
 from ..opening import DTYPES
 from ..rounding import first_rise
 from ..run import Run
-from ..setting_checks import quoted
 from ..spec import Spec, in_words
 from ..store import Store, reading_error
 from ..trace import Trace

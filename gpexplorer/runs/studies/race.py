@@ -17,9 +17,9 @@ import pandas as pd
 import param
 
 from ...display import RaceDisplay
-from ...errors import GPExplorerError, SettingError, closest
+from ...errors import GPExplorerError, SettingError, closest, number, quoted
 from ..run import Run
-from ..setting_checks import number, of_kind, quoted
+from ..setting_checks import of_kind
 from ..spec import Spec, named_specs
 
 SCORED = ("smse", "snlp", "rmse")

@@ -27,11 +27,11 @@ from ... import data as data_sets
 from ... import kernels
 from ...data.sets.generators import GENERATORS
 from ...display import ScalingDisplay
-from ...errors import GPExplorerError, SettingError, closest
+from ...errors import GPExplorerError, SettingError, closest, number, quoted
 from ...methods.base import registry
 from ...problem import Cost, Dataset, Problem
 from ..opening import DTYPES
-from ..setting_checks import arguments, number, of_kind, quoted
+from ..setting_checks import arguments, of_kind
 from ..spec import Spec
 from . import machine_speed, power_law
 from .measured_run import Measured, in_child

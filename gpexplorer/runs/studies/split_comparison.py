@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...errors import SettingError
-from ..setting_checks import quoted
+from ...errors import SettingError, quoted
 from ..spec import Spec, in_words
 from .comparison import SCORES, Finished, newest_rows, overlay, what_differs
 

@@ -15,10 +15,10 @@ import pandas as pd
 import param
 
 from ...data.loading import plain
-from ...errors import ClusterError, DataError, GPExplorerError, SettingError, closest
+from ...errors import ClusterError, DataError, GPExplorerError, SettingError, closest, quoted
 from ...methods.base import registry
 from ..run import Run
-from ..setting_checks import of_kind, quoted
+from ..setting_checks import of_kind
 from ..spec import A_SPEC, Spec, in_words, named_specs
 from ..storage.journal import InUse
 from ..store import Store

@@ -59,8 +59,8 @@ export function render({ model, el }) {
     const element = create("div", { className: "line" }, create("div", { className: "head" }, label, unit, lock),
       create("div", { className: "row" }, range, input))
     const show = () => {
-      const { value, fixed, unit: words, tied } = parts.row
-      unit.textContent = [words, tied ? `tied to ${tied}` : ""].filter(Boolean).join(", ")
+      const { value, fixed, unit: words, partners } = parts.row
+      unit.textContent = [words, partners.length ? `tied to ${partners.join(", ")}` : ""].filter(Boolean).join(", ")
       unit.title = unit.textContent
       lock.setAttribute("aria-pressed", String(fixed))
       lock.setAttribute("aria-label", `Keep ${row.label} fixed`)

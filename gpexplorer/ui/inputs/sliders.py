@@ -68,7 +68,7 @@ class Sliders(JSComponent):
         return {
             "name": row.name, "label": f"{row.part}: {own}" if with_part and row.part else own, "value": row.value,
             "low": low, "high": high if high > low else low * (1.0 + 1e-9), "unit": row.unit, "fixed": row.fixed,
-            "tied": row.tied,
+            "partners": row.partners,
         }  # fmt: skip
 
     def _handle_msg(self, msg: Any) -> None:
@@ -94,10 +94,8 @@ def pane_of_table(table: Hyperparameters) -> pn.Column:
     """
 
     def set_value(name: str, value: float) -> None:
-        row = table[name]
-        others = [table[other] for other in row.tied.split(", ")] if row.tied else []
-        for each in (row, *others):
-            each.value = value
+        for each in (name, *table[name].partners):
+            table[each].value = value
 
     def set_fixed(name: str, fixed: bool) -> None:
         table[name].fixed = fixed
@@ -154,13 +152,11 @@ class HyperparameterBox(pn.viewable.Viewer):
         self.sliders.adopt(frame.hyperparameters, is_new)
 
     def _set_value(self, name: str, value: float) -> None:
-        tied = next(row["tied"] for row in self.sliders.rows if row["name"] == name)
-        self._session.set_hyperparameters(dict.fromkeys([name, *(tied.split(", ") if tied else [])], value))
+        self._session.set_hyperparameters({name: value})
 
     def _set_fixed(self, name: str, fixed: bool) -> None:
         rows = {row["name"]: row for row in self.sliders.rows}
-        tied = rows[name]["tied"]
-        together = [name, *(tied.split(", ") if tied else [])]  # one number, fixed or learned as a whole
+        together = [name, *rows[name]["partners"]]  # one number, fixed or learned as a whole
         kept = [each for each in rows if (rows[each]["fixed"] and each not in together) or (fixed and each == name)]
         self._session.fix_hyperparameters({each: rows[each]["value"] for each in kept})
 

@@ -14,9 +14,9 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ...errors import SettingError
+from ...errors import number as number_checked
 from ...methods.base import registry
 from ...runs import Spec
-from ...runs.setting_checks import number as number_checked
 from ...runs.studies.race import METRICS, Lane, Race
 from ...views.base import legend_cols
 from ...views.runs.comparison_charts import Lanes

@@ -20,8 +20,8 @@ import panel_material_ui as pmui
 
 from ... import data as data_sets
 from ...data.splits import ALL
+from ...errors import number
 from ...runs import Spec
-from ...runs.setting_checks import number
 from ...views.runs.comparison_charts import CandidateScores
 from ..inputs.own_file import FileRows
 from ..inputs.presets import what_predicts

@@ -10,10 +10,10 @@ import numpy as np
 import psutil
 
 from ...errors import GPExplorerError, SettingError
+from ...errors import number as checked
 from ...methods.base import registry
 from ...runs import Spec
 from ...runs import link as links
-from ...runs.setting_checks import number as checked
 from ...runs.studies.measured_run import Child, Measured, in_child
 from ...runs.studies.memory_need import Rows, rows_by_name
 from ...runs.studies.power_law import compared, scaling_factor

@@ -12,10 +12,9 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from ...errors import SettingError
+from ...errors import SettingError, number
 from ...methods.base import registry
 from ...runs import Run, Spec
-from ...runs.setting_checks import number
 from ...runs.studies.comparison import Finished
 from ...runs.studies.split_comparison import repeated, rows_of
 from ...runs.studies.sweep import Swept, around, grid, sweep

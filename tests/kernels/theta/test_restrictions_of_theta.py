@@ -64,6 +64,30 @@ def test_names_may_be_short_and_have_wildcards():
     assert found("*[width]") == ["se-ard.lengthscale[width]"]
     with pytest.raises(SettingError, match=r"did you mean 'lp.period'"):
         found("lp.perod")
+    with pytest.raises(SettingError, match=r"did you mean 'lengthscale'"):
+        found("lenghtscale")
+
+
+@pytest.mark.parametrize("names", [["*", "noise"], ["noise", "*"]])
+def test_the_name_that_means_fewer_counts_in_any_order(names):
+    said = {"*": (2.0, [0.1, 9.0], "lognormal(0, 1)"), "noise": (0.3, [0.2, 0.4], "lognormal(-1, 1)")}
+    options = {
+        option: {name: said[name][k] for name in names} for k, option in enumerate(("values", "bounds", "priors"))
+    }
+    spec = gpx.Spec("ml", kernel={"name": "se", **options})
+    for each in (spec, gpx.Spec.from_json(spec.to_json())):  # JSON keeps no order
+        table = each.open().hyperparameters
+        assert [row.value for row in table] == pytest.approx([2.0, 2.0, 0.3])
+        assert table["noise"].bounds == pytest.approx((0.2, 0.4))
+        assert [row.prior for row in table] == ["lognormal(0, 1)", "lognormal(0, 1)", "lognormal(-1, 1)"]
+
+
+def test_groups_with_a_common_member_are_one_group_in_any_order():
+    for groups in (["a.sd", "b.sd"], ["b.sd", "c.sd"]), (["b.sd", "c.sd"], ["a.sd", "b.sd"]):
+        names = {"a": "se", "b": "matern32", "c": "matern52"}
+        tied = [[name.replace(name[0], names[name[0]], 1) for name in group] for group in groups]
+        run = opened({"name": "se+matern32+matern52", "tied": tied, "values": {"se.sd": 7.0}})
+        assert [each.value(run.problem.theta) for each in named(run) if each.what == "sd"] == pytest.approx([7.0] * 3)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +153,13 @@ def test_wrong_options_are_refused_by_the_spec(options, word):
         ({"fixed": ["nois"]}, "did you mean 'noise'"),
         ({"values": {"noise": 9.0}, "bounds": {"noise": [None, 2.0]}}, "outside its bounds"),
         ({"values": {"*[width]": 1.0, "*m]": 2.0}, "tied": [["*.lengthscale"]]}, "their values differ"),
+        ({"bounds": {"*[width]": [1, 2], "*m]": [5, 6]}, "tied": [["*.lengthscale"]]}, "no value is within the bounds"),
+        ({"values": {"*[width]": 5}, "bounds": {"*m]": [1, 2]}, "tied": [["*.lengthscale"]]}, "outside its bounds"),
+        (
+            {"values": {"*[width]": 5}, "fixed": ["*[width]"], "bounds": {"*m]": [1, 2]}, "tied": ["lengthscale"]},
+            "outside its bounds",
+        ),
+        ({"values": {"lengthscale": 1.0, "se-ard.lengthscale": 2.0}}, "Leave one of them out"),
     ],
 )
 def test_contradictions_are_refused_when_the_columns_are_known(options, word):
