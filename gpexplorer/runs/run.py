@@ -387,7 +387,12 @@ class Run(RunDisplay):
         state, train = self.trace[at].step.state, self.problem.train
         Z = getattr(state, "Z", None)
         rows = getattr(state, "inducing", None)
-        Z = train.rows(rows).X if Z is None and rows is not None else Z
+        if Z is None:  # of rows, or among the weights that the posterior reads
+            Z = (
+                train.rows(rows).X
+                if rows is not None
+                else getattr(self.method.posterior(self.problem, state), "Z", None)
+            )
         if not isinstance(Z, Tensor):
             raise SettingError(f"Method {self.method.key!r} has no inducing points that are rows of numbers.")
         d, scale = input_count(self.problem), train.scale

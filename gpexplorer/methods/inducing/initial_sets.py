@@ -11,23 +11,20 @@ distance from the nearest centre so far (Arthur and Vassilvitskii 2007).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
-import param
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ...errors import SettingError
-from ...kernels.row_scaled import input_count
 from ...linalg.blocks import row_blocks
 from ...linalg.randomness import generator
-from ...problem import Problem, described_rows
+from ...problem import Problem
+from ..own_points import InitialSet, Start, columns_of_numbers, nearest, own_inputs, own_rows, rows_near
 from .distinct_rows import distinct_rows, random_order
-from .selection.loop import grow
+from .selection.loop import InOrder, grow
 from .selection.titsias import BestCandidate
-from .selection.unsupervised import InOrder, LargestVariance
+from .selection.unsupervised import LargestVariance
 
 ITERATIONS = 20  # of Lloyd's algorithm, where k-means only initialises another method
 
@@ -98,50 +95,8 @@ def kmeans_centres(X: Float[Tensor, "n d"], m: int, seed: int) -> Float[Tensor, 
     return Z
 
 
-def nearest(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> torch.return_types.min:
-    """Find the nearest of Z for each row of X: squared distances (`values`) and indices (`indices`), each [n]."""
-    centre = Z.mean(0)
-    A, B = X - centre, Z - centre
-    r2 = torch.addmm(B.square().sum(1).expand(len(A), -1), A, B.T, alpha=-2.0) + A.square().sum(1)[:, None]  # [n, m]
-    return r2.clamp_min_(0.0).min(1)
-
-
-def rows_near(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> Tensor:
-    """Return the distinct rows of X nearest to the points Z: at most m of them, in the order of Z."""
-    rows = nearest(Z, X).indices.tolist()
-    return torch.tensor(list(dict.fromkeys(rows)), dtype=torch.int64, device=X.device)
-
-
 CANDIDATES = 16  # of Titsias' selection
-Start = str | list[int] | list[list[float]]
 LEFT_SHARE = 0.14  # of the rows: those with the smallest first input, of which the start "left" takes m
-
-
-class InitialSet(param.Selector):  # type: ignore[type-arg]
-    """The name of an initial set, or one's own: row numbers [m], or points [m, d] in the units of the file."""
-
-    lists: ClassVar[str] = "a list of row numbers, or of points with one number per input"
-
-    def _validate(self, val: Any) -> None:
-        if isinstance(val, str) or val is None:
-            super()._validate(val)
-        else:
-            self.checked(val)
-
-    def checked(self, value: Any) -> str | list[int] | list[list[float]]:
-        """Return the value with lists as JSON has them; ValueError if it is neither a name nor such a list."""
-        if isinstance(value, str) and value in self.objects:
-            return value
-        try:
-            points = np.asarray(value)
-        except ValueError:  # lists of different lengths
-            points = np.empty(0)
-        if points.dtype.kind == "i" and points.ndim == 1 and len(points) == len(set(points.tolist())) > 0:
-            if (points >= 0).all():
-                return [int(row) for row in points]
-        elif points.dtype.kind in "if" and points.ndim == 2 and points.size and np.isfinite(points).all():
-            return [[float(number) for number in point] for point in points]
-        raise ValueError(f"{self.name} is none of {', '.join(self.objects)}, nor {self.lists}")
 
 
 def start(default: str) -> Any:
@@ -177,48 +132,25 @@ def start_rows(name: Start, problem: Problem, m: int, seed: int, objective: str 
     """
     if isinstance(name, str):
         return STARTS[name](problem, m, seed, objective)
+    chosen = own_rows(name, problem)
     if isinstance(name[0], int):
-        n = len(problem.train)
-        if max(name) >= n:
-            raise SettingError(f"The start has row {max(name)}, but there are {n} training rows, from 0 to {n - 1}.")
-        return torch.tensor(name, device=problem.train.y.device)
-    X, Z = _columns(problem, "A start from points"), _own_points(name, problem)
-    near, others = rows_near(X, Z), random_order(problem, seed)
-    is_other = others.new_ones(len(others)).bool()
-    is_other[near] = False
-    order = torch.cat([near, others[is_other[others]]])  # [n] near ones first; random rows replace equal ones
+        return chosen
+    order = _others_after(problem, chosen, seed)  # random rows replace equal ones
     return distinct_rows(problem.kernel, problem.theta, problem.train, order, len(name))
-
-
-def _own_points(points: list[list[float]], problem: Problem) -> Tensor:
-    """The points [m, d] in the scaled space, with a last column of ones where rows have one of their own noise."""
-    train, d = problem.train, input_count(problem)
-    if len(points[0]) != d:
-        raise SettingError(f"The points of the start have {len(points[0])} numbers, but the data have {d} inputs.")
-    Z = torch.tensor(points, dtype=torch.float64)
-    if train.scale is not None:
-        Z = train.scale.scaled_inputs(Z)
-    return torch.cat([Z, Z.new_ones(len(Z), train.d - d)], 1).to(train.X)
 
 
 def start_inputs(name: Start, problem: Problem, m: int, seed: int) -> Tensor:
     """Choose up to m inducing inputs [m, d]: rows of the data, the centres of k-means, or points of one's own."""
-    X = _columns(problem)
-    if name == "kmeans":
-        return kmeans_centres(X, m, seed)
-    if not isinstance(name, str) and not isinstance(name[0], int):
-        return _own_points(name, problem)
-    return X[start_rows(name, problem, m, seed)].clone()
+    if not isinstance(name, str):
+        return own_inputs(name, problem)
+    X = columns_of_numbers(problem)
+    return kmeans_centres(X, m, seed) if name == "kmeans" else X[start_rows(name, problem, m, seed)].clone()
 
 
-def _columns(problem: Problem, name: str = "k-means") -> Tensor:
-    X = problem.train.X
-    if not isinstance(X, Tensor):
-        raise SettingError(
-            f"{name} needs columns of numbers, but the inputs are {described_rows(X)}; "
-            'start from "random", "greedy-variance" or "titsias".'
-        )
-    return X
+def _others_after(problem: Problem, first: Tensor, seed: int) -> Tensor:
+    """All rows [n]: these ones, then the others in random order."""
+    others = random_order(problem, seed)
+    return torch.cat([first, others[~torch.isin(others, first)]])
 
 
 def _random(problem: Problem, m: int, seed: int, _: str) -> Tensor:
@@ -227,12 +159,9 @@ def _random(problem: Problem, m: int, seed: int, _: str) -> Tensor:
 
 def _kmeans(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
     """Choose the rows nearest to the centres; random rows take the places of those that are explained."""
-    X = _columns(problem)
-    near, others = rows_near(X, kmeans_centres(X, m, seed)), random_order(problem, seed)
-    is_other = others.new_ones(len(others)).bool()
-    is_other[near] = False
-    order = torch.cat([near, others[is_other[others]]])  # [n]
-    return grow(problem, m, objective, InOrder(order))
+    X = columns_of_numbers(problem)
+    near = rows_near(X, kmeans_centres(X, m, seed))
+    return grow(problem, m, objective, InOrder(_others_after(problem, near, seed)))
 
 
 def _greedy_variance(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
@@ -245,7 +174,7 @@ def _titsias(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
 
 def _left(problem: Problem, m: int, seed: int, _: str) -> Tensor:
     """Choose m of the leftmost rows, evenly in their order; a row that those explain is replaced from the right."""
-    order = torch.argsort(_columns(problem, 'The start "left"')[:, 0], stable=True)  # [n]
+    order = torch.argsort(columns_of_numbers(problem, 'The start "left"')[:, 0], stable=True)  # [n]
     n = len(order)
     last = min(n, max(m, int(LEFT_SHARE * n))) - 1
     places = torch.linspace(0, last, min(m, n), dtype=torch.float64, device=order.device).round().long()

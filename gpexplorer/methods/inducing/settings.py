@@ -13,6 +13,7 @@ from ...kernels.theta.restrictions import log_prior
 from ...objectives import nystrom_gradient
 from ...problem import Outcome, Problem
 from ..base import Method
+from ..own_points import number_of_points
 
 FEWEST = 64  # inducing points that a method has by default, unless there are fewer rows
 MOST_ENTRIES = 4e7  # entries of an n x m factor to which the default number of inducing points is limited: 320 MB
@@ -129,5 +130,4 @@ class SparseMethod(LearningMethod):
 
     def num_points(self, n: int) -> int:
         """Number of inducing points for n training rows."""
-        start = getattr(self, "start", "")  # of some methods; a list of points of one's own gives their number
-        return min(len(start), n) if isinstance(start, (list, tuple)) else resolve_num_inducing(self.num_inducing, n)
+        return number_of_points(getattr(self, "start", ""), resolve_num_inducing(self.num_inducing, n), n)

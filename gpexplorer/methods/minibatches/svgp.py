@@ -34,6 +34,7 @@ from ...linalg.randomness import generator
 from ...posteriors import CovarianceRoot, InducingPosterior, Posterior
 from ...problem import Channel, Cost, Problem, channel, channels_of
 from .. import gpytorch_parts
+from ..own_points import number_of_points, own_inputs, own_start
 from . import settings
 from .costs import feature_flops, step_cost
 from .exact_likelihood import exact_posterior
@@ -130,6 +131,7 @@ class SVGP(Minibatches):
         "natural_rate": 0.1,
         "num_inducing": lambda settings: settings["batch_size"],
         "jitter": 0.0,
+        "start": "random",
     }
     title: ClassVar[str] = "SVGP (GPyTorch)"
     paper: ClassVar[str] = "Hensman, Fusi and Lawrence (2013). Gaussian processes for big data. UAI."
@@ -171,6 +173,7 @@ class SVGP(Minibatches):
     num_inducing = param.Integer(
         256, bounds=(1, None), softbounds=(16, 1000), doc="Inducing inputs m; all rows if there are fewer."
     )
+    start = own_start("random", "Initial inducing inputs, by default random rows.")
     variational: Any = param.Selector(
         default="natural",
         objects=["natural", "optimiser"],
@@ -234,7 +237,7 @@ class SVGP(Minibatches):
 
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
-        b, m = min(self.batch_size, model.n), min(self.num_inducing, model.n)
+        b, m = min(self.batch_size, model.n), number_of_points(self.start, self.num_inducing, model.n)
         width = model.D if model.waves is None else model.map.width
         algebra = 3.0 * m * feature_flops(model)  # the inducing inputs pass the network as well
         algebra += 8.0 * m**3 + 12.0 * m * m * b + 6.0 * (m + b) ** 2 * width
@@ -287,7 +290,8 @@ class SVGPLearner(Learner):
     eta: Tensor  # [m] Lambda m
 
     def __init__(self, method: SVGP, model: Model, state: State) -> None:
-        self.num_inducing, self.natural_rate = min(method.num_inducing, model.n), method.natural_rate
+        self.start, self.natural_rate = method.start, method.natural_rate
+        self.num_inducing = number_of_points(method.start, method.num_inducing, model.n)
         self.natural, self.jitter = method.variational == "natural", method.jitter
         super().__init__(method, model, state, method.batch_size)
 
@@ -298,7 +302,8 @@ class SVGPLearner(Learner):
         else:
             theta = model.matched(state.theta)
             rows = torch.randperm(model.n, generator=generator(self.seed, "inducing"))[:m]
-            w = torch.cat([model.rows(rows)[0].flatten(), theta.new_zeros(m), torch.eye(m).to(theta).flatten()])
+            Z = model.rows(rows)[0] if isinstance(self.start, str) else own_inputs(self.start, model.problem)[:m]
+            w = torch.cat([Z.flatten(), theta.new_zeros(m), torch.eye(m).to(theta).flatten()])
         parameters = Parameters(model, w, theta)
         self.Z, self.mean, self.S = variational_parts(model, parameters.w)
         if self.natural:

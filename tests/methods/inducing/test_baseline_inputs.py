@@ -11,7 +11,8 @@ import torch
 from baseline_problems import SHIFTS, problem, trajectory
 from gpexplorer import kernels, methods
 from gpexplorer.errors import SettingError
-from gpexplorer.methods.inducing.initial_sets import STARTS, lloyd, nearest, spread_rows, start_inputs, start_rows
+from gpexplorer.methods.inducing.initial_sets import STARTS, lloyd, spread_rows, start_inputs, start_rows
+from gpexplorer.methods.own_points import nearest
 from gpexplorer.problem import Dataset, Problem
 from oracles import dense_objective, exact_nlml, exact_prediction
 

@@ -19,8 +19,6 @@ from gpexplorer.methods.inducing.distinct_rows import check_precision, distinct_
 from gpexplorer.methods.inducing.initial_sets import (
     kmeans_centres,
     lloyd,
-    nearest,
-    rows_near,
     spread_rows,
     start_inputs,
     start_rows,
@@ -28,6 +26,7 @@ from gpexplorer.methods.inducing.initial_sets import (
 from gpexplorer.methods.inducing.moving import loop
 from gpexplorer.methods.inducing.moving.loop import sparse_gradient
 from gpexplorer.methods.inducing.moving.state import initial_state
+from gpexplorer.methods.own_points import nearest, rows_near
 from gpexplorer.objectives import least_learned_noise, least_noise, nystrom, rounding
 from gpexplorer.problem import Problem
 from swap_problems import SHIFTS, problem

@@ -7,8 +7,8 @@ The hyperparameters are learned afterwards, on the objective of the family, with
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import ClassVar
+from collections.abc import Generator, Mapping
+from typing import Any, ClassVar
 
 import param
 from torch import Tensor
@@ -17,6 +17,7 @@ from ....objectives import Terms, nystrom
 from ....posteriors import Posterior, nystrom_posterior
 from ....problem import Cost, Outcome, Problem, Step
 from ...base import Steps
+from ...own_points import own_inputs, own_start
 from .. import settings
 from ..initial_sets import lloyd, spread_rows
 from ..learning import learn_hyperparameters
@@ -38,6 +39,7 @@ class KMeans(settings.SparseMethod):
     paper: ClassVar[str] = "Arthur & Vassilvitskii (2007). k-means++: the advantages of careful seeding. SODA."
     State: ClassVar[type] = MovingState
     Info: ClassVar[type] = MovingInfo
+    added_settings: ClassVar[Mapping[str, Any]] = {"start": "kmeans++"}
     equations: ClassVar[dict[str, str]] = {
         "num_inducing": r"\min_Z \sum_i \min_j |x_i - z_j|^2",
         "objective": r"F = \tfrac12\left[E_D + E_C + E_V\right]",
@@ -50,6 +52,7 @@ class KMeans(settings.SparseMethod):
         doc="Iterations of Lloyd's algorithm, at most; it stops when no centre moves.",
     )
     objective = settings.objective()
+    start = own_start("kmeans++", "Initial centres, by default rows far from each other.")
 
     def steps(self, problem: Problem, resume: MovingState | None = None) -> Steps:
         state = resume
@@ -75,8 +78,13 @@ class KMeans(settings.SparseMethod):
         """Iterate until no centre moves. The objective is only reported, at the first and the last of these steps."""
         X = problem.train.X
         if state.phase == "start":
-            rows = spread_rows(X, self.num_points(len(X)), self.seed)
-            state = state._replace(phase="move", Z=X[rows].clone())
+            is_own = not isinstance(self.start, str)
+            Z = (
+                own_inputs(self.start, problem)
+                if is_own
+                else X[spread_rows(X, self.num_points(len(X)), self.seed)].clone()
+            )
+            state = state._replace(phase="move", Z=Z)
         for k in range(state.position, self.iterations):
             Z, _ = lloyd(X, state.Z)
             if k and bool((Z == state.Z).all()):

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
+from itertools import chain
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ from ....objectives import BLOCK, Terms, is_kept, nystrom
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Outcome, Problem, Step, channel
 from ...base import Steps
+from ...own_points import own_rows, own_start
 from .. import settings
 from ..learning import learn_hyperparameters
 from ..reporting import (
@@ -37,6 +39,7 @@ from ..reporting import (
 from .streamed_gp import TOGETHER, GrowingModel, StreamedGP, growing_model
 
 CHOICE_CALLS = 85.0  # tensor operations when a point joins the factors
+SHORTLIST = 2**14  # rows on which several points are chosen between two passes over more rows than fit
 TRIAL_CALLS = 60.0  # further ones per block of candidates that are evaluated before
 
 
@@ -98,6 +101,34 @@ class RowRule(ABC):
         """Take note of a row that has joined the model; called once per row, in their order."""
 
 
+class InOrder(RowRule):
+    """Takes rows in a given order [n], except those that the rows before them explain."""
+
+    def __init__(self, order: Tensor) -> None:
+        self.order = order
+
+    def choose(self, model: GrowingModel, epoch: int) -> int:
+        eligible = self.order[model.is_eligible[self.order]]
+        return int(eligible[0]) if len(eligible) else -1
+
+    def choose_several(self, model: StreamedGP, epoch: int) -> list[int]:
+        """Return all rows that are to come: they follow from the order and from the covariances between them."""
+        chosen: list[int] = []
+        begin, size = 0, 2 * model.most
+        while begin < len(self.order) and len(model.rows) + len(chosen) < model.most:
+            rows = self.order[begin : begin + size]
+            some, index = model.among(chosen, rows)
+            places = torch.searchsorted(index, rows)
+            while len(some.rows) < model.most:
+                eligible = places[some.is_eligible[places]]
+                if not len(eligible):
+                    break
+                some.add(int(eligible[0]))
+                chosen.append(int(index[eligible[0]]))
+            begin, size = begin + size, max(size, min(2 * size, SHORTLIST))
+        return chosen
+
+
 def chosen_rows(rule: RowRule, model: GrowingModel, epoch: int) -> Iterator[int]:
     """Yield the next row again and again; the caller adds it to the model before it asks for another one.
 
@@ -151,14 +182,18 @@ class RowSelection(settings.SparseMethod):
     """Settings and steps of a method that chooses rows one after another; a subclass says which row comes next.
 
     A subclass may declare the setting `again` of settings.py: then points are chosen again after each learning phase.
+    Points of one's own (`start`) are those of the first epoch; the rule replaces those that others explain.
     """
 
     State: ClassVar[type] = SelectionState
     Info: ClassVar[type] = SelectionInfo
 
+    added_settings: ClassVar[Mapping[str, Any]] = {"start": "none"}
+
     again: Any = False
 
     objective = settings.objective()
+    start = own_start("none", "Points of the first epoch, in place of those that the method would choose.")
 
     @abstractmethod
     def rule(self, problem: Problem, theta: Tensor) -> RowRule:
@@ -203,7 +238,9 @@ class RowSelection(settings.SparseMethod):
         for row in state.growing.tolist():
             model.add(row)
 
-        for row in chosen_rows(rule, model, state.epoch):
+        first = InOrder(own_rows(self.start if is_first else "none", problem))
+        rounds = (chosen_rows(each, model, state.epoch) for each in (first, rule))
+        for row in chain.from_iterable(rounds):
             reduction = model.add(row)
             state = state._replace(step=state.step + 1, growing=model.rows.clone())
             if is_first:

@@ -27,11 +27,10 @@ from ....problem import Cost, Problem
 from .. import settings
 from ..distinct_rows import random_order
 from ..reporting import entry_flops
-from .loop import RowRule, RowSelection, choosing_cost
+from .loop import SHORTLIST, InOrder, RowRule, RowSelection, choosing_cost
 from .streamed_gp import GrowingGP, GrowingModel, StreamedGP
 
 TIE = 1e-9  # values that differ by less than this, relatively, are equal
-SHORTLIST = 2**14  # rows on which several points are chosen between two passes over more rows than fit
 NOISY_FACTOR_CALLS = 35.0  # tensor operations per point for the noisy factor U of the informative vector machine
 
 
@@ -49,34 +48,6 @@ class Random(RowSelection):
     def cost(self, problem: Problem) -> Cost:
         m = self.num_points(len(problem.train))
         return choosing_cost(problem, m, 0, passes=1.0 / m)
-
-
-class InOrder(RowRule):
-    """Takes rows in a given order [n], except those that the rows before them explain."""
-
-    def __init__(self, order: Tensor) -> None:
-        self.order = order
-
-    def choose(self, model: GrowingModel, epoch: int) -> int:
-        eligible = self.order[model.is_eligible[self.order]]
-        return int(eligible[0]) if len(eligible) else -1
-
-    def choose_several(self, model: StreamedGP, epoch: int) -> list[int]:
-        """Return all rows that are to come: they follow from the order and from the covariances between them."""
-        chosen: list[int] = []
-        begin, size = 0, 2 * model.most
-        while begin < len(self.order) and len(model.rows) + len(chosen) < model.most:
-            rows = self.order[begin : begin + size]
-            some, index = model.among(chosen, rows)
-            places = torch.searchsorted(index, rows)
-            while len(some.rows) < model.most:
-                eligible = places[some.is_eligible[places]]
-                if not len(eligible):
-                    break
-                some.add(int(eligible[0]))
-                chosen.append(int(index[eligible[0]]))
-            begin, size = begin + size, max(size, min(2 * size, SHORTLIST))
-        return chosen
 
 
 class GreedyVariance(RowSelection):
