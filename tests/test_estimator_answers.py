@@ -173,6 +173,12 @@ def test_steps_are_printed_and_callbacks_may_stop(capsys: pytest.CaptureFixture[
     assert silent.run_.done == 6
 
 
+@pytest.mark.parametrize("callbacks", [print, [3], "print", {"a": print}])
+def test_callbacks_that_are_no_list_of_functions_are_refused_in_a_sentence(callbacks: Any):
+    with pytest.raises(SettingError, match="give a list of functions of a record"):
+        Estimator(num_inducing=5, callbacks=callbacks).fit(np.arange(20.0)[:, None], np.sin(np.arange(20.0)))
+
+
 def test_texts_are_inputs():
     texts = ["abab", "abba", "bbbb", "aaab", "baba", "bbab"]
     y = np.array([text.count("ab") for text in texts], float)

@@ -10,7 +10,7 @@ file and become the initial theta of standardised inputs and targets:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -42,6 +42,13 @@ def mapping_of(name: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     if not isinstance(given, (Mapping, NoneType)):
         raise SettingError(f"{name} is {quoted(given)}; give names with their values, or None.")
     return dict(given or {})
+
+
+def functions_of(name: str, given: Sequence[Callable[[Any], Any]] | None) -> list[Callable[[Any], Any]]:
+    """Return a parameter that is a list of functions as a list; SettingError if it is something else."""
+    if not isinstance(given, (Sequence, NoneType)) or not all(callable(each) for each in given or ()):
+        raise SettingError(f"{name} is {quoted(given)}; give a list of functions of a record, or None.")
+    return list(given or ())
 
 
 def sized_settings(

@@ -23,7 +23,7 @@ from ..runs import Run, Spec
 from ..runs.trace import Record
 from . import training_rows
 from .fitted_values import evidence, finish, inducing_points, last_theta, mean_and_sd
-from .parameters import mapping_of, seed_of, sized_settings, spec_kernel
+from .parameters import functions_of, mapping_of, seed_of, sized_settings, spec_kernel
 from .training_rows import (
     RowDetails,
     all_for_training,
@@ -388,7 +388,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         has_own_kernel = getattr(registry.get(str(self.method)), "own_kernel", False)  # its theta is of another form
         spec = self._spec(split.train, (not has_own_kernel and start) or self.kernel, seed)
         run = spec.open(data=split)
-        finish(run, mapping_of("budget", self.budget), self.callbacks or (), int(self.verbose))
+        finish(run, mapping_of("budget", self.budget), functions_of("callbacks", self.callbacks), int(self.verbose))
         run.close()
         if run.error is not None:
             raise run.error

@@ -21,7 +21,7 @@ from ..display import RunDisplay
 from ..errors import SettingError, StoreError, quoted
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.row_scaled import input_count, plain_rows
-from ..kernels.theta.restrictions import log_prior, restricted_problem
+from ..kernels.theta.restrictions import has_priors, log_prior, noise_limits, restricted_problem
 from ..methods.base import Method, Steps
 from ..methods.capabilities import EstimatesNoise, NotesAnswer, NotesVariance
 from ..posteriors import InUnits, Of, as_posterior, in_units
@@ -442,9 +442,8 @@ class Run(RunDisplay):
         `map_objective`, which is minimised, their difference.
         """
         table = self.trace.table(self.method.channels)
-        restrictions = getattr(self.problem.kernel, "restrictions", None)
         learned = self.method.learned_channel
-        if restrictions is None or not restrictions.priors or learned not in table:
+        if not has_priors(self.problem.kernel) or learned not in table:
             return table
         place = list(table.columns).index(learned) + 1
         table.insert(place, "log_prior", [_log_prior(self.problem, record) for record in self.trace[: len(table)]])
@@ -582,4 +581,7 @@ class Run(RunDisplay):
 def _log_prior(problem: Problem, record: Record) -> float:
     """The log density of the priors at the theta of a record; 0 without priors."""
     theta = getattr(record.step.state, "theta", problem.theta)
-    return log_prior(problem.kernel, theta) if theta.shape == problem.theta.shape else 0.0
+    if theta.shape == problem.theta.shape:
+        return log_prior(problem.kernel, theta)
+    limits = noise_limits(problem.kernel, problem.theta)  # theta is that of features, with the noise as its last entry
+    return 0.0 if limits is None or not len(theta) else -limits.penalty(float(theta[-1]))[0]

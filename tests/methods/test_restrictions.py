@@ -180,6 +180,8 @@ def test_the_noise_of_a_method_with_features_of_its_own_follows_its_prior():
     run = small_spec("full-batch", d=3, kernel=kernel | prior, settings=settings).open()
     run.finish()
     values = [noises(each)[-1] for each in (free, run)]
+    expected = -0.5 * ((math.log(values[1]) - 0.5) / 0.02) ** 2 - math.log(values[1] * 0.02 * math.sqrt(2.0 * math.pi))
+    assert run.table()["log_prior"].iloc[-1] == pytest.approx(expected, rel=1e-6)
     assert values[1] == pytest.approx(math.exp(0.5), rel=0.1)
     assert values[1] > 1.2 * values[0]
 

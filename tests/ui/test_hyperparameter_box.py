@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import panel as pn
 import pytest
@@ -91,6 +92,27 @@ def test_a_lock_holds_for_the_next_run_and_other_settings_keep_it(explorer: gpx.
     assert explorer.session.spec.kernel == SPEC.kernel
     explorer.choices.kernel._first().enter("matern32")  # another kernel has other hyperparameters
     follow(explorer, lambda: explorer.run.spec.kernel == "matern32")
+
+
+def test_pictures_offer_the_hyperparameters_and_numbers_of_the_run_that_is_shown():
+    explorer = gpx.Explorer(replace(SPEC, method="ml", settings={}))
+    try:
+        explorer.session.player.run_to(2)
+        follow(explorer, lambda: explorer.at == 2)
+        likelihood, convergence = (explorer.pictures.pictures[key] for key in ("likelihood", "convergence"))
+        for picture in (likelihood, convergence):
+            picture.build()
+        across, show = likelihood._selectors["first"], convergence._selectors["channel"]
+        assert list(across.options) == ["se.sd", "se.lengthscale", "noise"]
+        across.value, show.value = "se.sd", "map_objective"
+        assert (likelihood.view.first, convergence.view.channel) == ("se.sd", "map_objective")
+
+        explorer.choices.kernel._first().enter("matern32")  # without a prior
+        follow(explorer, lambda: explorer.run.spec.kernel == "matern32" and "matern32.sd" in across.options)
+        assert (likelihood.view.first, across.value) == ("matern32.lengthscale", "matern32.lengthscale")
+        assert (convergence.view.channel, show.value) == ("objective", "objective")
+    finally:
+        explorer.close()
 
 
 def test_nothing_is_computed_while_the_fold_is_closed_and_own_features_have_no_sliders():

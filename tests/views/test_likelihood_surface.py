@@ -75,6 +75,21 @@ def test_priors_belong_to_the_height_and_tied_parameters_move_together():
     assert asked == pytest.approx(wanted)
 
 
+def test_its_hyperparameters_are_chosen_by_name():
+    run, view = opened(kernel="se + lp"), Likelihood(side=3)
+    assert view.applies(run)
+    names = [row.name for row in run.hyperparameters_at(1, curvature=False)]
+    assert view.param.first.objects == names
+    assert (view.first, view.second) == ("se.lengthscale", "noise")
+    view.first, view.second = "lp.period", "se.sd"
+    assert view.axes_of(run) == (names.index("lp.period"), 0)
+    surface = view.data(run, 1)["surface"]
+    assert "period" in surface.attrs["xlabel"]
+    assert "sd" in surface.attrs["ylabel"]
+    assert view.applies(opened(kernel="se"))  # another kernel has no period
+    assert (view.first, view.second) == ("se.lengthscale", "se.sd")
+
+
 def test_a_click_goes_on_from_there_and_undo_returns():
     open_run = OpenRun()
     open_run.open(OpenRequest(gpx.Spec("sgpr", {"num_inducing": 5}, DATA, kernel="se")))

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 import gpexplorer as gpx
 from gpexplorer import views
-from gpexplorer.views.base import layer
+from gpexplorer.views.base import layer, registry
 from gpexplorer.views.drawing.live import Drawing, Live
 from gpexplorer.views.runs.calibration import coverage
 from gpexplorer.views.runs.comparison_charts import Lanes
@@ -243,6 +243,24 @@ def test_convergence_against_each_axis_is_the_table() -> None:
         assert series.attrs["ylabel"] == "objective F [nat]"
     shown.channel = "smse"
     assert shown.data(run, 25)["series"]["y"].iloc[-1] == pytest.approx(run.scores()["smse"])
+
+
+def test_convergence_offers_the_objective_with_its_priors() -> None:
+    kernel = {"name": "se", "priors": {"noise": "lognormal(0, 0.1)"}}
+    view, run = registry["convergence"](), gpx.Spec("ml", data="snelson-like", kernel=kernel).open()
+    run.finish(steps=5)
+    assert view.applies(run)
+    title = view.data(run, 5)["series"].attrs["title"]
+    assert "of the data alone" in title
+    view.channel = "map_objective"
+    series, table = view.data(run, 5)["series"], run.table()
+    assert series["y"].tolist() == table["map_objective"].dropna().tolist()
+    assert series["y"].tolist() == pytest.approx((table["objective"] - table["log_prior"]).dropna().tolist())
+    assert "MAP" in series.attrs["ylabel"]
+    plain = gpx.Spec("ml", data="snelson-like", kernel="se").open()
+    plain.finish(steps=2)
+    assert view.applies(plain)
+    assert view.channel == "objective"
 
 
 def test_terms_add_up_and_paths_are_theta() -> None:

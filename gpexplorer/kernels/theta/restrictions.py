@@ -95,10 +95,14 @@ def options_of(kernel: Any) -> Options:
     return Options(getattr(kernel, "restrictions", None))
 
 
+def has_priors(kernel: Any) -> bool:
+    """Return whether any hyperparameter has a prior, so that the mode of the posterior is what learning looks for."""
+    return bool(getattr(getattr(kernel, "restrictions", None), "priors", ()))
+
+
 def log_prior(kernel: Any, theta: Tensor) -> float:
     """Return the log prior density of theta, 0 without priors."""
-    restrictions = getattr(kernel, "restrictions", None)
-    return 0.0 if restrictions is None or not restrictions.priors else -restrictions.penalty(theta)[0]
+    return -kernel.restrictions.penalty(theta)[0] if has_priors(kernel) else 0.0
 
 
 def largest_derivative(kernel: Any, theta: Tensor, gradient: Tensor) -> float:

@@ -78,6 +78,7 @@ class Picture(pn.viewable.Viewer):
         self._live: Live | None = None
         self._drawn_for: Any = None  # what the figure, or the sentence in its place, was made for
         self.layers: Layers = {}
+        self._selectors: dict[str, pmui.Select] = {}  # of the options, by the name of the parameter
         self._inputs = run.inputs
         self.gestures = Gestures(run, session) if view.editable else None
         self.adopt(view, run)
@@ -85,10 +86,15 @@ class Picture(pn.viewable.Viewer):
         self.card = pn.Column(sizing_mode="stretch_width", margin=0, css_classes=["picture"], stylesheets=[CARD])
 
     def adopt(self, view: View, run: RunSummary) -> None:
-        """Show this view of another run; options that were chosen stay."""
+        """Show this view of another run; options that were chosen stay, where this run offers them."""
         if self._live is not None:
-            view.param.update(**{name: value for name, value in _options(self.view).items() if name in view.param})
+            for name, value in _options(self.view).items():
+                if name in view.param and value in _choices(view).get(name, {"": value}).values():
+                    setattr(view, name, value)
         self.view, self._data = view, (repr(run.spec.kernel), run.data, run.rows, run.target)
+        for name, names in _choices(view).items():
+            if (widget := self._selectors.get(name)) is not None and widget.options != names:
+                widget.param.update(options=names, value=getattr(view, name))
         if self.gestures is not None:
             self.gestures.adopt(run)
 
@@ -100,6 +106,8 @@ class Picture(pn.viewable.Viewer):
         words = SMALL.format(text(" ".join([view.help, view.click])))
         title = line_of_text(f"<h2>{text(view.title)}</h2>{words}", (8, 12, 4, 12))
         widgets = options(lambda: self.view, self._inputs, self._session.player.redraw)
+        labels = {setting.label: name for name, setting in view.param.objects("existing").items()}
+        self._selectors = {labels[part.label]: part for part in widgets or () if isinstance(part, pmui.Select)}
         self._sentence = pn.pane.HTML(DRAWING, margin=(24, 14), stylesheets=[TEXT])
         self._place = pn.Column(self._sentence, sizing_mode="stretch_width", margin=(0, 6), css_classes=["place"])
         tools = [part for part in (self.gestures and self.gestures.mode, widgets) if part is not None]
@@ -337,6 +345,12 @@ def _options(view: View) -> dict[str, Any]:
         for name, value in view.param.values().items()
         if not (parameters[name].constant or parameters[name].readonly)
     }
+
+
+def _choices(view: View) -> dict[str, dict[str, Any]]:
+    """What each selector of a view offers for its run."""
+    parameters = view.param.objects("existing").items()
+    return {name: dict(setting.get_range()) for name, setting in parameters if isinstance(setting, param.Selector)}
 
 
 def options(current: Callable[[], Any], inputs: int, on_change: Callable[[], None]) -> pmui.FlexBox | None:

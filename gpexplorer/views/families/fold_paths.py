@@ -141,7 +141,10 @@ class Paths(ThetaSurface):
 
     def applies(self, run: Run) -> bool:
         """Return whether the run iterates over folds and has at most MAX_ROWS rows."""
-        return super().applies(run) and iterates_folds(run) and len(run.problem.train) <= MAX_ROWS
+        if not (super().applies(run) and iterates_folds(run) and len(run.problem.train) <= MAX_ROWS):
+            return False
+        self.offer_names(run)
+        return True
 
     def data(self, run: Run, at: int) -> Layers:
         """Return one path per fold in natural logarithms, and the surface (x, y, value): log10 of the error."""

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import param
 
+from ...kernels.theta.restrictions import has_priors
 from ...methods.base import registry
 from ...problem import Channel
 from ...runs import Spec
@@ -32,6 +33,11 @@ SCORES = (
     Channel("nlpd", "NLPD on test rows", "nat"),
     Channel(COVERAGE, "fraction of test rows in the 95 % interval"),
 )
+WITH_PRIORS = (  # of `Run.table` where hyperparameters have priors
+    Channel("map_objective", "objective minus log prior density (MAP)", "nat"),
+    Channel("log_prior", "log prior density", "nat"),
+)
+DATA_ALONE = "of the data alone: with the priors, map_objective is minimised"
 MOST_FIRST = 0.5  # share of the values, at the beginning, that the axis may leave out
 FEWEST = 4  # values from which on it may
 FLAT = 0.2  # of the range with a first value that the range without it must be below
@@ -59,7 +65,7 @@ class Convergence(View):
 
     def applies(self, run: Run) -> bool:
         """Return True for every run, after offering the channels of its method and the scores as options."""
-        channels = [channel.name for channel in (*run.method.channels, *SCORES)]
+        channels = [channel.name for channel in _offered(run)]
         self.param.channel.objects = channels
         if self.channel not in channels:
             self.channel = channels[0]
@@ -74,7 +80,7 @@ class Convergence(View):
         Values after a rise of a channel that is declared monotone are a layer of their own: they are not trustworthy.
         """
         table = run.table()
-        channel = next(c for c in (*run.method.channels, *SCORES) if c.name == self.channel)
+        channel = next(c for c in _offered(run) if c.name == self.channel)
         column, label = AXES.get(self.against, (EPOCH, "epochs"))
         is_reported = channel.name in table
         values = table[channel.name].to_numpy(float) if is_reported else np.full(len(table), np.nan)
@@ -89,6 +95,8 @@ class Convergence(View):
         trusted.attrs |= focus | {"title": "; ".join(filter(None, [title, focus.get("title")]))}
         current = current[_finite(current)].reset_index(drop=True)
         layers = {"series": trusted, "dots": trusted, "untrusted": untrusted, "now": current}
+        if channel.name == run.method.learned_channel and has_priors(run.problem.kernel):
+            trusted.attrs["title"] = "; ".join(filter(None, [DATA_ALONE, trusted.attrs["title"]]))
         if channel.name == "objective" and EXACT_LEAST in table:
             ranges = pd.DataFrame({"x": series["x"], "lower": table[EXACT_LEAST].to_numpy(float), "upper": series["y"]})
             if not len(untrusted) and (sentence := _sentence(ranges[: at + 1])):
@@ -137,6 +145,12 @@ class Convergence(View):
         if "range" in layers:
             parts.insert(0, band(layers, "range", color=ROLES["band"], fill_alpha=0.3, line_alpha=0))
         return overlay(parts, layers["series"], 0, logy=self.log)
+
+
+def _offered(run: Run) -> tuple[Channel, ...]:
+    """What can be drawn of a run: the channels of its method, the scores, and what priors add."""
+    priors = WITH_PRIORS if has_priors(run.problem.kernel) and run.method.learned_channel else ()
+    return (*run.method.channels, *SCORES, *priors)
 
 
 def focused(values: np.ndarray, at: int) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from ..base import Layers, View, dots, image, line, overlay
 from ..drawing.palette import ROLES
 
 QUIET = 0.3  # seconds at one record after which its own surface is computed
-ACROSS = "Number of the hyperparameter along x; 0 is the first."
-UPWARD = "Number of the hyperparameter along y; -1 is the last, the noise."
+ACROSS = "The hyperparameter along x."
+UPWARD = "The hyperparameter along y."
 SQUARES = "Points per side of the surface; each costs one kernel matrix."
 MARGIN = 0.6  # log-hyperparameters around the paths
 
@@ -50,8 +50,8 @@ class _Surface(NamedTuple):
 class ThetaSurface(View):
     """A picture with a surface over two log-hyperparameters; the others have the values of the record shown."""
 
-    first = param.Integer(1, bounds=(0, None), softbounds=(0, 10), label="Across", doc=ACROSS)
-    second = param.Integer(-1, bounds=(-1, None), softbounds=(-1, 10), label="Upward", doc=UPWARD)
+    first = param.Selector(default="", objects=[""], label="Across", doc=ACROSS)
+    second = param.Selector(default="", objects=[""], label="Upward", doc=UPWARD)
     side = param.Integer(9, bounds=(2, 60), softbounds=(5, 25), label="Squares per side", doc=SQUARES)
 
     def __init__(self, **params: Any) -> None:
@@ -67,9 +67,18 @@ class ThetaSurface(View):
         return self._surface is not None and self._surface.stale
 
     def axes_of(self, run: Run) -> tuple[int, int]:
-        """Return which entries of theta lie along x and y."""
-        p = len(run.problem.theta)
-        return min(self.first, p - 1), self.second % p
+        """Return which entries of theta lie along x and y: by default the second one, and the noise."""
+        names = [each.name for each in _parameters(run)]
+        chosen = zip((self.first, self.second), (min(1, len(names) - 1), len(names) - 1), strict=True)
+        x, y = (names.index(name) if name in names else default for name, default in chosen)
+        return x, y
+
+    def offer_names(self, run: Run) -> None:
+        """Let the two hyperparameters be chosen by their names."""
+        names = [each.name for each in _parameters(run)]
+        axes = self.axes_of(run)
+        self.param.first.objects = self.param.second.objects = names
+        self.first, self.second = (names[axis] for axis in axes)
 
     def members(self, run: Run) -> tuple[list[int], list[int]]:
         """Return the entries of theta that move along x and along y: those tied to each other move together."""
@@ -139,7 +148,10 @@ class Likelihood(ThetaSurface):
     def applies(self, run: Run) -> bool:
         """Return whether the method has the kernel's hyperparameters, and at most MAX_ROWS rows."""
         has_theta = hasattr(run.method.State, "theta") and not run.method.own_kernel
-        return has_theta and len(run.problem.train) <= MAX_ROWS and len(run.problem.theta) > 1
+        if not (has_theta and len(run.problem.train) <= MAX_ROWS and len(run.problem.theta) > 1):
+            return False
+        self.offer_names(run)
+        return True
 
     def data(self, run: Run, at: int) -> Layers:
         """Return the surface as log10 of 1 + nat above its lowest point, the path, and the lowest point.
