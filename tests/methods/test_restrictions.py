@@ -132,12 +132,15 @@ def dense_mode(run, priors):
 
 
 PRIORS = {"se-ard.lengthscale[x1]": (-2.5, 0.05), "se-ard.lengthscale[x2]": (1.0, 0.2), "noise": (-0.5, 0.1)}
+ALL_ROWS = {"num_inducing": 54, "tolerance": 1e-9, "evaluations": 60}
 EXACT = {
     "ml": {"evaluations": 200, "tolerance": 1e-8},
     "subset-of-data": {"num_rows": 100, "tolerance": 1e-9, "optimiser": "L-BFGS-B", "evaluations": 60},
     "sgpr": {"num_inducing": 54, "start": "random", "tolerance": 1e-9, "evaluations": 200},
-    "random": {"num_inducing": 54, "tolerance": 1e-9, "evaluations": 60},
-    "cholqr": {"num_inducing": 54, "tolerance": 1e-9, "evaluations": 60},
+    "fitc": {"num_inducing": 54, "start": "random", "tolerance": 1e-9, "evaluations": 200},
+    **{key: ALL_ROWS for key in ("random", "kmeans")},
+    **{key: ALL_ROWS | {"again": False} for key in ("titsias", "ivm", "greedy-variance")},
+    "cholqr": ALL_ROWS,
     "cholesky": {"subset": 54, "evaluations": 200},
     "gbcd": {"subset": 54, "evaluations": 200},
 }
@@ -158,6 +161,19 @@ def test_priors_move_the_optimum_to_the_dense_mode(key):
     expected = learned.iloc[-1] - table["log_prior"][learned.index[-1]]
     assert table["map_objective"].dropna().iloc[-1] == pytest.approx(expected, rel=1e-12)
     assert not run.rises
+
+
+@pytest.mark.parametrize("key", [key for key in LEARNS if registry[key].takes_priors and key not in EXACT])
+def test_a_narrow_prior_decides_in_every_other_method(key):
+    kernel = {"name": "se-ard", "start": "one", "priors": {"*.lengthscale[x1]": "lognormal(-2.5, 0.01)"}}
+    run = small_spec(key, d=3, kernel=kernel).open()
+    run.finish(steps=60)
+    row = run.hyperparameters_at(-1, curvature=False)["*.lengthscale[x1]"]
+    assert row.start > 5.0 * math.exp(-2.5)
+    assert row.value == pytest.approx(math.exp(-2.5), rel=0.02)
+    table = run.table()
+    learned = table["map_objective"] - table[run.method.learned_channel]
+    assert learned.dropna().iloc[-1] == pytest.approx(-table["log_prior"].iloc[-1], rel=1e-9)
 
 
 def test_priors_move_states_to_the_dense_mode():
