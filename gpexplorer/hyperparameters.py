@@ -203,6 +203,7 @@ def hyperparameters(
     theta: Tensor,
     start: Tensor | None = None,
     gradient: Callable[[Tensor], Tensor] | None = None,
+    errors: bool = True,
 ) -> Hyperparameters:
     """Make the table.
 
@@ -220,13 +221,15 @@ def hyperparameters(
     gradient : callable, optional
         The gradient of the objective of the data at a theta. With it the table has derivatives and standard errors, at
         the cost of two calls per free number.
+    errors : bool, default True
+        Whether there are standard errors; the derivatives alone take one call.
     """
     parameters, options = kernel_parameters(kernel, train), options_of(kernel)
     own = len(theta) != len(parameters)  # features of a method in place of the kernel
     shown = parameters[-1:] if own else parameters
-    derivatives, errors = dict[int, float](), dict[int, float]()
+    derivatives, deviations = dict[int, float](), dict[int, float]()
     if gradient is not None and not own:
-        derivatives, errors = _curvature(kernel, theta, gradient)
+        derivatives, deviations = _curvature(kernel, theta, gradient, errors)
     rows = []
     for each in shown:
         entry = -1 if own else each.entry
@@ -237,7 +240,8 @@ def hyperparameters(
                 name=each.name, part=each.part, what=each.what, input=each.input, value=value, unit=each.unit,
                 bounds=bounds, fixed=fixed, partners=partners, prior=prior,
                 start=math.nan if start is None else math.exp(float(start[entry])) * each.factor,
-                gradient=derivatives.get(each.entry, math.nan), standard_error=errors.get(each.entry, math.nan) * value,
+                gradient=derivatives.get(each.entry, math.nan),
+                standard_error=deviations.get(each.entry, math.nan) * value,
             )
         )  # fmt: skip
     return Hyperparameters(rows, unscaled_kernel(kernel).key)
@@ -253,9 +257,9 @@ def _standard_deviations(H: Tensor) -> Tensor:
 
 
 def _curvature(
-    kernel: Any, theta: Tensor, gradient: Callable[[Tensor], Tensor]
+    kernel: Any, theta: Tensor, gradient: Callable[[Tensor], Tensor], errors: bool
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """The derivative in each free entry of theta, and the standard deviation of each log value."""
+    """The derivative in each free entry of theta, and with `errors` the standard deviation of each log value."""
     restrictions, none = kernel.restrictions, torch.full_like(theta, math.inf)
     free = FreeParameters.of(theta, [], [], -none, none) if restrictions is None else restrictions.parameters
 
@@ -265,12 +269,13 @@ def _curvature(
         return free.sums(total if restrictions is None else total + restrictions.penalty(full)[1])
 
     f = free.free(theta)
-    g, steps = in_free(f), STEP * torch.eye(len(f)).to(f)
-    H = torch.stack([(in_free(f + step) - in_free(f - step)) / (2.0 * STEP) for step in steps]) if len(f) else steps
+    g, steps = in_free(f), STEP * torch.eye(len(f) if errors else 0, len(f)).to(f)
+    H = [(in_free(f + step) - in_free(f - step)) / (2.0 * STEP) for step in steps]
     inside = (f > free.lower) & (f < free.upper)  # at a bound there is no normal approximation
-    H = (0.5 * (H + H.T))[inside][:, inside].double().cpu()
     sd = torch.full_like(f, math.nan)
-    if len(H) and bool(H.isfinite().all()):
-        sd[inside] = _standard_deviations(H).to(sd)
+    if H and bool(inside.any()):
+        curvature = torch.stack(H)[inside][:, inside].double().cpu()
+        if bool(curvature.isfinite().all()):
+            sd[inside] = _standard_deviations(0.5 * (curvature + curvature.T)).to(sd)
     entries = [(entry, group) for entry, group in enumerate(free.group.tolist()) if group >= 0]
     return {entry: float(g[group]) for entry, group in entries}, {entry: float(sd[group]) for entry, group in entries}

@@ -355,7 +355,9 @@ class Run(RunDisplay):
         """The hyperparameters at the latest record, in the units of the file; see `hyperparameters_at`."""
         return self.hyperparameters_at(-1)
 
-    def hyperparameters_at(self, at: int = -1, curvature: bool | None = None) -> Hyperparameters:
+    def hyperparameters_at(
+        self, at: int = -1, curvature: bool | None = None, gradient: bool | None = None
+    ) -> Hyperparameters:
         """The hyperparameters at one record, as a table in the units of the file.
 
         Parameters
@@ -363,18 +365,21 @@ class Run(RunDisplay):
         at : int, default -1
             The index of the record; before the first one, the table is that of the start.
         curvature : bool, optional
-            Whether derivatives and standard errors are computed, by two gradients of the objective per parameter.
-            Without it, where these take less than about a second.
+            Whether standard errors are computed, by two gradients of the objective per parameter. Without it, where
+            these take less than about a second.
+        gradient : bool, optional
+            Whether derivatives are computed, by one gradient of the objective; by default with the standard errors.
         """
         problem = self.problem
         state = self.trace[at].step.state if len(self.trace) else None
         theta = getattr(state, "theta", problem.theta)
         flops = (2.0 * len(problem.theta) + 1.0) * self.method.cost(problem).flops
         wanted = flops < QUICK_FLOPS if curvature is None else curvature
-        gradient = self.method.theta_gradient(problem, state) if wanted and state is not None else None
+        asked = state is not None and (wanted if gradient is None else gradient or wanted)
+        in_theta = self.method.theta_gradient(problem, state) if asked else None
         start = getattr(self.trace[0].step.state, "theta", problem.theta) if len(self.trace) else theta
         start = problem.theta if len(start) == len(problem.theta) else start  # not of features of a method
-        return hyperparameters(problem.kernel, plain_rows(problem), theta, start, gradient)
+        return hyperparameters(problem.kernel, plain_rows(problem), theta, start, in_theta, errors=wanted)
 
     def inducing_points(self, at: int = -1) -> NDArray[np.float64]:
         """The inducing points [m, d] of one record, in the units of the file, as the setting `start` takes them.

@@ -52,9 +52,11 @@ def test_the_sliders_are_on_the_page_before_the_fold_is_opened(explorer: gpx.Exp
 
 def test_a_value_set_by_hand_is_shown_learned_from_and_taken_back(explorer: gpx.Explorer):
     explorer.session.player.run_to(4)
-    follow(explorer, lambda: explorer.at == 4 and len(shown(explorer)) == 3)
+    follow(explorer, lambda: explorer.at == 4 and any(row["gradient"] for row in shown(explorer).values()))
     before = shown(explorer)["se.lengthscale"]
     assert before["low"] < before["value"] < before["high"]
+    [derivative] = (row.gradient for row in explorer.run.hyperparameters_at(4) if row.name == "se.lengthscale")
+    assert float(before["gradient"]) == pytest.approx(derivative, rel=5e-3)
     send = explorer.hyperparameters.sliders._handle_msg
 
     for value in (2.0, 3.0, 4.0):  # a slider that moves makes one step
@@ -73,7 +75,7 @@ def test_a_value_set_by_hand_is_shown_learned_from_and_taken_back(explorer: gpx.
     assert shown(explorer)["se.lengthscale"]["value"] != pytest.approx(4.0)
 
     explorer.transport.key("u")
-    follow(explorer, lambda: explorer.at == 4)
+    follow(explorer, lambda: explorer.at == 4 and any(row["gradient"] for row in shown(explorer).values()))
     assert shown(explorer)["se.lengthscale"] == before
     assert not explorer.run.hyperparameters["noise"].fixed
 

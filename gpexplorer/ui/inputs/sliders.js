@@ -59,8 +59,10 @@ export function render({ model, el }) {
     const element = create("div", { className: "line" }, create("div", { className: "head" }, label, unit, lock),
       create("div", { className: "row" }, range, input))
     const show = () => {
-      const { value, fixed, unit: words, partners } = parts.row
-      unit.textContent = [words, partners.length ? `tied to ${partners.join(", ")}` : ""].filter(Boolean).join(", ")
+      const { value, fixed, unit: words, partners, gradient } = parts.row
+      const tied = partners.length ? `tied to ${partners.join(", ")}` : ""
+      const derivative = gradient ? `gradient ${gradient.replace("-", "−")}` : ""
+      unit.textContent = [words, tied, derivative].filter(Boolean).join(", ")
       unit.title = unit.textContent
       lock.setAttribute("aria-pressed", String(fixed))
       lock.setAttribute("aria-label", `Keep ${row.label} fixed`)

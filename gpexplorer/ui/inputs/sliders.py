@@ -68,7 +68,7 @@ class Sliders(JSComponent):
         return {
             "name": row.name, "label": f"{row.part}: {own}" if with_part and row.part else own, "value": row.value,
             "low": low, "high": high if high > low else low * (1.0 + 1e-9), "unit": row.unit, "fixed": row.fixed,
-            "partners": row.partners,
+            "partners": row.partners, "gradient": "" if math.isnan(row.gradient) else f"{row.gradient:.3g}",
         }  # fmt: skip
 
     def _handle_msg(self, msg: Any) -> None:
@@ -115,7 +115,8 @@ def pane_of_table(table: Hyperparameters) -> pn.Column:
 
 HINT = (
     '<p class="hint">Move one: the run pauses, every picture shows what it would do, and learning goes on from there. '
-    "Undo (U) takes it back. A lock keeps a value fixed.</p>"
+    "Undo (U) takes it back. A lock keeps a value fixed. The gradient is that of the objective in the logarithm "
+    "of the value; learning goes against it.</p>"
 )
 OWN_FEATURES = '<p class="hint">This method learns features of its own in place of the kernel.</p>'
 

@@ -23,6 +23,7 @@ from ...posteriors.base import Of
 from ...problem import Channel, Cost, Dataset, Problem, Step
 from ...runs import Run, Spec
 from ...runs.budget import long_step_note
+from ...runs.run import QUICK_FLOPS
 from ...runs.studies import machine_speed
 from ...runs.studies.comparison import Finished
 from ...runs.studies.memory_need import Rows
@@ -390,10 +391,13 @@ class OpenRun:
         numbers = status_numbers(self._require_run(), at, self._pause_after, bool(self._changes))
         return numbers._replace(wall_seconds=self.wall_seconds)
 
-    def hyperparameters(self, at: int) -> Hyperparameters:
-        """Return the hyperparameters of a record; none for a method with features of its own."""
+    def hyperparameters(self, at: int, with_gradient: bool = False) -> Hyperparameters:
+        """Return the hyperparameters of a record, with derivatives if one is quick; none for features of a method."""
         run = self._require_run()
-        return Hyperparameters([], "") if run.method.own_kernel else run.hyperparameters_at(at, curvature=False)
+        if run.method.own_kernel:
+            return Hyperparameters([], "")
+        gradient = with_gradient and run.method.cost(run.problem).flops < QUICK_FLOPS
+        return run.hyperparameters_at(at, curvature=False, gradient=gradient)
 
     @property
     def first_step_too_long(self) -> str:

@@ -353,7 +353,7 @@ class Player(BackgroundWorker):
         if paused:
             run.score(at)
         layers, unfinished = run.layers(at, visible), run.unfinished(at, visible)
-        table = run.hyperparameters(at) if with_hyperparameters else None
+        table = run.hyperparameters(at, with_gradient=paused) if with_hyperparameters else None
         self._publish(
             numbers=run.numbers(at), layers=layers, failures=dict(run.failures), table=run.table(at),
             hyperparameters=table,
