@@ -24,7 +24,7 @@ from .. import data as data_sets
 from ..data.edits import checked
 from ..data.sets.generators import GENERATORS, complete
 from ..errors import GPExplorerError, SettingError, closest, quoted
-from ..kernels.theta.restrictions import OPTIONS
+from ..kernels.theta.options import OPTIONS
 from .setting_checks import object_without_duplicates
 from .spec import TRANSFORMS, Spec
 
