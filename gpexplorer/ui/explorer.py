@@ -8,11 +8,13 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import panel as pn
 import param
 
+from .. import data as data_sets
 from ..errors import GPExplorerError, SettingError
 from ..runs import Run, Spec, Store
 from ..runs import link as links
@@ -110,7 +112,7 @@ class Explorer(pn.viewable.Viewer):
         self._hidden: frozenset[str] = frozenset()
         self.widgets: list[Any] = []
         self.status, self.pulse = Status(), Pulse(self._drain)
-        read_rows = None if data is None else lambda _: data
+        read_rows = None if data is None else partial(_in_memory, data)
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
         self.transport = Transport(self.session.player, self.session.open)
         self._playback = self.status.beside(self.transport, self.transport.speed)
@@ -119,6 +121,7 @@ class Explorer(pn.viewable.Viewer):
         self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT, HEAD])
         self.sources = DataSource(spec, self._change_rows, self.status.fail, self._wait)
         self.hyperparameters = HyperparameterBox(self.session)
+        self.sources.adopt(spec, in_memory=data is not None)
         self.choices = Controls(spec, self._controls_changed, [self.hyperparameters])
         questions = {"—": {"—": ""}, "Questions": {preset.question: key for key, preset in PRESETS.items()}}
         questions["Stories"] = {story.title: f"{STORY}{key}" for key, story in STORIES.items()}
@@ -290,7 +293,7 @@ class Explorer(pn.viewable.Viewer):
 
     def _adopt_spec(self, spec: Spec) -> None:
         self.choices.adopt(spec)
-        self.sources.adopt(spec)
+        self.sources.adopt(spec, in_memory=self.session.read is not None)
 
     def _choose_preset(self) -> None:
         value = str(self.presets.value)
@@ -435,3 +438,8 @@ class Explorer(pn.viewable.Viewer):
         self._stop_following()
         dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
         return explorer_page(self, self.leave, dark=dark, welcome=False)
+
+
+def _in_memory(data: Any, split: Any) -> data_sets.Split:
+    """The rows that an explorer was given, split as the spec says unless they are a split already."""
+    return data if isinstance(data, data_sets.Split) else data_sets.load(data, split=split)

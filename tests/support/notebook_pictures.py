@@ -19,7 +19,7 @@ PICTURE = "image/svg+xml"
 IN_HTML = re.compile(r'<img [^>]*src="data:image/svg\+xml;base64,([^"]+)"[^>]*/?>')
 STYLE = re.compile(r"<style.*?</style>", re.S)
 DURATION = re.compile(r"\b\d[\d.,]*(?:e[+-]?\d+)?( ?)(s|ms|seconds|minutes)\b")
-TIMED = re.compile(r"second|clock|wall|\btime\b|took", re.I)
+TIMED = re.compile(r"second|clock|wall|\b(?:time|ms)\b|took", re.I)
 ADDRESS = re.compile(r" at 0x[0-9a-f]+|(?:/[\w.-]+){3,}/")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import holoviews as hv
 import numpy as np
+import pandas as pd
 import panel as pn
 import param
 import pytest
@@ -80,6 +81,24 @@ def test_a_picture_follows_references(run: gpx.Run, kind: str):
     assert picture.at == 5
     assert inducing(pane) == pytest.approx(sorted(run.plot("fit", 5).layers["inducing"]["x"]))
     assert inducing(pane) != before
+
+
+def test_another_record_changes_the_numbers_of_a_figure_and_keeps_its_zoom(run: gpx.Run):
+    picture = gpx.Picture(run, "fit", at=1)
+    pane = pn.panel(picture)
+    [figure] = figures(pane)
+    figure.x_range.update(start=1.0, end=2.0)
+
+    picture.at = 5
+    assert inducing(pane) == pytest.approx(sorted(run.plot("fit", 5).layers["inducing"]["x"]))
+    assert figures(pane) == [figure]
+    assert (figure.x_range.start, figure.x_range.end) == (1.0, 2.0)
+    figure.x_range.update(start=figure.x_range.reset_start, end=figure.x_range.reset_end)  # as its button does
+    assert figure.x_range.start < 0.5 < 5.5 < figure.x_range.end
+    picture.at = 99
+    assert figures(pane) == []
+    picture.param.update(at=2, key="convergence")
+    assert figures(pane) not in ([], [figure])
 
 
 def test_options_and_the_kind_of_a_picture_follow_references(run: gpx.Run):
@@ -177,6 +196,23 @@ def test_the_parameters_of_an_explorer_are_read_set_and_watched(run: gpx.Run):
     assert explorer.run is None
     until(lambda: explorer.session.run is None)
     assert run.posterior().mean  # it belongs to the caller, and is not freed
+
+
+def test_an_explorer_takes_rows_in_memory_as_a_spec_does():
+    X = np.random.default_rng(0).uniform(size=(40, 2))
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": X.sum(1)})
+    spec = gpx.Spec("cholqr", {"num_inducing": 3}, split=2)
+    for data in ((X, X.sum(1)), frame, gpx.data.load(frame, split=1)):
+        explorer = gpx.Explorer(spec, data=data)
+        assert explorer.run.spec.key() == spec.open(data=data).spec.key()
+        assert explorer.sources.names.value is None  # the set that the spec names is not what is open
+        explorer.spec = gpx.Spec("random", {"num_inducing": 4}, split=2)
+        until(lambda explorer=explorer: explorer.update(0.1) or explorer.run.spec.method == "random")
+        assert explorer.run.problem.train.d == 2
+        explorer.spec = gpx.Spec("random", data="sin-product")
+        until(lambda explorer=explorer: explorer.update(0.1) or explorer.run.spec.data == "sin-product")
+        assert explorer.sources.names.value == "sin-product"
+        explorer.close()
 
 
 def test_an_explorer_and_a_player_follow_references(run: gpx.Run):

@@ -186,6 +186,21 @@ def test_rows_that_cannot_be_are_reported_and_change_nothing(session: Session, m
     assert session.spec == SPEC
 
 
+def test_play_where_nothing_could_be_opened_waits_for_rows_that_can(messages: list[str]):
+    session = Session(SPEC, lambda _: {}["no rows"])
+    session.open()
+    failures: list[str] = []
+    while not any(failures):
+        frame = session.take(0.2)
+        failures.append(frame.failed if frame is not None else "")
+    session.player.play()
+    time.sleep(0.1)  # so that the thread looks whether a step is due
+
+    session.change_rows(SPEC.data)
+    follow(session, lambda: session.run is not None)
+    session.close()
+
+
 def test_seconds_pause_a_run_by_the_clock_and_play_continues_for_as_long_again():
     spec = Spec("cholqr", {"num_inducing": 5}, SPEC.data, kernel="se", budget={"steps": 500, "seconds": 3.0})
     opened = OpenRun()

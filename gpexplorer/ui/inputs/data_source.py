@@ -62,9 +62,10 @@ class DataSource(pn.viewable.Viewer):
         self.note.object = f'<span class="hint">{line}{note_lines}</span>'
         self.names.hint = " ".join([*notes[:4], HINT])
 
-    def adopt(self, spec: Spec) -> None:
-        """Show the data of this spec without calling `on_choose`."""
-        self._show({"name": spec.data} if isinstance(spec.data, str) else spec.data)
+    def adopt(self, spec: Spec, in_memory: bool = False) -> None:
+        """Show the data of this spec, or none where rows in memory take their place, without calling `on_choose`."""
+        data = {"name": spec.data} if isinstance(spec.data, str) else spec.data
+        self._show({} if in_memory and "file" not in data else data)
 
     def _choose_name(self) -> None:
         if self.names.value == OWN and self._opened is not None:

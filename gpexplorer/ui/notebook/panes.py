@@ -6,6 +6,7 @@ Apart because they are for layouts of Panel; the widgets of this folder are for 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import panel as pn
@@ -15,8 +16,10 @@ from ...display import InPanel
 from ...errors import GPExplorerError
 from ...hyperparameters import Hyperparameters
 from ...runs import Run
+from ...views.base import Layers
 from ...views.drawing.live import Drawing, Live
 from ...views.picture import Picture
+from ..browser.callbacks import change, together
 from ..browser.components import BokehFixes, HostTheme
 from ..inputs.sliders import pane_of_table
 from ..text import text
@@ -33,11 +36,15 @@ class Pane(pn.viewable.Viewer):
         The object; one without parameters is drawn once.
     draw : callable
         Returns what to show: HTML, and figures that know their own colours.
+    layers : callable, optional
+        Returns the numbers of the only figure, where those of another record can take their place.
     """
 
-    def __init__(self, shown: Any, draw: Callable[[], Sequence[str | Live]]) -> None:
+    def __init__(
+        self, shown: Any, draw: Callable[[], Sequence[str | Live]], layers: Callable[[], Layers] | None = None
+    ) -> None:
         super().__init__()
-        self._draw = draw
+        self._draw, self._layers = draw, layers
         self._figures: list[Live] = []
         self._theme = "dark" if pn.config.theme == "dark" else "light"
         self._place = pn.Column(sizing_mode="stretch_width", margin=0)
@@ -47,15 +54,30 @@ class Pane(pn.viewable.Viewer):
             if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
                 pn.state.on_session_destroyed(lambda _: shown.param.unwatch(watcher))
 
-    def update(self, *_: Any) -> None:
+    def update(self, *events: Any) -> None:
         """Draw again; what cannot be drawn is replaced by a sentence that says why."""
         try:
+            if self._figures and {event.name for event in events} == {"at"} and self._replace_numbers():
+                return
             parts = self._draw()
         except GPExplorerError as error:
             parts = [f"<p>{text(str(error))}</p>"]
         self._figures = [part for part in parts if isinstance(part, Live)]
         self._place[:] = [self._pane(part) for part in parts]
         self._paint()
+
+    def _replace_numbers(self) -> bool:
+        """Put the numbers of another record into the figure of a picture, which keeps its zoom; False if it cannot."""
+        live, layers = self._figures[0], self._layers() if self._layers is not None else {}
+        if not live.can_show(layers):
+            return False
+        change(live.figure.document, partial(self._put, live, layers))
+        return True
+
+    def _put(self, live: Live, layers: Layers) -> None:
+        with together():
+            live.update(layers)
+        pn.io.push_notebook(self._place)
 
     def _pane(self, part: str | Live) -> Any:
         if isinstance(part, str):
@@ -88,7 +110,7 @@ def pane_of(shown: InPanel) -> Any:
         A new pane: every page and every place has one of its own.
     """
     if isinstance(shown, Picture):
-        return Pane(shown, lambda: [_picture(shown)]).__panel__()
+        return Pane(shown, lambda: [_picture(shown)], lambda: shown.layers).__panel__()
     if isinstance(shown, Run):
         parts: list[str | Live] = [shown.table_html()]
         return Pane(shown, lambda: [*parts, *([_picture(Picture(shown))] if len(shown.trace) else [])]).__panel__()

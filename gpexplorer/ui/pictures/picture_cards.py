@@ -18,7 +18,7 @@ from bokeh.events import Tap
 
 from ...views import View
 from ...views.base import arranged
-from ...views.drawing.live import Live
+from ...views.drawing.live import Live, meaning
 from ...views.drawing.static_svg import figure_svg
 from ..browser.callbacks import weakly
 from ..playback.open_run import Frame, Layers, RunSummary
@@ -128,9 +128,8 @@ class Picture(pn.viewable.Viewer):
         if not any(len(frame) for frame in layers.values()):
             self._show_sentence(SMALL.format(EMPTY))
             return
-        labels = tuple((name, *map(frame.attrs.get, ("xlabel", "ylabel", "label"))) for name, frame in layers.items())
         mode = self.gestures and self.gestures.mode.value
-        drawn_for = (self._data, labels, tuple(_options(self.view).items()), mode)
+        drawn_for = (self._data, meaning(layers), tuple(_options(self.view).items()), mode)
         is_unchanged = drawn_for == self._drawn_for
         if is_unchanged and self._live is None:
             self.layers = {}

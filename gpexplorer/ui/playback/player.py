@@ -391,7 +391,7 @@ class Player(BackgroundWorker):
     def _has_work(self) -> bool:
         requests = self._requests
         return bool(requests.closed or requests.open or requests.steps or requests.redraw) or (
-            requests.playing and self._seconds_to_step() <= 0 and self._open_run.run is not None
+            (due := self._seconds_to_step()) is not None and due <= 0
         )
 
     def _seconds_to_step(self) -> float | None:

@@ -159,6 +159,7 @@ class Live:
     def __init__(self, view: Plotted, layers: Layers, theme: str = "light") -> None:
         with own_document():
             self.figure = hv.renderer("bokeh").get_plot(view.plot(layers)).state
+        self._meaning = meaning(layers)
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         if any(axis.visible for axis in self.figure.yaxis):
             self.figure.min_border_left = LEFT
@@ -193,6 +194,7 @@ class Live:
         self._box: Box | None = None  # the data's range on both axes, where both are inputs
         if is_map:
             self._keep_proportions()
+        self._fitted: dict[str, tuple[float, float]] = {}  # the ends that an axis was given last, for the data
         self._mappers = [part for part in parts if isinstance(part, LinearColorMapper)]
         is_empty = not any(len(frame) for frame in layers.values())
         for name in ("x_range", "y_range"):
@@ -200,6 +202,10 @@ class Live:
             setattr(self.figure, name, Range1d(*_ends(getattr(self.figure, name), log, is_empty)))
         self._fit(layers, force=True)
         self.set_theme(theme)
+
+    def can_show(self, layers: Layers) -> bool:
+        """Whether these frames mean what the figure was drawn for, so that `update` can show them."""
+        return meaning(layers) == self._meaning
 
     def update(self, layers: Layers) -> None:
         """Show other numbers; a layer that is missing keeps the numbers it has."""
@@ -289,8 +295,18 @@ class Live:
         for axis, columns in (("x", X_COLUMNS), ("y", Y_COLUMNS)):
             log = isinstance(getattr(self.figure, f"{axis}_scale"), LogScale)
             extent, axis_range = _extent(layers, columns, log), getattr(self.figure, f"{axis}_range")
-            if extent is not None and (force or _misfits(extent, (axis_range.start, axis_range.end), log)):
-                axis_range.start, axis_range.end = _with_margin(extent, log)
+            ends = (axis_range.start, axis_range.end)
+            if not force and ends != self._fitted.get(axis, ends):
+                continue  # somebody has zoomed; the reset button of the figure lets the axis follow the data again
+            if extent is not None and (force or _misfits(extent, ends, log)):
+                start, end = self._fitted[axis] = _with_margin(extent, log)
+                axis_range.update(start=start, end=end, reset_start=start, reset_end=end)
+
+
+def meaning(layers: Layers) -> tuple[Any, ...]:
+    """What layers are called and measured in; a figure of others has to be drawn again."""
+    labels = ((name, *map(frame.attrs.get, ("xlabel", "ylabel", "label"))) for name, frame in layers.items())
+    return (*labels, any(len(frame) for frame in layers.values()))
 
 
 def in_lines(label: str) -> str:
