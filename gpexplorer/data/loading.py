@@ -96,9 +96,9 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
 
     Parameters
     ----------
-    source : str, Path, DataFrame, tuple or dict
+    source : str, Path, DataFrame, tuple, dict or Split
         A public set or a generator by name; a file; a table; a pair (X, y); or a dict {"name": ..., option: ...}, as a
-        Spec contains it. The entry "edits" of a dict changes training rows; see `data.edits`.
+        Spec contains it. The entry "edits" of a dict changes training rows; see `data.edits`. A split stays as it is.
     split : int, mapping or "all", default 0
         A fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}; "all" for training rows alone.
     **options : object
@@ -122,6 +122,8 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     DataError
         One sentence about the first thing that is wrong.
     """
+    if isinstance(source, Split):
+        return source
     split, options = plain(split), {key: plain(value) for key, value in options.items()}
     if isinstance(source, Mapping) and "edits" in source:
         return edited(load({k: v for k, v in source.items() if k != "edits"}, split, **options), source["edits"])

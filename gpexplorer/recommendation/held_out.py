@@ -321,7 +321,7 @@ def held_out_score(
         raise SettingError(f"metric is {quoted(metric)}; give one of {', '.join(METRICS)}.")
     if not spec.budget:
         raise SettingError("The spec has no budget: give steps or seconds, so that each run of the search ends.")
-    split = data if isinstance(data, Split) else load(spec.data if data is None else data, split=spec.split)
+    split = load(spec.data if data is None else data, split=spec.split)
     if split.train.scale is not None:
         raise SettingError("The rows are scaled or mapped from a file; a search takes rows that are read whole.")
     train = split.train

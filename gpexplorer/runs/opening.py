@@ -161,7 +161,7 @@ def _with_rows(spec: SpecT, data: Any) -> tuple[SpecT, Split]:
         # Rows mapped from a file are written in the precision in which they are used, since a cast would copy them.
         mapped = isinstance(spec.data, dict) and spec.data.get("memory") == "mapped" and "dtype" not in spec.data
         return spec, data_sets.load(spec.data, split=spec.split, **({"dtype": spec.dtype} if mapped else {}))
-    split = data if isinstance(data, Split) else data_sets.load(data, split=spec.split)
+    split = data_sets.load(data, split=spec.split)
     key = split.key.removesuffix("/scaled")
     if content not in (None, key):
         raise DataError(f"These data are {quoted(key)}; the spec was made for {quoted(content)}.")

@@ -112,7 +112,7 @@ class Explorer(pn.viewable.Viewer):
         self._hidden: frozenset[str] = frozenset()
         self.widgets: list[Any] = []
         self.status, self.pulse = Status(), Pulse(self._drain)
-        read_rows = None if data is None else partial(_in_memory, data)
+        read_rows = None if data is None else partial(data_sets.load, data)
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
         self.transport = Transport(self.session.player, self.session.open)
         self._playback = self.status.beside(self.transport, self.transport.speed)
@@ -438,8 +438,3 @@ class Explorer(pn.viewable.Viewer):
         self._stop_following()
         dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
         return explorer_page(self, self.leave, dark=dark, welcome=False)
-
-
-def _in_memory(data: Any, split: Any) -> data_sets.Split:
-    """The rows that an explorer was given, split as the spec says unless they are a split already."""
-    return data if isinstance(data, data_sets.Split) else data_sets.load(data, split=split)

@@ -230,6 +230,17 @@ def test_an_explorer_and_a_player_follow_references(run: gpx.Run):
     player.close()
 
 
+def test_a_dark_template_gets_light_words_at_once(run: gpx.Run):
+    explorer = gpx.Explorer(run=run)
+    page = pn.template.FastListTemplate(theme="dark", main=[run.plot("fit"), explorer])
+
+    drawn = list(page.server_doc(Document()).select({"type": figure}))
+
+    assert len(drawn) > 1
+    assert {int(one.xaxis[0].axis_label_text_color[1:3], 16) > 128 for one in drawn} == {True}
+    explorer.close()
+
+
 def test_a_parameterized_model_drives_a_picture_without_a_widget(run: gpx.Run):
     class Position(param.Parameterized):
         at = param.Integer(0)

@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 
 import panel as pn
 import param
+from bokeh.document import Document
 from panel.custom import JSComponent
+from panel.theme import DarkTheme
 
 from ..styles import DRAWER_BELOW, TEXT, beside
 from .callbacks import change
@@ -58,6 +60,13 @@ class HostTheme(JSComponent):
     def __init__(self, on_theme: Callable[[bool], None], **params: Any) -> None:
         super().__init__(**params)
         self._on_theme = on_theme
+
+    def _get_model(self, doc: Document, root: Any = None, parent: Any = None, comm: Any = None) -> Any:
+        """Make the model. A template says what it will look like before a browser has drawn it."""
+        theme = getattr(pn.state._templates.get(doc), "theme", None)
+        if isinstance(theme, type) and issubclass(theme, DarkTheme):
+            self._on_theme(True)
+        return super()._get_model(doc, root, parent, comm)
 
     def _handle_msg(self, msg: Any) -> None:
         if isinstance(msg, bool):
