@@ -43,6 +43,19 @@ def test_a_release_has_its_dependencies_with_hashes(root: Path):
     assert "-c constraints.txt" in command
 
 
+def test_workflows_run_only_what_is_pinned(root: Path):
+    """Actions by their commits, and tools that make a release by their versions."""
+    texts = {path.name: path.read_text("utf-8") for path in (root / ".github/workflows").glob("*.yml")}
+    actions = [action for text in texts.values() for action in re.findall(r"uses: (\S+)", text)]
+    tools = re.findall(r"pip install ((?:[a-z]+\S* ?)+)$", texts["release.yml"], re.MULTILINE)
+
+    assert len(actions) > 5
+    assert [action for action in actions if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action)] == []
+    assert tools
+    assert [tool for line in tools for tool in line.split() if "==" not in tool and not tool.startswith("dist/")] == []
+    assert "PIP_CONSTRAINT" in texts["release.yml"]
+
+
 def test_make_says_that_it_installs_for_the_whole_system(root: Path):
     lines = [line for line in (root / "Makefile").read_text("utf-8").splitlines() if "apt-get" in line]
 

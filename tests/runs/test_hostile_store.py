@@ -166,6 +166,27 @@ def test_long_lines_are_read_and_longer_ones_than_the_limit_are_named(run_dir: P
         store.kept(run_dir.name)
 
 
+@pytest.mark.parametrize("limit", ["MOST_OF_LINE", "MOST_OF_FILE"])
+def test_lines_of_many_small_values_take_no_memory_and_are_named(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+):
+    """A list of empty objects took 24 times its bytes: a file of a gigabyte, which an archive of a megabyte holds."""
+    store = Store(run_dir.parent)
+    lines = len((run_dir / "journal.jsonl").read_bytes().splitlines())
+    monkeypatch.setattr(json_lines, limit, 10_000)
+    for _ in range(1 if limit == "MOST_OF_LINE" else 100):
+        with_line(b'{"index": 3, "a": [' + b"{}," * (300_000 if limit == "MOST_OF_LINE" else 3_000) + b"0]}")(run_dir)
+    tracemalloc.start()
+    try:
+        with pytest.raises(StoreError, match=r"has more than 10,000 numbers and texts\.") as caught:
+            store.kept(run_dir.name)
+        assert tracemalloc.get_traced_memory()[1] < 6e6
+    finally:
+        tracemalloc.stop()
+    assert f"Line {lines + (1 if limit == 'MOST_OF_LINE' else 2)} of" in str(caught.value)
+    assert store.table().loc[run_dir.name, "outcome"] == "unreadable"
+
+
 def test_a_state_moves_to_the_device_that_is_there(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
     store, name = Store(run_dir.parent), run_dir.name
     before = store.kept(name).records[2].step

@@ -25,6 +25,7 @@ from .own_files import open_own, sync_directory
 SYNC_SECONDS = 1.0  # between two forced writes to the disk
 LONGEST = 2**31  # bytes of a line: one step of a run
 LOST = 2**26  # bytes of lost blocks, which are zeros, at the end of a file
+MOST_OF_LINE, MOST_OF_FILE = 2**22, 2**25  # numbers, texts and lists: each takes up to 72 bytes of memory
 PIECE = 2**20  # bytes of a line that are checked at once
 _CHECKSUM = "does not match its checksum"
 _WHOLE_HEAD = re.compile(rb"[0-9a-f]{16} ")
@@ -55,7 +56,7 @@ class Content(NamedTuple):
 def read(path: Path) -> Content:
     """Every line up to an incomplete last line or the first damage. A missing file is an empty one."""
     lines: list[dict[str, Any]] = []
-    length = 0
+    length = values = 0
     try:
         file = os.fdopen(open_own(path), "rb")
     except FileNotFoundError:
@@ -64,8 +65,11 @@ def read(path: Path) -> Content:
         while (scanned := _scan(file)).length:
             if scanned.is_torn:
                 break
-            file.seek(length + 17)
-            line, reason = _parsed(file.read(scanned.length - 18)) if not scanned.reason else (None, scanned.reason)
+            values += scanned.values
+            line, reason = None, scanned.reason or _too_many(values, MOST_OF_FILE, "is where a file")
+            if not reason:
+                file.seek(length + 17)
+                line, reason = _parsed(file.read(scanned.length - 18))
             if line is None:
                 return Content(lines, length, len(lines) + 1, reason)
             lines.append(line)
@@ -180,6 +184,7 @@ class _Scanned(NamedTuple):
     length: int = 0  # with its newline; 0 at the end of the file
     is_torn: bool = False  # the beginning of a line, or lost blocks, at the end of the file
     reason: str = ""  # what is wrong with the line
+    values: int = 0  # of its JSON
 
 
 def _scan(file: BinaryIO) -> _Scanned:
@@ -187,20 +192,27 @@ def _scan(file: BinaryIO) -> _Scanned:
     head = file.readline(17)
     if not (_WHOLE_HEAD.fullmatch(head) or _TORN_HEAD.fullmatch(head)):
         return _Scanned(len(head), reason=_CHECKSUM)
-    length, zeros, digest, first, end = len(head), 0, hashlib.blake2b(digest_size=8), b"", b""
+    length, zeros, values, digest, first, end = len(head), 0, 0, hashlib.blake2b(digest_size=8), b"", b""
     while end != b"\n" and (piece := file.readline(PIECE)):
         digest.update(end)
         digest.update(piece[:-1])
         first, end, length = first or piece[:1], piece[-1:], length + len(piece)
         zeros = 0 if piece.strip(b"\0") else zeros + len(piece)
+        values += sum(map(piece.count, (b",", b"[", b"{")))
         if length > LONGEST or zeros > LOST:
             limit = f"{LONGEST / 2**20:g} MB" if length > LONGEST else f"{LOST / 2**20:g} MB of zeros at its end"
             return _Scanned(length, reason=f"has more than {limit}")
     is_right = head == digest.hexdigest().encode() + b" "
     if end == b"\n" or is_right:  # a line whose newline alone is another byte is damaged and not torn
-        return _Scanned(length, reason="" if is_right and end == b"\n" else _CHECKSUM)
+        reason = _too_many(values, MOST_OF_LINE) if is_right and end == b"\n" else _CHECKSUM
+        return _Scanned(length, reason=reason, values=values)
     is_torn = len(head) + zeros == length or (first == b"{" and _WHOLE_HEAD.fullmatch(head) is not None)
     return _Scanned(length, is_torn, "" if is_torn else _CHECKSUM)
+
+
+def _too_many(values: int, most: int, of: str = "") -> str:
+    """What is wrong where there are more values than this; an empty text otherwise."""
+    return f"{of} has more than {most:,} numbers and texts".lstrip() if values > most else ""
 
 
 def _parsed(text: bytes) -> tuple[dict[str, Any] | None, str]:

@@ -33,7 +33,7 @@ from bokeh.server.views.autoload_js_handler import AutoloadJsHandler
 from bokeh.server.views.session_handler import SessionHandler
 from bokeh.server.views.ws import WSHandler
 from bokeh.settings import settings
-from bokeh.util.token import get_session_id
+from bokeh.util.token import check_token_signature, get_session_id
 from panel.io.server import ComponentResourceHandler
 from panel.io.server import WSHandler as PanelSocket
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
@@ -71,6 +71,11 @@ def one_spelling(host: str) -> str:
     return f"{LOCAL_NAME if is_loopback(name.removeprefix('[').removesuffix(']')) else name}:{port}"
 
 
+def host_of(origin: str) -> str:
+    """Return the host of an Origin header, with its port if it has one."""
+    return origin.partition("://")[2]
+
+
 def is_local_name(host: str) -> bool:
     """Return whether a host, with or without a port, always means this machine."""
     return one_spelling(host).rpartition(":")[0] == LOCAL_NAME
@@ -103,7 +108,7 @@ class GuardedSocket(PanelSocket):
 
     def check_origin(self, origin: str) -> bool:
         """Compare names as the guard of HTTP requests does; Bokeh knows neither [::1] nor other loopback addresses."""
-        return is_known(origin.rpartition("://")[2], known_names(self.application))
+        return is_known(host_of(origin), known_names(self.application))
 
     async def _async_open(self, token: str) -> None:
         await super()._async_open(token)
@@ -274,7 +279,11 @@ class RequestGuard:
         if refusal is None and issubclass(kind, CLOSED):
             refusal = (404, "This address is closed.")
         if refusal is None and issubclass(kind, SessionHandler | WSHandler):
-            refusal = _embedded(request) or self._visitors.refusal(request, _session_id(request))
+            session_id = self._session_id(request)
+            if issubclass(kind, WSHandler) and not session_id:
+                refusal = 400, "This websocket names no session of this server. Load its page again."
+            else:
+                refusal = _embedded(request) or self._visitors.refusal(request, session_id)
         if refusal is not None:
             status, reason = refusal
             return self._application.get_handler_delegate(request, Refusal, {"status": status, "reason": reason})
@@ -290,11 +299,23 @@ class RequestGuard:
         if not is_known(request.host, names):
             return 421, "This server is not known under that name. Its owner can add names, see `serve --help`."
         origin = request.headers.get("Origin")
-        if origin is not None and not is_known(origin.rpartition("://")[2], names):
+        if origin is not None and not is_known(host_of(origin), names):
             return 403, "Another web site may not use this server."
         if self._local_only and all(map(is_local_name, names)) and not is_loopback(request.remote_ip or ""):
             return 403, "This server answers its own machine only; `python -m gpexplorer serve` can open it to others."
         return None
+
+
+    def _session_id(self, request: HTTPServerRequest) -> str:
+        """The session that a websocket names; nothing where it names none, or this server has not signed the token."""
+        protocols = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(",")
+        try:
+            is_ours = len(protocols) == 2 and check_token_signature(
+                protocols[1], self._application.secret_key, self._application.sign_sessions
+            )
+            return str(get_session_id(protocols[1])) if is_ours else ""
+        except (KeyError, TypeError, ValueError, RecursionError):  # no base64, no JSON, or no session in it
+            return ""
 
 
 def protect(
@@ -332,6 +353,8 @@ def _unusual(request: HTTPServerRequest) -> tuple[int, str] | None:
     """Status and sentence for a request that no page sends."""
     if request.method not in METHODS:
         return 405, "This server answers GET and HEAD."
+    if "%00" in request.path or "\0" in request.path:
+        return 400, "No address has the character 0."
     if len(request.uri or "") > LONGEST_ADDRESS:
         return 414, f"The address has more than {LONGEST_ADDRESS} characters. Send the Spec's JSON instead."
     if sum(map(len, request.arguments.values())) > MOST_ARGUMENTS:
@@ -347,12 +370,3 @@ def _embedded(request: HTTPServerRequest) -> tuple[int, str] | None:
     if site not in ("none", "same-origin") and use not in ("none", "document"):
         return 403, "Another web site may not begin a session. Open the page in a tab of its own."
     return None
-
-
-def _session_id(request: HTTPServerRequest) -> str:
-    """The session that a websocket names, or nothing. The signature of its token is checked by the server."""
-    protocols = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(",")
-    try:
-        return str(get_session_id(protocols[1])) if len(protocols) == 2 else ""
-    except (KeyError, TypeError, ValueError):  # no base64, no JSON, or no session in it
-        return ""

@@ -10,6 +10,7 @@ import http.client
 import re
 import socket
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -60,6 +61,7 @@ def attacks(entry: Entry) -> dict[tuple[str, str], object]:
         expect("DNS rebinding", route, (421,), host=foreign, origin=f"http://{foreign}")
         expect("foreign site", route, (403,), host=own, origin=f"http://{foreign}")
         expect("no site", route, (403,), host=own, origin="null")
+        expect("a site that names this one", route, (403,), host=own, origin=f"http://{foreign}://{own}")
         expect("method", route, (405,), method="POST")
         expect("foreign method", route, (421,), host=foreign, method="PUT")
         expect("chosen session", f"{route.partition('?')[0]}?bokeh-session-id=abc", (400,))
@@ -68,6 +70,8 @@ def attacks(entry: Entry) -> dict[tuple[str, str], object]:
         expect("long address", f"{route.partition('?')[0]}?{'a' * 9000}", (414,))
     for route in (IMPORTED, f"{entry.path.rpartition('/')[0]}{IMPORTED}", f"{entry.path}/autoload.js"):
         expect("closed route", route, (404,))
+    for route in ("/static/%00", f"{entry.path}/%00"):
+        expect("the character 0", route, (400,))
     for host in ("127.0.0.1", "[::1]", "LOCALHOST", "127.0.0.3"):
         expect(f"own name {host}", "/nothing", (404,), host=f"{host}:{port}", origin=f"http://{host}:{port}")
     return wrong
@@ -95,12 +99,23 @@ def test_a_large_body_is_refused_before_it_has_come(entry: Entry):
         connection.close()
 
 
-def test_sessions_are_signed(entry: Entry):
+def test_a_websocket_without_a_token_of_this_server_is_refused_in_a_line_of_the_log(entry: Entry):
+    """Such as those of pages that were open when the server was started again."""
     from bokeh.util.token import generate_jwt_token, generate_session_id
 
-    unsigned = generate_jwt_token(generate_session_id(signed=False), signed=False)
+    other_id = generate_session_id(secret_key=b"of another server", signed=True)
+    tokens = {
+        "unsigned": generate_jwt_token(generate_session_id(signed=False), signed=False),
+        "of another server": generate_jwt_token(other_id, b"of another server", signed=True),
+        "no token": "x.y",
+        "deep": b64encode(b"[" * 40_000).decode().rstrip("=") + ".x",
+    }
+    before = len(entry.log.read_text())
 
-    assert not [answer for answer in talk(entry.port, unsigned, [], path=entry.path) if "ACK" in answer]
+    assert {name: talk(entry.port, token, [], path=entry.path) for name, token in tokens.items()} == dict.fromkeys(
+        tokens, ["status 400"]
+    )
+    assert "Traceback" not in entry.log.read_text()[before:]
 
 
 @pytest.mark.parametrize("entry", ["serve", "panel"], indirect=True)
