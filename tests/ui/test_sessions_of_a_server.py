@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from bokeh.document import Document
 from bokeh.models import ColumnDataSource
 from bokeh.protocol.message import Message
 from bokeh.server.connection import ServerConnection
-from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError
 
 from gpexplorer.ui import connections
@@ -79,6 +80,35 @@ def test_the_address_with_most_unconnected_sessions_gives_way_first(visit: Calla
         assert [session.expiration_requested for session in (first, *others)] == [False, True, False]
 
     visit(story, max_sessions=3)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one address of their own")
+def test_connections_that_are_no_websocket_give_way(visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch):
+    """Open files ran out, and then nobody was answered and the log grew by a megabyte per second."""
+    monkeypatch.setattr(visitors, "MOST_CONNECTIONS", 8)
+
+    async def story(visited: Visited) -> None:
+        answer = await visited.get()
+        page = await visited.connect(answer)
+        hosts = ["127.0.0.2"] + ["127.0.0.1"] * 30
+        streams = [
+            await asyncio.open_connection("127.0.0.1", visited.server.port, local_addr=(host, 0)) for host in hosts
+        ]
+        assert (await visited.get()).code == 200
+        ends = [asyncio.create_task(reader.read(1)) for reader, _ in streams]
+        await asyncio.wait(ends[1:20])
+        assert not ends[0].done()
+        assert 5 <= sum(not end.done() for end in ends) <= 7
+        sockets = [page, *[await visited.connect(answer) for _ in range(visitors.MOST_SOCKETS - 1)]]
+        with pytest.raises(HTTPClientError, match="429"):
+            await visited.connect(answer)
+        for end, (_, writer) in zip(ends, streams, strict=True):
+            writer.close()
+            end.cancel()
+        for opened in sockets:
+            await visited.leave(opened)
+
+    visit(story)
 
 
 def test_one_address_has_a_budget_of_pages(visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch):

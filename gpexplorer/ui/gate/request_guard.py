@@ -38,8 +38,9 @@ from panel.io.server import ComponentResourceHandler
 from panel.io.server import WSHandler as PanelSocket
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.web import OutputTransform, RequestHandler, stream_request_body
+from tornado.websocket import WebSocketProtocol13
 
-from .visitors import LONGEST_ADDRESS, MAX_SESSIONS, MOST_ARGUMENTS, Visitors, connected
+from .visitors import LONGEST_ADDRESS, MAX_SESSIONS, MOST_ARGUMENTS, Connections, Visitors, connected, websockets
 
 LOCAL_NAME = "localhost"
 
@@ -113,8 +114,9 @@ class GuardedSocket(PanelSocket):
     async def _async_open(self, token: str) -> None:
         await super()._async_open(token)
         session = self.connection._session if self.connection is not None else None  # None: closed in the meantime
-        if session is not None:
+        if session is not None and isinstance(self.ws_connection, WebSocketProtocol13):
             connected.add(session)
+            websockets.add(self.ws_connection.stream)
 
     async def _receive(self, fragment: str | bytes) -> Message[Any] | None:
         """Take one part; returns the message that it completes."""
@@ -305,7 +307,6 @@ class RequestGuard:
             return 403, "This server answers its own machine only; `python -m gpexplorer serve` can open it to others."
         return None
 
-
     def _session_id(self, request: HTTPServerRequest) -> str:
         """The session that a websocket names; nothing where it names none, or this server has not signed the token."""
         protocols = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(",")
@@ -340,6 +341,8 @@ def protect(
     parameters.header_timeout, parameters.body_timeout = HEADER_SECONDS, BODY_SECONDS
     parameters.max_body_size = LARGEST_BODY
     server._http.max_buffer_size = LARGEST_BUFFER
+    if SecurityHeaders not in server._tornado.transforms:
+        Connections(server._http)
     protect_application(server._tornado, local_only, max_sessions, secret_key)
 
 

@@ -1,8 +1,9 @@
-"""Who may begin a session: how many there are, and how many one address may ask for.
+"""Who may connect and begin a session: how many there are, and how many one address may ask for.
 
 A session begins with a GET and lives on once its websocket is open. Sessions without a websocket cost a visitor
 nothing, so they give way: where a server is full, the oldest session that has never been connected is ended, of the
-address that has most of them.
+address that has most of them. So do connections that are no websocket: a process may open so many
+files, and a server that has none left answers nobody and fills its log with tracebacks.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from dataclasses import dataclass
 
 from bokeh.server.session import ServerSession
 from bokeh.server.tornado import BokehTornado
+from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPServerRequest
+from tornado.iostream import IOStream
 
 from .waiting_line import lines
 
@@ -23,8 +26,11 @@ MAX_SESSIONS = 60  # pages that are open at the same time, by default
 MOST_ARGUMENTS = 100  # of an address: the longest link has fewer than 60
 LONGEST_ADDRESS = 8000  # characters of path and query: twice the longest link
 MOST_ADDRESSES = 10_000  # whose budgets are remembered
+MOST_CONNECTIONS = 4000
+MOST_SOCKETS = 4  # of one session: a page has one, and for a moment two after its network has failed
 
 connected: weakref.WeakSet[ServerSession] = weakref.WeakSet()  # sessions whose websocket was open at least once
+websockets: weakref.WeakSet[IOStream] = weakref.WeakSet()  # the connections that are websockets of a session
 
 
 @dataclass
@@ -87,8 +93,10 @@ class Visitors:
             The session that the websocket names; empty for none.
         """
         sessions, own_lines = self._sessions(), lines.get(self._application, [])
-        is_known = session_id in {session.id for session in sessions} or any(line.knows(request) for line in own_lines)
-        if not self._max_sessions or is_known:
+        known = [session for session in sessions if session.id == session_id]
+        if known and known[0].connection_count >= MOST_SOCKETS:
+            return 429, f"This page is open {MOST_SOCKETS} times. Load it again."
+        if not self._max_sessions or known or any(line.knows(request) for line in own_lines):
             return None
         seconds = self._budget(request).spend()
         if seconds:
@@ -129,6 +137,47 @@ class Visitors:
         )
         oldest.request_expiration()  # the server's regular look at its sessions frees it
         return True
+
+
+class Connections:
+    """The open connections of one server.
+
+    Where there are too many, the oldest one that is no websocket is closed, of the address that has most of them.
+
+    Parameters
+    ----------
+    server : HTTPServer
+        The server.
+    """
+
+    def __init__(self, server: HTTPServer) -> None:
+        self._most = most_connections()
+        self._open: dict[IOStream, str] = {}  # connection -> address, in the order in which they came
+        self._handle = server.handle_stream
+        server.handle_stream = self.handle_stream  # type: ignore[method-assign]
+
+    def handle_stream(self, stream: IOStream, address: tuple[str, int]) -> None:
+        """Take a new connection, in the place of another one if there are too many."""
+        self._open = {stream: of for stream, of in self._open.items() if not stream.closed()}
+        if len(self._open) >= self._most:
+            waiting = {stream: of for stream, of in self._open.items() if stream not in websockets}
+            if not waiting:
+                stream.close()
+                return
+            of_address = Counter(waiting.values())
+            max(waiting, key=lambda stream: of_address[waiting[stream]]).close()  # the first of several
+        self._open[stream] = network(address[0]) if address else ""
+        self._handle(stream, address)
+
+
+def most_connections() -> int:
+    """Return how many connections there may be: three quarters of the files that this process may open, and 4000."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return MOST_CONNECTIONS
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, 3 * files // 4)
 
 
 def network(address: str) -> str:
