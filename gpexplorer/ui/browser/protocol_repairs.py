@@ -191,6 +191,13 @@ def _shortened(value: Any) -> Any:
     return ShortText(_cut(text)) if len(text) > LONGEST_TEXT else value
 
 
+def _shorten(entry: logging.LogRecord) -> bool:
+    """Cut the arguments of a record, such as an address that was refused; returns True to keep the record."""
+    if isinstance(entry.args, tuple):
+        entry.args = tuple(map(_shortened, entry.args))
+    return True
+
+
 def _is_worth_logging(entry: logging.LogRecord) -> bool:
     """Whether a record says more than that a visitor has closed a tab."""
     return entry.msg != "Failed sending message as connection was closed"
@@ -210,6 +217,7 @@ def repair_connections() -> None:
     And handle every event under the document's lock. Panel makes an event wait for changes that the browser sent just
     before it, and then handled it without the lock: a panel that was opened at such a moment stayed empty.
     """
+    logging.getLogger("tornado.access").addFilter(_shorten)  # in a notebook, other records are not ours to change
     Syncable._event_coroutine.lock = True  # type: ignore[attr-defined]
     WSHandler.on_close = _on_close  # type: ignore[method-assign]
     BokehTornado.client_lost = _client_lost  # type: ignore[method-assign]

@@ -9,9 +9,11 @@ files, and a server that has none left answers nobody and fills its log with tra
 from __future__ import annotations
 
 import ipaddress
+import sys
 import time
 import weakref
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 
 from bokeh.server.session import ServerSession
@@ -26,7 +28,8 @@ MAX_SESSIONS = 60  # pages that are open at the same time, by default
 MOST_ARGUMENTS = 100  # of an address: the longest link has fewer than 60
 LONGEST_ADDRESS = 8000  # characters of path and query: twice the longest link
 MOST_ADDRESSES = 10_000  # whose budgets are remembered
-MOST_CONNECTIONS = 4000
+MOST_CONNECTIONS = 3000
+FILES_OF_A_CONNECTION = 3  # which a process may open per connection: a download has two, and runs need some
 MOST_SOCKETS = 4  # of one session: a page has one, and for a moment two after its network has failed
 
 connected: weakref.WeakSet[ServerSession] = weakref.WeakSet()  # sessions whose websocket was open at least once
@@ -171,13 +174,18 @@ class Connections:
 
 
 def most_connections() -> int:
-    """Return how many connections there may be: three quarters of the files that this process may open, and 4000."""
+    """Let this process open more files, where it may do so, and return how many connections there may be then."""
     try:
         import resource
     except ImportError:  # Windows
         return MOST_CONNECTIONS
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, 3 * files // 4)
+    files, most = (sys.maxsize if limit < 0 else limit for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
+    wanted = min(FILES_OF_A_CONNECTION * MOST_CONNECTIONS, most)
+    if files < wanted:
+        with suppress(OSError, ValueError):  # macOS has a second limit, which is not told
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+            files = wanted
+    return min(MOST_CONNECTIONS, files // FILES_OF_A_CONNECTION)
 
 
 def network(address: str) -> str:

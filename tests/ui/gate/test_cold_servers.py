@@ -85,6 +85,7 @@ def test_no_attack_passes_before_the_first_visitor_or_after(entry: Entry):
     assert "Content-Security-Policy" in headers
     assert attacks(entry) == {}
     assert entry.lives
+    assert max(map(len, entry.log.read_text().splitlines())) < 1000
 
 
 def test_a_large_body_is_refused_before_it_has_come(entry: Entry):
