@@ -25,7 +25,7 @@ from .own_files import open_own, sync_directory
 SYNC_SECONDS = 1.0  # between two forced writes to the disk
 LONGEST = 2**31  # bytes of a line: one step of a run
 LOST = 2**26  # bytes of lost blocks, which are zeros, at the end of a file
-MOST_OF_LINE, MOST_OF_FILE = 2**22, 2**25  # numbers, texts and lists: each takes up to 72 bytes of memory
+MOST_OF_LINE, MOST_OF_FILE = 2**20, 2**25  # numbers, texts and lists: each takes up to 72 bytes of memory
 PIECE = 2**20  # bytes of a line that are checked at once
 _CHECKSUM = "does not match its checksum"
 _WHOLE_HEAD = re.compile(rb"[0-9a-f]{16} ")
