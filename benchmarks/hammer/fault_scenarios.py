@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from unittest.mock import patch
 
 import pandas as pd
+import pooch
+import requests
 import torch
 
+from gpexplorer.cli import listings
+from gpexplorer.data.sets import cards
+from gpexplorer.data.sets.cards import Card, CardFile
 from gpexplorer.posteriors import load_posterior
 from gpexplorer.runs import Run, Spec, Store
 from gpexplorer.runs.storage.codec import encode
@@ -179,27 +187,59 @@ def _exports_hold(folder: Path, acknowledged: list[Any]) -> None:
             assert len(pd.read_parquet(path)) == count, "half a table"
 
 
-def _cache(folder: Path, acknowledged: list[Any]) -> None:
-    """A file in the cache of data sets, which is checked against its sum whenever it is loaded."""
-    import hashlib
-
-    from gpexplorer.data.sets import cards
-
-    content = b"x,y\n" + b"1,2\n" * 1000
-    (folder / "source.csv").write_bytes(content)
-    path = folder / "cached" / "rows.csv"
-    path.parent.mkdir(exist_ok=True)
-    with replacing(path, private=False) as fresh:
-        fresh.write_bytes((folder / "source.csv").read_bytes())
-    file = cards.CardFile(path="rows.csv", url="", sha256=hashlib.sha256(content).hexdigest(), nbytes=len(content))
-    cards._check("rows", file, path)
-    acknowledged.append(len(content))
+CSV = b"x,y\n" + b"1,2\n" * 1000
+CARD_FILE = CardFile("rows/rows.csv", "https://example.org/rows.csv", hashlib.sha256(CSV).hexdigest(), len(CSV))
+CARD = Card(
+    name="rows", title="", task="regression", n=1000, d=1, licence="", layout="table", inputs=("x",), target="y",
+    split={}, notes=(), traps=(), files=(CARD_FILE,),
+)  # fmt: skip
 
 
-def _cache_holds(folder: Path, acknowledged: list[Any]) -> None:
-    path = folder / "cached" / "rows.csv"
-    if acknowledged:
-        assert path.stat().st_size == acknowledged[0], "half a file is in the cache"
+class _Answer:
+    """What `requests.get` returns for the file."""
+
+    headers: ClassVar[dict[str, str]] = {"content-length": str(len(CSV))}
+
+    def raise_for_status(self) -> None:
+        """Nothing is wrong."""
+
+    def iter_content(self, chunk_size: int) -> Iterator[bytes]:
+        """The file by pieces."""
+        return (CSV[begin : begin + chunk_size] for begin in range(0, len(CSV), chunk_size))
+
+
+def _download(folder: Path, acknowledged: list[Any]) -> None:
+    """A file of a data set is downloaded, and then read from the cache."""
+    place = patch.dict(os.environ, {cards.ENV: str(folder / "cached")})
+    answer = patch.object(requests, "get", lambda *_, **__: _Answer())
+    with place, answer, patch.object(pooch.get_logger(), "disabled", True):
+        for _ in range(2):
+            cards.fetch_card(CARD)
+            acknowledged.append(len(CSV))
+
+
+def _download_holds(folder: Path, acknowledged: list[Any]) -> None:
+    path = folder / "cached" / CARD_FILE.path
+    assert path.exists() or not acknowledged, "a file that was loaded is gone"
+    assert not path.exists() or path.read_bytes() == CSV, "half a file is in the cache"
+    _download(folder, [])
+
+
+LISTS: dict[str, list[dict[str, Any]]] = {"methods": [{"key": "random"}], "kernels": [], "data": []}
+
+
+def _lists(folder: Path, acknowledged: list[Any]) -> None:
+    """The lists of methods, kernels and data sets are collected and kept, and then read."""
+    kept = patch.object(listings, "_path", lambda: folder / "catalogue-0.json")
+    modules = {name: module for name, module in sys.modules.items() if name != "gpexplorer.methods.base"}
+    with kept, patch.object(listings, "collected", lambda: LISTS), patch.object(sys, "modules", modules):
+        for _ in range(2):
+            acknowledged.append(listings.catalogue())
+
+
+def _lists_hold(folder: Path, acknowledged: list[Any]) -> None:
+    _lists(folder, acknowledged)
+    assert all(lists == LISTS for lists in acknowledged), "half a list was read"
 
 
 SCENARIOS = (
@@ -207,5 +247,6 @@ SCENARIOS = (
     Scenario("saved model", _model, _model_holds),
     Scenario("sweep", _sweep, _sweep_holds),
     Scenario("exports", _exports, _exports_hold),
-    Scenario("data cache", _cache, _cache_holds),
+    Scenario("download", _download, _download_holds),
+    Scenario("cache of lists", _lists, _lists_hold),
 )
