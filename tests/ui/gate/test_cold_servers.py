@@ -126,10 +126,12 @@ def test_what_a_browser_sends_has_limits(entry: Entry):
     header = '{"msgid": "1", "msgtype": "PATCH-DOC", "num_buffers": 100000}'
     buffers = [part for number in range(40) for part in (f'{{"id": "b{number}"}}', bytes(1 << 20))]
     endless = talk(port, token_of(port), [header, "{}", '{"events": []}', *buffers], until="never")
+    talk(port, token_of(port), [header, "{}", f'{{"events": [{"[], " * 300_000}[]]}}'], until="never")
 
     assert "ACK" in no_json[0]
     assert "ACK" in endless[0]
-    assert "A websocket is closed: a message of more than 2" in entry.log.read_text()
+    assert "A websocket is closed: a message of more than 25" in entry.log.read_text()
+    assert "A websocket is closed: a message of more than 100000 lists" in entry.log.read_text()
     assert "is no header of a message" in entry.log.read_text()
     failing = '{"events": [{"kind": "ModelChanged", "model": {"id": "none"}, "attr": "x", "new": "%s%s"}]}'
     large = failing % ("y" * 9_000_000, secret)
