@@ -8,7 +8,6 @@ files, and a server that has none left answers nobody and fills its log with tra
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 import time
 import weakref
@@ -22,7 +21,7 @@ from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPServerRequest
 from tornado.iostream import IOStream
 
-from .waiting_line import lines
+from .waiting_line import lines, network, network_of
 
 MAX_SESSIONS = 60  # pages that are open at the same time, by default
 MOST_ARGUMENTS = 100  # of an address: the longest link has fewer than 60
@@ -106,7 +105,8 @@ class Visitors:
             return 429, f"Too many pages were asked for from this address. Load this page again in {seconds:.0f} s."
         sessions = [session for session in sessions if session.connection_count or not session.expiration_requested]
         count = len(sessions) + sum(map(len, own_lines))
-        if count < self._max_sessions or self._make_room(sessions):
+        has_room = count < self._max_sessions or self._make_room(sessions)
+        if has_room or any(line.make_room(request) for line in own_lines):
             return None
         return 503, (
             f"{count} pages are open, which is the limit of this server (--max-sessions). Close a tab, or load "
@@ -120,13 +120,13 @@ class Visitors:
         return [session for session in every if session._token is not None]
 
     def _budget(self, request: HTTPServerRequest) -> Budget:
-        key = network(request.remote_ip or ""), bool(request.query)
+        key = network_of(request), bool(request.query)
         if key not in self._budgets:
             if len(self._budgets) >= MOST_ADDRESSES:
                 self._budgets.pop(next(iter(self._budgets)))  # the oldest one, which has most likely grown back
             is_link = key[1]
             largest = self._max_sessions if is_link else 2 * self._max_sessions
-            self._budgets[key] = Budget(max(largest, 60), 0.5 if is_link else 2.0)
+            self._budgets[key] = Budget(max(largest, 60), 0.2 if is_link else 2.0)
         return self._budgets[key]
 
     def _make_room(self, sessions: list[ServerSession]) -> bool:
@@ -186,15 +186,6 @@ def most_connections() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
             files = wanted
     return min(MOST_CONNECTIONS, files // FILES_OF_A_CONNECTION)
-
-
-def network(address: str) -> str:
-    """Return what counts as one address: an IPv4 address, or the /64 network of an IPv6 address."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    return str(ipaddress.ip_network(f"{address}/64", strict=False)) if ip.version == 6 else address
 
 
 def _address(session: ServerSession) -> str:

@@ -1,5 +1,8 @@
 """The visitors for whom a page is being built, in the order in which they came.
 
+Addresses take turns, so that one with many visitors, or with a program that asks for many pages, does not keep others
+waiting. Where a server is full, the last visitor of the address with most of them gives way to one of another address.
+
 Each has a ticket, by which his browser asks for his place in the line, and which it shows in a cookie when it loads the
 page again. The page is built for the request that he came with. A visitor who has not asked for a while has left.
 
@@ -8,10 +11,12 @@ Apart because the limits of `visitors.py` count those who wait, and the pages ar
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import secrets
 import time
 import weakref
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,8 +118,26 @@ class WaitingLine:
         before = self._queue().index(visitor)
         return before, (before + 1) * self._seconds
 
+    def make_room(self, request: HTTPServerRequest) -> bool:
+        """Let the last visitor of the address that has most leave; False if the address of this request has as many."""
+        queue = self._queue()
+        of_address = Counter(network_of(visitor.handler.request) for visitor in queue)
+        most = max(of_address.values(), default=0)
+        if most <= of_address[network_of(request)] + 1:
+            return False
+        last = next(visitor for visitor in reversed(queue) if of_address[network_of(visitor.handler.request)] == most)
+        self._visitors = {ticket: visitor for ticket, visitor in self._visitors.items() if visitor is not last}
+        return True
+
     def _queue(self) -> list[Waiting]:
-        return [visitor for visitor in self._visitors.values() if not visitor.is_over]
+        """Those who wait: first the first visitors of all addresses, then their second ones, and so on."""
+        before, turns = Counter[str](), list[tuple[int, Waiting]]()
+        for visitor in self._visitors.values():
+            if not visitor.is_over:
+                address = network_of(visitor.handler.request)
+                turns.append((before[address], visitor))
+                before[address] += 1
+        return [visitor for _, visitor in sorted(turns, key=lambda turn: turn[0])]
 
 
 lines: weakref.WeakKeyDictionary[BokehTornado, list[WaitingLine]] = weakref.WeakKeyDictionary()
@@ -149,6 +172,20 @@ def place_in_words(before: int, seconds: float) -> str:
     """
     whole = 5 * math.ceil(seconds / 5) if seconds > 10 else max(1, math.ceil(seconds))
     return f"Your page is being set up: {f'{before} before you' if before > 0 else 'you are next'}, about {whole} s."
+
+
+def network_of(request: HTTPServerRequest) -> str:
+    """Return what counts as one address: that of the request, or the /64 network of an IPv6 address."""
+    return network(request.remote_ip or "")
+
+
+def network(address: str) -> str:
+    """Return what counts as one address: an IPv4 address, or the /64 network of an IPv6 address."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network(f"{address}/64", strict=False)) if ip.version == 6 else address
 
 
 def _ticket(request: HTTPServerRequest) -> str:
