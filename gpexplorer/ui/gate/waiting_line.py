@@ -61,6 +61,7 @@ class WaitingLine:
 
     def __init__(self) -> None:
         self._visitors: dict[str, Waiting] = {}  # ticket -> visitor, in the order of their coming
+        self._last_turns: dict[str, float] = {}  # address -> when its last page was built, of those that wait
         self._seconds = FIRST_GUESS  # per page, with what lies between two of them
         self._last_end = 0.0
 
@@ -103,6 +104,9 @@ class WaitingLine:
         clock = time.monotonic()
         self._seconds += 0.5 * (clock - max(self._last_end, visitor.came) - self._seconds)
         self._last_end = clock
+        waiting = {network_of(each.handler.request) for each in self._queue()}
+        self._last_turns[network_of(visitor.handler.request)] = clock
+        self._last_turns = {address: turn for address, turn in self._last_turns.items() if address in waiting}
 
     def place(self, ticket: str) -> tuple[int, float] | None:
         """How many pages are built before that of this ticket, and the seconds until it is built, about.
@@ -130,12 +134,12 @@ class WaitingLine:
         return True
 
     def _queue(self) -> list[Waiting]:
-        """Those who wait: first the first visitors of all addresses, then their second ones, and so on."""
-        before, turns = Counter[str](), list[tuple[int, Waiting]]()
+        """Those who wait: the first visitor of each address, that of the oldest last turn first; then others."""
+        before, turns = Counter[str](), list[tuple[tuple[int, float], Waiting]]()
         for visitor in self._visitors.values():
             if not visitor.is_over:
                 address = network_of(visitor.handler.request)
-                turns.append((before[address], visitor))
+                turns.append(((before[address], self._last_turns.get(address, 0.0)), visitor))
                 before[address] += 1
         return [visitor for _, visitor in sorted(turns, key=lambda turn: turn[0])]
 

@@ -127,6 +127,10 @@ def test_addresses_take_turns_and_the_one_with_most_visitors_gives_way():
     assert not line.make_room(request_from("192.0.2.1").request)
     assert line.make_room(request_from("192.0.2.3").request)
     assert [line.place(ticket) is None for ticket in (*many, other)] == [False, False, False, True, False]
+    line.finish(line.next(), None)
+    assert [line.place(ticket)[0] for ticket in (*many[:3], other)] == [-1, 1, 2, 0]
+    line.finish(line.next(), None)
+    assert [line.place(ticket)[0] for ticket in (*many[:3], other)] == [-1, 0, 1, -1]
 
 
 def test_a_page_that_cannot_be_built_is_not_waited_for():
