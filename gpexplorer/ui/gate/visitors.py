@@ -105,8 +105,7 @@ class Visitors:
             return 429, f"Too many pages were asked for from this address. Load this page again in {seconds:.0f} s."
         sessions = [session for session in sessions if session.connection_count or not session.expiration_requested]
         count = len(sessions) + sum(map(len, own_lines))
-        has_room = count < self._max_sessions or self._make_room(sessions)
-        if has_room or any(line.make_room(request) for line in own_lines):
+        if count < self._max_sessions or self._make_room(sessions):
             return None
         return 503, (
             f"{count} pages are open, which is the limit of this server (--max-sessions). Close a tab, or load "

@@ -1,7 +1,7 @@
-"""The visitors for whom a page is being built, in the order in which they came.
+"""The visitors for whom a page is being built, and whose turn it is.
 
-Addresses take turns, so that one with many visitors, or with a program that asks for many pages, does not keep others
-waiting. Where a server is full, the last visitor of the address with most of them gives way to one of another address.
+They come in the order in which they asked, but addresses take turns: one with many visitors, or with a program that asks
+for many pages, does not keep others waiting.
 
 Each has a ticket, by which his browser asks for his place in the line, and which it shows in a cookie when it loads the
 page again. The page is built for the request that he came with. A visitor who has not asked for a while has left.
@@ -121,17 +121,6 @@ class WaitingLine:
             return -1, 0.0
         before = self._queue().index(visitor)
         return before, (before + 1) * self._seconds
-
-    def make_room(self, request: HTTPServerRequest) -> bool:
-        """Let the last visitor of the address that has most leave; False if the address of this request has as many."""
-        queue = self._queue()
-        of_address = Counter(network_of(visitor.handler.request) for visitor in queue)
-        most = max(of_address.values(), default=0)
-        if most <= of_address[network_of(request)] + 1:
-            return False
-        last = next(visitor for visitor in reversed(queue) if of_address[network_of(visitor.handler.request)] == most)
-        self._visitors = {ticket: visitor for ticket, visitor in self._visitors.items() if visitor is not last}
-        return True
 
     def _queue(self) -> list[Waiting]:
         """Those who wait: the first visitor of each address, that of the oldest last turn first; then others."""
