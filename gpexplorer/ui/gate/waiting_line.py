@@ -1,7 +1,7 @@
 """The visitors for whom a page is being built, and whose turn it is.
 
-They come in the order in which they asked, but addresses take turns: one with many visitors, or with a program that asks
-for many pages, does not keep others waiting.
+Addresses take turns, so that one with many visitors, or with a program that asks for many pages, does not keep others
+waiting. Visitors of one address are served in the order in which they came.
 
 Each has a ticket, by which his browser asks for his place in the line, and which it shows in a cookie when it loads the
 page again. The page is built for the request that he came with. A visitor who has not asked for a while has left.
