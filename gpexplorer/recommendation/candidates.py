@@ -41,6 +41,7 @@ SUBSET_SHARE = 0.5  # of a share, for the rows on which the full GP that is solv
 LEAST_SUBSET = 500  # of these rows, at least: the default of its methods
 NETWORK_FROM = 400  # training rows: with fewer, a network is fitted to too few rows to set some aside
 NEAR_INPUTS = 3  # inputs up to which each row may depend on its nearest rows only, where the exact GP takes too long
+SEASON_SECONDS = 6e-6  # shares of the time per row and period from which states have periodic parts at once
 GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
 ANOVA_INPUTS = 2, 40  # fewest and most inputs of a kernel that sums over them and their interactions
 SEASON_INPUTS = 3  # inputs in which a period is looked for, if none of them is a time
@@ -243,7 +244,8 @@ def near_rows(n: int, d: int, seconds: float, seasons: int = 0) -> list[Candidat
     pairs = [("vecchia", "matern32-ard"), ("vecchia", "matern12-ard")]
     if d == 1:  # where states are exact
         season = [("states", "matern32" + count * " + periodic") for count in range(seasons, 0, -1)]
-        pairs = [*season, ("states", "matern32"), ("states", "matern12"), *pairs[:1]]
+        too_long = max(0, seasons - int(seconds / (SEASON_SECONDS * n)))
+        pairs = [*season[too_long:], ("states", "matern32"), ("states", "matern12"), *pairs[:1], *season[:too_long]]
     return [Candidate(f"{key}, {kernel}", NEIGHBOURS, key, kernel, all_rows=True) for key, kernel in pairs]
 
 

@@ -61,6 +61,7 @@ SIZE_SHARE = 1 / 15  # of the time: what thirty steps of a candidate may take, w
 REFIT_MARGIN, MOST_RESERVED = 1.3, 0.25  # of the seconds of the simple models of a part, for those of all rows
 SERIES_ROWS = 1500  # of a long series, of which most candidates use no more, for the number of candidates
 OTHERS_MARGIN, MOST_FOR_OTHERS = 1.3, 0.5  # of the seconds to fit other models of an average, and of the time left
+SPARE_SHARE, MOST_FAILURES = 0.5, 2  # of the time left, for a further lane; lanes in a row that are not the best
 COMPLETE_SHARE = 0.4  # of the time left after the stages, for lanes that were given up early
 
 
@@ -169,15 +170,17 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         left = max(search.end - clock(), 0.5 * seconds)
         is_long_series = is_series(train, time_name) and len(train) > EXACT_UP_TO
         share = left * SIZE_SHARE / (len(held_out) if is_long_series else 1)
-        tried = with_transforms(candidates(split, share, time_name), suitable)[
-            : lanes_for(SERIES_ROWS if is_long_series else len(train), left, len(held_out))
-        ]
+        possible = with_transforms(candidates(split, share, time_name), suitable)
+        count = lanes_for(SERIES_ROWS if is_long_series else len(train), left, len(held_out))
     else:
-        tried = list(of_kind("among", among, Sequence, "candidates"))
-    if not tried:
+        possible = list(of_kind("among", among, Sequence, "candidates"))
+        count = len(possible)
+    if not possible:
         raise SettingError("among is empty: give at least one Candidate, or leave it out.")
-    lanes = [Lane(candidate, seed, limit, time_name=time_name) for candidate in tried]
+    every_lane = [Lane(candidate, seed, limit, time_name=time_name) for candidate in possible]
+    lanes, spare = every_lane[:count], every_lane[count:]
     finalists = search.complete(lanes, search.halve(lanes) or search.tried_again(lanes))
+    finalists = search.try_spare(lanes, finalists, spare)
     return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan)
 
 
@@ -299,6 +302,39 @@ class Halving(TimedSearch):
         every_row = sum(len(part.test) for part in self.parts)
         completed = [lane for lane in early if lane.scores is not None and len(lane.scores.targets) == every_row]
         return sorted([*finalists, *completed], key=by_density)
+
+    def try_spare(self, lanes: list[Lane], finalists: list[Lane], spare: list[Lane]) -> list[Lane]:
+        """Try lanes for which there seemed to be no time, where the best one has converged before the time is used.
+
+        Those that resemble the best lane come first. Lanes that have an answer are added to `lanes`.
+
+        Returns
+        -------
+        list of Lane
+            The finalists with these lanes among them, the best first.
+        """
+        finalists = sorted(finalists, key=by_density)
+        if len(self.parts) > 1 or not finalists:
+            return finalists  # the best lane is fitted again to all rows, for which the time is kept
+        first, failures = finalists[0], 0
+
+        def difference(lane: Lane) -> tuple[bool, bool]:
+            own, best = lane.candidate, first.candidate
+            return own.group != best.group, own.target_transform != best.target_transform
+
+        for lane in sorted(spare, key=difference):
+            best, now = finalists[0], self.clock()
+            has_converged = best.first_run.outcome is not None
+            if not has_converged or failures == MOST_FAILURES or self.should_stop() or now + best.seconds > self.end:
+                break
+            self.report(f"{best.name} has converged. Trying {lane.name} in the time left.")
+            lane.start = self.starts.get(lane.candidate.model)
+            lane.work(self.parts, SPARE_SHARE * (self.end - now), self.should_stop, self.clock)
+            lanes.append(lane)
+            if lane.scores is not None and not lane.sentence:
+                finalists = sorted([*finalists, lane], key=by_density)
+            failures = 0 if finalists[0] is lane else failures + 1
+        return finalists
 
     def tried_again(self, lanes: list[Lane]) -> list[Lane]:
         """The first lane that gives an answer with more time, if none did with its share: late is better than none."""
