@@ -47,8 +47,13 @@ def final_model(search: TimedSearch, winner: Lane, finalists: list[Lane], lanes:
     """The model of the winner after the time that is left, or that of another finalist if it is better then."""
     if search.should_stop():
         return FinalModel(winner, winner.first_run, False, "")
+    fits_again = len(search.split.train) <= REFIT_UP_TO
+    if len(search.parts) == 1 and not fits_again:
+        best = chosen(sorted(finalists, key=by_density), lanes)
+        if best.group == NEIGHBOURS and best.after_learning[0]:  # cheap, and each row is the nearest one of new rows
+            winner, fits_again = best, True
     enough_time = search.end - search.clock() >= least_seconds(winner)
-    if len(search.parts) > 1 or (len(search.split.train) <= REFIT_UP_TO and enough_time):
+    if len(search.parts) > 1 or (fits_again and enough_time):
         run, note = refit_to_all_rows(search, winner)
         return FinalModel(winner, run, not note, note)
     return _continued(search, winner, finalists, lanes)

@@ -41,7 +41,7 @@ from ..runs.setting_checks import of_kind
 from ..runs.spec import Spec
 from .arguments import bytes_of
 from .averaging import PREFERENCES, average_of_lanes, used_models
-from .candidates import EXACT, EXACT_UP_TO, Candidate, candidates
+from .candidates import EXACT, EXACT_UP_TO, NEIGHBOURS, Candidate, candidates
 from .final_fit import ANEW_TIMES, ORIGINS_SHARE, REFIT_TIMES, REFIT_UP_TO, final_model, least_seconds
 from .held_out import parts
 from .lanes import Lane, by_density, chosen
@@ -306,7 +306,8 @@ class Halving(TimedSearch):
     def try_spare(self, lanes: list[Lane], finalists: list[Lane], spare: list[Lane]) -> list[Lane]:
         """Try lanes for which there seemed to be no time, where the best one has converged before the time is used.
 
-        Those that resemble the best lane come first. Lanes that have an answer are added to `lanes`.
+        Those that resemble the best lane come first, and near rows are led to their convergence before it. All lanes
+        that are tried are added to `lanes`.
 
         Returns
         -------
@@ -324,7 +325,11 @@ class Halving(TimedSearch):
 
         for lane in sorted(spare, key=difference):
             best, now = finalists[0], self.clock()
-            has_converged = best.first_run.outcome is not None
+            if best.group == NEIGHBOURS and best.first_run.outcome is None:
+                self.report(f"Going on with {best.name}.")
+                best.work(self.parts, SPARE_SHARE * (self.end - now), self.should_stop, self.clock)
+                now = self.clock()
+            has_converged = best.first_run.outcome is not None and not best.sentence
             if not has_converged or failures == MOST_FAILURES or self.should_stop() or now + best.seconds > self.end:
                 break
             self.report(f"{best.name} has converged. Trying {lane.name} in the time left.")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ..posteriors import Marginals, MixtureMarginals, NormalMarginals, Widening
 from ..problem import Problem
 from ..runs.run import Run
 from ..runs.studies import machine_speed
-from .candidates import EXACT, GROUPS, Candidate, log_units
+from .candidates import EXACT, GROUPS, NEIGHBOURS, Candidate, log_units
 from .held_out import RowScores, held_out_marginals
 from .horizon_widening import scores_of_parts
 from .relevance_pursuit import pursuit
@@ -135,7 +136,13 @@ class Lane:
 
     @property
     def after_learning(self) -> tuple[int, float]:
-        """Steps and seconds of the first run since theta was learned; none unless it learns first and then solves."""
+        """Steps and seconds of the first run since theta was learned; none unless it learns first and then solves.
+
+        Near rows have nothing to solve: any theta is complete at one step, whose seconds are those of the longest one.
+        """
+        if self.group == NEIGHBOURS and self.runs and self.first_run.outcome is not None:
+            ends = [record.seconds for record in self.first_run.trace]
+            return 1, max((after - before for before, after in pairwise(ends)), default=0.0)
         method = registry[self.candidate.method]
         solves = self.group == EXACT and self.candidate.all_rows and "learn" in method.param
         if not solves or not self.runs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -127,6 +128,9 @@ def test_many_rows_with_a_period_begin_with_states_and_waves():
         split = Split(Dataset(x, targets, ("t",)), Dataset(x[:1], y[:1], ("t",)), "x")
         tried = [each.name for each in candidates(split, 10.0)]
         assert [name for name in tried if "states" in name] == expected
+    for seconds, expected in ((0.03, [one, *without, two]), (0.01, [*without, two, one])):  # waves take their time
+        near = module.near_rows(len(x), 1, seconds, seasons=2)
+        assert [each.name for each in near if "states" in each.name] == expected
 
 
 def split_of(n: int, X: Any = None) -> Split:
@@ -277,6 +281,16 @@ def test_a_fit_to_all_rows_needs_the_seconds_after_learning_where_theta_is_kept(
     assert least_seconds(learning) == pytest.approx(REFIT_TIMES[False] * 2.0)
     assert lane().after_learning == (0, 0.0)
     assert Lane(Candidate("x", "groups", "gpcv-admm", "se-ard"), 0, 1e9).is_factored
+
+
+def test_near_rows_keep_theta_for_the_seconds_of_their_longest_step():
+    near = solved((0.0, 0.1), (2.0, 0.2), (2.5, 0.3), (3.0, 0.4))
+    near.candidate = replace(near.candidate, group="neighbours", method="vecchia")
+    near.first_run.outcome = None
+    assert near.after_learning == (0, 0.0)
+    near.first_run.outcome = "converged"
+    assert near.after_learning == (1, pytest.approx(2.0))
+    assert least_seconds(near) == pytest.approx(SOLVE_TIMES * 2.0)
 
 
 @pytest.mark.parametrize("n", [FOLDS_BELOW - 1, FOLDS_BELOW])

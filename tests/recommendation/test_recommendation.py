@@ -256,6 +256,32 @@ def test_two_lanes_have_one_stage_and_the_winner_has_the_rest_of_the_time():
     assert going_on.fraction < 0.75  # the shares of the lanes are a half, and each look at this clock costs
 
 
+def test_time_left_by_a_model_that_has_converged_goes_to_more_candidates_and_to_the_rows_held_out(monkeypatch):
+    """One candidate is tried, and the one after it is better: a map of 1200 rows whose answer needs no more steps."""
+    noise = np.random.default_rng(0).normal(size=1200)
+    X, _ = waves(1200, 2)
+    y = np.sin(2.0 * X[:, 0]) * np.cos(2.0 * X[:, 1]) + 0.1 * noise
+    quick = {"evaluations": 4, "conditionals": 150, "rounds": 1}
+    far, usual, near = (
+        Candidate(name, "neighbours", "vecchia", "matern32", {**quick, "num_nearest": rows}, all_rows=True)
+        for name, rows in (("one row", 1), ("usual", 30), ("ten rows", 10))
+    )
+    other = Candidate("other", "exact", "subset-of-data", "se-ard", {"num_rows": 20})
+    monkeypatch.setattr(halving, "candidates", lambda *_: [far, other, usual, near])
+    monkeypatch.setattr(halving, "lanes_for", lambda *_: 1)
+    monkeypatch.setattr(halving, "fitted_members", lambda *_: ([], 0.0))
+    monkeypatch.setattr(final_fit, "REFIT_UP_TO", 0)
+    ticks = itertools.count()
+    answer = gpx.recommend(X, y, seconds=60.0, clock=lambda: 0.05 * next(ticks))
+    table = answer.table.set_index("model")
+
+    assert table.loc["usual", "nlpd"] < table.loc["one row", "nlpd"] - 0.1
+    assert answer.settings["num_nearest"] == 30
+    assert answer.refitted
+    assert len(answer.run.problem.train) == 1200
+    assert {"one row", "usual", "ten rows"} <= set(table.index)  # near rows first: they resemble the best one
+
+
 def test_of_candidates_that_hardly_differ_the_first_is_chosen():
     rng = np.random.default_rng(0)
     y = rng.normal(size=100)
