@@ -270,6 +270,7 @@ def test_time_left_by_a_model_that_has_converged_goes_to_more_candidates_and_to_
     monkeypatch.setattr(halving, "candidates", lambda *_: [far, other, usual, near])
     monkeypatch.setattr(halving, "lanes_for", lambda *_: 1)
     monkeypatch.setattr(halving, "fitted_members", lambda *_: ([], 0.0))
+    monkeypatch.setattr(halving, "suitable_transforms", lambda *_: halving.Transforms())
     monkeypatch.setattr(final_fit, "REFIT_UP_TO", 0)
     ticks = itertools.count()
     answer = gpx.recommend(X, y, seconds=60.0, clock=lambda: 0.05 * next(ticks))
