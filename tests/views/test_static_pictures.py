@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -129,6 +130,18 @@ def test_a_map_with_a_grid_of_values_is_drawn():
 
     assert "data:image/png;base64," in svg
     assert "nan" not in svg
+
+
+def test_a_long_name_of_the_vertical_axis_is_not_cut_in_a_low_picture(run: Run):
+    low, high = (run.plot("landscape", 1, width=560, height=height).svg() for height in (150, 400))
+    sizes = [
+        (float(size), len(name))
+        for svg in (low, high)
+        for size, name in re.findall(r'rotate\(-90\)" text-anchor="middle" font-size="([\d.]+)">([^<]+)<', svg)
+    ]
+
+    assert [size for size, _ in sizes] == [pytest.approx(8.3, abs=2.5), 12.0]
+    assert sizes[0][0] / 12.0 * 6.9 * sizes[0][1] <= 150
 
 
 def test_unknown_pictures_and_options_are_refused_with_the_closest_ones(run: Run):

@@ -113,8 +113,12 @@ class _Canvas:
         names = [escape(str(getattr(axis, "axis_label", "") or "")) for axis in (self.figure.xaxis, self.figure.yaxis)]
         middle = TOP + self.height / 2
         centred = 'text-anchor="middle" font-size="12"'
+        room = self.height + 2.0 * BOTTOM  # a long name is smaller in a low picture, and not cut
+        beside = (
+            f'text-anchor="middle" font-size="{min(12.0, 12.0 * room / (1.08 * LETTER * len(names[1]) or 1.0)):.3g}"'
+        )
         parts.append(f'<text x="{self.left + self.width / 2:.0f}" y="{bottom + 34}" {centred}>{names[0]}</text>')
-        parts.append(f'<text transform="translate(14 {middle:.0f}) rotate(-90)" {centred}>{names[1]}</text></g>')
+        parts.append(f'<text transform="translate(14 {middle:.0f}) rotate(-90)" {beside}>{names[1]}</text></g>')
         return "".join(parts)
 
     def words(self) -> str:
