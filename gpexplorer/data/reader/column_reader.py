@@ -174,6 +174,8 @@ def _typed_values(column: pa.ChunkedArray, kind: str) -> Floats | None:
         return None
     if types.is_boolean(of):
         column = column.cast(pa.int8())
+    if kind == "date" and (types.is_integer(of) or types.is_floating(of)):
+        return None  # 20210301
     if types.is_boolean(of) or types.is_integer(of) or types.is_floating(of) or types.is_decimal(of):
         values = np.array(pc.fill_null(column.cast(pa.float64(), safe=False), float("nan")).to_numpy())
         return values

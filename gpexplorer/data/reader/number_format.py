@@ -18,9 +18,17 @@ CURRENCY = (
 UNIT = rf"(?:[{SYMBOLS}%\u2030\u00b0\u00b5\u03bc]|[^\W\d_])(?:[^\d,;:()<>=\"]{{0,15}}[23\u00b2\u00b3]?)"
 BODY = r"[0-9](?:[0-9.,' ]*[0-9.,])?|[.,][0-9]+"
 _CELL = re.compile(
-    rf"(?P<open>\()?\s*(?P<sign>[+-])?\s*(?P<before>{CURRENCY})?\s*(?P<inner>[+-])?\s*(?P<body>{BODY})"
-    rf"(?P<exponent>[eE][+-]?[0-9]+)?\s*(?P<trailing>-)?\s*(?P<after>{UNIT})?\s*(?P<close>\))?"
+    rf"(?P<first>{CURRENCY}\s*(?=\())?(?P<open>\()?\s*(?P<sign>[+-])?\s*(?P<before>{CURRENCY})?\s*(?P<inner>[+-])?\s*"
+    rf"(?P<body>{BODY})(?P<exponent>[eE][+-]?[0-9]+)?(?P<space>\s*)(?P<trailing>--?|\u2013|\u2014)?\s*(?P<after>{UNIT})?\s*"
+    r"(?P<close>\))?[*\u2020\u2021]{0,3}"
 )
+SCALES = {
+    "thousand": 1e3, "tsd": 1e3, "lakh": 1e5, "mio": 1e6, "mln": 1e6, "million": 1e6, "millions": 1e6, "millionen": 1e6,
+    "crore": 1e7, "bn": 1e9, "billion": 1e9, "billions": 1e9, "mrd": 1e9, "milliarden": 1e9,
+}  # fmt: skip
+LETTERS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
+_SCALED = re.compile(rf"(?P<scale>{'|'.join(LETTERS)}|(?i:{'|'.join(SCALES)}))\.?(?:\s*(?P<currency>{CURRENCY}))?")
+_LIMIT = re.compile(r"[<>\u2264\u2265]=?\s*")
 _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"(?i)[+-]?inf(inity)?")
 OTHER = {".": ",", ",": "."}
@@ -37,12 +45,22 @@ _BODIES = {decimal: _body_pattern(decimal) for decimal in OTHER}
 
 
 class Written(NamedTuple):
-    """The parts of a cell that may be a number: its digits with their marks, the sign, the exponent and the unit."""
+    """The parts of a cell that may be a number: its digits with their marks, the sign, the exponent and the unit.
+
+    `scale` is a word or letter that multiplies the number, such as "Mio" or "k", and `suffix` it and the unit together.
+    """
 
     body: str
     negative: bool
     exponent: str
     unit: str
+    scale: str = ""
+    suffix: str = ""
+
+    @property
+    def is_letter(self) -> bool:
+        """Whether the scale is a capital letter without a currency, which may be a unit as well."""
+        return self.scale in ("K", "M", "B") and not self.unit
 
 
 def written(text: str) -> Written | None:
@@ -50,12 +68,32 @@ def written(text: str) -> Written | None:
     match = _CELL.fullmatch(text)
     if match is None or bool(match["open"]) != bool(match["close"]):
         return None
-    signs = [mark for mark in (match["sign"], match["inner"], match["trailing"]) if mark]
-    before, after = match["before"] or "", (match["after"] or "").strip()
-    if len(signs) + bool(match["open"]) > 1 or (before and after):
+    body, trailing = match["body"].strip(), match["trailing"] or ""
+    if body[-1] in ".,":  # no cents, as in 12,- or 1.250.--
+        trailing = ""
+    signs = [mark for mark in (match["sign"], match["inner"], trailing) if mark]
+    before, after = (match["first"] or match["before"] or "").strip(), (match["after"] or "").strip()
+    if len(signs) + bool(match["open"]) > 1 or trailing not in ("", "-"):
         return None
-    negative = bool(match["open"]) or "-" in signs
-    return Written(match["body"].strip(), negative, match["exponent"] or "", before or after)
+    negative, exponent = bool(match["open"]) or bool(trailing) or "-" in signs, match["exponent"] or ""
+    scale, unit = _scale_of(after, bool(before), bool(match["space"]))
+    return None if before and unit else Written(body, negative, exponent, before or unit, scale, after)
+
+
+def _scale_of(after: str, has_currency: bool, has_space: bool) -> tuple[str, str]:
+    """The scale and the unit of what stands behind a number; a letter alone, as in 300 K or 5 m, is a unit."""
+    match = _SCALED.fullmatch(after)
+    if match is None:
+        return "", after
+    scale, currency = match["scale"], match["currency"] or ""
+    if len(scale) == 1 and (currency[-1:] not in SYMBOLS if currency else has_space and not has_currency):
+        return ("", after) if len(currency) != 3 or not currency.isupper() else (scale, currency)
+    return scale, currency
+
+
+def without_limit(text: str) -> str:
+    """The number of a cell such as <0.5, which says that a value is below what can be measured."""
+    return text[match.end() :] if (match := _LIMIT.match(text)) else text
 
 
 class NumberFormat(NamedTuple):
@@ -73,6 +111,10 @@ class NumberFormat(NamedTuple):
         Whether no cell has a mark, the cells leave no doubt about the marks, or both can be meant, as in 1,234.
     missing : float, optional
         A number that stands for a gap, such as -999.
+    limits : bool
+        Whether <0.5 is read as 0.5, because some cells of training are written so.
+    scaled : bool
+        Whether K, M and B stand for a thousand, a million and a billion, as in 1.5K and 2M.
     """
 
     decimal: str = "."
@@ -80,6 +122,8 @@ class NumberFormat(NamedTuple):
     small: bool = False
     evidence: str = "none"
     missing: float | None = None
+    limits: bool = False
+    scaled: bool = False
 
     def number(self, text: str) -> float | None:
         """The number that a cleaned cell stands for; None if it is none in this format."""
@@ -87,13 +131,16 @@ class NumberFormat(NamedTuple):
             return float(text)
         if _INFINITE.fullmatch(text):
             return float(text)
-        parts = written(text)
+        parts = written(without_limit(text) if self.limits else text)
+        if parts is not None and ((parts.is_letter and not self.scaled) or _same_unit(parts.suffix, self.unit)):
+            parts = parts._replace(unit=parts.suffix, scale="")
         if parts is None or not _BODIES[self.decimal].fullmatch(parts.body):
             return None
         if parts.unit and self.unit and not _same_unit(parts.unit, self.unit):
             return None
         digits = re.sub(rf"[ '{re.escape(OTHER[self.decimal])}]", "", parts.body).replace(",", ".")
-        value = float(f"{digits}{parts.exponent}") * (-1.0 if parts.negative else 1.0)
+        factor = LETTERS.get(parts.scale) or SCALES.get(parts.scale.casefold(), 1.0)
+        value = float(f"{digits}{parts.exponent}") * (-factor if parts.negative else factor)
         return value / 100.0 if parts.unit == "%" and self.unit != "%" and self.small else value
 
     def shown(self) -> str:
@@ -138,6 +185,9 @@ def number_format(cells: Iterable[str], decimal: str = "") -> NumberFormat | Non
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
+    scales = {part.scale for part in known}
+    scaled = len(scales) > 1 and not scales.isdisjoint(("k", "K"))
+    known = [part._replace(unit=part.scale) if part.is_letter and not scaled else part for part in known]
     units = {part.unit.strip(" .").casefold(): part.unit for part in known if part.unit}
     if len(units) > 1:
         return None
@@ -147,5 +197,5 @@ def number_format(cells: Iterable[str], decimal: str = "") -> NumberFormat | Non
     has_marks = any(mark in part.body for part in known for mark in OTHER)
     evidence = "none" if not has_marks else "sure" if len(possible) == 1 else "either"
     return NumberFormat(
-        decimal if decimal in possible else possible[0], next(iter(units.values()), ""), False, evidence
+        decimal if decimal in possible else possible[0], next(iter(units.values()), ""), False, evidence, scaled=scaled
     )
