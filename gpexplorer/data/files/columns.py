@@ -131,7 +131,7 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     readable = tuple(
         c for c in inputs if columns[c].reader.kind in ("number", "yes/no") and not columns[c].cells.gap.any()
     )
-    notes = raw.notes + omitted + _notes_on(table, columns, inputs, choice) + total
+    notes = raw.notes + omitted + _notes_on(table, columns, inputs, choice) + _notes_on_marks(columns, (*inputs, target)) + total
     notes += survey.dropped + survey.notes_on(readable)
     kept = np.flatnonzero(keep)
     row_groups = tuple(groups[i] for i in kept) if groups else ()
@@ -246,6 +246,19 @@ def _notes_on(table: pa.Table, columns: dict[str, Column], inputs: Sequence[str]
             notes.append(
                 f"{quote(c)} has words in more than one spelling, each read as one: {listing(reader.levels.merged, 5)}."
             )
+    return tuple(notes)
+
+
+def _notes_on_marks(columns: dict[str, Column], used: Sequence[str]) -> tuple[str, ...]:
+    """Notes on words among numbers and dates that were read as gaps, and on numbers with < or >."""
+    notes = []
+    for c in used:
+        reader = columns[c].reader
+        if reader.gap_words:
+            way = f'kinds={{{quote(c)}: "words"}} reads the column as words.'
+            notes.append(f"{quote(c)}: cells that say {listing(reader.gap_words)} were read as gaps. {way}")
+        if reader.numbers.limits:
+            notes.append(f"{quote(c)}: of cells such as <0.5 or >100, the number was read.")
     return tuple(notes)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..quoting import count
+from ..quoting import count, listing
 from ..reader.column_reader import MOST_LEVELS
 from .choice import Choice
 from .columns import Column, left_out, parsed
@@ -81,6 +81,7 @@ def _described(columns: dict[str, Column], name: str, whole: bool) -> ColumnNote
             "text" if kind == "levels" and len(reader.levels.names) > MOST_LEVELS else kind, why, False, missing
         )
     gap = count(missing, "missing value") if missing else ""
+    gap += f" ({listing(reader.gap_words)})" if reader.gap_words else ""
     if kind == "levels":
         k = len(reader.levels.names)
         how = "each text an input of 0 and 1" if reader.encoding == "0/1" else "each text replaced by its mean target"

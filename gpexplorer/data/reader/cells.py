@@ -15,7 +15,8 @@ Mask = NDArray[np.bool_]
 
 MISSING = (
     "", "na", "n/a", "n.a.", "nan", "<na>", "nat", "null", "none", "nil", "missing", "?", "-", "--", "---", ".",
-    "\u2013", "\u2014", "#n/a", "#na", "#value!", "#div/0!", "#ref!", "#num!", "#null!", "#name?",
+    "..", "...", "\u2026", "(null)", "<null>", "\\n", "k.a.", "k. a.", "n.d.", "0000-00-00", "0000-00-00 00:00:00",
+    "\u2013", "\u2014", "#nv", "#n/a", "#na", "#value!", "#div/0!", "#ref!", "#num!", "#null!", "#name?",
 )  # fmt: skip
 SPACES = "\u00a0\u202f\u2007\u2009\u3000"  # blanks that spreadsheets write between digits
 _CLEAN = {ord(space): " " for space in SPACES} | {

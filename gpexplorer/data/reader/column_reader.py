@@ -13,14 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .cells import MISSING, Floats, Mask, Texts, is_text, plain, texts_of
-from .date_format import DAY, ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format
-from .number_format import NumberFormat, missing_number, number_format, written
+from .date_format import DAY, ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format, may_be_digits
+from .number_format import NumberFormat, missing_number, number_format, without_limit, written
 from .words import Levels, are_yes_no, levels_of, yes_no
 
 KINDS = ("number", "yes/no", "date", "time of day", "words", "text", "molecules", "empty", "raw text")
 FEW = 8  # words that become inputs of 0 and 1 by themselves
 MOST_LEVELS = 30  # words that become inputs of 0 and 1 if that is asked for
 MOST_WORDS = 5000
+MOST_GAP_WORDS = 3  # different texts without a digit that are gaps of a column of numbers, such as "unknown"
+MONTH_AND_YEAR = r"^\s*(0?[1-9]|1[0-2])\.(19|20)[0-9]{2}\s*$"  # may be a number as well
 SAMPLE = 500  # first different cells by which molecules are recognised
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 # The atoms, bonds, branches and rings of SMILES; a third of the texts must contain a bond, a branch or a ring.
@@ -77,6 +79,8 @@ class ColumnReader:
         no prediction.
     left_out : str
         Why the column is no input; "" if it is one.
+    gap_words : tuple of str
+        Texts that stand for a gap among its numbers or dates, such as "unknown".
     """
 
     name: str
@@ -93,6 +97,7 @@ class ColumnReader:
     rows: int = 0
     on_gap: str = "average"
     left_out: str = ""
+    gap_words: tuple[str, ...] = ()
     examples: tuple[tuple[int, str], ...] = field(default=(), compare=False)  # unreadable cells of training
 
     @property
@@ -132,6 +137,7 @@ class ColumnReader:
             "number": self.numbers.number, "date": self.dates.days, "time of day": clock_hours, "yes/no": yes_no,
         }.get(self.kind)  # fmt: skip
         values = np.full(len(gap), np.nan) if parse is None else texts.parsed(parse)
+        gap = gap | texts.spread(np.array([text in self.gap_words for text in texts.distinct], dtype=bool))
         unreadable = nothing if parse is None else np.isnan(values) & ~gap
         return Cells(values, gap, nothing, unreadable)
 
@@ -240,12 +246,9 @@ def _by_type(name: str, column: pa.ChunkedArray, kind: str) -> ColumnReader | No
         return ColumnReader(name, "empty")
     if types.is_boolean(of):
         return ColumnReader(name, "yes/no")
-    if types.is_integer(of):
-        compact = _are_compact_dates(column)
-        if kind == "date" or (kind == "" and compact):
-            return None if compact else ColumnReader(name, "number")
-        return ColumnReader(name, "number")
-    if types.is_floating(of) or types.is_decimal(of) or types.is_duration(of):
+    if kind in ("", "date") and (types.is_integer(of) or types.is_floating(of)) and _are_compact_dates(column):
+        return None
+    if types.is_integer(of) or types.is_floating(of) or types.is_decimal(of) or types.is_duration(of):
         return ColumnReader(name, "number")
     if types.is_timestamp(of) or types.is_date(of):
         return ColumnReader(name, "date")
@@ -259,10 +262,12 @@ def _by_plain_numbers(name: str, column: pa.ChunkedArray, kind: str, decimal: st
     if kind not in ("", "number") or decimal == "," or not is_text(column.type):
         return None
     values = _plain_numbers(column)
-    if values is None or np.isnan(values).all() or (kind == "" and _has_eight_digits(values)):
+    if values is None or np.isnan(values).all() or (kind == "" and _may_be_compact(values)):
         return None
     points = pc.match_substring(column, ".")
     has_points = pc.any(points).as_py()
+    if kind == "" and has_points and pc.all(pc.match_substring_regex(column.filter(points), MONTH_AND_YEAR)).as_py():
+        return None
     may_be_thousands = (
         has_points
         and pc.all(
@@ -273,16 +278,17 @@ def _by_plain_numbers(name: str, column: pa.ChunkedArray, kind: str, decimal: st
     return ColumnReader(name, "number", numbers=NumberFormat(evidence=evidence))
 
 
-def _has_eight_digits(values: Floats) -> bool:
-    return bool(np.nanmin(values) >= 19000101 and np.nanmax(values) <= 20991231)
+def _may_be_compact(values: Floats) -> bool:
+    """Whether numbers lie between 190001 and 209912, followed by digits of a day, an hour, and so on."""
+    low, high = np.nanmin(values), np.nanmax(values)
+    return any(190001.0 * scale <= low and high < 209913.0 * scale for scale in (1.0, 1e2, 1e4, 1e6, 1e8))
 
 
 def _are_compact_dates(column: pa.ChunkedArray) -> bool:
-    low_and_high = pc.min_max(column).as_py()
-    low, high = low_and_high["min"], low_and_high["max"]
-    if low is None or not 19000101 <= low <= high <= 20991231:
+    values = _typed_values(column, "number")
+    if values is None or np.isnan(values).all() or not _may_be_compact(values):
         return False
-    form = date_format([str(v) for v in pc.unique(column.drop_null()).to_pylist()])
+    form = date_format([f"{v:.15g}" for v in np.unique(values[~np.isnan(values)]).tolist()])
     return form is not None and form.compact
 
 
@@ -293,10 +299,8 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
         return ColumnReader(name, "empty")
     if kind == "words":
         return _of_words(name, texts)
-    if kind == "" and all(len(text) == 8 for text in cells[:3]):
-        dates = date_format(cells)
-        if dates is not None and dates.compact:
-            return ColumnReader(name, "date", dates=dates)
+    if kind == "" and may_be_digits(cells) and (dates := date_format(cells)):
+        return ColumnReader(name, "date", dates=dates)
     if kind in ("", "number") and (numbers := number_format(cells, decimal)):
         return ColumnReader(name, "number", numbers=numbers)
     if kind in ("", "date") and (dates := _dates(texts, cells, form)):
@@ -346,7 +350,21 @@ def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str
     present = sum(counts[text] for text in parts)
     if 2 * unreadable > present and kind == "":
         return None
-    return ColumnReader(name, "number", numbers=numbers, examples=_first(texts, others))
+    limits = [text for text in others if text[0] in "<>\u2264\u2265" and numbers.number(without_limit(text)) is not None]
+    numbers, others = numbers._replace(limits=bool(limits)), [text for text in others if text not in limits]
+    gap_words, others = _gap_words(others, counts)
+    return ColumnReader(name, "number", numbers=numbers, gap_words=gap_words, examples=_first(texts, others))
+
+
+def _gap_words(cells: list[str], counts: dict[str, int]) -> tuple[tuple[str, ...], list[str]]:
+    """Texts that stand for gaps, since they have no letter or are there more than once, and the other texts."""
+    words = tuple(
+        text
+        for text in cells
+        if not any(c.isdigit() for c in text) and (counts[text] > 1 or not any(c.isalpha() for c in text))
+    )
+    words = words if len(words) <= MOST_GAP_WORDS else ()
+    return words, [text for text in cells if text not in words]
 
 
 def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) -> ColumnReader | None:
@@ -361,8 +379,9 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) 
     if share < 0.9 and (kind == "" or not readable[order]):
         return None
     dates = DateFormat(order) if form else date_format(readable[order]) or DateFormat(order)
-    others = [text for text in cells if dates.days(text) is None]
-    return ColumnReader(name, "date", dates=dates, examples=_first(texts, others))
+    counts = dict(zip(texts.distinct, texts.counts().tolist(), strict=True))
+    gap_words, others = _gap_words([text for text in cells if dates.days(text) is None], counts)
+    return ColumnReader(name, "date", dates=dates, gap_words=gap_words, examples=_first(texts, others))
 
 
 def _first(texts: Texts, cells: Sequence[str]) -> tuple[tuple[int, str], ...]:

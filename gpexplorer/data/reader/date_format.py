@@ -22,51 +22,75 @@ EPOCH = date(1970, 1, 1).toordinal()
 PIVOT = 69  # a year 68 is 2068, and 69 is 1969, as in POSIX
 
 _MONTHS = (
-    ("jan", "janv", "januar", "january", "janvier", "enero", "ene", "j\u00e4n", "j\u00e4nner", "gennaio", "gen"),
-    ("feb", "februar", "february", "f\u00e9vrier", "f\u00e9vr", "febrero", "febbraio"),
-    ("mar", "mrz", "m\u00e4rz", "m\u00e4r", "march", "mars", "marzo", "maart", "mrt"),
-    ("apr", "april", "avril", "avr", "abril", "abr", "aprile"),
-    ("may", "mai", "mayo", "maj", "mei", "maggio", "mag"),
-    ("jun", "june", "juni", "juin", "junio", "giugno", "giu"),
-    ("jul", "july", "juli", "juillet", "juil", "julio", "luglio", "lug"),
-    ("aug", "august", "ao\u00fbt", "agosto", "ago", "augustus"),
-    ("sep", "sept", "september", "septembre", "septiembre", "settembre", "set"),
-    ("oct", "october", "okt", "oktober", "octobre", "octubre", "ottobre", "ott"),
-    ("nov", "november", "novembre", "noviembre"),
-    ("dec", "december", "dez", "dezember", "d\u00e9cembre", "d\u00e9c", "diciembre", "dic", "dicembre"),
+    "jan janv januar january janvier januari enero ene j\u00e4n j\u00e4nner gennaio gen janeiro stycze\u0144 stycznia "
+    "\u044f\u043d\u0432\u0430\u0440\u044f",
+    "feb februar february f\u00e9vrier f\u00e9vr fevrier februari febrero febbraio fevereiro fev luty lutego "
+    "\u0444\u0435\u0432\u0440\u0430\u043b\u044f",
+    "mar mrz m\u00e4rz m\u00e4r maerz march mars marzo maart mrt mar\u00e7o marzec marca "
+    "\u043c\u0430\u0440\u0442\u0430",
+    "apr april avril avr abril abr aprile kwiecie\u0144 kwietnia \u0430\u043f\u0440\u0435\u043b\u044f",
+    "may mai mayo maj mei maggio mag maio maja \u043c\u0430\u044f",
+    "jun june juni juin junio giugno giu junho czerwiec czerwca \u0438\u044e\u043d\u044f",
+    "jul july juli juillet juil julio luglio lug julho lipiec lipca \u0438\u044e\u043b\u044f",
+    "aug august ao\u00fbt aout agosto ago augustus augusti sierpie\u0144 sierpnia "
+    "\u0430\u0432\u0433\u0443\u0441\u0442\u0430",
+    "sep sept september septembre septiembre settembre set setembro wrzesie\u0144 wrze\u015bnia "
+    "\u0441\u0435\u043d\u0442\u044f\u0431\u0440\u044f",
+    "oct october okt oktober octobre octubre ottobre ott outubro out pa\u017adziernik pa\u017adziernika "
+    "\u043e\u043a\u0442\u044f\u0431\u0440\u044f",
+    "nov november novembre noviembre novembro listopad listopada \u043d\u043e\u044f\u0431\u0440\u044f",
+    "dec december dez dezember d\u00e9cembre d\u00e9c decembre diciembre dic dicembre dezembro grudzie\u0144 grudnia "
+    "\u0434\u0435\u043a\u0430\u0431\u0440\u044f",
 )
-_MONTH_OF = {word: number for number, words in enumerate(_MONTHS, 1) for word in words}
+_MONTH_OF = {word: number for number, words in enumerate(_MONTHS, 1) for word in words.split()}
 _ZONES = {
     "Z": 0, "UTC": 0, "GMT": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
     "CET": 1, "MEZ": 1, "CEST": 2, "MESZ": 2, "BST": 1,
 }  # fmt: skip
-_MONTH = r"(?P<mon>[^\W\d_]{3,10})\.?"
-_WEEKDAY = re.compile(r"(?i)^(?:mon|tue|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so)[a-z]*\.?,?\s+(?=\d|[^\W\d_]{3})")
-_TIME = (
-    r"(?:(?:\s*[T,]\s*|\s+(?:at\s+|um\s+)?)(?P<h>\d{1,2})(?::(?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?)?"
-    r"\s*(?P<ap>[AaPp]\.?[Mm]\.?)?\s*(?P<z>Z|z|[A-Z]{3,4}|(?:UTC|GMT)?[+-]\d{2}(?::?\d{2})?)?(?:\s*\[[^\]]*\])?)?"
+_MONTH = r"(?P<mon>[^\W\d_]{3,12})\.?"
+_OF = r"(?:(?:de|del|di|of)\s+|d')?"  # 3 de mayo de 2021
+_WEEKDAY = re.compile(
+    r"(?i)^(?:mon|tue|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so|lun|mar|mer|jeu|ven|sam|dim|mi\u00e9|jue|vie|s\u00e1b|dom"
+    r"|seg|ter|qua|qui|sex|gio|ma|wo|vr|za|zo|m\u00e5n|tis|ons|tor|l\u00f6r|s\u00f6n)[^\W\d_]*\.?,?\s+(?=\d|[^\W\d_]{3})"
 )
-_FORMS = tuple(
-    re.compile(rf"(?:{form}){_TIME}")
-    for form in (
-        r"(?P<y>\d{4})(?P<sep>[-/. ])(?P<m>\d{1,2})(?P=sep)(?P<d>\d{1,2})",
-        r"(?P<a>\d{1,2})(?P<sep>[-/. ])\s?(?P<b>\d{1,2})(?P=sep)\s?(?P<c>\d{4}|\d{2})",
-        rf"(?P<d>\d{{1,2}})(?:st|nd|rd|th|\.)?[-/. ]*{_MONTH}[-/., ]*'?(?P<y>\d{{4}}|\d{{2}})",
-        rf"{_MONTH}[-/. ]+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[-/., ]+'?(?P<y>\d{{4}}|\d{{2}})",
-        rf"(?P<y>\d{{4}})[-/. ]*{_MONTH}[-/. ]*(?P<d>\d{{1,2}})",
-        rf"{_MONTH}[-/., ]*(?P<y>\d{{4}})",
-        rf"(?P<y>\d{{4}})[-/. ]+{_MONTH}",
-        r"(?P<y>\d{4})[-/](?P<m>\d{1,2})",
-        r"(?P<m>\d{1,2})[/](?P<y>\d{4})",
-        r"(?P<y>\d{4})-?W(?P<w>\d{2})(?:-?(?P<wd>[1-7]))?",
-        r"(?P<y>\d{4})[- ]?Q(?P<q>[1-4])",
-        r"Q(?P<q>[1-4])[-/ ]*(?P<y>\d{4})",
-        r"(?P<y>\d{4})-(?P<yd>\d{3})",
-    )
+_CLOCKS = (
+    r"(?P<h>\d{1,2})(?:[:h.](?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?)?\s*(?:Uhr|h)?"
+    r"\s*(?P<ap>[AaPp]\.?[Mm]\.?)?"
+)
+_TIME = (
+    rf"(?:(?:\s*[T,:]\s*|\s+(?:(?:at|um|klo|kl\.?|\u00e0|a las)\s+)?){_CLOCKS}"
+    r"\s*(?P<z>Z|z|[A-Z]{3,4}|(?:UTC|GMT)?[+-]\d{2}(?::?\d{2})?)?(?:\s*\[[^\]]*\])?)?"
+)
+_FORMS = (
+    *(
+        re.compile(rf"(?:{form}){_TIME}")
+        for form in (
+            r"(?P<y>\d{4})(?P<sep>[-/. :])\s?(?P<m>\d{1,2})(?P=sep)\s?(?P<d>\d{1,2})\.?",
+            r"(?P<a>\d{1,2})(?P<sep>[-/. ])\s?(?P<b>\d{1,2})(?P=sep)\s?(?P<c>\d{4}|\d{2})\.?",
+            rf"(?P<d>\d{{1,2}})(?:st|nd|rd|th|er|\u00ba|\.)?[-/. ]*{_OF}{_MONTH}[-/., ]*{_OF}'?(?P<y>\d{{4}}|\d{{2}})"
+            r"(?:\s*\u0433\.?)?",
+            rf"{_MONTH}[-/. ]+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[-/., ]+'?(?P<y>\d{{4}}|\d{{2}})",
+            rf"(?P<y>\d{{4}})[-/. ]*{_MONTH}[-/. ]*(?P<d>\d{{1,2}})",
+            rf"{_MONTH}[-/., ]*{_OF}(?P<y>\d{{4}})",
+            rf"{_MONTH}(?:-|[-/ ]*')(?P<y>\d{{2}})",
+            rf"(?P<y>\d{{4}})[-/. ]+{_MONTH}",
+            r"(?P<y>\d{4})[-/Mm](?P<m>\d{1,2})",
+            r"(?P<m>\d{1,2})/(?P<y>\d{4})",
+            r"(?P<m>\d{1,2})[-.](?P<y>(?:19|20)\d{2})",
+            r"(?P<y>\d{4})[- ]?W(?P<w>\d{2})(?:-?(?P<wd>[1-7]))?",
+            r"(?P<y>\d{4})[- ]?[Qq](?P<q>[1-4])",
+            r"[Qq](?P<q>[1-4])[-/ ]*(?P<y>\d{4})",
+            r"(?P<y>\d{4})-(?P<yd>\d{3})",
+            r"(?P<y>\d{4})\s?[\u5e74\ub144]\s?(?P<m>\d{1,2})\s?[\u6708\uc6d4](?:\s?(?P<d>\d{1,2})\s?[\u65e5\uc77c])?",
+        )
+    ),
+    re.compile(rf"{_MONTH}\s+(?P<d>\d{{1,2}})\s+{_CLOCKS}\s+(?P<z>[A-Z]{{3,4}}\s+)?(?P<y>\d{{4}})"),  # as `date` prints it
 )
 _COMPACT = re.compile(
-    r"(?P<y>(?:19|20)\d{2})(?P<m>\d{2})(?P<d>\d{2})(?:[T ]?(?P<h>\d{2})(?P<mi>\d{2})(?P<s>\d{2})?Z?)?"
+    r"(?P<y>(?:19|20)\d{2})(?P<m>\d{2})(?:(?P<d>\d{2})(?:[T ]?(?P<h>\d{2})(?:(?P<mi>\d{2})(?P<s>\d{2})?)?Z?)?)?(?:\.0)?"
 )
+_AMBIGUOUS = re.compile(r"\d{6}(?:\.0)?|\d{1,2}\.(?:19|20)\d{2}")  # 202103 and 03.2021 are numbers as well
+FEWEST_AMBIGUOUS = 6  # different cells that must all be months
 _CLOCK = re.compile(
     r"(?P<h>\d{1,2}):(?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?\s*(?P<ap>[AaPp]\.?[Mm]\.?)?"
 )
@@ -119,12 +143,20 @@ def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None =
         return None
     possible = [order for order in ORDERS if all(_seconds(text, order, False) is not None for text in cells)]
     if not possible:
-        is_compact = len(cells) > 2 and all(_seconds(text, "ymd", True) is not None for text in cells)
+        is_compact = len(cells) > 2 and may_be_digits(cells) and all(_seconds(text, "ymd", True) is not None for text in cells)
         return DateFormat("ymd", True) if is_compact else None
     seconds = {order: [_seconds(text, order, False) for text in cells] for order in possible}
     if all(values == seconds[possible[0]] for values in seconds.values()):
         return DateFormat(possible[0])
     return _likely(possible, seconds, cells, rows)
+
+
+def may_be_digits(cells: Sequence[str]) -> bool:
+    """Whether cleaned cells that are numbers as well may be dates such as 20210301, 202103 or 03.2021, by the first."""
+    few = cells[:3]
+    if not all(_COMPACT.fullmatch(text) or _AMBIGUOUS.fullmatch(text) for text in few):
+        return False
+    return len(cells) >= FEWEST_AMBIGUOUS or not any(_AMBIGUOUS.fullmatch(text) for text in few)
 
 
 def _likely(
@@ -162,12 +194,13 @@ def clock_hours(text: str) -> float | None:
 def _seconds(text: str, order: str, compact: bool) -> float | None:
     """Seconds since 1970-01-01 of a cleaned cell; None if it is no date."""
     if compact and (match := _COMPACT.fullmatch(text)):
-        return _from_parts(match.groupdict(), order)
-    cell = _WEEKDAY.sub("", text)
-    for form in _FORMS:
-        match = form.fullmatch(cell)
-        if match and (value := _from_parts(match.groupdict(), order)) is not None:
-            return value
+        parts = match.groupdict()
+        return _from_parts(parts | {"mi": "00"} if parts["h"] and not parts["mi"] else parts, order)
+    for cell in dict.fromkeys((text, _WEEKDAY.sub("", text))):
+        for form in _FORMS:
+            match = form.fullmatch(cell)
+            if match and (value := _from_parts(match.groupdict(), order)) is not None:
+                return value
     return None
 
 
@@ -214,7 +247,7 @@ def _time(parts: dict[str, str | None]) -> float | None:
         hour = hour % 12 + (12 if half == "p" else 0)
     if hour > 24 or minute > 59 or second > 60 or (hour == 24 and minute + second > 0):
         return None
-    offset = _offset(parts.get("z") or "")
+    offset = _offset((parts.get("z") or "").strip())
     if offset is None:
         return None
     return 3600.0 * hour + 60.0 * minute + second + float(f"0.{parts.get('f') or 0}") - offset

@@ -413,6 +413,8 @@ def _column_from(fields: Mapping[str, Any]) -> ColumnReader:
             bool(numbers["small"]),
             _one_of(numbers["evidence"], ("none", "sure", "either")),
             None if numbers.get("missing") is None else _finite(numbers["missing"]),
+            bool(numbers.get("limits")),
+            bool(numbers.get("scaled")),
         ),
         dates=DateFormat(_one_of(dates["order"], ORDERS), bool(dates["compact"]), bool(dates["certain"])),
         levels=Levels(names, counts, tuple(map(_text, levels["merged"]))),
@@ -425,6 +427,7 @@ def _column_from(fields: Mapping[str, Any]) -> ColumnReader:
         rows=int(fields["rows"]),
         on_gap=_one_of(fields["on_gap"], tuple(_POLICIES)),
         left_out=_text(fields["left_out"]),
+        gap_words=tuple(map(_text, fields.get("gap_words", ()))),
     )
 
 

@@ -32,7 +32,9 @@ DATES = {  # each format, and what it keeps of a moment
     "%d %B %Y": "day", "%a, %d %b %Y": "day", "%Y-%m-%dT%H:%M:%S": "minute", "%Y-%m-%d %H:%M": "minute",
     "%Y-%m-%dT%H:%M:%SZ": "minute", "%Y-%m-%dT%H:%M:%S+00:00": "minute", "%Y-%m-%d %H:%M:%S.000": "minute",
     "%d.%m.%Y %H:%M": "minute", "%m/%d/%Y %I:%M %p": "minute", "%d/%m/%Y %I:%M:%S %p": "minute", "%Y-%j": "day",
-    "%G-W%V-%u": "day",
+    "%G-W%V-%u": "day", "%Y:%m:%d %H:%M:%S": "minute", "%Y%m%d%H%M": "minute", "%Y. %m. %d.": "day", "%d/%b/%Y:%H:%M": "minute",
+    "%a %b %d %H:%M:%S %Y": "minute", "%d.%m.%Y, %H:%M Uhr": "minute", "%d/%m/%Y %Hh%M": "minute", "%Y\u5e74%m\u6708%d\u65e5": "day",
+    "%dth of %B %Y": "day", "%d de %B de %Y": "day",
 }  # fmt: skip
 NUMBERS = [
     "{:.2f}", "{:,.2f}", "${:,.2f}", "{:.2f} kg", "{:.2f}%", "\u20ac {:.2f}", "{:.2f} EUR", "+{:.2f}", "{:.4e}",
@@ -98,6 +100,46 @@ def test_the_order_of_day_and_month_comes_from_all_rows(cells: list[str], order:
     assert (reader.kind, reader.dates.order) == ("date", order)
 
 
+@pytest.mark.parametrize(
+    "form", ["{y}{m:02d}", "{m:02d}.{y}", "{m:02d}/{y}", "{m:02d}-{y}", "{y}M{m:02d}", "{y}-{m:02d}", "{y}\u5e74{m}\u6708"]
+)
+def test_months_are_dates(form: str) -> None:
+    months = [(2019 + k // 12, 1 + k % 12) for k in range(0, 60, 5)]
+    cells = [form.format(y=y, m=m) for y, m in months]
+    days = [float((dt.date(y, m, 1) - EPOCH.date()).days) for y, m in months]
+    reader = column_reader("when", column(cells))
+    assert (reader.kind, reader.cells(column(cells)).values.tolist()) == ("date", days)
+    if form == "{y}{m:02d}":
+        typed = column([int(cell) for cell in cells])
+        assert column_reader("when", typed).cells(typed).values.tolist() == days
+        assert column_reader("c", column(["201912", "201913", *cells])).kind == "number"  # there is no month 13
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["lundi 3 mai 2021", "1er f\u00e9vrier 2021"], ["3 de mayo de 2021", "1 de febrero de 2021"],
+        ["3 maja 2021", "1 lutego 2021"], ["3 \u043c\u0430\u044f 2021", "1 \u0444\u0435\u0432\u0440\u0430\u043b\u044f 2021"],
+        ["May 3, 2021", "Mon, Feb 1, 2021"], ["3 mei 2021", "1 februari 2021"],
+    ],
+)  # fmt: skip
+def test_dates_are_read_in_other_languages(cells: list[str]) -> None:
+    reader = column_reader("when", column(cells))
+    assert (reader.kind, reader.cells(column(cells)).values.tolist()) == ("date", [18750.0, 18659.0])
+
+
+def test_whole_numbers_that_are_dates_are_days_in_text_and_in_frames() -> None:
+    cells = ["20210503", "20210814", "20201230"]
+    days = [18750.0, 18853.0, 18626.0]
+    forms = [column(cells), column([f"{cell}.0" for cell in cells]), column(list(map(int, cells))), column(list(map(float, cells)))]
+    for training in forms:
+        reader = column_reader("when", training)
+        assert reader.kind == "date"
+        for new in forms:
+            assert reader.cells(new).values.tolist() == days
+    assert reader.cells(column([44319, 2021])).unreadable.all()
+
+
 def test_an_order_that_was_asked_for_is_kept_or_refused() -> None:
     either = column(["01/02/2021", "03/02/2021", "02/05/2021"])
     assert column_reader("when", either, "date mdy").dates.order == "mdy"
@@ -155,11 +197,49 @@ def test_marks_that_could_be_both_follow_the_other_columns() -> None:
         (["\ufeff7", " 8\u00a0"], [7, 8]),
         (["12,34,567", "8"], [1234567, 8]),
         (["1'234'567", "8"], [1234567, 8]),
+        (["1.090,-", "999,-"], [1090, 999]),
+        (["CHF 12.-", "CHF 1'250.--"], [12, 1250]),
+        (["$(1,090.60)", "$ 12"], [-1090.6, 12]),
+        (["1.5k", "12k", "300"], [1500, 12000, 300]),
+        (["1.5K", "2M", "300"], [1500, 2e6, 300]),
+        (["$1.5M", "$2M"], [1.5e6, 2e6]),
+        (["1,5 Mio \u20ac", "2 Mrd. \u20ac", "300 Tsd \u20ac"], [1.5e6, 2e9, 3e5]),
+        (["300 K", "295 K"], [300, 295]),  # kelvin
+        (["12 m", "3 M"], [12, 3]),
+        (["12", "14B", "13", "15"], [12, 14, 13, 15]),
+        (["5 Bft", "3 Bft"], [5, 3]),
+        (["5.2*", "3", "4 \u2020"], [5.2, 3, 4]),
+        (["<0.5", "1.2", "3", "7"], [0.5, 1.2, 3, 7]),
     ],
 )
 def test_signs_and_groups(cells: list[str], values: list[float]) -> None:
     reader = column_reader("c", column(cells))
     np.testing.assert_array_equal(reader.cells(column(cells)).values, values)
+
+
+def test_a_scale_is_kept_for_new_rows_and_a_letter_alone_stays_a_unit() -> None:
+    followers = column_reader("c", column(["1.5k", "12k", "300"]))
+    assert followers.cells(column(["1500", "1.5K", "2M"])).values.tolist() == [1500, 1500, 2e6]
+    kelvin = column_reader("c", column(["300 K", "295 K"]))
+    assert kelvin.cells(column(["300", "300K"])).values.tolist() == [300, 300]
+    assert kelvin.cells(column(["2M"])).unreadable.all()
+
+
+def test_texts_without_digits_among_numbers_are_gaps_where_they_are_repeated() -> None:
+    cells = ["1", "unknown", "2", "3", "unknown", "4", "\u00d7"]
+    reader = column_reader("c", column(cells))
+    assert (reader.kind, reader.examples, set(reader.gap_words)) == ("number", (), {"unknown", "\u00d7"})
+    assert reader.cells(column(["unknown", "5", "nothing"])).gap.tolist() == [True, False, False]
+    assert reader.cells(column(["unknown", "5", "nothing"])).unreadable.tolist() == [False, False, True]
+    assert column_reader("c", column(["1", "2", "once"])).examples == ((2, "once"),)
+    ages = column_reader("c", column(["<25", "25-34", ">65", "<25", ">65"]))  # most are no numbers: words
+    assert ages.kind == "words"
+    days = [f"2021-03-{k + 1:02d}" for k in range(20)]
+    assert column_reader("c", column([*days, "open", "open"])).gap_words == ("open",)
+    split = gpx.load(pd.DataFrame({"c": cells, "y": [f"<{k}" if k == 5 else str(k) for k in range(7)]}), split="all")
+    assert 'cells that say "unknown", "\u00d7" were read as gaps' in "".join(split.notes)
+    assert "of cells such as <0.5" in "".join(split.notes)
+    assert len(split.train) == 7
 
 
 def test_numbers_of_different_units_are_no_numbers_and_a_new_unit_is_unreadable() -> None:
@@ -179,7 +259,7 @@ def test_gaps_of_every_spelling(gap: str) -> None:
         assert reader.examples == ()
 
 
-@pytest.mark.parametrize("pair", ["true false", "yes no", "Y N", "ja nein", "Oui Non", "TRUE FALSE", "T F", "on off"])
+@pytest.mark.parametrize("pair", ["true false", "yes no", "Y N", "ja nein", "Oui Non", "TRUE FALSE", "T F", "on off", "WAHR FALSCH", "vrai faux"])
 def test_yes_and_no_are_read_in_every_spelling(pair: str) -> None:
     yes, no = pair.split()
     reader = column_reader("c", column([yes, no, yes]))
