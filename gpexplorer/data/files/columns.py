@@ -131,7 +131,13 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     readable = tuple(
         c for c in inputs if columns[c].reader.kind in ("number", "yes/no") and not columns[c].cells.gap.any()
     )
-    notes = raw.notes + omitted + _notes_on(table, columns, inputs, choice) + _notes_on_marks(columns, (*inputs, target)) + total
+    notes = (
+        raw.notes
+        + omitted
+        + _notes_on(table, columns, inputs, choice)
+        + _notes_on_marks(columns, (*inputs, target))
+        + total
+    )
     notes += survey.dropped + survey.notes_on(readable)
     kept = np.flatnonzero(keep)
     row_groups = tuple(groups[i] for i in kept) if groups else ()

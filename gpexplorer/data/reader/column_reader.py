@@ -350,7 +350,9 @@ def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str
     present = sum(counts[text] for text in parts)
     if 2 * unreadable > present and kind == "":
         return None
-    limits = [text for text in others if text[0] in "<>\u2264\u2265" and numbers.number(without_limit(text)) is not None]
+    limits = [
+        text for text in others if text[0] in "<>\u2264\u2265" and numbers.number(without_limit(text)) is not None
+    ]
     numbers, others = numbers._replace(limits=bool(limits)), [text for text in others if text not in limits]
     gap_words, others = _gap_words(others, counts)
     return ColumnReader(name, "number", numbers=numbers, gap_words=gap_words, examples=_first(texts, others))

@@ -84,7 +84,9 @@ _FORMS = (
             r"(?P<y>\d{4})\s?[\u5e74\ub144]\s?(?P<m>\d{1,2})\s?[\u6708\uc6d4](?:\s?(?P<d>\d{1,2})\s?[\u65e5\uc77c])?",
         )
     ),
-    re.compile(rf"{_MONTH}\s+(?P<d>\d{{1,2}})\s+{_CLOCKS}\s+(?P<z>[A-Z]{{3,4}}\s+)?(?P<y>\d{{4}})"),  # as `date` prints it
+    re.compile(
+        rf"{_MONTH}\s+(?P<d>\d{{1,2}})\s+{_CLOCKS}\s+(?P<z>[A-Z]{{3,4}}\s+)?(?P<y>\d{{4}})"
+    ),  # as `date` prints it
 )
 _COMPACT = re.compile(
     r"(?P<y>(?:19|20)\d{2})(?P<m>\d{2})(?:(?P<d>\d{2})(?:[T ]?(?P<h>\d{2})(?:(?P<mi>\d{2})(?P<s>\d{2})?)?Z?)?)?(?:\.0)?"
@@ -143,7 +145,9 @@ def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None =
         return None
     possible = [order for order in ORDERS if all(_seconds(text, order, False) is not None for text in cells)]
     if not possible:
-        is_compact = len(cells) > 2 and may_be_digits(cells) and all(_seconds(text, "ymd", True) is not None for text in cells)
+        is_compact = (
+            len(cells) > 2 and may_be_digits(cells) and all(_seconds(text, "ymd", True) is not None for text in cells)
+        )
         return DateFormat("ymd", True) if is_compact else None
     seconds = {order: [_seconds(text, order, False) for text in cells] for order in possible}
     if all(values == seconds[possible[0]] for values in seconds.values()):

@@ -16,10 +16,10 @@ from .number_format import NumberFormat
 
 SHORT = 2  # letters of words whose capitals may matter
 YES_NO = (
-    ("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("non", "oui"), ("no", "si"),
-    ("no", "s\u00ed"), ("off", "on"), ("nej", "ja"), ("nee", "ja"), ("nao", "sim"), ("n\u00e3o", "sim"), ("falsch", "wahr"),
-    ("faux", "vrai"), ("falso", "verdadero"), ("falso", "verdadeiro"), ("falso", "vero"), ("nie", "tak"), ("no", "s\u00ec"),
-    ("\u043d\u0435\u0442", "\u0434\u0430"), ("0", "1"),
+    ("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("non", "oui"),
+    ("no", "si"), ("no", "s\u00ed"), ("off", "on"), ("nej", "ja"), ("nee", "ja"), ("nao", "sim"), ("n\u00e3o", "sim"),
+    ("falsch", "wahr"), ("faux", "vrai"), ("falso", "verdadero"), ("falso", "verdadeiro"), ("falso", "vero"),
+    ("nie", "tak"), ("no", "s\u00ec"), ("\u043d\u0435\u0442", "\u0434\u0430"), ("0", "1"),
 )  # fmt: skip
 _VALUES = {word: float(value) for pair in YES_NO for value, word in enumerate(pair)}
 _PLAIN = NumberFormat()

@@ -32,8 +32,10 @@ DATES = {  # each format, and what it keeps of a moment
     "%d %B %Y": "day", "%a, %d %b %Y": "day", "%Y-%m-%dT%H:%M:%S": "minute", "%Y-%m-%d %H:%M": "minute",
     "%Y-%m-%dT%H:%M:%SZ": "minute", "%Y-%m-%dT%H:%M:%S+00:00": "minute", "%Y-%m-%d %H:%M:%S.000": "minute",
     "%d.%m.%Y %H:%M": "minute", "%m/%d/%Y %I:%M %p": "minute", "%d/%m/%Y %I:%M:%S %p": "minute", "%Y-%j": "day",
-    "%G-W%V-%u": "day", "%Y:%m:%d %H:%M:%S": "minute", "%Y%m%d%H%M": "minute", "%Y. %m. %d.": "day", "%d/%b/%Y:%H:%M": "minute",
-    "%a %b %d %H:%M:%S %Y": "minute", "%d.%m.%Y, %H:%M Uhr": "minute", "%d/%m/%Y %Hh%M": "minute", "%Y\u5e74%m\u6708%d\u65e5": "day",
+    "%G-W%V-%u": "day", "%Y:%m:%d %H:%M:%S": "minute", "%Y%m%d%H%M": "minute", "%Y. %m. %d.": "day",
+    "%d/%b/%Y:%H:%M": "minute",
+    "%a %b %d %H:%M:%S %Y": "minute", "%d.%m.%Y, %H:%M Uhr": "minute", "%d/%m/%Y %Hh%M": "minute",
+    "%Y\u5e74%m\u6708%d\u65e5": "day",
     "%dth of %B %Y": "day", "%d de %B de %Y": "day",
 }  # fmt: skip
 NUMBERS = [
@@ -101,7 +103,8 @@ def test_the_order_of_day_and_month_comes_from_all_rows(cells: list[str], order:
 
 
 @pytest.mark.parametrize(
-    "form", ["{y}{m:02d}", "{m:02d}.{y}", "{m:02d}/{y}", "{m:02d}-{y}", "{y}M{m:02d}", "{y}-{m:02d}", "{y}\u5e74{m}\u6708"]
+    "form",
+    ["{y}{m:02d}", "{m:02d}.{y}", "{m:02d}/{y}", "{m:02d}-{y}", "{y}M{m:02d}", "{y}-{m:02d}", "{y}\u5e74{m}\u6708"],
 )
 def test_months_are_dates(form: str) -> None:
     months = [(2019 + k // 12, 1 + k % 12) for k in range(0, 60, 5)]
@@ -119,7 +122,8 @@ def test_months_are_dates(form: str) -> None:
     "cells",
     [
         ["lundi 3 mai 2021", "1er f\u00e9vrier 2021"], ["3 de mayo de 2021", "1 de febrero de 2021"],
-        ["3 maja 2021", "1 lutego 2021"], ["3 \u043c\u0430\u044f 2021", "1 \u0444\u0435\u0432\u0440\u0430\u043b\u044f 2021"],
+        ["3 maja 2021", "1 lutego 2021"],
+        ["3 \u043c\u0430\u044f 2021", "1 \u0444\u0435\u0432\u0440\u0430\u043b\u044f 2021"],
         ["May 3, 2021", "Mon, Feb 1, 2021"], ["3 mei 2021", "1 februari 2021"],
     ],
 )  # fmt: skip
@@ -131,7 +135,12 @@ def test_dates_are_read_in_other_languages(cells: list[str]) -> None:
 def test_whole_numbers_that_are_dates_are_days_in_text_and_in_frames() -> None:
     cells = ["20210503", "20210814", "20201230"]
     days = [18750.0, 18853.0, 18626.0]
-    forms = [column(cells), column([f"{cell}.0" for cell in cells]), column(list(map(int, cells))), column(list(map(float, cells)))]
+    forms = [
+        column(cells),
+        column([f"{cell}.0" for cell in cells]),
+        column(list(map(int, cells))),
+        column(list(map(float, cells))),
+    ]
     for training in forms:
         reader = column_reader("when", training)
         assert reader.kind == "date"
@@ -259,7 +268,10 @@ def test_gaps_of_every_spelling(gap: str) -> None:
         assert reader.examples == ()
 
 
-@pytest.mark.parametrize("pair", ["true false", "yes no", "Y N", "ja nein", "Oui Non", "TRUE FALSE", "T F", "on off", "WAHR FALSCH", "vrai faux"])
+@pytest.mark.parametrize(
+    "pair",
+    ["true false", "yes no", "Y N", "ja nein", "Oui Non", "TRUE FALSE", "T F", "on off", "WAHR FALSCH", "vrai faux"],
+)
 def test_yes_and_no_are_read_in_every_spelling(pair: str) -> None:
     yes, no = pair.split()
     reader = column_reader("c", column([yes, no, yes]))
