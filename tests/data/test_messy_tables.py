@@ -173,6 +173,41 @@ def test_the_delimiter_that_a_spreadsheet_writes_in_the_first_line_is_no_column(
     assert strip["y"].to_pylist() == ["0", "2", "4", "6", "8", "10"]
 
 
+AROUND = {  # the same table, as programs and people write it: names, rows, what separates cells, and how lines end
+    "plain": ("x,w,y", "{x},{w},{y}", "\n"),
+    "remarks": ("# of logger 3, and its station\n# 5\n\nx,w,y", "{x},{w},{y}", "\n"),
+    "names in a remark": ("# of logger 3\n#x,w,y", "{x},{w},{y}", "\r\n"),
+    "titles": ("Report of 2021\n\nx;w;y", "{x};{w};{y}", "\n"),
+    "titles in a cell": ("Report of 2021,,\n,,\nx,w,y", "{x},{w},{y}", "\r\n"),
+    "blank lines": ("\n\nx,w,y", "{x},{w},{y}", "\n"),
+    "a mark at the end of rows": ("x,w,y", "{x},{w},{y},", "\n"),
+    "R": ('"x" "w" "y"', '"{i}" {x} "{w}" {y}', "\n"),
+    "R with commas": ('"x","w","y"', '"{i}",{x},"{w}",{y}', "\n"),
+    "sep": ("sep=;\nx;w;y", "{x};{w};{y}", "\r\n"),
+    "no names": ("", "{x},{y}", "\n"),
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_what_programs_write_around_a_table_is_no_part_of_it(tmp_path: Path, name: str) -> None:
+    names, row, end = AROUND[name]
+    rows = [{"i": k + 1, "x": k * k + 0.5, "w": ("dark red", "blue")[k % 2], "y": 2 * k % 7} for k in range(9)]
+    path = tmp_path / "t.csv"
+    lines = [*(names.split("\n") if names else []), *(row.format(**cells) for cells in rows)]
+    path.write_bytes((end.join(lines) + end).encode())
+    columns = ("column 1", "column 2") if name == "no names" else ("x", "w", "y")
+
+    split = gpx.load(path, split="all")
+    assert split.train.target == columns[-1]
+    assert split.train.X[:, 0].tolist() == [cells["x"] for cells in rows]
+    [strip] = strips(path)  # as new rows are read
+    for column, key in zip(columns, ("x", "y") if name == "no names" else "xwy", strict=True):
+        assert strip[column].to_pylist() == [str(cells[key]) for cells in rows]
+    skipped = "".join(note for note in split.notes if "were skipped" in note)
+    assert ("Report of 2021" in skipped) == name.startswith("titles")
+    assert ("logger 3" in skipped) == ("remark" in name)
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8-sig", "cp1252"])
 def test_strips_of_a_file_in_any_encoding_have_all_rows(tmp_path: Path, encoding: str) -> None:
     text = "größe,y\n" + "".join(f"{k},ü{k}\n" for k in range(1000))

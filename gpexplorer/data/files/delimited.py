@@ -69,10 +69,12 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
     Memory: about 3 times the size of the file.
     """
     data, encoding = _utf8(name, data)
-    data, delimiter = _delimited(data)
+    data, delimiter, _, skipped = _opened(data)
     if delimiter == " ":
-        data = b"\n".join(b"\t".join(line.split()) for line in data.splitlines())
-        delimiter = "\t"
+        data, delimiter = (
+            b"\n".join("\t".join(_blank_separated(line)).encode() for line in data.decode().splitlines()),
+            "\t",
+        )
     first = _head(data, 1)
     if not first:
         raise DataError(f"{name} contains only blank lines: choose a file with a header and at least 3 rows.")
@@ -85,7 +87,7 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
     cells = cells.slice(skip)
     if cells.num_rows == 0:
         raise DataError(f"{name} has a header and no rows below it: at least 3 rows are needed.")
-    return Text(cells.rename_columns(names), encoding + notes)
+    return Text(cells.rename_columns(names), encoding + skipped + notes)
 
 
 def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
@@ -105,8 +107,7 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
         cut = start.rfind(b"\n") + 1 or len(start)
         text, _ = _utf8(name, start[:cut])
         encoding = "utf8" if text == start[:cut].removeprefix(codecs.BOM_UTF8) else "cp1252"
-    rest, delimiter = _delimited(text)
-    ahead, text = int(rest is not text), rest
+    text, delimiter, ahead, _ = _opened(text)
     if delimiter == " ":
         yield read_delimited(name, path.read_bytes(), LOCAL).table
         return
@@ -136,14 +137,67 @@ def guess_delimiter(lines: list[str]) -> str:
     best = max(DELIMITERS, key=lambda delimiter: _evenness(lines, delimiter))
     if _evenness(lines, best)[0]:
         return best
-    widths = {len(line.split()) for line in lines}
-    return " " if len(widths) == 1 and widths.pop() > 1 else ","
+    widths = [len(_blank_separated(line)) for line in lines]
+    rows = set(widths[1:] or widths)
+    is_even = len(rows) == 1 and max(rows) > 1 and 0 <= max(rows) - widths[0] <= 1
+    return " " if is_even else ","
 
 
-def _delimited(text: bytes) -> tuple[bytes, str]:
-    """The text without a first line such as "sep=;", and its delimiter."""
+def _blank_separated(line: str) -> list[str]:
+    return next(csv.reader([line.strip()], delimiter=" ", skipinitialspace=True), []) if '"' in line else line.split()
+
+
+def _opened(text: bytes) -> tuple[bytes, str, int, tuple[str, ...]]:
+    """The text from the names of its columns on, its delimiter, the number of lines before, and a note on them.
+
+    Lines before are blank, one such as "sep=;", remarks that begin with #, and titles in the first cell alone. The last
+    remark has the names of the columns if it has as many cells as the rows, and a number stands in the line after it.
+    """
     first = _EXCEL.match(text)
-    return (text, guess_delimiter(_head(text))) if first is None else (text[first.end() :], first[1].decode())
+    lines = text[: 1 << 20].splitlines(keepends=True)[: 4 * _WINDOW]
+    top = int(first is not None)
+    while top < len(lines) - 2 and (not lines[top].strip() or lines[top].startswith(b"#")):
+        top += 1
+    remarks = [line.decode(errors="ignore").strip() for line in lines[:top] if line.startswith(b"#")]
+    rest = text[sum(map(len, lines[:top])) :]
+    delimiter = first[1].decode() if first else guess_delimiter(_head(rest))
+    rows = [_row(line, delimiter) for line in _head(rest)]
+    width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
+    names = remarks[-1].lstrip("# ") if remarks else ""
+    if len(_row(names, delimiter)) == width > 1 and any(map(_header_number.fullmatch, filter(None, rows[0]))):
+        return names.encode() + b"\n" + rest, delimiter, top - 1, _note_on_skipped(remarks[:-1])
+
+    title = top
+    while title < len(lines) - 2 and width > 1 and not any(_row(lines[title].decode(errors="ignore"), delimiter)[1:]):
+        title += 1
+    names_row = [cell for cell in _row(lines[title].decode(errors="ignore"), delimiter) if cell] if lines else []
+    if title > top and len(names_row) > 1 and not any(map(_header_number.fullmatch, names_row)):
+        remarks += [line.decode(errors="ignore").strip(f" {delimiter}\r\n") for line in lines[top:title]]
+        top, rest = title, text[sum(map(len, lines[:title])) :]
+    return _with_all_names(rest, delimiter), delimiter, top, _note_on_skipped([line for line in remarks if line])
+
+
+def _note_on_skipped(lines: list[str]) -> tuple[str, ...]:
+    return (f"Lines above the names of the columns were skipped: {listing(lines, 3)}.",) if lines else ()
+
+
+def _row(line: str, delimiter: str) -> list[str]:
+    if delimiter == " ":
+        return _blank_separated(line)
+    return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+
+
+def _with_all_names(text: bytes, delimiter: str) -> bytes:
+    """The text with an empty name in its first line, if all other lines have one cell more."""
+    rows = [_row(line, delimiter) for line in _head(text)]
+    if len(rows) < 3 or {len(row) for row in rows[1:]} != {len(rows[0]) + 1} or len(rows[0]) < 1:
+        return text
+    text = text.lstrip(b"\r\n")
+    mark = b'"" ' if delimiter == " " else delimiter.encode()
+    if any(row[-1] for row in rows[1:]):
+        return mark + text
+    end = len(text.splitlines()[0])
+    return text[:end] + mark + text[end:]
 
 
 def _evenness(lines: list[str], delimiter: str) -> tuple[bool, float, float, int]:
