@@ -5,7 +5,10 @@ In messages, rows are counted from 1, without the header.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..errors import DataError
@@ -15,6 +18,7 @@ Floats = NDArray[np.float64]
 MIN_ROWS = 3
 LARGEST = 1e150  # its square is still a 64-bit number
 SMALLEST = 1e-150  # a difference whose square is not yet 0
+TOTAL = re.compile(r"(?i)^\W*(grand |sub)?(totals?|sums?|mean|averages?|gesamt|summe|insgesamt|total g.n.ral|suma)\b.*")
 
 
 class Survey:
@@ -153,3 +157,15 @@ def refuse_few_rows(name: str, rows: int, dropped: int = 0) -> None:
     if rows < MIN_ROWS:
         after = f" after {count(dropped, 'row')} with missing values were dropped" if dropped else ""
         raise DataError(f"{name} has {count(rows, 'row')}{after}; at least {MIN_ROWS} are needed to train and to test.")
+
+
+def note_on_total(table: pa.Table) -> tuple[str, ...]:
+    """A note if a cell of the last row says that the row has a total of the others; no other row may say so."""
+    for title in table.column_names if table.num_rows > 1 else ():
+        word = table[title][-1].as_py()
+        if isinstance(word, str) and TOTAL.match(word) and table[title].to_pylist().count(word) == 1:
+            return (
+                f"Row {table.num_rows:,} has {quote(word)} in {quote(title)}: if it is a total of the others, "
+                "remove that row.",
+            )
+    return ()

@@ -18,13 +18,14 @@ import pyarrow as pa
 
 from ..errors import DataError
 from .files.choice import Choice
-from .files.columns import default_target, note_on_total, parsed, pick
+from .files.columns import default_target, parsed, pick
 from .files.described_columns import described_columns
 from .files.inputs_by_name import as_inputs, inputs_for, text_inputs
 from .files.reading import read_bytes
 from .files.size_limits import Limits
 from .reader.input_columns import LEVEL
 from .reader.table_reader import reader_from
+from .table_checks import note_on_total
 
 OUT_OF_MEMORY = 70  # exit code
 HEAD_ROWS = 8  # rows of a preview

@@ -6,7 +6,6 @@ nonempty cells are numbers; a cell of text in it is then an error, with the colu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -26,10 +25,6 @@ from ..table_checks import Floats
 from .choice import Choice, refuse_choice
 from .reading import Raw
 from .row_names import NAMES, is_row_name, keeps_time, names_copied_rows
-
-_TOTAL = re.compile(
-    r"(?i)^\W*(grand |sub)?(totals?|sums?|mean|averages?|gesamt|summe|insgesamt|total g.n.ral|suma)\b.*"
-)
 
 
 class Numbers(NamedTuple):
@@ -122,7 +117,7 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     keep = survey.add(_numbers_of_cells(reader, cells) | {target: y} | _gaps_of_texts(texts, groups, choice))
     _refuse_row_without_group(name, groups, choice)
     survey.refuse(name, target, choice.missing or "drop")
-    total = note_on_total(table)
+    total = table_checks.note_on_total(table)
     if total and cells and all(column.gap[-1] for column in cells.values()):
         keep[-1] = False
         total = (f"{total[0].rpartition(': if')[0]} and no value of an input: it was left out as a total.",)
@@ -266,18 +261,6 @@ def _notes_on_marks(columns: dict[str, Column], used: Sequence[str]) -> tuple[st
         if reader.numbers.limits:
             notes.append(f"{quote(c)}: of cells such as <0.5 or >100, the number was read.")
     return tuple(notes)
-
-
-def note_on_total(table: pa.Table) -> tuple[str, ...]:
-    """A note if a cell of the last row says that the row has a total of the others; no other row may say so."""
-    for title in table.column_names if table.num_rows > 1 else ():
-        word = table[title][-1].as_py()
-        if isinstance(word, str) and _TOTAL.match(word) and table[title].to_pylist().count(word) == 1:
-            return (
-                f"Row {table.num_rows:,} has {quote(word)} in {quote(title)}: if it is a total of the others, "
-                "remove that row.",
-            )
-    return ()
 
 
 def roles(
@@ -429,7 +412,9 @@ def _way_out(title: str, column: Column, is_target: bool, rows: int) -> str:
     cells = column.reader.examples
     if len(cells) == 1 and cells[0][0] == 0:
         return "row 1 seems to have units or a second header: remove that row from the file"
-    if len(cells) == 1 and (_TOTAL.match(cells[0][1]) or (cells[0][0] == rows - 1 and column.reader.kind == "number")):
+    if len(cells) == 1 and (
+        table_checks.TOTAL.match(cells[0][1]) or (cells[0][0] == rows - 1 and column.reader.kind == "number")
+    ):
         return f"row {cells[0][0] + 1} seems to have a total or a remark: remove that row from the file"
     if is_target:
         return "correct the cell, or leave its row out of the file"
