@@ -14,6 +14,7 @@ from ..data import Split
 from ..data.given_folds import groups_of_rows
 from ..data.quoting import count, quote
 from ..errors import GPExplorerError, SettingError
+from ..problem import Dataset
 from .arguments import rows_of
 from .held_out import RowScores, parts
 from .horizon_widening import scores_of_parts
@@ -105,21 +106,27 @@ def about(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.12g}"
 
 
-def promise(scores: RowScores, target: str, plan: Plan, between: RowScores | None) -> list[str]:
+def unit_of(rows: Dataset) -> str:
+    """The unit beside the targets of a table, such as EUR; "" if there is none."""
+    return rows.reader.target.numbers.unit if rows.reader is not None else ""
+
+
+def promise(scores: RowScores, train: Dataset, plan: Plan, between: RowScores | None) -> list[str]:
     """What error to expect of new rows."""
+    unit = unit_of(train)
+    units = unit or f"the units of {quote(train.target)}"
     held_out = count(len(scores.targets), "held-out row")
     if plan.kind == "random":
+        error = f"{about(scores.rmse)} {unit or f'in {units}'}"
         return [
-            f"Expected on new rows: an error (RMSE) of {about(scores.rmse)} in the units of {quote(target)}, SMSE "
-            f"{scores.described('smse')} and NLPD {scores.described('nlpd')}, from {held_out}."
+            f"Expected on new rows: an error (RMSE) of {error}, SMSE {scores.described('smse')} and NLPD "
+            f"{scores.described('nlpd')}, from {held_out}."
         ]
     _, low, high = scores.interval("rmse")
     beyond = f"{about(scores.rmse)} {plan.beyond} (95 % interval {about(low)} to {about(high)}, from {held_out})"
-    words = f"Expected error (RMSE) in the units of {quote(target)}: {beyond}."
+    words = f"Expected error (RMSE) in {units}: {beyond}."
     if between is not None:
-        words = (
-            f"Expected error (RMSE) in the units of {quote(target)}: {about(between.rmse)} {plan.between}; {beyond}."
-        )
+        words = f"Expected error (RMSE) in {units}: {about(between.rmse)} {plan.between}; {beyond}."
     need = (
         "To forecast you need the second, to fill gaps the first."
         if plan.kind == "time"

@@ -175,7 +175,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
         f"{count(len(train), 'row')}{_unused(split)}.",
         *_logarithms(winner, train),
         *split.notes,
-        *filter(None, promise(scores, train.target, plan, between)),
+        *filter(None, promise(scores, train, plan, between)),
         *findings(train),
         *_pursued_in_words(split, winner),
         *widening_in_words([winner.widening] if average is None else average.widenings),

@@ -20,7 +20,9 @@ from gpexplorer.problem import Dataset
 from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.held_out import RowScores
 from gpexplorer.recommendation.lanes import Lane
+from gpexplorer.recommendation.promises import promise
 from gpexplorer.recommendation.result import band_sentences, hardly_differs, table
+from gpexplorer.recommendation.row_order import Plan
 
 TWELVE = [Candidate("twelve points", "inducing points", "random", "se-ard", {"num_inducing": 12, "learn": False})]
 
@@ -48,6 +50,15 @@ def test_the_answer_names_its_target_its_inputs_and_the_columns_it_did_not_use()
     assert error is not None
     sd = frame["price"].std(ddof=0)
     assert float(error[1]) == pytest.approx(np.sqrt(answer.expected["smse"].value) * sd, rel=0.02)
+
+
+@pytest.mark.parametrize("kind", ["random", "time"])
+def test_the_error_is_in_the_unit_of_the_target(kind: str) -> None:
+    frame = prices().drop(columns="sold").assign(price=[f"CHF {1234.5 + 300 * k % 7:,.2f}" for k in range(60)])
+    train = gpx.load(frame, target="price", split="all").train
+    scores = scores_of(np.full(60, 351_234.0), train.y.numpy(), 1.0)
+    words = " ".join(promise(scores, train, Plan(kind), None))
+    assert ("an error (RMSE) of 351,000 CHF, SMSE" if kind == "random" else "(RMSE) in CHF: 351,000") in words
 
 
 def test_a_last_column_of_yes_and_no_is_the_target_and_a_question_of_classification() -> None:
