@@ -253,11 +253,10 @@ def _notes_on(table: pa.Table, columns: dict[str, Column], inputs: Sequence[str]
 def _notes_on_marks(columns: dict[str, Column], used: Sequence[str]) -> tuple[str, ...]:
     """Notes on words among numbers and dates that were read as gaps, and on numbers with < or >."""
     notes = []
-    for c in used:
-        reader = columns[c].reader
+    for c, reader in ((c, columns[c].reader) for c in used):
         if reader.gap_words:
-            way = f'kinds={{{quote(c)}: "words"}} reads the column as words.'
-            notes.append(f"{quote(c)}: cells that say {listing(reader.gap_words)} were read as gaps. {way}")
+            said = f"{quote(c)}: cells that say {listing(reader.gap_words)} were read as gaps."
+            notes.append(f'{said} kinds={{{quote(c)}: "words"}} reads the column as words.')
         if reader.numbers.limits:
             notes.append(f"{quote(c)}: of cells such as <0.5 or >100, the number was read.")
     return tuple(notes)
