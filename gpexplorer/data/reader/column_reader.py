@@ -117,7 +117,8 @@ class ColumnReader:
         """The cells as they are written, with the number that stands for a gap."""
         column = plain(column)
         nothing = np.zeros(len(column), dtype=bool)
-        typed = _typed_values(column, self.kind)
+        is_number = self.dates.compact and self.low > 1e7  # earlier versions learned from 20210301 itself, if not text
+        typed = _typed_values(column, "number" if is_number else self.kind)
         if typed is not None:
             gap = np.isnan(typed)
             return Cells(typed, gap, nothing, nothing)

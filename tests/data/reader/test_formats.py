@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -147,6 +148,8 @@ def test_whole_numbers_that_are_dates_are_days_in_text_and_in_frames() -> None:
         for new in forms:
             assert reader.cells(new).values.tolist() == days
     assert reader.cells(column([44319, 2021])).unreadable.all()
+    saved_before = replace(reader, low=20201230.0, high=20210814.0)  # such models learned from the whole numbers
+    assert saved_before.cells(column([20210503])).values.tolist() == [20210503.0]
 
 
 def test_an_order_that_was_asked_for_is_kept_or_refused() -> None:
