@@ -126,13 +126,8 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     readable = tuple(
         c for c in inputs if columns[c].reader.kind in ("number", "yes/no") and not columns[c].cells.gap.any()
     )
-    notes = (
-        raw.notes
-        + omitted
-        + _notes_on(table, columns, inputs, choice)
-        + _notes_on_marks(columns, (*inputs, target))
-        + total
-    )
+    notes = raw.notes + omitted + _notes_on(table, columns, inputs, choice) + total
+    notes += tuple(note for c in (*inputs, target) for note in columns[c].reader.doubts(table[c]))
     notes += survey.dropped + survey.notes_on(readable)
     kept = np.flatnonzero(keep)
     row_groups = tuple(groups[i] for i in kept) if groups else ()
@@ -230,8 +225,6 @@ def _notes_on(table: pa.Table, columns: dict[str, Column], inputs: Sequence[str]
         notes.append(f"Missing words count as a word of their own: {', '.join(words[:12])}.")
     for c in inputs:
         reader = columns[c].reader
-        if reader.kind == "number" and reader.numbers.evidence == "either" and "," in str(reader.numbers.decimal):
-            notes.append(f"{quote(c)}: 1.234 and 1,234 may both be meant; its commas were read as decimal marks.")
         present = int((~columns[c].cells.gap).sum())
         if reader.numbers.unit == "%" and (signs := count_with("%", table[c])) < present:
             notes.append(
@@ -247,18 +240,6 @@ def _notes_on(table: pa.Table, columns: dict[str, Column], inputs: Sequence[str]
             notes.append(
                 f"{quote(c)} has words in more than one spelling, each read as one: {listing(reader.levels.merged, 5)}."
             )
-    return tuple(notes)
-
-
-def _notes_on_marks(columns: dict[str, Column], used: Sequence[str]) -> tuple[str, ...]:
-    """Notes on words among numbers and dates that were read as gaps, and on numbers with < or >."""
-    notes = []
-    for c, reader in ((c, columns[c].reader) for c in used):
-        if reader.gap_words:
-            said = f"{quote(c)}: cells that say {listing(reader.gap_words)} were read as gaps."
-            notes.append(f'{said} kinds={{{quote(c)}: "words"}} reads the column as words.')
-        if reader.numbers.limits:
-            notes.append(f"{quote(c)}: of cells such as <0.5 or >100, the number was read.")
     return tuple(notes)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .cells import MISSING, Floats, Mask, Texts, is_text, plain, texts_of
+from ..quoting import listing, quote
+from .cells import MISSING, Floats, Mask, Texts, count_with, is_text, plain, texts_of
 from .date_format import DAY, ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format, may_be_digits
 from .number_format import NumberFormat, missing_number, number_format, without_limit, written
 from .words import Levels, are_yes_no, levels_of, yes_no
@@ -160,6 +161,22 @@ class ColumnReader:
         if self.kind == "number":
             return self.numbers.decision
         return f"date {self.dates.order}" if self.kind == "date" and not self.dates.compact else self.kind
+
+    def doubts(self, column: pa.ChunkedArray) -> tuple[str, ...]:
+        """What of the cells of training could be meant otherwise, as notes with the option that reads them so."""
+        name, notes = quote(self.name), list[str]()
+        if self.kind == "number" and self.numbers.evidence == "either" and count_with(",", column):
+            is_decimal = self.numbers.decimal == ","
+            meant, other = ("decimal marks", "1,234.5") if is_decimal else ("marks of thousands", "1.234,5")
+            notes.append(
+                f"{name}: 1.234 and 1,234 may both be meant; its commas were read as {meant}. "
+                f'kinds={{{name}: "number {other}"}} reads them the other way.'
+            )
+        if self.gap_words:
+            notes.append(f"{name}: cells that say {listing(self.gap_words)} were read as gaps.")
+        if self.numbers.limits:
+            notes.append(f"{name}: of cells such as <0.5 or >100, the number was read.")
+        return tuple(notes)
 
 
 def _plain_numbers(column: pa.ChunkedArray) -> Floats | None:
