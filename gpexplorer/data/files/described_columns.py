@@ -88,5 +88,5 @@ def _described(columns: dict[str, Column], name: str, whole: bool) -> ColumnNote
         return ColumnNote(kind, f"{k:,} different texts, {how}", True, missing)
     if kind == "date":
         return ColumnNote(kind, f"dates, {reader.shown_format()}: as an input, days since 1970", True, missing)
-    remark, certain = " ".join(filter(None, (reader.numbers.unit, gap))), reader.numbers.evidence != "either"
+    remark, certain = ", ".join(filter(None, (reader.numbers.unit, gap))), reader.numbers.evidence != "either"
     return ColumnNote(kind, remark, True, missing, certain)

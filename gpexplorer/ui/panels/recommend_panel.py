@@ -419,8 +419,8 @@ def in_use(answer: Recommendation, target: str) -> str:
     names, others = list(average.weights), "the other pictures are of the best Gaussian process"
     if len(names) == 1:
         return (
-            f"{names[0][0].upper()}{names[0][1:]} predict {name}. {picture} them, {others}, which was trained beside "
-            "them. Predict and Save the model use them."
+            f"One simple model predicts {name}: {names[0]}. {picture} this model, {others}, which was trained beside "
+            "it. Predict and Save the model use this model."
         )
     return (
         f"The average of {len(names)} trained models predicts {name}: {shares(average)}. {picture} the average, "
