@@ -184,7 +184,9 @@ def test_what_the_rows_ask_has_a_button_that_asks_again() -> None:
     asked: list[tuple[str, str]] = []
     panel.ask = lambda: asked.append((panel.held_out.value, panel.prefer.value))  # type: ignore[method-assign]
     between, beyond = Interval(1.0, 0.9, 1.1), Interval(12.04, 9.0, 15.0)
+    rows = SimpleNamespace(reader=None)
     answer = SimpleNamespace(
+        run=SimpleNamespace(problem=SimpleNamespace(train=rows)),
         held_out_by="time", between={"rmse": between}, expected={"rmse": beyond},
         sentences=(
             "Use it.", "Plain <b>.",

@@ -394,14 +394,14 @@ def promised(answer: Recommendation) -> str:
     """The expected error as markup: in large figures, and twice where it depends on which rows are meant."""
     from ...recommendation.promises import about, unit_of
 
-    unit = text(unit_of(answer.run.problem.train))
+    unit = f" {text(unit_of(answer.run.problem.train))}".rstrip()
     where = {"time": ("between your rows", "after the last row"), "groups": ("more rows of your groups", "new groups")}
     between, beyond = where.get(answer.held_out_by, ("", "new rows"))
     errors = [(beyond, answer.expected["rmse"])]
     if answer.between is not None and between:
         errors.insert(0, (between, answer.between["rmse"]))
     cells = "".join(
-        f"<div><b>± {text(about(rmse.value))} {unit}</b><span>expected error (RMSE), {place}<br>"
+        f"<div><b>± {text(about(rmse.value))}{unit}</b><span>expected error (RMSE), {place}<br>"
         f"95 %: {text(about(rmse.low))} to {text(about(rmse.high))}</span></div>"
         for place, rmse in errors
     )
