@@ -1,7 +1,8 @@
 """What happens while visitors arrive, and when a connection ends.
 
 While pages are on their way to browsers, the parts of other pages that can wait do wait: of 20 people who open the page
-at once, the last one gets a picture before the first one gets all controls.
+at once, the last one gets a picture before the first one gets all controls. Of a page that was built in advance, these
+parts are built as well, and wait beside the document.
 
 When a connection ends, computing stops at once, and the session a little later. A connection also ends where a network
 fails for a moment. The browser then connects to the same session again, so the session lives for a while, and only its
@@ -13,11 +14,14 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
+import panel as pn
 from bokeh.document import Document
 from bokeh.events import ConnectionLost
+from bokeh.model import Model
 
 PAUSE_AFTER = 1.0  # seconds without a connection
 END_AFTER = 8.0  # seconds
@@ -25,6 +29,7 @@ LONGEST_ARRIVAL = 5.0  # seconds after which a page that was asked for is not wa
 LONGEST_WAIT = 3.0  # seconds that the parts of a page wait at most for the arrival of other pages
 NEXT_LOOK = 150  # milliseconds between two looks whether others are arriving
 UNUSED_LIFETIME = 60.0  # seconds that a session waits for its first connection: a busy server is slow to accept it
+BUILT_AHEAD: ContextVar[bool] = ContextVar("BUILT_AHEAD", default=False)  # whether a page is being built in advance
 
 
 class Arrivals:
@@ -66,6 +71,41 @@ class Arrivals:
                 complete()
 
         look()
+
+
+class Withheld:
+    """Parts of a page that was built in advance, which its browser gets after the first picture.
+
+    The browser loads a small document first, and the server then has to send these parts, not to build them: building
+    them takes a second of the only thread that answers pages.
+
+    Parameters
+    ----------
+    document : Document
+        The page, which is still being built. Its places are emptied as soon as it is.
+    places : sequence of panel.Column
+        The layouts whose contents wait.
+    """
+
+    def __init__(self, document: Document, places: Sequence[pn.Column]) -> None:
+        self._document, self._places = document, places
+        self._contents: list[tuple[Model, list[Model]]] = []
+        document.add_next_tick_callback(self._take)
+
+    def _take(self) -> None:
+        models = [model for place in self._places for model, _ in place._models.values()]
+        self._contents = [(model, model.children) for model in models]
+        self._fill([(model, []) for model in models])
+
+    def show(self) -> None:
+        """Put the parts into the document. Layouts that have changed in the meantime stay as they are."""
+        contents, self._contents = self._contents, []
+        self._fill([(model, children) for model, children in contents if not model.children])
+
+    def _fill(self, contents: list[tuple[Model, list[Model]]]) -> None:
+        with self._document.models.freeze():
+            for model, children in contents:
+                model.children = children
 
 
 def follow_connection(document: Document, pause: Callable[[], None]) -> None:

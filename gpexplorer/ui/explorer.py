@@ -170,6 +170,11 @@ class Explorer(pn.viewable.Viewer):
         """The parts under those: the pictures in tabs, and the panels."""
         return [self.pictures.tabs, self.below]
 
+    @property
+    def later_figures(self) -> list[pn.Column]:
+        """The places of the figures on the screen that are drawn after the first one."""
+        return self.pictures.later_places
+
     def adopt(self, request: PageRequest) -> None:
         """Show what an address asks for besides its spec: step, picture, question, and what had to be corrected."""
         link, remarks = request.link, list(request.link.corrected)
@@ -208,11 +213,19 @@ class Explorer(pn.viewable.Viewer):
         if self._stop is None:
             self._stop = repeat(self._drain, PERIOD)
 
-    def settle(self) -> None:
-        """Wait shortly for the first picture, so that a page is sent with it where its data are quick to read."""
-        if self.pictures.drawn():
-            return
-        with self.pictures.hurried():
+    def settle(self, every: bool = False) -> None:
+        """Wait shortly for the first picture, so that a page is sent with it where its data are quick to read.
+
+        Parameters
+        ----------
+        every : bool, default False
+            Whether to wait for the other pictures on the screen as well.
+        """
+        if not self.pictures.drawn():
+            with self.pictures.hurried():
+                self._drain(wait=FIRST_PICTURE_WAIT)
+        end = time.monotonic() + FIRST_PICTURE_WAIT
+        while every and len(self.pictures.drawn()) < len(self.pictures.visible) and time.monotonic() < end:
             self._drain(wait=FIRST_PICTURE_WAIT)
 
     def update(self, wait: float = 0.0) -> None:

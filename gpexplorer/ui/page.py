@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import panel as pn
@@ -14,8 +15,8 @@ import panel_material_ui as pmui
 
 from .address import FIRST, GALLERY, SIDE_BY_SIDE
 from .browser.callbacks import together, weakly
-from .browser.components import BokehFixes, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour, Ways
-from .connections import Arrivals, follow_connection
+from .browser.components import BokehFixes, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Pulse, Tour, Ways
+from .connections import BUILT_AHEAD, Arrivals, Withheld, follow_connection
 from .notebook.shown_in_cells import in_notebook
 from .styles import BESIDE, GUEST, MAIN, PAGE, THEME
 
@@ -30,7 +31,7 @@ PAGES = {
 class PageParts(Protocol):
     """What a page is made of: the parts of an explorer, and what its keys and its theme do to it."""
 
-    pulse: pn.viewable.Viewable
+    pulse: Pulse
     below: Any
 
     @property
@@ -46,6 +47,10 @@ class PageParts(Protocol):
         """The parts of the sidebar."""
 
     @property
+    def later_figures(self) -> list[pn.Column]:
+        """The places of the figures that are drawn after the first one."""
+
+    @property
     def tools(self) -> list[str]:
         """The titles of the panels that the bar names."""
 
@@ -59,8 +64,8 @@ class PageParts(Protocol):
     def set_dark(self, dark: bool) -> None:
         """Draw for the dark theme, or for the light one."""
 
-    def settle(self) -> None:
-        """Wait shortly for the first picture."""
+    def settle(self, every: bool = False) -> None:
+        """Wait shortly for the first picture, or for every one."""
 
     def start(self) -> None:
         """Begin to follow the run."""
@@ -208,7 +213,8 @@ def explorer_page(
     explorer.set_dark(bool(page.dark_theme))
     explorer.settle()
     later = [(rest, explorer.rest), *([(side, explorer.controls)] if show_controls else [])]
-    pn.state.onload(lambda: arrivals.complete(pn.state.curdoc, lambda: _complete(explorer, later)))
+    complete = _prepared(explorer, later) if BUILT_AHEAD.get() else partial(_complete, explorer, later)
+    pn.state.onload(lambda: arrivals.complete(pn.state.curdoc, complete))
     if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
         pn.state.on_session_destroyed(lambda _: end())
         follow_connection(pn.state.curdoc, explorer.pause)
@@ -221,6 +227,22 @@ def _complete(explorer: PageParts, later: list[tuple[pn.Column, list[Any]]]) -> 
         for place, parts in later:
             place[:] = parts
         explorer.start()
+
+
+def _prepared(explorer: PageParts, later: list[tuple[pn.Column, list[Any]]]) -> Callable[[], None]:
+    """Build what can wait in advance; the function that is returned sends it."""
+    for place, parts in later:
+        place[:] = parts
+    explorer.settle(every=True)
+    withheld = Withheld(pn.state.curdoc, [*(place for place, _ in later), *explorer.later_figures])
+
+    def complete() -> None:
+        with together():
+            withheld.show()
+            explorer.start()
+            explorer.pulse.send()
+
+    return complete
 
 
 def _ignore_busy_flag(page: pmui.Page) -> None:

@@ -1,6 +1,6 @@
 """Sessions whose pages are built before anyone asks for them, or while their visitors look at a waiting page.
 
-Building a page takes seconds of the only thread that answers pages. A page from the stock takes a tenth of it. The
+Building a page takes seconds of the only thread that answers pages. A page from the stock takes a fifth of it. The
 plain address is answered from the stock, and so are the links that were asked for last: a class opens one link. Where
 the stock has no page of the laboratory, a browser is sent a waiting page at once, and the pages are built one after the
 other. Whoever does not ask for a text to show, as a browser does, gets the page itself when it is built.
@@ -29,6 +29,7 @@ from panel.util import edit_readonly
 from tornado.httputil import HTTPServerRequest, RequestStartLine
 
 from .address import LABORATORY, asked_page
+from .connections import BUILT_AHEAD
 from .gate.waiting_line import PlaceHandler, WaitingLine, lines
 from .shared_limits import Shares
 from .text import record
@@ -131,7 +132,11 @@ class ReadySessions:
         context: ApplicationContext = self._application._applications[self._path]
         name = generate_session_id(secret_key=self._application.secret_key, signed=self._application.sign_sessions)
         request = HTTPServerRequest(start_line=RequestStartLine("GET", f"{self._path}?{query}", "HTTP/1.0"))
-        session = await context.create_session_if_needed(name, request)
+        token = BUILT_AHEAD.set(True)
+        try:
+            session = await context.create_session_if_needed(name, request)
+        finally:
+            BUILT_AHEAD.reset(token)
         session.block_expiration()
         if query in self._stock:
             self._stock[query].append(session)

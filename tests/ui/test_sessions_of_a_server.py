@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import panel as pn
 import pytest
 from bokeh.core.serialization import Buffer, Serialized
 from bokeh.document import Document
@@ -388,6 +389,45 @@ def test_the_parts_of_a_page_wait_while_others_arrive_but_not_for_ever(
         await soon(lambda: completed[2:] == ["after a while"])
         monkeypatch.setattr(connections, "LONGEST_ARRIVAL", 0.0)
         assert shares.arrivals.pending == 0
+
+    visit(story)
+
+
+def test_what_can_wait_is_built_with_a_page_of_the_stock_and_sent_after_its_first_picture(
+    visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    place = pn.Column("a control")
+
+    def page(visited: Visited) -> pn.Column:
+        withheld = connections.Withheld(pn.state.curdoc, [place])
+        pn.state.onload(withheld.show)
+        assert connections.BUILT_AHEAD.get()
+        return pn.Column("a picture", place)
+
+    monkeypatch.setattr(Visited, "page", page)
+
+    async def story(visited: Visited) -> None:
+        ready = ReadySessions(visited.application, "/explorer", 1, Shares())
+        ready.install()
+        await ready.build()
+        [session] = visited.application.get_sessions("/explorer")
+        [(layout, _)] = place._models.values()
+        [control] = layout.children
+        await soon(lambda: not layout.children)
+        assert (layout.document, control.document) == (session.document, None)
+
+        socket = await visited.connect(await visited.get())
+        for _ in range(2):  # metadata and content of the acknowledgement
+            await socket.read_message()
+        event = {"type": "event", "name": "document_ready", "values": {"type": "map", "entries": []}}
+        sent = {"kind": "MessageSent", "msg_type": "bokeh_event", "msg_data": event}
+        for part in ({"msgid": "1", "msgtype": "PATCH-DOC"}, {}, {"events": [sent]}):
+            await socket.write_message(json.dumps(part))
+        [change] = (await message(socket))[1]["events"]
+        assert (change["attr"], [child["id"] for child in change["new"]]) == ("children", [control.id])
+        assert control.document is session.document
+        assert not connections.BUILT_AHEAD.get()
+        await visited.leave(socket)
 
     visit(story)
 

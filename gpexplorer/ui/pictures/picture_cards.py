@@ -246,6 +246,11 @@ class Pictures:
         return keys[:ON_TOP] + keys[ON_TOP:][self.tabs.active : self.tabs.active + 1]
 
     @property
+    def later_places(self) -> list[pn.Column]:
+        """The places of the figures on the screen, without that of the first one."""
+        return [self.pictures[key]._place for key in self.visible[1:] if len(self.pictures[key].card)]
+
+    @property
     def chosen(self) -> str:
         """Key of the picture that a person chose, in a tab or by a link; empty where nobody chose one."""
         return self._tab or self._asked
