@@ -170,11 +170,6 @@ class Explorer(pn.viewable.Viewer):
         """The parts under those: the pictures in tabs, and the panels."""
         return [self.pictures.tabs, self.below]
 
-    @property
-    def later_figures(self) -> list[pn.Column]:
-        """The places of the figures on the screen that are drawn after the first one."""
-        return self.pictures.later_places
-
     def adopt(self, request: PageRequest) -> None:
         """Show what an address asks for besides its spec: step, picture, question, and what had to be corrected."""
         link, remarks = request.link, list(request.link.corrected)

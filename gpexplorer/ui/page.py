@@ -33,6 +33,7 @@ class PageParts(Protocol):
 
     pulse: Pulse
     below: Any
+    pictures: Any
 
     @property
     def top(self) -> list[Any]:
@@ -45,10 +46,6 @@ class PageParts(Protocol):
     @property
     def controls(self) -> list[Any]:
         """The parts of the sidebar."""
-
-    @property
-    def later_figures(self) -> list[pn.Column]:
-        """The places of the figures that are drawn after the first one."""
 
     @property
     def tools(self) -> list[str]:
@@ -234,7 +231,7 @@ def _prepared(explorer: PageParts, later: list[tuple[pn.Column, list[Any]]]) -> 
     for place, parts in later:
         place[:] = parts
     explorer.settle(every=True)
-    withheld = Withheld(pn.state.curdoc, [*(place for place, _ in later), *explorer.later_figures])
+    withheld = Withheld(pn.state.curdoc, [*(place for place, _ in later), *explorer.pictures.later_places])
 
     def complete() -> None:
         with together():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import panel as pn
 import pytest
+from bokeh.core.serialization import Buffer
 from bokeh.protocol.messages.error import error as ErrorMessage
 from bokeh.protocol.messages.patch_doc import patch_doc
 from bokeh.server.session import ServerSession
@@ -97,6 +99,15 @@ class Follower:
 
     def pause(self) -> None:
         self._pauses.append(self._number)
+
+
+async def message(socket: WebSocketClientConnection) -> tuple[dict[str, Any], dict[str, Any], list[Buffer]]:
+    """Header, content and buffers of the next message."""
+    header, _, content = [json.loads(await socket.read_message()) for _ in range(3)]
+    buffers = []
+    for _ in range(header.get("num_buffers", 0)):
+        buffers.append(Buffer(json.loads(await socket.read_message())["id"], await socket.read_message()))
+    return header, content, buffers
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from bokeh.models import ColumnDataSource
 from bokeh.protocol.message import Message
 from bokeh.server.connection import ServerConnection
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
-from tornado.websocket import WebSocketClientConnection, WebSocketClosedError
+from tornado.websocket import WebSocketClosedError
 
 from gpexplorer.ui import connections
 from gpexplorer.ui.browser.protocol_repairs import LARGE
@@ -26,7 +26,7 @@ from gpexplorer.ui.gate import request_guard, visitors
 from gpexplorer.ui.gate.visitors import Budget
 from gpexplorer.ui.ready_sessions import ReadySessions
 from gpexplorer.ui.shared_limits import Shares
-from visited import Visited, visit
+from visited import Visited, message, visit
 
 __all__ = ["visit"]  # a fixture
 
@@ -296,15 +296,6 @@ def test_changes_that_are_made_together_are_one_message_with_their_arrays(
         socket.close()
 
     visit(story)
-
-
-async def message(socket: WebSocketClientConnection) -> tuple[dict[str, Any], dict[str, Any], list[Buffer]]:
-    """Header, content and buffers of the next message."""
-    header, _, content = [json.loads(await socket.read_message()) for _ in range(3)]
-    buffers = []
-    for _ in range(header.get("num_buffers", 0)):
-        buffers.append(Buffer(json.loads(await socket.read_message())["id"], await socket.read_message()))
-    return header, content, buffers
 
 
 def test_a_page_of_the_stock_is_given_once_and_only_to_the_plain_address(visit: Callable[..., None]):
