@@ -6,6 +6,7 @@ having the methods that the picture needs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -82,6 +83,14 @@ class HasGridEigenfunctions(Protocol):
 
     def eigenfunctions(self, problem: Problem, state: Any, count: int = 0) -> Leading:
         """The functions from which the predictions of a state are made, or `count` functions of the same grid."""
+
+
+@runtime_checkable
+class HasFeatureMap(Protocol):
+    """A method that regresses on functions whose products approximate the kernel."""
+
+    def feature_map(self, problem: Problem, state: Any) -> Callable[[Tensor], Tensor]:
+        """A function from rows X [b, d] to the features [p, b] of a state."""
 
 
 @runtime_checkable

@@ -90,15 +90,19 @@ class Withheld:
     def __init__(self, document: Document, places: Sequence[pn.Column]) -> None:
         self._document, self._places = document, places
         self._contents: list[tuple[Model, list[Model]]] = []
+        self._is_shown = False
         document.add_next_tick_callback(self._take)
 
     def _take(self) -> None:
+        if self._is_shown:  # a visitor was there first
+            return
         models = [model for place in self._places for model, _ in place._models.values()]
         self._contents = [(model, model.children) for model in models]
         self._fill([(model, []) for model in models])
 
     def show(self) -> None:
         """Put the parts into the document. Layouts that have changed in the meantime stay as they are."""
+        self._is_shown = True
         contents, self._contents = self._contents, []
         self._fill([(model, children) for model, children in contents if not model.children])
 

@@ -33,7 +33,7 @@ SPARE = 0.9  # of the memory that is free at present, that a new run may use
 SMALL = 64e6  # bytes; the sizes of smaller runs are not compared, because the machine's own noise is larger
 MANY_CORES = 4  # from which two runs take their steps at the same time
 SHORT_TURN = 0.5  # seconds after which the next run does not wait any longer for the one before
-LIGHT_BYTES, LIGHT_SECONDS, LIGHT_STEPS = 256e6, 5.0, 200  # of a link that is computed without a click
+LIGHT_BYTES, LIGHT_SECONDS, LIGHT_STEPS = 256e6, 5.0, 400  # of a link that is computed without a click
 CGROUP = Path("/sys/fs/cgroup")
 
 

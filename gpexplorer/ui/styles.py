@@ -125,6 +125,7 @@ CARD = """
 .corner:hover, .corner:focus-within { opacity: 1; z-index: 3; }
 @media (hover: none) { .corner { position: relative !important; right: 0; opacity: 1; box-shadow: none; } }
 .place { position: relative; z-index: 1; flex: 1 1 auto !important; min-height: clamp(230px, 34vh, 520px); }
+@media (hover: none) { .place { min-height: clamp(230px, 42vh, 520px); } }
 """
 
 TABS = {

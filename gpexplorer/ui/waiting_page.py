@@ -118,4 +118,4 @@ def _is_drawn(explorer: Any, step: int) -> bool:
 
 def _image(picture: Any) -> str:
     svg = picture.svg(WIDTH, HEIGHT)
-    return image_html(svg, picture.view.title) if svg else ""
+    return image_html(svg, picture.view.title) if svg else picture.said

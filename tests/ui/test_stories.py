@@ -19,6 +19,7 @@ from gpexplorer.runs.studies.measured_run import Measured
 from gpexplorer.ui.address import read_query
 from gpexplorer.ui.explorer import START, Explorer
 from gpexplorer.ui.panels import scaling_panel
+from gpexplorer.ui.shared_limits import long_replay
 from gpexplorer.ui.stories import STORIES
 from gpexplorer.ui.text import MAX_LENGTH
 from gpexplorer.views import for_run
@@ -78,6 +79,8 @@ def test_parts_are_short_and_have_a_question_with_an_answer_and_each_story_a_tra
             assert part.shown != part.link
             assert not part.shown or part.answer
             assert not links.read(part.shown, Spec(**START), views).corrected
+            for link in (links.read(query, Spec(**START), views) for query in (part.link, part.shown) if query):
+                assert long_replay(link.spec, link.at) == ""  # a part opens at its step, not with a warning
         assert sum(bool(part.shown) for part in story.parts) >= 3
 
 

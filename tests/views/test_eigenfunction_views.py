@@ -15,6 +15,7 @@ from gpexplorer import views
 from gpexplorer.features.grid_eigenfunctions import Grid
 from gpexplorer.methods.chain_diagnostics import bulk_ess, rhat
 from gpexplorer.runs import Run
+from gpexplorer.views.drawing import run_rows
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.families import step_time
 from gpexplorer.views.families.approximation_quality import errors
@@ -168,6 +169,26 @@ def test_the_grid_is_no_better_than_the_optimum_and_the_matrix_has_the_error_in_
     exact, rebuilt = values[:, :60], values[:, -60:]
     error = np.linalg.norm(exact - rebuilt) / np.linalg.norm(exact)
     assert f"{error:.2g}" in frame.attrs["title"]
+
+
+def test_the_matrix_of_random_features_is_their_product_at_the_hyperparameters_of_the_step():
+    rows = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.2, "seed": 3}
+    run = gpx.Spec("rff", {"num_features": 20, "evaluations": 3}, data=rows).open()
+    run.finish(steps=4)
+    for at in (0, 3):
+        frame = view(run, "grief-covariance").data(run, at)["map"]
+        values = frame.sort_values(["y", "x"])["value"].to_numpy().reshape(60, -1)[::-1]
+
+        state, train = run.trace[at].step.state, run.problem.train
+        X = train.X[run_rows.sampled(len(train), 60)]
+        X = X[X[:, 0].argsort()]
+        theta = state.theta
+        waves = run.method._features(run.problem, theta).waves
+        angles = (X / theta[1:-1].exp()) @ waves.Omega.T
+        Phi = theta[0].exp() * torch.cat([angles.cos(), angles.sin()], 1) / angles.shape[1] ** 0.5
+        np.testing.assert_allclose(values[:, :60], run.problem.kernel(theta, X, X), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(values[:, -60:], Phi @ Phi.T, rtol=1e-6, atol=1e-9)
+        assert "with 20 functions" in frame.attrs["title"]
 
 
 def test_chains_are_drawn_from_the_state_and_weights_from_its_moments():

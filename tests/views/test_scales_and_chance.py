@@ -58,6 +58,23 @@ def test_the_convergence_does_not_lose_its_scale_to_first_values():
     assert focused(plateau, 23)["extent"] == (-45.0, 50.0)
 
 
+def test_the_convergence_does_not_magnify_what_does_not_matter():
+    values = np.array([40.0, -24.51, -24.539, -24.5455, -24.546, -24.546, -24.546])
+    assert focused(values, 6, 1.0) == {}
+    assert focused(values[1:], 5, 1.0) == {"extent": pytest.approx((-25.028, -24.028)), "title": ""}
+    assert focused(np.array([900.0, 40.0, 30.0, 20.0, 19.999, 19.998]), 5, 1.0)["extent"] == (19.998, 40.0)
+    assert focused(np.array([0.2, 0.100001, 0.100002, 0.100001]), 3) == {}  # a score without a unit
+    assert focused(1e6 + np.array([0.0, 1.0, 2.0, 3.0]), 3)["extent"] == pytest.approx((999_501.5, 1_000_501.5), rel=1e-9)
+
+    rows = {"name": "snelson-like", "n": 60}
+    run = gpx.Spec("cholqr", {"num_inducing": 10, "learn": False}, data=rows, kernel="se", budget={"steps": 12}).open()
+    run.finish()
+    view = next(view for view in views.for_run(run) if view.key == "convergence")
+    layers = view.data(run, len(run.trace) - 1)
+    figure = Live(view, layers).figure
+    assert 0.0 < np.ptp(layers["series"]["y"]) < 1.0 <= figure.y_range.end - figure.y_range.start
+
+
 def test_the_axis_of_the_convergence_leaves_out_a_first_value_and_the_caption_says_so():
     run = gpx.Spec("cholqr", {"num_inducing": 8}, data="snelson-like").open()
     run.finish(steps=30)

@@ -14,7 +14,7 @@ import param
 from torch import Tensor
 
 from ...errors import KernelError, SettingError
-from ...features.basis_choices import Choice, Fourier
+from ...features.basis_choices import Basis, Choice, Fourier
 from ...features.random_fourier import KINDS, RandomFourier
 from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...posteriors import Posterior
@@ -131,6 +131,10 @@ class RFF(Method):
 
     def posterior(self, problem: Problem, state: BasisState) -> Posterior:
         return state_posterior(self, problem, lambda: self._features(problem, state.theta), state)
+
+    def feature_map(self, problem: Problem, state: BasisState) -> Basis:
+        """Return the function from rows X [b, d] to the features [D, b] of this state."""
+        return self._features(problem, state.theta)(state.theta)
 
     def noise_variance(self, problem: Problem, state: BasisState) -> float:
         """Return the noise variance of predictions of y at this state."""

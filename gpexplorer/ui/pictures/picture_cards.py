@@ -158,6 +158,11 @@ class Picture(pn.viewable.Viewer):
             self._live.set_theme(theme)
             self.legend.fill(self._live.legend)
 
+    @property
+    def said(self) -> str:
+        """The sentence, as HTML, in place of the figure; empty where the figure is drawn."""
+        return self._sentence.object if self._live is None and len(self.card) else ""
+
     def svg(self, width: int, height: int) -> str:
         """Return the figure as SVG of this size in pixels; empty where a sentence takes its place."""
         return figure_svg(self._live.figure, width, height) if self._live is not None else ""

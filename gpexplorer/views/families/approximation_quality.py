@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ...methods.capabilities import HasGridEigenfunctions, SamplesWeights
+from ...methods.capabilities import HasFeatureMap, HasGridEigenfunctions, SamplesWeights
 from ...runs.run import Run
 from ..base import Layers, View, dots, image, line, overlay
 from ..drawing import run_rows
@@ -81,7 +81,10 @@ def covariance_and_features(run: Run, at: int, count: int) -> tuple[Tensor, Tens
     train, theta = run.problem.train, run.trace[at].step.state.theta
     X = train.X[run_rows.sampled(len(train), count).to(train.X.device)]
     X = X[X[:, 0].argsort()]
-    _, basis, _ = basis_at(run, at, min(MAX_FUNCTIONS, grid_method(run).num_eigenfunctions))
+    if isinstance(run.method, HasFeatureMap):
+        basis = run.method.feature_map(run.problem, run.trace[at].step.state)
+    else:
+        _, basis, _ = basis_at(run, at, min(MAX_FUNCTIONS, grid_method(run).num_eigenfunctions))
     with torch.no_grad():
         return run.problem.kernel(theta, X, X).double(), basis(X).double()
 
@@ -103,18 +106,18 @@ def errors(K: Tensor, F: Tensor) -> Tensor:
 
 
 class CovarianceMatrices(View):
-    """The exact covariance matrix of some rows, and its approximation by the eigenfunctions, with one colour scale."""
+    """The exact covariance matrix of some rows, and its approximation by functions, with one colour scale."""
 
     key: ClassVar[str] = "grief-covariance"
     title: ClassVar[str] = "Covariance, exact and approximate"
     help: ClassVar[str] = "Is the diagonal as bright on the right, and are there stripes that are missing on the left?"
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 40
-    needs: ClassVar[type] = HasGridEigenfunctions
 
     def applies(self, run: Run) -> bool:
-        """Return whether the eigenfunctions have the weights of the kernel, which chains change."""
-        return super().applies(run) and not isinstance(run.method, SamplesWeights)
+        """Return whether the functions have the weights of the kernel, which chains change."""
+        approximates = isinstance(run.method, HasGridEigenfunctions | HasFeatureMap)
+        return super().applies(run) and approximates and not isinstance(run.method, SamplesWeights)
 
     def data(self, run: Run, at: int) -> Layers:
         """Return one array of values: the exact matrix, a gap, and the approximation."""
@@ -125,9 +128,7 @@ class CovarianceMatrices(View):
         x, y = np.meshgrid(np.arange(values.shape[1], dtype=float), np.arange(m, dtype=float))
         frame = pd.DataFrame({"x": x.ravel(), "y": y.ravel(), "value": values.ravel()})
         frame.attrs |= {"xlabel": "exact, then approximate", "ylabel": "row, by the first input"}
-        frame.attrs["title"] = (
-            f"relative error {float((K - F.T @ F).norm() / K.norm()):.2g} with {len(F)} eigenfunctions"
-        )
+        frame.attrs["title"] = f"relative error {float((K - F.T @ F).norm() / K.norm()):.2g} with {len(F)} functions"
         return {"map": frame}
 
     def plot(self, layers: Layers) -> hv.Overlay:

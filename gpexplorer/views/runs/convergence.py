@@ -41,6 +41,8 @@ DATA_ALONE = "of the data alone: with the priors, map_objective is minimised"
 MOST_FIRST = 0.5  # share of the values, at the beginning, that the axis may leave out
 FEWEST = 4  # values from which on it may
 FLAT = 0.2  # of the range with a first value that the range without it must be below
+LEAST_NATS = 1.0  # of an objective on the axis: smaller differences decide nothing
+LEAST_SHARE = 1e-3  # of the values that the axis spans, at least
 MAX_POINTS = 4000  # of a longer run every k-th point is drawn
 
 
@@ -91,7 +93,8 @@ class Convergence(View):
         unit = f" [{channel.unit}]" if channel.unit else ""
         title = f"{channel.label}: not trustworthy from step {rose_at} on (dashed)" if len(untrusted) else ""
         trusted.attrs |= {"xlabel": label, "ylabel": f"{channel.label}{unit}", "title": title}
-        focus = {} if self.log else focused(values, at)
+        least = LEAST_NATS if channel.unit == "nat" and channel not in SCORES else 0.0
+        focus = {} if self.log else focused(values, at, least)
         trusted.attrs |= focus | {"title": "; ".join(filter(None, [title, focus.get("title")]))}
         current = current[_finite(current)].reset_index(drop=True)
         layers = {"series": trusted, "dots": trusted, "untrusted": untrusted, "now": current}
@@ -153,8 +156,10 @@ def _offered(run: Run) -> tuple[Channel, ...]:
     return (*run.method.channels, *SCORES, *priors)
 
 
-def focused(values: np.ndarray, at: int) -> dict[str, Any]:
+def focused(values: np.ndarray, at: int, least: float = 0.0) -> dict[str, Any]:
     """Return the ends of the vertical axis without first values that would flatten all that follow.
+
+    An axis never magnifies what does not matter: values that hardly change lie on a level line.
 
     Parameters
     ----------
@@ -162,6 +167,8 @@ def focused(values: np.ndarray, at: int) -> dict[str, Any]:
         One per record [t]; nan where nothing was reported.
     at : int
         The record that is shown; its value stays on the axis.
+    least : float, optional
+        A difference that matters. The axis spans at least this, and at least a thousandth of the values.
 
     Returns
     -------
@@ -171,7 +178,11 @@ def focused(values: np.ndarray, at: int) -> dict[str, Any]:
     finite = np.flatnonzero(np.isfinite(values))
     most = int(MOST_FIRST * len(finite)) if len(finite) >= FEWEST else 0
     spread = [float(np.ptp(values[finite[k:]])) for k in range(1 + most)] if len(finite) else []
-    drops = [k for k in range(1, len(spread)) if 0.0 < spread[k] < FLAT * spread[k - 1]]
+    least = max(least, LEAST_SHARE * float(np.median(np.abs(values[finite])))) if len(finite) else least
+    if spread and 0.0 < spread[0] < least:
+        middle = float(values[finite].max() + values[finite].min()) / 2
+        return {"extent": (middle - least / 2, middle + least / 2), "title": ""}
+    drops = [k for k in range(1, len(spread)) if least <= spread[k] < FLAT * spread[k - 1]]
     left_out = max(drops, default=0)
     if not left_out or at < finite[left_out]:
         return {}
