@@ -31,10 +31,8 @@ from bokeh.models import (
     ColumnDataSource,
     CustomAction,
     CustomJS,
-    CustomJSTicker,
     LinearColorMapper,
     LogScale,
-    LogTicker,
     Range1d,
     WheelZoomTool,
 )
@@ -101,25 +99,6 @@ ICON_TEXT = (
     f"<text x='12' y='16' font-family='sans-serif' font-size='10' text-anchor='middle' fill='{ICON_COLOUR}'>SVG</text>"
 )
 ICON = f"data:image/svg+xml;utf8,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'>{ICON_TEXT}</svg>"
-# Bokeh's own ticks of less than two decades are those of a linear axis, whose labels touch at one end.
-LOG_TICKS = """
-const [low, high] = [cb_data.start, cb_data.end].map(Math.log10).sort((a, b) => a - b);
-const between = (tick) => Math.log10(tick) >= low - 1e-9 && Math.log10(tick) <= high + 1e-9;
-const decades = (every) => Array.from({length: Math.floor((high - low) / every) + 2},
-                                      (_, k) => every * (Math.floor(low / every) + k));
-let ticks = [];
-for (const parts of [[1, 2, 5], [1, 3], [1]]) {
-  ticks = decades(1).flatMap((power) => parts.map((part) => part * 10 ** power)).filter(between);
-  if (ticks.length <= MOST) break;
-}
-for (let every = 2; ticks.length > MOST; every++) ticks = decades(every).map((power) => 10 ** power).filter(between);
-if (ticks.length < 2) {  // within a factor of three
-  const [from, to] = [10 ** low, 10 ** high], size = 10 ** Math.floor(Math.log10((to - from) / 2));
-  const step = size * ([5, 2].find((part) => part * size <= (to - from) / 2) || 1);
-  ticks = Array.from({length: MOST}, (_, k) => step * (Math.ceil(from / step) + k)).filter(between);
-}
-return ticks;
-""".replace("MOST", "5")
 SAVE_SVG = """
 const view = Bokeh.index.find_one(figure)
 if (view == null) return
@@ -209,8 +188,6 @@ class Live:
             if isinstance(axis.ticker, BasicTicker):
                 axis.ticker.desired_num_ticks = _labels_below(self.figure.x_range.start, self.figure.x_range.end)
         for axis in self.figure.axis:
-            if isinstance(axis.ticker, LogTicker):
-                axis.ticker = CustomJSTicker(major_code=LOG_TICKS)
             if axis.axis_label in COUNTED and isinstance(axis.ticker, BasicTicker):
                 axis.ticker.min_interval = 1
             axis.axis_label = axis.axis_label and in_lines(axis.axis_label)

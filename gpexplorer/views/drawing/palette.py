@@ -11,7 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from bokeh.models import BasicTickFormatter, LinearColorMapper, LogTickFormatter, PrintfTickFormatter, Scatter
+from bokeh.models import (
+    BasicTickFormatter,
+    CustomJSTicker,
+    LinearColorMapper,
+    LogTicker,
+    LogTickFormatter,
+    PrintfTickFormatter,
+    Scatter,
+)
 from bokeh.palettes import Viridis256
 
 ROLES = {
@@ -57,6 +65,26 @@ _COLOURS = {
     "light": {"text": "#22303c", "line": "#c4ccd4", "grid": "#e8ecf0", "background": "#ffffff"},
     "dark": {"text": "#dfe6ec", "line": "#4a5560", "grid": "#2c353e", "background": "#1c2229"},
 }
+
+# Bokeh's own ticks of less than two decades are those of a linear axis, whose labels touch at one end.
+LOG_TICKS = """
+const [low, high] = [cb_data.start, cb_data.end].map(Math.log10).sort((a, b) => a - b);
+const between = (tick) => Math.log10(tick) >= low - 1e-9 && Math.log10(tick) <= high + 1e-9;
+const decades = (every) => Array.from({length: Math.floor((high - low) / every) + 2},
+                                      (_, k) => every * (Math.floor(low / every) + k));
+let ticks = [];
+for (const parts of [[1, 2, 5], [1, 3], [1]]) {
+  ticks = decades(1).flatMap((power) => parts.map((part) => part * 10 ** power)).filter(between);
+  if (ticks.length <= MOST) break;
+}
+for (let every = 2; ticks.length > MOST; every++) ticks = decades(every).map((power) => 10 ** power).filter(between);
+if (ticks.length < 2) {  // within a factor of three
+  const [from, to] = [10 ** low, 10 ** high], size = 10 ** Math.floor(Math.log10((to - from) / 2));
+  const step = size * ([5, 2].find((part) => part * size <= (to - from) / 2) || 1);
+  ticks = Array.from({length: MOST}, (_, k) => step * (Math.ceil(from / step) + k)).filter(between);
+}
+return ticks;
+""".replace("MOST", "5")
 
 
 def _diverging(low: str, zero: str, high: str, count: int = 128) -> list[str]:
@@ -110,6 +138,8 @@ def paint(figure: Any, theme: str) -> None:
         )
         if isinstance(axis.formatter, BasicTickFormatter):
             axis.formatter.update(power_limit_low=-4, power_limit_high=7)  # 100000 and 0.001, but 2.5e-9
+        if isinstance(axis.ticker, LogTicker):
+            axis.ticker = CustomJSTicker(major_code=LOG_TICKS)
         if isinstance(axis.formatter, LogTickFormatter):  # 0.005, not 5.000e-3
             axis.formatter = PrintfTickFormatter(format="%.3g")
     for grid in figure.grid:
