@@ -208,19 +208,11 @@ class Explorer(pn.viewable.Viewer):
         if self._stop is None:
             self._stop = repeat(self._drain, PERIOD)
 
-    def settle(self, every: bool = False) -> None:
-        """Wait shortly for the first picture, so that a page is sent with it where its data are quick to read.
-
-        Parameters
-        ----------
-        every : bool, default False
-            Whether to wait for the other pictures on the screen as well.
-        """
-        if not self.pictures.drawn():
-            with self.pictures.hurried():
-                self._drain(wait=FIRST_PICTURE_WAIT)
-        end = time.monotonic() + FIRST_PICTURE_WAIT
-        while every and len(self.pictures.drawn()) < len(self.pictures.visible) and time.monotonic() < end:
+    def settle(self) -> None:
+        """Wait shortly for the first picture, so that a page is sent with it where its data are quick to read."""
+        if self.pictures.drawn():
+            return
+        with self.pictures.hurried():
             self._drain(wait=FIRST_PICTURE_WAIT)
 
     def update(self, wait: float = 0.0) -> None:

@@ -6,6 +6,7 @@ The tabs and the controls are added after the first picture is on the screen.
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from .styles import BESIDE, GUEST, MAIN, PAGE, THEME
 WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes
 NOT_ON_PHONES = {"@media (max-width: 599px)": {"display": "none"}}
 SIDEBAR = 320  # pixels
+PICTURES_WAIT = 0.5  # seconds that a page that is built in advance waits at most for its pictures
 PAGES = {
     "First screen": f"?page={FIRST}", "Stories": f"?page={GALLERY}", "Side by side": f"?page={SIDE_BY_SIDE}"
 }  # fmt: skip
@@ -61,8 +63,11 @@ class PageParts(Protocol):
     def set_dark(self, dark: bool) -> None:
         """Draw for the dark theme, or for the light one."""
 
-    def settle(self, every: bool = False) -> None:
-        """Wait shortly for the first picture, or for every one."""
+    def settle(self) -> None:
+        """Wait shortly for the first picture."""
+
+    def update(self, wait: float = 0.0) -> None:
+        """Show the newest frame, waiting for one at most this many seconds."""
 
     def start(self) -> None:
         """Begin to follow the run."""
@@ -230,7 +235,9 @@ def _prepared(explorer: PageParts, later: list[tuple[pn.Column, list[Any]]]) -> 
     """Build what can wait in advance; the function that is returned sends it."""
     for place, parts in later:
         place[:] = parts
-    explorer.settle(every=True)
+    end = time.monotonic() + PICTURES_WAIT
+    while len(explorer.pictures.drawn()) < len(explorer.pictures.visible) and time.monotonic() < end:
+        explorer.update(wait=PICTURES_WAIT)
     withheld = Withheld(pn.state.curdoc, [*(place for place, _ in later), *explorer.pictures.later_places])
 
     def complete() -> None:

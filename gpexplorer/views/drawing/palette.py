@@ -69,6 +69,7 @@ _COLOURS = {
 # Bokeh's own ticks of less than two decades are those of a linear axis, whose labels touch at one end.
 LOG_TICKS = """
 const [low, high] = [cb_data.start, cb_data.end].map(Math.log10).sort((a, b) => a - b);
+if (!isFinite(high - low)) return [];
 const between = (tick) => Math.log10(tick) >= low - 1e-9 && Math.log10(tick) <= high + 1e-9;
 const decades = (every) => Array.from({length: Math.floor((high - low) / every) + 2},
                                       (_, k) => every * (Math.floor(low / every) + k));
