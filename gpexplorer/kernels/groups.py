@@ -58,13 +58,13 @@ class Groups:
         S = torch.cat([variance, pairs], 1).index_select(1, self.place).reshape(-1, self.size, self.size)
         return S * X[:, :, None, -1] * X[:, None, :, -1] if self.is_scaled else S
 
-    def gradient(self, X: Float[Tensor, "c g D"], u: Float[Tensor, "c g"], v: Float[Tensor, "c g"]) -> Tensor:
-        """Gradient [p] of the sum over groups of u'k(theta, X, X) v."""
+    def gradient(self, X: Float[Tensor, "c g D"], u: Float[Tensor, "c g r"], v: Float[Tensor, "c g r"]) -> Tensor:
+        """Gradient [p] of the sum of u'k(theta, X, X) v over groups and the r pairs of vectors of each."""
         D, zero = self._differences(X)
         if self.is_scaled:
-            u, v = u * X[:, :, -1], v * X[:, :, -1]
-        (u_i, v_i), (u_j, v_j) = ([w.index_select(1, at) for w in (u, v)] for at in (self.first, self.second))
-        both = torch.addcmul(u_i * v_j, v_i, u_j)  # [c, pairs]
+            u, v = u * X[:, :, -1:], v * X[:, :, -1:]
+        W = torch.cat([u, v], 2) @ torch.cat([v, u], 2).mT  # [c, g, g]
+        both = W.flatten(1).index_select(1, self.first * self.size + self.second)  # [c, pairs]
         gradient = self.kernel.theta_gradient(self.theta, D, zero, both.reshape(-1, 1))
         return gradient + self.kernel.theta_gradient_diag(self.theta, zero, (u * v).sum()[None])
 

@@ -35,7 +35,7 @@ def test_matrices_and_gradients_are_those_of_the_kernel(key: str, is_scaled: boo
     u, v = (torch.randn(4, 5, generator=draw, dtype=torch.float64) for _ in range(2))
     groups = Groups(kernel, theta, 5)
 
-    S, gradient = groups.matrices(X), groups.gradient(X, u, v)
+    S, gradient = groups.matrices(X), groups.gradient(X, u[..., None], v[..., None])
 
     origin = X.clone()
     origin[..., :2] -= shift

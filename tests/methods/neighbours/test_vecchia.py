@@ -15,6 +15,7 @@ from gpexplorer.errors import KernelError, NotPositiveDefinite
 from gpexplorer.kernels.row_scaled import with_row_noise
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.neighbours import vecchia
+from gpexplorer.methods.neighbours.merged_conditionals import Batch
 from gpexplorer.methods.neighbours.vecchia import Conditionals
 from gpexplorer.objectives import evidence
 from gpexplorer.posteriors import exact_gp_posterior
@@ -41,6 +42,26 @@ def conditionals(
     return Conditionals(given, torch.ones(d, dtype=torch.float64) if lengths is None else lengths, k, most, seed)
 
 
+def merged(given: Problem, k: int, most: int = 10**6) -> Conditionals:
+    return Conditionals(given, torch.ones(given.train.d, dtype=torch.float64), k, most, 0, merge=True)
+
+
+def rows_of_each(found: Conditionals) -> dict[int, list[int]]:
+    """By the place of each row in the order, the earlier rows that its merged conditional is given."""
+    given: dict[int, list[int]] = {}
+    for batch in found.batches:
+        for rows, padding, places in zip(batch.rows.tolist(), padding_of(batch), batch.places.tolist(), strict=True):
+            assert rows[padding:] == sorted(set(rows[padding:]))
+            chosen = [place for place in places if place >= 0]
+            assert len(chosen) == len({rows[place] for place in chosen} - given.keys())
+            given |= {rows[place]: rows[padding:place] for place in chosen}
+    return given
+
+
+def padding_of(batch: Batch) -> list[int]:
+    return [0] * len(batch.rows) if batch.padding is None else batch.padding.sum(1).tolist()
+
+
 def dense(given: Problem, found: Conditionals, theta: Tensor) -> Tensor:
     """The same likelihood from the matrix of all rows: differences of the likelihoods of groups."""
     rows = found.rows
@@ -51,7 +72,8 @@ def dense(given: Problem, found: Conditionals, theta: Tensor) -> Tensor:
         return 0.5 * (y @ torch.linalg.solve(S, y) + torch.logdet(S))
 
     total = nlml(list(range(found.head)))
-    for i, N in zip(found.positions.tolist(), found.neighbours.tolist(), strict=True):
+    singles = zip(found.positions.tolist(), found.neighbours.tolist(), strict=True)
+    for i, N in rows_of_each(found).items() if found.merge else singles:
         total = total + found.weight * (nlml([*N, i]) - nlml(N))
     return total
 
@@ -71,16 +93,72 @@ def test_likelihood_and_gradient_are_those_of_dense_algebra(key: str, changes: d
     torch.testing.assert_close(gradient, slope, rtol=1e-6, atol=1e-6 * float(slope.abs().max()))
 
 
+@pytest.mark.parametrize("most", [10**6, 40])
+@pytest.mark.parametrize("key", KERNELS)
+@pytest.mark.parametrize("changes", [{}, {"shift": 1e4}, {"scale": 1e4, "noise": 1e-2}], ids=str)
+def test_merged_conditionals_have_the_likelihood_and_gradient_of_dense_algebra(
+    key: str, changes: dict[str, float], most: int
+):
+    given = problem(key, n=80, **changes)
+    found = merged(given, 6, most)
+
+    value, gradient = found.likelihood(given.theta, given.theta)
+
+    theta = given.theta.clone().requires_grad_(True)
+    expected = dense(given, found, theta)
+    (slope,) = torch.autograd.grad(expected, theta)
+    assert value == pytest.approx(float(expected.detach()), rel=1e-8)
+    torch.testing.assert_close(gradient, slope, rtol=1e-6, atol=1e-6 * float(slope.abs().max()))
+    assert len(found.batches) > 1
+    assert any(batch.padding is not None for batch in found.batches)
+
+
+@pytest.mark.parametrize("twins", [False, True])
+@pytest.mark.parametrize(
+    ("n", "k", "most"), [(150, 5, 10**6), (150, 5, 60), (150, 1, 10**6), (20, 18, 10**6), (3, 2, 9)]
+)
+def test_every_row_is_in_one_block_with_its_neighbours(n: int, k: int, most: int, twins: bool):
+    given = problem(n=n)
+    if twins:
+        given.train.X[1::2] = given.train.X[::2][: n // 2]
+
+    found = merged(given, k, most)
+
+    earlier = rows_of_each(found)
+    assert sorted(earlier) == found.positions.tolist()
+    for i, N in zip(found.positions.tolist(), found.neighbours.tolist(), strict=True):
+        assert set(N) <= set(earlier[i])
+    sizes = [batch.rows.shape[1] - padding for batch in found.batches for padding in padding_of(batch)]
+    assert sum(size**2 for size in sizes) <= len(earlier) * (k + 1) ** 2
+
+
+@pytest.mark.parametrize("noise", [0.1, 1.0])
+def test_merged_conditionals_are_closer_to_the_exact_density(noise: float):
+    given = problem("matern32", n=300, noise=noise)
+    given = Problem(Dataset(given.train.X, torch.zeros_like(given.train.y)), given.kernel, given.theta)
+    exact, _ = evidence(given.kernel, given.theta, given.train)  # with targets of 0, half of a log determinant
+
+    divergences = [  # from the exact density, whose conditionals these are
+        found.likelihood(given.theta, given.theta)[0] - exact
+        for k in (5, 10)
+        for found in (merged(given, k), conditionals(given, k))
+    ]
+
+    assert 0.0 < divergences[0] < 0.85 * divergences[1]
+    assert 0.0 < divergences[2] < 0.7 * divergences[3]
+
+
 @pytest.mark.parametrize("noise", [0.3, 1e-5])
 @pytest.mark.parametrize("shift", [0.0, -300.0])
 def test_with_all_other_rows_as_neighbours_it_is_the_exact_gp(shift: float, noise: float):
     given = problem("matern52-ard", n=40, shift=shift, noise=noise)
     exact, slope = evidence(given.kernel, given.theta, given.train)
 
-    value, gradient = conditionals(given, 39).likelihood(given.theta, given.theta)
+    for found in (conditionals(given, 39), merged(given, 39)):
+        value, gradient = found.likelihood(given.theta, given.theta)
 
-    assert value == pytest.approx(exact, rel=1e-8)
-    torch.testing.assert_close(gradient, slope, rtol=1e-6, atol=1e-6 * float(slope.abs().max()))
+        assert value == pytest.approx(exact, rel=1e-8)
+        torch.testing.assert_close(gradient, slope, rtol=1e-6, atol=1e-6 * float(slope.abs().max()))
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e4])
@@ -139,10 +217,10 @@ def test_known_noise_per_row_is_in_the_likelihood():
     exact, slope = evidence(scaled.kernel, scaled.theta, scaled.train)
     assert value == pytest.approx(exact, rel=1e-9)
     torch.testing.assert_close(gradient, slope, rtol=1e-7, atol=1e-7)
-    found = conditionals(scaled, 6)
-    theta = scaled.theta.clone().requires_grad_(True)
-    (slope,) = torch.autograd.grad(dense(scaled, found, theta), theta)
-    torch.testing.assert_close(found.likelihood(scaled.theta, scaled.theta)[1], slope, rtol=1e-7, atol=1e-7)
+    for found in (conditionals(scaled, 6), Conditionals(scaled, torch.ones(1).double(), 6, 10**6, 0, merge=True)):
+        theta = scaled.theta.clone().requires_grad_(True)
+        (slope,) = torch.autograd.grad(dense(scaled, found, theta), theta)
+        torch.testing.assert_close(found.likelihood(scaled.theta, scaled.theta)[1], slope, rtol=1e-7, atol=1e-7)
 
 
 def test_single_precision_rows_are_computed_in_double_precision():
@@ -180,8 +258,9 @@ def run_of(kernel: str = "matern52-ard", **settings: Any) -> Any:
     return run
 
 
-def test_it_learns_what_exact_maximum_likelihood_learns():
-    run, data = run_of(), {"name": "hypercube", "n": 400, "d": 2, "noise": 0.3, "seed": 1}
+@pytest.mark.parametrize("merge", [False, True])
+def test_it_learns_what_exact_maximum_likelihood_learns(merge: bool):
+    run, data = run_of(merge=merge), {"name": "hypercube", "n": 400, "d": 2, "noise": 0.3, "seed": 1}
     exact = Spec("ml", data=data, kernel="matern52-ard").open()
     exact.finish()
 
