@@ -9,7 +9,8 @@ With S = k(X, X) + s2 I for the rows (N(i), i), i the last, S = L L', w = L^-1 y
 
 which follows from S^-1 = [S_N^-1, 0; 0, 0] + u u'. The first h = k + 1 rows are together an exact GP, so that k = n - 1
 is the exact likelihood. The constant n/2 log 2 pi is left out. All is computed in float64. If only b of the other rows
-are used, chosen at random, their sum is multiplied by (n - h) / b: an unbiased estimate.
+are used, chosen at random, their sum is multiplied by (n - h) / b: an unbiased estimate. Where conditionals are merged, row
+i need not be the last of its block: then u and w end with it, w_1, ..., w_i, 0, ..., 0, and the same formula holds.
 
     maximin: row i+1 is the row whose distance to the nearest of the first i rows is largest         Guinness (2018)
 
@@ -241,18 +242,17 @@ class Conditionals:
         least = 100.0 * rounding(torch.float64) * float(self.kernel.diag(theta, self.rows.X[:1]).mean())
         if s2 < min(least, noise_variance(begin)):
             raise NotPositiveDefinite("K + s2 I of near rows", self.head, 0.0, "The noise is too small; raise it.")
-        value, gradient = evidence(self.kernel, theta, self.rows.rows(range(self.head)))
-        value, gradient = gradient.new_tensor(value), gradient.clone()
+        of_head, slope = evidence(self.kernel, theta, self.rows.rows(range(self.head)))
+        value, gradient = slope.new_tensor(of_head), slope.clone()
         for groups, X, y, L, places in self._chunks(theta, s2):
             w = torch.linalg.solve_triangular(L, y[:, :, None], upper=False)[:, :, 0]  # [c, g]
-            one = torch.eye(groups.size + 1, groups.size, dtype=w.dtype, device=w.device)  # its last row is for none
-            until = torch.cat([one[:-1].cumsum(0), one[-1:]])  # [g + 1, g]
-            right = torch.cat([one[places], until[places] * w[:, None]], 1).mT  # [c, g, 2 r]
+            row, place = torch.arange(groups.size, device=w.device), places[:, :, None]
+            right = torch.cat([row == place, (row <= place) * w[:, None]], 1).mT  # [c, g, 2 r]
             u, a = torch.linalg.solve_triangular(L.mT, right, upper=True).chunk(2, 2)
-            at, is_used = places.clamp_min(0), places >= 0
+            at = places.clamp_min(0)
             w_at, sd = w.gather(1, at), L.diagonal(dim1=1, dim2=2).gather(1, at)
             v = 0.5 * (1.0 + w_at.square())[:, None] * u - w_at[:, None] * a
-            value += self.weight * ((sd.log() + 0.5 * w_at.square()) * is_used).sum()
+            value += self.weight * ((sd.log() + 0.5 * w_at.square()) * (places >= 0)).sum()
             gradient += self.weight * groups.gradient(X, u, v)
             gradient[-1] += noise_derivative(self.kernel, self.weight * 2.0 * s2 * (u * v).sum())
         return float(value), gradient
@@ -403,7 +403,7 @@ class Vecchia(DescendingMethod):
         used = min(n, self.conditionals)
         pairs = 0.5 * k * (k + 1)
         flops = used * (pairs * (FLOPS_PER_ENTRY + 8.0 * d) + k**3 / 3.0 + 6.0 * k**2)
-        arrays = {"rows in order": 8.0 * n * (d + 2), "neighbours": 8.0 * used * k, "chunk": 1.0 * GROUP_BYTES}
+        arrays = {"rows in order": 8.0 * n * (d + 2), "neighbours": 16.0 * used * k, "chunk": 1.0 * GROUP_BYTES}
         chunk = max(1.0, GROUP_BYTES / (8.0 * pairs * (10.0 + 3.0 * d)))
         return Cost(flops, 8.0 * used * pairs * 130.0, arrays, CHUNK_CALLS * (1.0 + used / chunk))
 
