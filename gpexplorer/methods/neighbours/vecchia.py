@@ -9,8 +9,8 @@ With S = k(X, X) + s2 I for the rows (N(i), i), i the last, S = L L', w = L^-1 y
 
 which follows from S^-1 = [S_N^-1, 0; 0, 0] + u u'. The first h = k + 1 rows are together an exact GP, so that k = n - 1
 is the exact likelihood. The constant n/2 log 2 pi is left out. All is computed in float64. If only b of the other rows
-are used, chosen at random, their sum is multiplied by (n - h) / b: an unbiased estimate. Where conditionals are merged, row
-i need not be the last of its block: then u and w end with it, w_1, ..., w_i, 0, ..., 0, and the same formula holds.
+are used, chosen at random, their sum is multiplied by (n - h) / b: an unbiased estimate. Merged conditionals share one
+factor: the rows after i are then left out by u = L'^-1 e_i and a = L'^-1 (w_1, ..., w_i, 0, ..., 0).
 
     maximin: row i+1 is the row whose distance to the nearest of the first i rows is largest         Guinness (2018)
 
