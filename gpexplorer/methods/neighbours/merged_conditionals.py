@@ -4,12 +4,13 @@
 
 One Cholesky factor of the rows of U, in their order, has all conditionals of its block. None knows less than before, so
 that the divergence from the exact density falls, and a pair of rows in several conditionals is computed once. Two
-blocks are merged where |U|^2, the entries of the covariance, does not grow:
+blocks are merged where the sum of |U|^2, the entries of the covariances, does not grow:
 
     |U_a or U_b|^2 <= |U_a|^2 + |U_b|^2                                                            Guinness (2018)
 
-The paper goes through all rows and neighbours in a loop. Here, blocks are merged in rounds: in each, every block names
-the one with which it saves most, and those that name each other become one. Overlaps are sparse products.
+The paper goes through all rows and neighbours in a loop. Here, blocks are merged in rounds: in each, every block finds,
+among those that have a neighbour of one of its rows, the one with which it saves most, and two that find each other
+become one. Overlaps are counted by sparse products, for some pairs of blocks at a time.
 
 Reference: Guinness (2018), Permutation and grouping methods for sharpening Gaussian process approximations.
 """
@@ -24,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-POWER = 2.0  # of the size of a block, whose sum does not grow
+POWER = 2.0  # of the sizes of blocks, whose sum does not grow
 STRIP = 20_000  # pairs of blocks whose overlaps are counted at a time
 STEP = 4  # a block has as many rows as the smallest and a multiple of this, so that few sizes exist
 Rows = NDArray[np.int64]
@@ -125,5 +126,5 @@ def _batches(unions: Any, block: Rows, positions: Rows, smallest: int, device: t
         nth = np.arange(counts[chosen[-1]])
         is_here = nth < counts[chosen, None]
         places = np.where(is_here, place[by_block[np.where(is_here, first[chosen, None] + nth, 0)]], -1)
-        rows, places = (torch.from_numpy(each.astype(np.int64)).to(device) for each in (rows, places))
-        yield Batch(rows, is_padding, places, counts[chosen])
+        at_rows, at_places = (torch.from_numpy(each.astype(np.int64)).to(device) for each in (rows, places))
+        yield Batch(at_rows, is_padding, at_places, counts[chosen])
