@@ -228,7 +228,8 @@ def overlay(parts: Iterable[hv.Element], frame: pd.DataFrame, columns: int = 2, 
     layers = hv.Overlay(list(parts))
     limits = {f"{axis}lim": _around(layers, axis) for axis in ("x", "y") if options.get(f"log{axis}")}
     shown = {name: limit for name, limit in limits.items() if limit is not None}
-    return layers.opts(**{**legend, "responsive": True, "show_grid": True, **labels(frame), **shown, **options})
+    look = {**legend, "responsive": True, "show_grid": True, "title": ""}  # HoloViews would name layers: "a Overlay"
+    return layers.opts(**{**look, **labels(frame), **shown, **options})
 
 
 def _around(layers: hv.Overlay, axis: str) -> tuple[float, float] | None:

@@ -71,7 +71,7 @@ class Picture(InPanel, param.Parameterized):
     key : str, default "fit"
         Which picture: the `key` of a view that applies to the run.
     at : int, default -1
-        Index of the record.
+        Index of the record. None, the value of an empty widget, means the newest one.
     **options : object
         Options of the picture, and `width` and `height` in pixels. A pane is as wide as its place, at most `width`.
 
@@ -92,14 +92,17 @@ class Picture(InPanel, param.Parameterized):
 
     run = param.ClassSelector(class_=Run, allow_refs=True, doc="The run.")
     key = param.String("fit", allow_refs=True, doc="Which picture.")
-    at = param.Integer(
-        -1, allow_refs=True, doc="Index of the record shown; negative numbers count from the newest one."
+    at = param.Number(  # the sliders of some libraries count in floats
+        -1,
+        allow_None=True,
+        allow_refs=True,
+        doc="Index of the record shown; negative numbers count from the newest one, which None means, too.",
     )
     width = param.Integer(WIDTH, bounds=(160, 4000), allow_refs=True, doc="Pixels.")
     height = param.Integer(HEIGHT, bounds=(120, 4000), allow_refs=True, doc="Pixels.")
     options = param.Dict({}, allow_refs=True, nested_refs=True, doc="Options of the picture by name.")
 
-    def __init__(self, run: Run, key: str = "fit", at: int = -1, **options: Any) -> None:
+    def __init__(self, run: Run, key: str = "fit", at: float | None = -1, **options: Any) -> None:
         size = {name: options.pop(name) for name in ("width", "height") if name in options}
         super().__init__(run=run, key=key, at=at, options=options, **size)
         self.view: View = _view(self.run, self.key, self.options)
@@ -114,7 +117,8 @@ class Picture(InPanel, param.Parameterized):
         run = self.run
         if run is None or not len(run.trace):
             raise SettingError("The run has no record to draw yet. Take a step first: run.advance().")
-        return self.view.data(run, run.trace[self.at].index)
+        at: Any = -1 if self.at is None else self.at
+        return self.view.data(run, run.trace[int(at) if float(at).is_integer() else at].index)
 
     @property
     def element(self) -> hv.Overlay | hv.Element:

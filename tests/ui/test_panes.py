@@ -65,12 +65,12 @@ def test_a_picture_in_a_bound_function_shows_the_record_of_the_slider(run: gpx.R
     assert inducing(bound) == pytest.approx(expected[6])
 
 
-@pytest.mark.parametrize("kind", ["widget", "parameter", "expression", "bound function"])
+@pytest.mark.parametrize("kind", ["widget", "parameter", "expression", "bound function", "float"])
 def test_a_picture_follows_references(run: gpx.Run, kind: str):
     slider = pn.widgets.IntSlider(value=1, start=0, end=6)
     reference = {
         "widget": slider, "parameter": slider.param.value, "expression": slider.rx() + 0,
-        "bound function": pn.bind(lambda at: at, slider),
+        "bound function": pn.bind(lambda at: at, slider), "float": pn.bind(float, slider),
     }[kind]  # fmt: skip
     picture = gpx.Picture(run, "fit", at=reference)
     pane = pn.panel(picture)
@@ -97,6 +97,8 @@ def test_another_record_changes_the_numbers_of_a_figure_and_keeps_its_zoom(run: 
     assert figure.x_range.start < 0.5 < 5.5 < figure.x_range.end
     picture.at = 99
     assert figures(pane) == []
+    picture.at = None  # as of a widget without a value: the newest record
+    assert inducing(pane) == pytest.approx(sorted(run.plot("fit", 6).layers["inducing"]["x"]))
     picture.param.update(at=2, key="convergence")
     assert figures(pane) not in ([], [figure])
 
@@ -117,7 +119,8 @@ def test_options_and_the_kind_of_a_picture_follow_references(run: gpx.Run):
 
 
 def test_a_pane_says_which_record_there_is_not(run: gpx.Run):
-    assert "no record 99" in pn.panel(run.plot("fit", 99)).select(pn.pane.HTML)[0].object
+    for at in (99, 2.5, float("nan")):
+        assert f"no record {at}" in pn.panel(run.plot("fit", at)).select(pn.pane.HTML)[0].object
 
 
 def test_curves_are_elements_that_compose(run: gpx.Run):
@@ -126,6 +129,7 @@ def test_curves_are_elements_that_compose(run: gpx.Run):
 
     assert isinstance(curves, hv.Overlay)
     assert hv.render(curves * hv.HLine(float(objective[-1]))).renderers
+    assert hv.render(curves).title.text == ""
     assert hv.render(curves.opts(title="mine")).title.text == "mine"
     [line] = curves
     np.testing.assert_allclose(line.dimension_values("y"), objective[np.isfinite(objective)])

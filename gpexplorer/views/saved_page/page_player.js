@@ -175,8 +175,8 @@
   })
   const preference = matchMedia("(prefers-color-scheme: dark)"), light = {}
   preference.addEventListener("change", (event) => setTheme(event.matches, model, light))
-  setTheme(preference.matches, model, light)
   if (!showAddress()) show(0)
+  setTheme(preference.matches, model, light)  // last: Bokeh still reads columns after a colour has changed
   part("problem").hidden = true
   document.body.dataset.ready = "true"
 })().catch((error) => {
