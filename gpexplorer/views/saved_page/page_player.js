@@ -176,7 +176,7 @@
   const preference = matchMedia("(prefers-color-scheme: dark)"), light = {}
   preference.addEventListener("change", (event) => setTheme(event.matches, model, light))
   if (!showAddress()) show(0)
-  setTheme(preference.matches, model, light)  // last: Bokeh still reads columns after a colour has changed
+  setTheme(preference.matches, model, light)  // last: from a change of colour on, Bokeh reads columns for a while
   part("problem").hidden = true
   document.body.dataset.ready = "true"
 })().catch((error) => {
