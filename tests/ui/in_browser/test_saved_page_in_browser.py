@@ -57,8 +57,8 @@ class Opened:
 
 
 def test_it_plays_scrubs_and_shows_the_numbers_of_each_step(browser: Browser, tmp_path: Path):
-    run = gpx.Spec("cholqr", {"num_inducing": 6}, data="snelson-like", kernel="se").open()
-    run.finish(steps=30)
+    run = gpx.Spec("cholqr", {"num_inducing": 10}, data="snelson-like", kernel="se").open()
+    run.finish(steps=60)
     file = run.save_page(tmp_path / "run.html")
     assert file.stat().st_size < 5_000_000
     opened = Opened(browser, file, "dark")  # frame 0 has fewer rows than the fullest one, with which Bokeh begins
