@@ -2,8 +2,8 @@
 
 A session begins with a GET and lives on once its websocket is open. Sessions without a websocket cost a visitor
 nothing, so they give way: where a server is full, the oldest session that has never been connected is ended, of the
-address that has most of them. So do connections that are no websocket: a process may open so many
-files, and a server that has none left answers nobody and fills its log with tracebacks.
+address that has most of them. So do connections that are no websocket: a process may open only so
+many files, and without a free one a server answers nobody, and each try is a traceback in its log.
 """
 
 from __future__ import annotations
