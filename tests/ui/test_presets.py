@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from gpexplorer import Spec
+from gpexplorer import Spec, methods
 from gpexplorer.runs import Run
 from gpexplorer.runs import link as links
 from gpexplorer.ui.address import PageRequest, read_query, write_query
@@ -22,6 +22,11 @@ from oracles import exact_nlml
 from split_scores import scores_of_ten_splits
 
 START = Spec("cholqr", {"num_inducing": 10})
+
+
+@pytest.mark.parametrize("key", sorted(methods))
+def test_the_heading_of_every_method_is_a_question_and_not_its_name(key: str):
+    assert "?</h1>" in question(Spec(key), 100)
 
 
 @pytest.mark.parametrize("key", PRESETS)

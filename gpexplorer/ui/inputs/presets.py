@@ -40,6 +40,7 @@ BY_FAMILY = {
     "eigenfunctions": "How many eigenfunctions does this function need?",
     "cross_validation": "Which hyperparameters predict rows they have not seen?",
     "minibatches": "What can a few rows at a time learn about all of them?",
+    "neighbours": "How much do the rows near a row say about it?",
 }
 
 
