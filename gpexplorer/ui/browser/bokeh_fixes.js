@@ -17,6 +17,18 @@ function writeOnce(sheet, layout) {
   }
 }
 
+function keepLateRows(table) {
+  const { setData, tableBuilt } = table
+  table.setData = function () {
+    this.gpexplorer_late = this._initializing || this._building || !this.tabulator.initialized
+    return setData.call(this)
+  }
+  table.tableBuilt = function () {
+    tableBuilt.call(this)
+    if (this.gpexplorer_late) void this.setData()
+  }
+}
+
 export function render({ model, el }) {
   el.style.display = "none"
   const view = window.Bokeh?.Models?.get("Plot")?.prototype.default_view?.prototype
@@ -30,5 +42,7 @@ export function render({ model, el }) {
   const sheet = window.Bokeh.require?.("core/dom")?.InlineStyleSheet?.prototype
   const layout = window.Bokeh.require?.("models/layouts/layout_dom")?.LayoutDOMView?.prototype
   if (model.own_page && sheet && layout) writeOnce(sheet, layout)
+  const table = window.Bokeh.Models.get("panel.models.tabulator.DataTabulator")?.prototype.default_view?.prototype
+  if (table?.setData && table.tableBuilt) keepLateRows(table)
   view.gpexplorer_mended = true
 }

@@ -269,7 +269,7 @@ class CopyButton(JSComponent):
 
 
 class BokehFixes(JSComponent):
-    """Workarounds for Bokeh 3.9: no figure without a layout is measured, and our pages write no style sheet twice.
+    """Workarounds for Bokeh 3.9 and Panel 1.9: figures are measured late, style sheets written once, no rows are lost.
 
     Bokeh measures a newly added figure before the figure has a layout, and lays it out right afterwards, so that the
     only effect is an error in the browser's console: "reading 'top_panel'". And it asks the browser for the style of
@@ -278,6 +278,9 @@ class BokehFixes(JSComponent):
     have none. And each layout of a page empties and writes again the style sheets of all its parts, with five writes
     per part, although they say what they said before: 21,000 writes while the laboratory opens. On our own pages a
     layout writes those that differ, at its end and before anything is measured.
+
+    Panel forgets rows that come while a table is being built, as when a stored run follows the first kept one: they are
+    shown once the table is built.
     """
 
     own_page = param.Boolean(False, doc="Whether nobody else draws on this page.")

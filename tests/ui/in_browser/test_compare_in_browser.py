@@ -13,6 +13,12 @@ from gpexplorer.views.drawing.palette import LOG_TICKS
 from pages import ON_PAGE, Seen, Served, until
 
 pytestmark = pytest.mark.ui
+MORE_WHILE_BUILT = f"""() => {{
+  const table = {ON_PAGE}.find((m) => m.type.endsWith("DataTabulator") && m.source.data.c0?.length === 3)
+  Bokeh.index.find_one(table).render()
+  const twice = Object.entries(table.source.data).map(([name, values]) => [name, [...values, ...values]])
+  table.source.data = Object.fromEntries(twice)
+}}"""
 
 
 def test_what_is_kept_and_swept_lands_in_one_table(open_page: Callable[..., Seen]):
@@ -42,6 +48,9 @@ def test_what_is_kept_and_swept_lands_in_one_table(open_page: Callable[..., Seen
 
     seen.page.get_by_label("Small multiples").check()
     until(lambda: seen.page.get_by_text("num_inducing=5").count() >= 1)
+
+    seen.page.evaluate(MORE_WHILE_BUILT)
+    until(lambda: rows.count() == 6)
 
 
 def test_stored_runs_of_several_methods_are_found_and_opened_on_a_new_page(
