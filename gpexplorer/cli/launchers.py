@@ -34,6 +34,9 @@ def serve(  # noqa: PLR0913 - the options of a command
         Path | None, typer.Option(help="Keep runs and notes in this directory, for everyone who opens the page.")
     ] = None,
     max_sessions: Annotated[int, typer.Option(min=1, help="Pages that are open at the same time.")] = 60,
+    max_sessions_per_address: Annotated[
+        int, typer.Option(min=0, help="Pages of one address at the same time; 0 is as many as --max-sessions: a class.")
+    ] = 0,
     max_memory: Annotated[
         float | None,
         typer.Option(help="GB for all runs together, by formula; by default three quarters of this machine."),
@@ -54,7 +57,8 @@ def serve(  # noqa: PLR0913 - the options of a command
     from ..ui import server
     from ..ui.shared_limits import Limits
 
-    limits = Limits(max_sessions, None if max_memory is None else 1e9 * max_memory, threads, ready_pages)
+    memory = None if max_memory is None else 1e9 * max_memory
+    limits = Limits(max_sessions, memory, threads, ready_pages, max_sessions_per_address)
     try:
         server.serve(port=port, address=address, show=show, origins=tuple(origin or ()), store=store, limits=limits)
     except GPExplorerError:  # a StoreError is an OSError, too

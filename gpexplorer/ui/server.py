@@ -151,7 +151,7 @@ def serve(
         verbose=False,
     )  # listens from here on, and answers nobody yet: OSError was raised if the port is taken
     server._tornado._websocket_origins.update(allowed)  # Bokeh cannot read [::1] among its options
-    protect(server, max_sessions=shares.limits.max_sessions)
+    protect(server, max_sessions=shares.limits.max_sessions, max_per_address=shares.limits.max_per_address)
     warm()
     ready = ReadySessions(server._tornado, "/explorer", shares.limits.ready_pages, shares)
     ready.install()
@@ -235,7 +235,7 @@ def _protect_next() -> None:
 
     def protected(application: BokehTornado, request: Any, **kwargs: Any) -> Any:
         BokehTornado.find_handler = find_handler
-        protect_application(application, local_only=True, max_sessions=MAX_SESSIONS)
+        protect_application(application, True, MAX_SESSIONS)
         return application.find_handler(request, **kwargs)
 
     BokehTornado.find_handler = protected

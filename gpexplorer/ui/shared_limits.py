@@ -51,12 +51,15 @@ class Limits:
         Processor cores for the steps of all runs together. By default all but one, which answers the pages.
     ready_pages : int, default 30
         Pages that are built in advance, so that many people can open the page at once; each takes about 6 MB.
+    max_per_address : int, default 0
+        Pages that one address may have open at the same time; 0 for as many as the server.
     """
 
     max_sessions: int = MAX_SESSIONS
     max_memory: float | None = None
     threads: int | None = None
     ready_pages: int = 30
+    max_per_address: int = 0
 
     def __post_init__(self) -> None:
         if self.max_sessions < 1 or (self.threads is not None and self.threads < 1):

@@ -44,7 +44,7 @@ PATCHED = (
 class Visited:
     """A server of small pages, and requests to it."""
 
-    def __init__(self, max_sessions: int) -> None:
+    def __init__(self, **limits: int) -> None:
         self.built = 0
         self.pauses: list[int] = []
         self.calls: list[Any] = []  # the documents for which what a page repeats was called
@@ -57,7 +57,7 @@ class Visited:
         )  # fmt: skip
         self.application: BokehTornado = self.server._tornado
         self.application._websocket_origins = {f"localhost:{self.server.port}"}
-        protect(self.server, max_sessions=max_sessions)
+        protect(self.server, **limits)
         self.server.start()
 
     def page(self) -> pn.pane.HTML:
@@ -119,9 +119,9 @@ def visit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         monkeypatch.setattr(owner, name, owner.__dict__[name])
     before = logging.getLogRecordFactory()
 
-    def run(story: Callable[[Visited], Awaitable[None]], max_sessions: int = 0) -> None:
+    def run(story: Callable[[Visited], Awaitable[None]], max_sessions: int = 0, **limits: int) -> None:
         async def told() -> None:
-            visited = Visited(max_sessions)
+            visited = Visited(max_sessions=max_sessions, **limits)
             try:
                 await asyncio.wait_for(story(visited), 30)
             finally:

@@ -25,9 +25,10 @@ def test_serve_passes_its_options_on(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(serving, "serve", lambda **options: seen.update(options))
 
     caps = ("--max-sessions", "7", "--max-memory", "2.5", "--threads", "3", "--ready-pages", "4")
+    caps += ("--max-sessions-per-address", "5")
     assert call("serve", "--port", "5099", "--origin", "lab.example:80", "--show", *caps) == 0
 
-    assert seen.pop("limits") == Limits(7, 2.5e9, 3, 4)
+    assert seen.pop("limits") == Limits(7, 2.5e9, 3, 4, 5)
     expected = {"port": 5099, "address": "localhost", "show": True, "origins": ("lab.example:80",), "store": None}
     assert seen == expected
 
@@ -70,7 +71,7 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
     from gpexplorer.ui import server as serving
 
     order: list[str] = []
-    monkeypatch.setattr(serving, "protect", lambda _, max_sessions: order.append(f"guard of {max_sessions}"))
+    monkeypatch.setattr(serving, "protect", lambda _, max_sessions, **__: order.append(f"guard of {max_sessions}"))
     monkeypatch.setattr(serving, "repair_protocol", lambda: None)
     monkeypatch.setattr(serving, "warm", lambda: order.append("warm"))
     for name in ("get_session", "get"):

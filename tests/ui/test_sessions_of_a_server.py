@@ -83,6 +83,23 @@ def test_the_address_with_most_unconnected_sessions_gives_way_first(visit: Calla
     visit(story, max_sessions=3)
 
 
+def test_one_address_may_have_fewer_pages_than_the_server(visit: Callable[..., None]):
+    """Its pages that were never connected give way first, and other addresses have places left."""
+
+    async def story(visited: Visited) -> None:
+        first, second = {"X-Real-Ip": "192.0.2.1"}, {"X-Real-Ip": "192.0.2.2"}
+        sockets = [await visited.connect(await visited.get(**first))]
+        assert (await visited.get(**first)).code == 200
+        sockets.append(await visited.connect(await visited.get(**first)))  # the page that nobody looks at gives way
+        refused = await visited.get(**first)
+        assert (refused.code, "2 pages are open at this address" in refused.body.decode()) == (429, True)
+        sockets.append(await visited.connect(await visited.get(**second)))
+        for opened in sockets:
+            await visited.leave(opened)
+
+    visit(story, max_sessions=4, max_per_address=2)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one address of their own")
 def test_connections_that_are_no_websocket_give_way(visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch):
     """Open files ran out, and then nobody was answered and the log grew by a megabyte per second."""

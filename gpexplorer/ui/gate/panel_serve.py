@@ -1,23 +1,27 @@
-"""The gate for `panel serve`, in place before the first visitor.
+"""The gate for `panel serve` and for `pn.serve` in a program of one's own, in place before the first visitor.
 
-`panel serve app.py` runs an app only when its first visitor comes, so the app cannot protect the server that serves it.
-But Panel loads the entry points of the group "panel.io.rest" when its command line is imported. This module is one of
-them. It changes nothing except that the command `serve`, once it has made a server and before the server answers,
-protects it if one of its apps mentions this package. A server of other apps stays as it is.
+`panel serve app.py` runs an app only when its first visitor comes, and `pn.serve` calls its functions then, so an app
+cannot protect the server that serves it. But Panel loads the entry points of the group "panel.io.rest" before it makes
+a server. This module is one of them. It changes nothing except that a server, when it starts and before it answers,
+is protected if one of its apps mentions this package. A server of other apps stays as it is, and so does one that is
+protected already.
 
-It is loaded in every process that imports Panel's command line, so it imports nothing that takes time.
+It is loaded in every process in which Panel makes a server, so it imports nothing that takes time.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 import secrets
 import sys
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 PACKAGE = "gpexplorer"
-COMMAND = "bokeh.command.subcommands.serve"  # of which Panel's `serve` is made
+SERVERS = "bokeh.server.server"  # the module of Bokeh's servers; Panel's are made of them
 SECRET_KEY = secrets.token_urlsafe(48)  # the same in all processes of --num-procs, which are forked later
 log = logging.getLogger("gpexplorer.ui")
 
@@ -28,27 +32,28 @@ def rest_routes(files: list[str], endpoint: str) -> list[Any]:
 
 
 def install() -> None:
-    """Protect each server that the command `serve` makes for an app of this package from now on."""
-    command = getattr(sys.modules.get(COMMAND), "Serve", None)
-    if command is None or hasattr(command, "before_gpexplorer"):
+    """Protect each server for an app of this package that starts from now on."""
+    kind = getattr(sys.modules.get(SERVERS), "BaseServer", None)
+    if kind is None or hasattr(kind, "before_gpexplorer"):
         return
-    command.before_gpexplorer = command.customize_server
+    kind.before_gpexplorer = kind.start
 
-    def customize_server(self: Any, server: Any) -> Any:
-        server = command.before_gpexplorer(self, server)
-        if serves_this_package(server):
-            _protect(server)
-        return server
+    def start(self: Any) -> None:
+        if "find_handler" not in vars(self._tornado) and serves_this_package(self):  # else it is protected already
+            _protect(self)
+        kind.before_gpexplorer(self)
 
-    command.customize_server = customize_server
+    kind.start = start
 
 
 def serves_this_package(server: Any) -> bool:
     """Return whether the program text of one of the apps of a server mentions this package."""
-    return any(map(_mentions_this_package, server._tornado.applications.values()))
+    applications = server._tornado.applications.values()
+    return any(_mentions_this_package(context) or _shows_this_package(context) for context in applications)
 
 
 def _mentions_this_package(context: Any) -> bool:
+    """Whether the script of an app mentions this package."""
     runners = [getattr(handler, "_runner", None) or _main(handler) for handler in context.application.handlers]
     return any(PACKAGE in (getattr(runner, "source", "") or "") for runner in runners)
 
@@ -56,6 +61,21 @@ def _mentions_this_package(context: Any) -> bool:
 def _main(handler: Any) -> Any:
     """The program of an app that is a directory; None for other apps."""
     return getattr(getattr(handler, "_main_handler", None), "_runner", None)
+
+
+def _shows_this_package(context: Any) -> bool:
+    """Whether what `pn.serve` was given, a function, class or object, is of this package or may show it."""
+    functions = [getattr(handler, "_func", None) for handler in context.application.handlers]
+    apps = [function.args[0] if isinstance(function, partial) else function for function in functions]
+    return any(_may_show_this_package(app) for app in apps if app is not None)
+
+
+def _may_show_this_package(app: Any) -> bool:
+    """Whether the module of a function or class mentions this package; of other objects, whether it has pictures."""
+    if inspect.isroutine(app) or inspect.isclass(app):
+        with suppress(OSError, TypeError):  # typed into a notebook or a console
+            return PACKAGE in inspect.getsource(inspect.getmodule(app))
+    return f"{PACKAGE}.views" in sys.modules
 
 
 def _protect(server: Any) -> None:
@@ -84,7 +104,8 @@ def _protect(server: Any) -> None:
     if all(map(is_local_name, names)):
         log.warning(
             "gpexplorer answers this machine only. `python -m gpexplorer serve --help` says how to open the page to "
-            "others; with `panel serve`, name its host: --allow-websocket-origin HOST:%s",
+            "others; with `panel serve`, name its host: --allow-websocket-origin HOST:%s, and with `pn.serve`: "
+            "websocket_origin",
             server.port,
         )
 

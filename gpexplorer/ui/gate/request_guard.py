@@ -261,13 +261,18 @@ class RequestGuard:
         Whether to refuse visitors from other machines for as long as all allowed names mean this machine.
     max_sessions : int
         Number of sessions that there may be; 0 for no limit.
+    max_per_address : int
+        Number of sessions that one address may have; 0 for as many as the server.
     secret_key : str
         Signs session ids, if BOKEH_SECRET_KEY does not; by default a random key.
     """
 
-    def __init__(self, application: BokehTornado, local_only: bool, max_sessions: int, secret_key: str = "") -> None:
+    def __init__(
+        self, application: BokehTornado, local_only: bool, max_sessions: int, max_per_address: int = 0,
+        secret_key: str = "",
+    ) -> None:  # fmt: skip
         self._application, self._local_only = application, local_only
-        self._visitors = Visitors(application, max_sessions)
+        self._visitors = Visitors(application, max_sessions, max_per_address)
         self._find_handler = application.find_handler
         application.transforms.append(SecurityHeaders)
         application._cleanup_job.callback_time = LOOK_FOR_UNUSED_SESSIONS
@@ -324,8 +329,9 @@ class RequestGuard:
 
 
 def protect(
-    server: BaseServer, *, local_only: bool = False, max_sessions: int = MAX_SESSIONS, secret_key: str = ""
-) -> None:
+    server: BaseServer, *, local_only: bool = False, max_sessions: int = MAX_SESSIONS, max_per_address: int = 0,
+    secret_key: str = "",
+) -> None:  # fmt: skip
     """Put the guard in front of a server, and limit what its connections may send.
 
     Call it before the server's loop answers the first request.
@@ -338,6 +344,8 @@ def protect(
         Whether to refuse visitors from other machines for as long as all allowed names mean this machine.
     max_sessions : int, default 60
         Number of sessions that there may be; 0 for no limit.
+    max_per_address : int, default 0
+        Number of sessions that one address may have; 0 for as many as the server.
     secret_key : str, optional
         Signs session ids, if BOKEH_SECRET_KEY does not; by default a random key. Processes that share a port need one.
     """
@@ -347,13 +355,13 @@ def protect(
     server._http.max_buffer_size = LARGEST_BUFFER
     if SecurityHeaders not in server._tornado.transforms:
         Connections(server._http)
-    protect_application(server._tornado, local_only, max_sessions, secret_key)
+    protect_application(server._tornado, local_only, max_sessions, max_per_address, secret_key)
 
 
-def protect_application(application: BokehTornado, local_only: bool, max_sessions: int, secret_key: str = "") -> None:
-    """Put the guard in front of the application of a server; see `protect`."""
+def protect_application(application: BokehTornado, *limits: Any) -> None:
+    """Put the guard in front of the application of a server; `limits` are the further arguments of `RequestGuard`."""
     if SecurityHeaders not in application.transforms:
-        application.find_handler = RequestGuard(application, local_only, max_sessions, secret_key).find_handler
+        application.find_handler = RequestGuard(application, *limits).find_handler
 
 
 def _unusual(request: HTTPServerRequest) -> tuple[int, str] | None:

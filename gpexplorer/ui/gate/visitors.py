@@ -73,15 +73,19 @@ class Visitors:
         The server.
     max_sessions : int
         Sessions at the same time; 0 for no limit.
+    max_per_address : int
+        Sessions of one address at the same time; 0 for all.
 
     Notes
     -----
-    A class behind one router has one address. The budgets are twice the sessions of the server for the plain address,
-    and as many as its sessions for links, which take seconds of the only thread that answers.
+    A class behind one router has one address, and so have all visitors behind a proxy that the server does not believe.
+    The budgets are twice the sessions of the server for the plain address, and as many as its sessions for links, which
+    take seconds of the only thread that answers.
     """
 
-    def __init__(self, application: BokehTornado, max_sessions: int) -> None:
+    def __init__(self, application: BokehTornado, max_sessions: int, max_per_address: int = 0) -> None:
         self._application, self._max_sessions = application, max_sessions
+        self._max_per_address = max_per_address or max_sessions
         self._budgets: dict[tuple[str, bool], Budget] = {}
 
     def refusal(self, request: HTTPServerRequest, session_id: str) -> tuple[int, str] | None:
@@ -104,6 +108,15 @@ class Visitors:
         if seconds:
             return 429, f"Too many pages were asked for from this address. Load this page again in {seconds:.0f} s."
         sessions = [session for session in sessions if session.connection_count or not session.expiration_requested]
+        if self._max_per_address < self._max_sessions:
+            address = network_of(request)
+            own = [session for session in sessions if _address(session) == address]
+            count = len(own) + sum(line.count(address) for line in own_lines)
+            if count >= self._max_per_address and not self._make_room(own):
+                return 429, (
+                    f"{count} pages are open at this address, which is its limit (--max-sessions-per-address). Close "
+                    "a tab, or load this page again in a minute."
+                )
         count = len(sessions) + sum(map(len, own_lines))
         if count < self._max_sessions or self._make_room(sessions):
             return None

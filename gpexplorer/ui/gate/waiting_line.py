@@ -68,6 +68,10 @@ class WaitingLine:
     def __len__(self) -> int:
         return len(self._queue())
 
+    def count(self, address: str) -> int:
+        """Return how many visitors of this address wait."""
+        return sum(network_of(visitor.handler.request) == address for visitor in self._queue())
+
     def enter(self, handler: Any) -> str:
         """Put the visitor of this request at the end, or leave him at his place; returns his ticket."""
         if self.knows(handler.request):

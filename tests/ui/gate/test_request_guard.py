@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
+import panel as pn
 import pytest
+from panel.io.admin import admin_panel
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 
+from gpexplorer import Explorer
 from gpexplorer.errors import SettingError
+from gpexplorer.ui.gate import panel_serve
 from gpexplorer.ui.server import hosts
 from pages import Served, until
 from raw_clients import compression, fragments, get, talk, token_of
 from served_entries import started
+from visited import Visited, visit
 
+__all__ = ["visit"]  # a fixture
 ROUTES = (
     "/",
     "/explorer",
@@ -144,3 +152,23 @@ def test_panel_serve_refuses_other_machines(tmp_path: Path):
             assert status == expected, visitor
             assert ("its own machine only" in text) == (expected == 403)
         assert "answers this machine only" in server.log.read_text()
+
+
+def test_a_server_in_a_program_of_ones_own_is_guarded_when_it_starts(visit: Callable[..., None]):
+    """That of a class, of a function or of an object; a server of other functions stays as it is."""
+    panel_serve.install()
+
+    async def story(visited: Visited) -> None:
+        apps = {"class": Explorer, "function": lambda: pn.pane.HTML(""), "object": pn.Column(), "other": admin_panel}
+        answers = {}
+        for name, app in apps.items():
+            server = pn.serve({"x": app}, port=0, start=False, show=False, verbose=False)
+            server.start()
+            url = f"http://localhost:{server.port}/nothing"
+            request = HTTPRequest(url, headers={"Host": STRANGER})
+            answers[name] = (await AsyncHTTPClient().fetch(request, raise_error=False)).code
+            server.stop()
+        assert answers == {"class": 421, "function": 421, "object": 421, "other": 404}
+        assert (await visited.get()).code == 200  # protected before, with limits of its own
+
+    visit(story)
