@@ -37,10 +37,12 @@ def test_people_are_not_told_to_use_a_second_index(root: Path):
 
 
 def test_a_release_has_its_dependencies_with_hashes(root: Path):
-    steps = yaml.safe_load((root / ".github/workflows/release.yml").read_text("utf-8"))["jobs"]["build"]["steps"]
+    jobs = yaml.safe_load((root / ".github/workflows/release.yml").read_text("utf-8"))["jobs"]
 
-    [command] = [step["run"] for step in steps if "--generate-hashes" in step.get("run", "")]
+    [command] = [step["run"] for step in jobs["build"]["steps"] if "--generate-hashes" in step.get("run", "")]
     assert "-c constraints.txt" in command
+    assert "gh release create" in jobs["release"]["steps"][-1]["run"]
+    assert "requirements.txt" in jobs["release"]["steps"][-1]["run"]
 
 
 def test_workflows_run_only_what_is_pinned(root: Path):

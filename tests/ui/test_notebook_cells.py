@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -99,6 +100,30 @@ def test_a_page_whose_browser_is_silent_is_closed(monkeypatch: pytest.MonkeyPatc
 
     with ThreadPoolExecutor(1) as elsewhere:  # a browser test before may have left a loop running in this thread
         assert elsewhere.submit(lambda: asyncio.run(silent(0.4))).result()
+
+
+def test_a_player_in_the_test_harness_of_ipywidgets(monkeypatch: pytest.MonkeyPatch):
+    """What every front gets: a view of a model whose state has the program, beside a picture for a saved notebook."""
+    relay = pytest.importorskip("gpexplorer.ui.notebook.relay")
+    harness = pytest.importorskip("ipywidgets.widgets.tests.utils")
+    monkeypatch.setattr(relay, "kernel_server", lambda: SimpleNamespace(add=lambda page: "its number"))
+    monkeypatch.setattr(cells, "in_notebook", lambda: True)
+    monkeypatch.setattr(cells, "_shell", lambda: None)
+    player = gpx.Spec("random", {"num_inducing": 3}, data="snelson-like").open().widget()
+    harness.setup_test_comm()
+    try:
+        bundle = player._repr_mimebundle_()
+        [widget] = player.widgets
+        state = widget.get_state()
+        player.close()
+    finally:
+        harness.teardown_test_comm()
+
+    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == harness.DummyComm.comm_id
+    assert (state["_model_module"], state["title"]) == ("anywidget", "Player")
+    assert "export default" in state["_esm"]
+    assert not re.search(r"https?://", state["_esm"])
+    assert bundle["image/svg+xml"].startswith("<svg")
 
 
 def test_bytes_pass_a_gateway_that_takes_messages_of_text_only(monkeypatch: pytest.MonkeyPatch):

@@ -35,6 +35,7 @@ SMALL = '<span class="hint">{}</span>'
 DRAWING = SMALL.format("Drawing …")
 SLIDER_STEPS = 100  # of a number whose declaration names no step
 EMPTY = "There is nothing to draw at this step yet. Take a step."
+PLACE = 230  # pixels; the card makes it higher. Without a height, Panel would stretch all layouts around the figure
 FILL = {"position": "absolute", "inset": "0"}  # a figure is as large as its place on the card
 ONLY = {"(1-D)": 1, "(2-D)": 2}  # an option whose label ends so applies to data with this number of inputs only
 LETTER_WIDTH, PADDING = 7.2, 44  # pixels
@@ -109,7 +110,9 @@ class Picture(pn.viewable.Viewer):
         labels = {setting.label: name for name, setting in view.param.objects("existing").items()}
         self._selectors = {labels[part.label]: part for part in widgets or () if isinstance(part, pmui.Select)}
         self._sentence = pn.pane.HTML(DRAWING, margin=(24, 14), stylesheets=[TEXT])
-        self._place = pn.Column(self._sentence, sizing_mode="stretch_width", margin=(0, 6), css_classes=["place"])
+        self._place = pn.Column(
+            self._sentence, sizing_mode="stretch_width", height=PLACE, margin=(0, 6), css_classes=["place"]
+        )
         tools = [part for part in (self.gestures and self.gestures.mode, widgets) if part is not None]
         title.css_classes = ["has-options"] if tools else []
         corner = [pn.Column(*tools, margin=0, css_classes=["corner"])] if tools else []
