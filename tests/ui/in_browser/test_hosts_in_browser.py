@@ -127,6 +127,6 @@ def check_tabs(page: Page, dark: bool) -> None:
     page.get_by_text("player", exact=True).click()
     until(lambda: buttons.count() == others + 1)
     page.get_by_text("run", exact=True).click()
-    words = page.get_by_text("training rows")
+    words = page.get_by_role("rowheader", name="training rows")
     words.wait_for()
     assert (words.evaluate("(one) => Number(getComputedStyle(one).color.match(/[0-9]+/)[0])") > 128) == dark
