@@ -124,7 +124,8 @@ CARD = """
           box-shadow: 0 4px 18px rgba(0, 0, 0, .25); }
 .corner:hover, .corner:focus-within { opacity: 1; z-index: 3; }
 @media (hover: none) { .corner { position: relative !important; right: 0; opacity: 1; box-shadow: none; } }
-.place { position: relative; z-index: 1; flex: 1 1 auto !important; height: auto; min-height: clamp(230px, 34vh, 520px); }
+.place { position: relative; z-index: 1; flex: 1 1 auto !important; height: auto;
+         min-height: clamp(230px, 34vh, 520px); }
 @media (hover: none) { .place { min-height: clamp(230px, 42vh, 520px); } }
 """
 
