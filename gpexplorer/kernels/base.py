@@ -29,6 +29,8 @@ INITIAL_NOISE = 0.3  # initial noise, as a share of the standard deviation of th
 INPUT_KINDS = ("real", "counts", "strings")
 NEEDED = ("parameter_names", "__call__", "diag", "initial_values")  # what every kernel defines
 
+Theta = Float[Tensor, " p"]  # theta, or a gradient with respect to it
+Sides = tuple[Tensor, Tensor]  # u [n] or [n, k] and z [m] or [m, k]: a matrix u z' that is not formed
 OneInput = Callable[[Tensor, Tensor], Tensor]  # columns x [n] and z [m] to covariances [n, m]
 registry: dict[str, type[Covariance]] = {}
 operators: dict[str, Callable[[Covariance, Covariance], Covariance]] = {}  # "+" and "*"; `composites` fills it
@@ -106,11 +108,11 @@ class Covariance(ABC):
         """Names of the kernel's own hyperparameters, without the noise."""
 
     @abstractmethod
-    def __call__(self, theta: Float[Tensor, " p"], X: Any, Z: Any) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Any, Z: Any) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z."""
 
     @abstractmethod
-    def diag(self, theta: Float[Tensor, " p"], X: Any) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Any) -> Float[Tensor, " n"]:
         """Prior variance k(x, x) [n] of each row."""
 
     @abstractmethod
@@ -127,7 +129,7 @@ class Covariance(ABC):
         """Number of the kernel's own hyperparameters; theta has one entry more."""
         return len(self.parameter_names)
 
-    def start(self, train: Dataset) -> Float[Tensor, " p"]:
+    def start(self, train: Dataset) -> Theta:
         """Initial theta [p] for this data, in its precision and on its device."""
         self.check(train.X)
         noise = math.log(INITIAL_NOISE * target_sd(train))
@@ -149,13 +151,11 @@ class Covariance(ABC):
         other.restrictions = restrictions
         return other
 
-    def fill(self, theta: Float[Tensor, " p"], X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
+    def fill(self, theta: Theta, X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
         """Write the covariance into `out`, which may be part of a larger matrix. The result is not differentiable."""
         out.copy_(self(theta, X, Z))
 
-    def theta_gradient(
-        self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Float[Tensor, "n m"]
-    ) -> Float[Tensor, " p"]:
+    def theta_gradient(self, theta: Theta, X: Any, Z: Any, G: Float[Tensor, "n m"]) -> Theta:
         """Gradient [p] of sum_ij G_ij k(theta, X, Z)_ij with respect to theta.
 
         Parameters
@@ -176,8 +176,8 @@ class Covariance(ABC):
         return (self(theta, X, Z) * G).sum()
 
     def theta_gradient_from_matrix(
-        self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor], K: Float[Tensor, "n m"]
-    ) -> Float[Tensor, " p"] | None:
+        self, theta: Theta, X: Any, Z: Any, sides: Sides, K: Float[Tensor, "n m"]
+    ) -> Theta | None:
         """Gradient [p] of u'K z with respect to theta, where K = k(theta, X, Z) is given; sides = (u [n], z [m]).
 
         If the sides are matrices [n, k] and [m, k], the gradient is the sum of those of their columns. None if the
@@ -185,9 +185,7 @@ class Covariance(ABC):
         """
         return None
 
-    def theta_gradient_bilinear(
-        self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor]
-    ) -> Float[Tensor, " p"]:
+    def theta_gradient_bilinear(self, theta: Theta, X: Any, Z: Any, sides: Sides) -> Theta:
         """Gradient [p] of u'k(theta, X, Z) z with respect to theta, sides = (u [n], z [m]).
 
         If the sides are matrices [n, k] and [m, k], the gradient is the sum of those of their columns. Covariances are
@@ -199,19 +197,15 @@ class Covariance(ABC):
             total += self.theta_gradient(theta, X[rows], Z, G)
         return total
 
-    def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
+    def theta_gradient_diag(self, theta: Theta, X: Any, g: Float[Tensor, " n"]) -> Theta:
         """Gradient [p] of sum_i g_i k(theta, x_i, x_i) with respect to theta."""
         return gradient_of(theta, lambda leaf: self.diag(leaf, X) @ g)
 
-    def frequencies(
-        self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
-    ) -> Float[Tensor, "count d"] | None:
+    def frequencies(self, theta: Theta, count: int, draw: torch.Generator) -> Float[Tensor, "count d"] | None:
         """Draw frequencies from the spectral density of a stationary kernel; None if there is no formula."""
         return None
 
-    def random_features(
-        self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
-    ) -> Callable[[Tensor], Tensor] | None:
+    def random_features(self, theta: Theta, count: int, draw: torch.Generator) -> Callable[[Tensor], Tensor] | None:
         """Draw features phi_i with E phi_i(x) phi_i(z) = k(x, z), from which functions of the prior are made.
 
         Parameters
@@ -231,14 +225,14 @@ class Covariance(ABC):
         Omega = self.frequencies(theta.double().cpu(), count, draw)
         return None if Omega is None else cosines(Omega, math.exp(float(theta[0])), draw)
 
-    def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]] | None:
+    def by_input(self, theta: Theta) -> list[Callable[[Tensor, Tensor], Tensor]] | None:
         """One covariance function per input whose product is this kernel, or None if it does not factor.
 
         Each function maps columns x [n] and z [m] to a matrix [n, m].
         """
         return None
 
-    def terms(self, theta: Float[Tensor, " p"]) -> list[list[Callable[[Tensor, Tensor], Tensor]]] | None:
+    def terms(self, theta: Theta) -> list[list[Callable[[Tensor, Tensor], Tensor]]] | None:
         """The kernel as a sum of products over inputs, each as in `by_input`; None if it is no such sum.
 
         Any kernel of a single input is such a sum of one product of one factor.

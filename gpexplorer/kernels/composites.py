@@ -14,7 +14,7 @@ from torch import Tensor
 from ..errors import KernelError
 from ..linalg.blocks import row_blocks
 from ..problem import Dataset
-from .base import Covariance, OneInput, operators, target_sd
+from .base import Covariance, OneInput, Sides, Theta, operators, target_sd
 from .distances import FILL_BYTES
 from .on_columns import names_in
 from .periodic import with_several_periods
@@ -64,7 +64,7 @@ class Composite(Covariance):
         for part in self.parts:
             part.check(X)
 
-    def _with_theta(self, theta: Tensor) -> list[tuple[Covariance, Tensor]]:
+    def _split(self, theta: Tensor) -> list[tuple[Covariance, Tensor]]:
         """Each part with the theta that begins with its own entries."""
         first, second = self.parts
         return [(first, theta), (second, theta[first.size :])]
@@ -74,19 +74,17 @@ class Composite(Covariance):
         own_gradients = [gradient[: part.size] for part, gradient in zip(self.parts, gradients, strict=True)]
         return torch.cat([*own_gradients, theta.new_zeros(len(theta) - self.size)])
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Any, Z: Any) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Any, Z: Any) -> Float[Tensor, "n m"]:
         """The two covariance matrices [n, m], combined."""
-        return self.combine(*(part(part_theta, X, Z) for part, part_theta in self._with_theta(theta)))
+        return self.combine(*(part(own, X, Z) for part, own in self._split(theta)))
 
-    def diag(self, theta: Float[Tensor, " p"], X: Any) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Any) -> Float[Tensor, " n"]:
         """The two diagonals [n], combined."""
-        return self.combine(*(part.diag(part_theta, X) for part, part_theta in self._with_theta(theta)))
+        return self.combine(*(part.diag(own, X) for part, own in self._split(theta)))
 
-    def random_features(
-        self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
-    ) -> Callable[[Tensor], Tensor] | None:
+    def random_features(self, theta: Theta, count: int, draw: torch.Generator) -> Callable[[Tensor], Tensor] | None:
         """Features of both parts, combined: they are independent of each other and have mean 0."""
-        parts = [part.random_features(part_theta, count, draw) for part, part_theta in self._with_theta(theta)]
+        parts = [part.random_features(own, count, draw) for part, own in self._split(theta)]
         first, second = parts
         if first is None or second is None:
             return None
@@ -105,39 +103,30 @@ class Sum(Composite):
     def combine(self, first: Tensor, second: Tensor) -> Tensor:
         return first + second
 
-    def fill(self, theta: Float[Tensor, " p"], X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
+    def fill(self, theta: Theta, X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
         """Write the first part into `out`, then add the second part block by block."""
-        (first, theta_1), (second, theta_2) = self._with_theta(theta)
+        (first, theta_1), (second, theta_2) = self._split(theta)
         first.fill(theta_1, X, Z, out)
         for rows in row_blocks(len(X), out.element_size() * max(len(Z), 1), out, FILL_BYTES):
             block = torch.empty_like(out[rows])
             second.fill(theta_2, X[rows], Z, block)
             out[rows] += block
 
-    def theta_gradient(self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Tensor) -> Float[Tensor, " p"]:
+    def theta_gradient(self, theta: Theta, X: Any, Z: Any, G: Tensor) -> Theta:
         """Gradients of the parts, each by its own closed form."""
-        return self._joined(
-            theta, [part.theta_gradient(part_theta, X, Z, G) for part, part_theta in self._with_theta(theta)]
-        )
+        return self._joined(theta, [part.theta_gradient(own, X, Z, G) for part, own in self._split(theta)])
 
-    def theta_gradient_bilinear(
-        self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor]
-    ) -> Float[Tensor, " p"]:
+    def theta_gradient_bilinear(self, theta: Theta, X: Any, Z: Any, sides: Sides) -> Theta:
         """Gradients of the parts, each by its own closed form."""
-        return self._joined(
-            theta,
-            [part.theta_gradient_bilinear(part_theta, X, Z, sides) for part, part_theta in self._with_theta(theta)],
-        )
+        return self._joined(theta, [part.theta_gradient_bilinear(own, X, Z, sides) for part, own in self._split(theta)])
 
-    def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Tensor) -> Float[Tensor, " p"]:
+    def theta_gradient_diag(self, theta: Theta, X: Any, g: Tensor) -> Theta:
         """Gradients of the parts, each by its own closed form."""
-        return self._joined(
-            theta, [part.theta_gradient_diag(part_theta, X, g) for part, part_theta in self._with_theta(theta)]
-        )
+        return self._joined(theta, [part.theta_gradient_diag(own, X, g) for part, own in self._split(theta)])
 
-    def terms(self, theta: Float[Tensor, " p"]) -> list[list[OneInput]] | None:
+    def terms(self, theta: Theta) -> list[list[OneInput]] | None:
         """The products of both parts, or None if either part is no sum of products."""
-        first, second = (part.terms(part_theta) for part, part_theta in self._with_theta(theta))
+        first, second = (part.terms(own) for part, own in self._split(theta))
         return None if first is None or second is None else first + second
 
     def initial_values(self, train: Dataset) -> list[float]:
@@ -155,16 +144,12 @@ class Product(Composite):
     def combine(self, first: Tensor, second: Tensor) -> Tensor:
         return first * second
 
-    def theta_gradient_from_matrix(
-        self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor], K: Tensor
-    ) -> Float[Tensor, " p"] | None:
+    def theta_gradient_from_matrix(self, theta: Theta, X: Any, Z: Any, sides: Sides, K: Tensor) -> Theta | None:
         """Gradient [p] of u'K z: log k is the sum of two logarithms, so each part needs only the common K.
 
         None unless both parts have such a formula.
         """
-        gradients = [
-            part.theta_gradient_from_matrix(part_theta, X, Z, sides, K) for part, part_theta in self._with_theta(theta)
-        ]
+        gradients = [part.theta_gradient_from_matrix(own, X, Z, sides, K) for part, own in self._split(theta)]
         available = [gradient for gradient in gradients if gradient is not None]
         return self._joined(theta, available) if len(available) == len(gradients) else None
 
@@ -173,17 +158,17 @@ class Product(Composite):
         unit = Dataset(train.X, train.y / target_sd(train), train.names, train.target, train.scale)
         return [*self.parts[0].initial_values(train), *self.parts[1].initial_values(unit)]
 
-    def by_input(self, theta: Float[Tensor, " p"]) -> list[OneInput] | None:
+    def by_input(self, theta: Theta) -> list[OneInput] | None:
         """Products of the factors of both parts, or None if either part does not factor."""
-        first, second = (part.by_input(part_theta) for part, part_theta in self._with_theta(theta))
+        first, second = (part.by_input(own) for part, own in self._split(theta))
         if first is None or second is None:
             return None
 
         return _factor_products(first, second)
 
-    def terms(self, theta: Float[Tensor, " p"]) -> list[list[OneInput]] | None:
+    def terms(self, theta: Theta) -> list[list[OneInput]] | None:
         """Every product of a term of the first part and a term of the second, or None if there are too many."""
-        first, second = (part.terms(part_theta) for part, part_theta in self._with_theta(theta))
+        first, second = (part.terms(own) for part, own in self._split(theta))
         if first is None or second is None or len(first) * len(second) > MAX_TERMS:
             return None
         return [_factor_products(f, g) for f in first for g in second]

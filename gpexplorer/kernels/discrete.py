@@ -37,7 +37,7 @@ from torch import Tensor
 
 from ..errors import KernelError
 from ..problem import Dataset
-from .base import Covariance, target_sd
+from .base import Covariance, Theta, target_sd
 
 
 class Counts(Covariance):
@@ -59,11 +59,11 @@ class Counts(Covariance):
         """Prior variance [n] of each row at sd = 1."""
         return torch.ones_like(X[:, 0])
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z."""
         return torch.exp(2.0 * theta[0]) * self.similarity(X, Z)
 
-    def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Tensor) -> Float[Tensor, " n"]:
         """Prior variance k(x, x) [n] of each row."""
         return torch.exp(2.0 * theta[0]) * self.self_similarity(X)
 
@@ -159,22 +159,20 @@ class Weighted(Covariance):
         """One standard deviation per view."""
         return tuple(f"sd {view}" for view in self.views)
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Any, Z: Any) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Any, Z: Any) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z."""
         return torch.tensordot(self._variances(theta), self.similarities(X, Z, theta), 1)
 
-    def diag(self, theta: Float[Tensor, " p"], X: Any) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Any) -> Float[Tensor, " n"]:
         """Prior variance k(x, x) [n] of each row."""
         return self._variances(theta) @ self.self_similarities(X, theta)
 
-    def theta_gradient(
-        self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Float[Tensor, "n m"]
-    ) -> Float[Tensor, " p"]:
+    def theta_gradient(self, theta: Theta, X: Any, Z: Any, G: Float[Tensor, "n m"]) -> Theta:
         """Gradient [p] in closed form: d / d log sd_v = 2 sd_v^2 sum_ij G_ij S_v,ij."""
         gradient = 2.0 * self._variances(theta) * torch.tensordot(self.similarities(X, Z, theta), G, 2)
         return torch.cat([gradient, theta.new_zeros(1)])
 
-    def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
+    def theta_gradient_diag(self, theta: Theta, X: Any, g: Float[Tensor, " n"]) -> Theta:
         """Gradient [p] in closed form: d / d log sd_v = 2 sd_v^2 sum_i g_i S_v,ii."""
         return torch.cat([2.0 * self._variances(theta) * (self.self_similarities(X, theta) @ g), theta.new_zeros(1)])
 
@@ -227,7 +225,7 @@ class Category(Covariance):
         if wrong is not None:
             raise KernelError(f"Kernel {self.key!r} needs words, but row {wrong} is a {type(X[wrong]).__name__}.")
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Any, Z: Any) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Any, Z: Any) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the words of the sequences X and Z."""
         # A list of objects is made first: NumPy would cut the null characters off the end of a text.
         words = np.empty(len(X) + len(Z), dtype=object)
@@ -235,7 +233,7 @@ class Category(Covariance):
         codes = torch.from_numpy(np.unique(words, return_inverse=True)[1]).to(theta.device)
         return _of_equal(theta, codes[: len(X), None] == codes[len(X) :])
 
-    def diag(self, theta: Float[Tensor, " p"], X: Any) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Any) -> Float[Tensor, " n"]:
         """Prior variance sd^2 [n] of each row."""
         return torch.exp(2.0 * theta[0]).expand(len(X))
 
@@ -254,7 +252,7 @@ class Same(Category):
         """Raise KernelError unless X is a matrix of d numbers per row."""
         Covariance.check(self, X)
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Any, Z: Any) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Any, Z: Any) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z; numbers that rounding may have parted count as equal."""
         equal = torch.ones(len(X), len(Z), dtype=torch.bool, device=X.device)
         for x, z in zip(X.T, Z.T, strict=True):
@@ -263,6 +261,6 @@ class Same(Category):
         return _of_equal(theta, equal)
 
 
-def _of_equal(theta: Float[Tensor, " p"], equal: Tensor) -> Float[Tensor, "n m"]:
+def _of_equal(theta: Theta, equal: Tensor) -> Float[Tensor, "n m"]:
     """The covariances where rows are equal [n, m], and where not."""
     return torch.exp(2.0 * theta[0] - 0.5 * torch.exp(-2.0 * theta[1]) * (~equal).to(theta.dtype))

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..linalg.blocks import row_blocks
-from .base import Covariance
+from .base import Covariance, Sides, Theta
 from .distances import FILL_BYTES, FILL_ROWS
 
 
@@ -29,7 +29,7 @@ class Exponential(Covariance):
         None if their product would lose digits; the covariances and their gradient are then computed without it.
         """
 
-    def fill(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
+    def fill(self, theta: Theta, X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
         """Write the covariance into `out`, by row blocks that stay in the cache: 2 n m t flops, n m exponentials."""
         features = self.features(theta, X, Z)
         if features is None:
@@ -40,9 +40,7 @@ class Exponential(Covariance):
         for rows in row_blocks(len(X), row_bytes, out, max(FILL_BYTES, FILL_ROWS * row_bytes)):
             torch.mm(A[rows], B, out=out[rows]).clamp_max_(2.0 * theta[0]).exp_()
 
-    def theta_gradient_from_matrix(
-        self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor], K: Tensor
-    ) -> Float[Tensor, " p"] | None:
+    def theta_gradient_from_matrix(self, theta: Theta, X: Tensor, Z: Tensor, sides: Sides, K: Tensor) -> Theta | None:
         """Gradient [p] of u'K z from K [n, m] alone, by the formula of the module docstring; summed over k columns.
 
         4 n m t k flops, and autograd only through the features, O((n + m) t). K may contain further factors. None if
@@ -67,9 +65,7 @@ class Exponential(Covariance):
         (gradient,) = torch.autograd.grad(outputs, leaf, weights)
         return gradient
 
-    def theta_gradient_bilinear(
-        self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor]
-    ) -> Float[Tensor, " p"]:
+    def theta_gradient_bilinear(self, theta: Theta, X: Tensor, Z: Tensor, sides: Sides) -> Theta:
         """Gradient [p] of u'k(theta, X, Z) z, summed over k columns; covariances are computed in blocks of rows."""
         (u, z), total = sides, torch.zeros_like(theta)
         for rows in row_blocks(len(X), X.element_size() * max(len(Z), 1), X):

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..problem import Dataset
-from .base import Covariance, target_sd
+from .base import Covariance, Theta, target_sd
 
 
 class Linear(Covariance):
@@ -31,24 +31,22 @@ class Linear(Covariance):
         """The standard deviation of the bias, then that of the slope, or of d slopes."""
         return ("bias sd", *([f"slope sd {i + 1}" for i in range(self.d)] if self.ard else ["slope sd"]))
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z; 2 n m d flops."""
         return torch.exp(2.0 * theta[0]) + (X * torch.exp(2.0 * theta[1 : self.size])) @ Z.T
 
-    def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Tensor) -> Float[Tensor, " n"]:
         """Prior variance bias^2 + sum_q v_q^2 x_q^2 [n] of each row."""
         return torch.exp(2.0 * theta[0]) + (X.square() * torch.exp(2.0 * theta[1 : self.size])).sum(1)
 
-    def random_features(
-        self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
-    ) -> Callable[[Tensor], Tensor]:
+    def random_features(self, theta: Theta, count: int, draw: torch.Generator) -> Callable[[Tensor], Tensor]:
         """Random straight lines: bias and slopes are normal with the standard deviations of the kernel."""
         normal = torch.randn(1 + self.d, count, generator=draw, dtype=torch.float64)
         sds = theta[: self.size].double().cpu().exp()
         bias, slopes = sds[0] * normal[0], sds[1:, None] * normal[1:]  # [count], [d, count]
         return lambda X: torch.addmm(bias.to(X.device), X.double(), slopes.to(X.device))
 
-    def terms(self, theta: Float[Tensor, " p"]) -> list[list[Callable[[Tensor, Tensor], Tensor]]]:
+    def terms(self, theta: Theta) -> list[list[Callable[[Tensor, Tensor], Tensor]]]:
         """The bias, and one product per input that is constant in all others."""
 
         def constant(x: Tensor, z: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..errors import KernelError
 from ..problem import Columns, Dataset, MixedRows, described_rows
-from .base import Covariance, OneInput
+from .base import Covariance, OneInput, Sides, Theta
 
 ALL_BUT = "all but "
 PLAIN_NAME = re.compile(rf'(?!{ALL_BUT})[^\[\]",\s](?:[^\[\]",]*[^\[\]",\s])?')  # a column name that needs no quotes
@@ -99,60 +99,52 @@ class OnColumns(Covariance):
             raise KernelError(f"Kernel {self.key!r} was made for d = {self.d} inputs, but X has {d}.")
         self.inner.check(self.part(X))
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Any, Z: Any) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Any, Z: Any) -> Float[Tensor, "n m"]:
         """Covariance [n, m] of the inner kernel."""
         return self.inner(theta, self.part(X), self.part(Z))
 
-    def diag(self, theta: Float[Tensor, " p"], X: Any) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Any) -> Float[Tensor, " n"]:
         """Prior variance [n] of the inner kernel."""
         return self.inner.diag(theta, self.part(X))
 
-    def fill(self, theta: Float[Tensor, " p"], X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
+    def fill(self, theta: Theta, X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
         """Let the inner kernel write the covariance into `out`."""
         self.inner.fill(theta, self.part(X), self.part(Z), out)
 
-    def theta_gradient(self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Tensor) -> Float[Tensor, " p"]:
+    def theta_gradient(self, theta: Theta, X: Any, Z: Any, G: Tensor) -> Theta:
         """Gradient [p] of the inner kernel."""
         return self.inner.theta_gradient(theta, self.part(X), self.part(Z), G)
 
-    def theta_gradient_from_matrix(
-        self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor], K: Tensor
-    ) -> Float[Tensor, " p"] | None:
+    def theta_gradient_from_matrix(self, theta: Theta, X: Any, Z: Any, sides: Sides, K: Tensor) -> Theta | None:
         """Gradient [p] of the inner kernel, or None."""
         return self.inner.theta_gradient_from_matrix(theta, self.part(X), self.part(Z), sides, K)
 
-    def theta_gradient_bilinear(
-        self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor]
-    ) -> Float[Tensor, " p"]:
+    def theta_gradient_bilinear(self, theta: Theta, X: Any, Z: Any, sides: Sides) -> Theta:
         """Gradient [p] of the inner kernel."""
         return self.inner.theta_gradient_bilinear(theta, self.part(X), self.part(Z), sides)
 
-    def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Tensor) -> Float[Tensor, " p"]:
+    def theta_gradient_diag(self, theta: Theta, X: Any, g: Tensor) -> Theta:
         """Gradient [p] of the inner kernel."""
         return self.inner.theta_gradient_diag(theta, self.part(X), g)
 
-    def frequencies(
-        self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
-    ) -> Float[Tensor, "count d"] | None:
+    def frequencies(self, theta: Theta, count: int, draw: torch.Generator) -> Float[Tensor, "count d"] | None:
         """Frequencies of the inner kernel, 0 in the other columns; None beside columns of text."""
         inner = None if self.columns.texts else self.inner.frequencies(theta, count, draw)
         if inner is None:
             return None
         return inner.new_zeros(count, self.d).index_copy_(1, torch.tensor(self.places, device=inner.device), inner)
 
-    def random_features(
-        self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
-    ) -> Callable[[Any], Tensor] | None:
+    def random_features(self, theta: Theta, count: int, draw: torch.Generator) -> Callable[[Any], Tensor] | None:
         """Features of the inner kernel; None for text."""
         inner = None if self.reads_text else self.inner.random_features(theta, count, draw)
         return None if inner is None else lambda X: inner(self.part(X))
 
-    def by_input(self, theta: Float[Tensor, " p"]) -> list[OneInput] | None:
+    def by_input(self, theta: Theta) -> list[OneInput] | None:
         """The factors of the inner kernel, and 1 for the other columns; None beside columns of text."""
         inner = None if self.columns.texts else self.inner.by_input(theta)
         return None if inner is None else self._at_all_columns(inner)
 
-    def terms(self, theta: Float[Tensor, " p"]) -> list[list[OneInput]] | None:
+    def terms(self, theta: Theta) -> list[list[OneInput]] | None:
         """The products of the inner kernel, with 1 for the other columns; None beside columns of text."""
         inner = None if self.columns.texts else self.inner.terms(theta)
         return None if inner is None else [self._at_all_columns(factors) for factors in inner]

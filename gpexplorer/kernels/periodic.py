@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..linalg.seasons import periods, season, seasons
 from ..problem import Dataset
-from .base import input_sds, target_sd
+from .base import Theta, input_sds, target_sd
 from .distances import distance_factors, squared_distances
 from .exponential import Exponential
 
@@ -36,11 +36,11 @@ class Periodic(Exponential):
     formula = r"\sigma_f^2 \exp\left(-\tfrac{2}{\ell^2}\sum_q \sin^2 \tfrac{\pi (x_q-x_q')}{p}\right)"
     parameter_names: tuple[str, ...] = ("sd", "lengthscale", "period")
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z; 4 n m d flops and n m exponentials."""
         return torch.exp(2.0 * theta[0] - squared_sines(X, Z, theta[2].exp()) * torch.exp(-2.0 * theta[1]))
 
-    def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
         return torch.exp(2.0 * theta[0]).expand(X.shape[0]).clone()
 
@@ -66,7 +66,7 @@ class Periodic(Exponential):
         first, second = torch.poisson(rate, generator=draw)
         return 2.0 * math.pi * torch.exp(-theta[2]) * (first - second)
 
-    def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
+    def by_input(self, theta: Theta) -> list[Callable[[Tensor, Tensor], Tensor]]:
         """One periodic kernel per input; the first carries the variance."""
 
         def factor(q: int) -> Callable[[Tensor, Tensor], Tensor]:
@@ -85,7 +85,7 @@ class LocallyPeriodic(Periodic):
     formula = r"\sigma_f^2 \exp\left(-\tfrac{2}{\ell^2}\sum_q\sin^2\tfrac{\pi(x_q-x_q')}{p} - \tfrac{r^2}{2w^2}\right)"
     parameter_names = (*Periodic.parameter_names, "width")  # over which repetitions lose their correlation
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z."""
         return super().__call__(theta, X, Z) * torch.exp(-0.5 * squared_distances(X, Z, theta[3].exp()))
 
@@ -107,7 +107,7 @@ class LocallyPeriodic(Periodic):
         normal = torch.randn(count, self.d, generator=draw, dtype=torch.float64)
         return super().frequencies(theta, count, draw) + normal * torch.exp(-theta[3])
 
-    def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
+    def by_input(self, theta: Theta) -> list[Callable[[Tensor, Tensor], Tensor]]:
         """One locally periodic kernel per input; the first carries the variance."""
 
         def factor(part: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..errors import SettingError
 from ..problem import Dataset, Kernel, Problem
-from .base import Covariance
+from .base import Covariance, Sides, Theta
 
 
 class RowScaled(Covariance):
@@ -49,50 +49,44 @@ class RowScaled(Covariance):
         """Raise KernelError if the kernel is not defined for these inputs."""
         self.base.check(X[:, :-1])
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z."""
         return self.base(theta, X[:, :-1], Z[:, :-1]) * X[:, -1:] * Z[:, -1]
 
-    def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Tensor) -> Float[Tensor, " n"]:
         """Prior variance [n] of each row."""
         return self.base.diag(theta, X[:, :-1]) * X[:, -1].square()
 
-    def fill(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
+    def fill(self, theta: Theta, X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
         """Write the covariance into `out`."""
         self.base.fill(theta, X[:, :-1], Z[:, :-1], out)
         out.mul_(X[:, -1:]).mul_(Z[:, -1])
 
-    def theta_gradient(
-        self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, G: Float[Tensor, "n m"]
-    ) -> Float[Tensor, " p"]:
+    def theta_gradient(self, theta: Theta, X: Tensor, Z: Tensor, G: Float[Tensor, "n m"]) -> Theta:
         """Gradient [p], by the closed form of the kernel if it has one."""
         return self.base.theta_gradient(theta, X[:, :-1], Z[:, :-1], G * X[:, -1:] * Z[:, -1])
 
-    def theta_gradient_bilinear(
-        self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor]
-    ) -> Float[Tensor, " p"]:
+    def theta_gradient_bilinear(self, theta: Theta, X: Tensor, Z: Tensor, sides: Sides) -> Theta:
         """Gradient [p] of u'K z, by the closed form of the kernel if it has one."""
         return self.base.theta_gradient_bilinear(theta, X[:, :-1], Z[:, :-1], _scaled(sides, X, Z))
 
     def theta_gradient_from_matrix(
-        self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor], K: Float[Tensor, "n m"]
-    ) -> Float[Tensor, " p"] | None:
+        self, theta: Theta, X: Tensor, Z: Tensor, sides: Sides, K: Float[Tensor, "n m"]
+    ) -> Theta | None:
         """Gradient [p] of u'K z from the matrix, if the kernel has such a formula."""
         unscaled = K / X[:, -1:] / Z[:, -1]
         return self.base.theta_gradient_from_matrix(theta, X[:, :-1], Z[:, :-1], _scaled(sides, X, Z), unscaled)
 
-    def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Tensor, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
+    def theta_gradient_diag(self, theta: Theta, X: Tensor, g: Float[Tensor, " n"]) -> Theta:
         """Gradient [p] of the weighted sum of prior variances."""
         return self.base.theta_gradient_diag(theta, X[:, :-1], g * X[:, -1].square())
 
-    def random_features(
-        self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
-    ) -> Callable[[Tensor], Tensor] | None:
+    def random_features(self, theta: Theta, count: int, draw: torch.Generator) -> Callable[[Tensor], Tensor] | None:
         """Features of the kernel, times the last column."""
         features = self.base.random_features(theta, count, draw)
         return None if features is None else lambda X: features(X[:, :-1]) * X[:, -1:].double()
 
-    def terms(self, theta: Float[Tensor, " p"]) -> None:
+    def terms(self, theta: Theta) -> None:
         """No sum of products over inputs, because the last column is none."""
         return None
 
@@ -101,7 +95,7 @@ class RowScaled(Covariance):
         return self.base.initial_values(unscaled_rows(train))
 
 
-def _scaled(sides: tuple[Tensor, Tensor], X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+def _scaled(sides: Sides, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
     scales = (X[:, -1:], Z[:, -1:]) if sides[0].ndim == 2 else (X[:, -1], Z[:, -1])
     return sides[0] * scales[0], sides[1] * scales[1]
 

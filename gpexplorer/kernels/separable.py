@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..linalg.blocks import row_blocks
 from ..problem import Dataset
-from .base import Covariance, input_sds, target_sd
+from .base import Covariance, Theta, input_sds, target_sd
 
 GRADIENT_BYTES = 2**23  # of the correlations and derivatives that are kept until the product of a block is known
 
@@ -59,18 +59,18 @@ class Separable(Covariance):
         """The factor of input q; the variance is not in it."""
         return self.correlation(self.distance(theta, q, x, z))
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z; n m d correlations."""
         K = torch.exp(2.0 * theta[0]) * self.factor(theta, 0, X[:, 0], Z[:, 0])
         for q in range(1, self.d):
             K = K * self.factor(theta, q, X[:, q], Z[:, q])
         return K
 
-    def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
         return torch.exp(2.0 * theta[0]).expand(X.shape[0]).clone()
 
-    def theta_gradient(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, G: Tensor) -> Float[Tensor, " p"]:
+    def theta_gradient(self, theta: Theta, X: Tensor, Z: Tensor, G: Tensor) -> Theta:
         """Gradient [p] of sum_ij G_ij k_ij in closed form; n m d correlations.
 
         With P = G * K, the derivative in a parameter of the factor f_q is sum_ij P_ij d log f_q / d parameter, so that
@@ -97,7 +97,7 @@ class Separable(Covariance):
         """The standard deviation of the targets, and sqrt(d) times that of each input."""
         return [math.log(target_sd(train)), *(math.log(math.sqrt(self.d) * sd) for sd in input_sds(train))]
 
-    def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
+    def by_input(self, theta: Theta) -> list[Callable[[Tensor, Tensor], Tensor]]:
         """One kernel per input; the first carries the variance."""
 
         def factor(q: int) -> Callable[[Tensor, Tensor], Tensor]:

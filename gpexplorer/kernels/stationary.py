@@ -25,7 +25,7 @@ from torch import Tensor
 from ..linalg.blocks import row_blocks
 from ..linalg.deferred_reads import Number, is_traced
 from ..problem import Dataset
-from .base import Covariance, input_sds, target_sd
+from .base import Covariance, Theta, input_sds, target_sd
 from .distances import (
     FILL_BYTES,
     FILL_ROWS,
@@ -79,7 +79,7 @@ class Stationary(Covariance):
         r2 = zero_below(r2_mapped, rounding)
         torch.mul(self.profile(theta, r2), torch.exp(2.0 * theta[0]), out=r2_mapped)
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m]. 2 n m d flops and n m profiles; in place, by row blocks, if no gradient is needed."""
         lengthscale = theta[self._scales].exp()
         differentiable = torch.is_grad_enabled() and (theta.requires_grad or X.requires_grad or Z.requires_grad)
@@ -89,14 +89,14 @@ class Stationary(Covariance):
         self.fill(theta, X, Z, out)
         return out
 
-    def fill(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
+    def fill(self, theta: Theta, X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
         """Write the covariance into `out`, by row blocks that stay in the cache."""
         row_bytes = X.element_size() * max(len(Z), 1)
         write, rounding = affine_distances(X, Z, theta[self._scales].exp(), *self.affine_map(theta))
         for rows in row_blocks(len(X), row_bytes, out, max(FILL_BYTES, FILL_ROWS * row_bytes)):
             self.covariances_(theta, write(rows, out[rows]), rounding)
 
-    def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
         return torch.exp(2.0 * theta[0]).expand(X.shape[0]).clone()
 
@@ -114,7 +114,7 @@ class Stationary(Covariance):
         scales = [math.log(math.sqrt(self.d) * sd) for sd in input_sds(train)]
         return [math.log(target_sd(train)), *(scales if self.ard else [sum(scales) / len(scales)])]
 
-    def theta_gradient(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, G: Tensor) -> Float[Tensor, " p"]:
+    def theta_gradient(self, theta: Theta, X: Tensor, Z: Tensor, G: Tensor) -> Theta:
         """Gradient [p] of sum_ij G_ij k_ij in closed form.
 
         d k / d log sd = 2 k and d k / d log l_q = sd^2 profile_derivative(r2) (x_q - z_q)^2 / l_q^2. With
@@ -134,7 +134,7 @@ class Stationary(Covariance):
             self.add_extra_gradient(theta, r2, G_block, total)
         return total.mul_(variance)
 
-    def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Tensor, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
+    def theta_gradient_diag(self, theta: Theta, X: Tensor, g: Float[Tensor, " n"]) -> Theta:
         """Gradient [p] of sum_i g_i sd^2, which is in the log sd alone."""
         total = torch.zeros_like(theta)
         total[0] = g.sum().mul_(torch.exp(2.0 * theta[0])).mul_(2.0)
@@ -169,7 +169,7 @@ class SE(Stationary, Exponential):
         """Factors of log k = 2 log sd - r2 / 2, or None if an input is too wide for them."""
         return distance_factors(X, Z, theta[self._scales].exp(), -0.5, 2.0 * theta[0])
 
-    def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
+    def by_input(self, theta: Theta) -> list[Callable[[Tensor, Tensor], Tensor]]:
         """One SE kernel per input; the first carries the variance."""
         variance, scales = torch.exp(2.0 * theta[0]), theta[self._scales].exp().expand(self.d)
 

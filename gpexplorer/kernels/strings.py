@@ -32,7 +32,7 @@ from torch import Tensor
 
 from ..errors import KernelError
 from ..problem import Dataset
-from .base import Covariance, target_sd
+from .base import Covariance, Theta, target_sd
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -66,7 +66,7 @@ class Substrings(Covariance):
         if wrong is not None:
             raise KernelError(f"Kernel {self.key!r} needs strings, but row {wrong} is a {type(X[wrong]).__name__}.")
 
-    def __call__(self, theta: Float[Tensor, " p"], X: Sequence[str], Z: Sequence[str]) -> Float[Tensor, "n m"]:
+    def __call__(self, theta: Theta, X: Sequence[str], Z: Sequence[str]) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the strings X and Z."""
         columns: dict[str, int] = {}  # column of each feature
         Phi_X, Phi_Z = unit_rows(X, self.features, columns), unit_rows(Z, self.features, columns)
@@ -74,7 +74,7 @@ class Substrings(Covariance):
         similarity = torch.from_numpy((Phi_X @ Phi_Z.T).toarray()).to(theta)  # [n, m]
         return torch.exp(2.0 * theta[0]) * similarity
 
-    def diag(self, theta: Float[Tensor, " p"], X: Sequence[str]) -> Float[Tensor, " n"]:
+    def diag(self, theta: Theta, X: Sequence[str]) -> Float[Tensor, " n"]:
         """The variance sd^2 [n], or 0 for a string shorter than a substring."""
         has_substring = torch.tensor([float(len(s) >= LENGTH) for s in X]).to(theta)
         return torch.exp(2.0 * theta[0]) * has_substring
