@@ -128,10 +128,13 @@ class Posterior(ABC):
         """
         if of not in ("f", "y"):
             raise SettingError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
+        noise = self.noise_variance if noise_variance is None else float(noise_variance)
+        return self.changed(of=of, noise_variance=noise)
+
+    def changed(self: Kind, **attributes: Any) -> Kind:
+        """Return a copy with other values of some attributes."""
         other = copy.copy(self)
-        other.of = of
-        if noise_variance is not None:
-            other.noise_variance = float(noise_variance)
+        vars(other).update(attributes)
         return other
 
     def __call__(self, X: Any) -> Prediction:

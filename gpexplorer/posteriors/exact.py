@@ -177,9 +177,7 @@ class RowsPosterior(Posterior):
             return super().updated(X, y, V)
         alpha, L_new = self.with_new_coefficients(X, y, V)
         solver = self.solver.with_border(X, V.to(alpha), L_new)
-        other = type(self)(self.kernel, self.theta, (solver.S, alpha), solver.S, solver)
-        other.of = self.of
-        return other
+        return self.changed(X=solver.S, alpha=alpha, S=solver.S, solver=solver)
 
     def write(self, parts: Parts) -> None:
         """Write the rows and their coefficients; no factor is kept."""

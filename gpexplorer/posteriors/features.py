@@ -141,19 +141,13 @@ class FeaturePosterior(Posterior):
         if not isinstance(self.weights, PrecisionFactor):
             return super().updated(X, y, V)
         Psi = self._combined(self.features(X))  # [r, b]
-        weights = updated(self.weights, Psi, y.to(Psi), V.to(Psi))
-        other = type(self)(self.features, weights, self.noise_variance, self.V, self.outside, self.unseen)
-        other.of = self.of
-        return other
+        return self.changed(weights=updated(self.weights, Psi, y.to(Psi), V.to(Psi)))
 
     def without_rows(self: Regression) -> Regression:
         """The same features and hyperparameters before any row: the prior, to which rows can be added."""
         if not isinstance(self.weights, PrecisionFactor):
             raise PosteriorError(f"The rows of a {type(self).__name__} with weights of their own cannot be left out.")
-        weights = without_rows(self.weights)
-        other = type(self)(self.features, weights, self.noise_variance, self.V, self.outside, self.unseen)
-        other.of = self.of
-        return other
+        return self.changed(weights=without_rows(self.weights))
 
     def write(self, parts: Parts) -> None:
         if self.V is not None:

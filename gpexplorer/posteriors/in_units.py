@@ -120,8 +120,7 @@ class InUnits(Posterior):
     def updated(self, X: Any, y: Tensor, V: Tensor) -> Self:
         with self.guard():
             scaled = scaled_inputs(X, self.columns), scaled_targets(y, self.columns)
-            inner = self.inner.updated(*scaled, V / self.y_sd**2)
-        return type(self)(inner, self.columns, self.guard).asked_for(self.of, self.noise_variance)
+            return self.changed(inner=self.inner.updated(*scaled, V / self.y_sd**2))
 
     def without_rows(self) -> Self:
         """Return the same model before any row: the prior, to which rows can be added.
@@ -131,7 +130,7 @@ class InUnits(Posterior):
         PosteriorError
             If the posterior consists of its rows, or its weights are not those of a regression.
         """
-        return type(self)(emptied(self.inner), self.columns, self.guard).asked_for(self.of, self.noise_variance)
+        return self.changed(inner=emptied(self.inner))
 
     def with_file(self, path: str | os.PathLike[str]) -> Self:
         """Return the posterior after all rows of a Parquet file, which is read once and may be larger than memory.
@@ -406,11 +405,10 @@ class UnitRowsPosterior(Posterior):
 
     def without_rows(self) -> UnitRowsPosterior:
         """The prior, to which rows can be added."""
-        return UnitRowsPosterior(emptied(self.inner)).asked_for(self.of, self.noise_variance)
+        return self.changed(inner=emptied(self.inner))
 
     def updated(self, X: Any, y: Tensor, V: Tensor) -> UnitRowsPosterior:
-        inner = self.inner.updated(with_ones(X), y, V)
-        return UnitRowsPosterior(inner).asked_for(self.of, self.noise_variance)
+        return self.changed(inner=self.inner.updated(with_ones(X), y, V))
 
     def write(self, parts: Parts) -> None:
         parts.text["inner"] = parts.keep_part(lambda own: write_posterior(own, self.inner))

@@ -127,17 +127,7 @@ class NearestRowsPosterior(Posterior):
 
     def updated(self, X: Tensor, y: Tensor, V: Tensor) -> NearestRowsPosterior:
         noise = torch.cat([self._noise_of(torch.arange(len(self.y))), V.double()])
-        other = NearestRowsPosterior(
-            self.kernel,
-            self.theta,
-            joined_rows(self.X, X.to(self.X)),
-            torch.cat([self.y, y.to(self.y)]),
-            lengths=self.lengths,
-            neighbours=self.neighbours,
-            noise=noise,
-        )
-        other.of = self.of
-        return other
+        return self.changed(X=joined_rows(self.X, X.to(self.X)), y=torch.cat([self.y, y.to(self.y)]), noise=noise)
 
     def write(self, parts: Parts) -> None:
         """Write the rows and how their distances are measured; no factor is kept."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,18 +19,6 @@ from ..errors import PosteriorError
 from ..problem import MixedRows
 from .base import Posterior
 from .saved.parts import Parts, check_moments, read_posterior, write_posterior
-
-
-class MeanFunction(Protocol):
-    """Numbers in fields, all of them tensors, and a function of inputs [b, d]."""
-
-    kind: ClassVar[str]
-
-    def __call__(self, X: Tensor) -> Tensor:
-        """The values [b]."""
-
-    def check(self) -> None:
-        """Raise PosteriorError if the numbers contradict each other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,8 +174,7 @@ class ShiftedPosterior(Posterior):
                 f"This model is a function ({self.mean_function.kind}) and a noise, which takes no new rows: fit it "
                 'again, or let recommend answer with Gaussian processes alone, by prefer="gp".'
             )
-        inner = self.inner.updated(X, y - self._shift(X), V)
-        return ShiftedPosterior(self.mean_function, inner, self.like, self.noise_variance).asked_for(self.of)
+        return self.changed(inner=self.inner.updated(X, y - self._shift(X), V))
 
     def write(self, parts: Parts) -> None:
         parts.text["mean"], parts.version = self.mean_function.kind, 4

@@ -79,15 +79,8 @@ class StatesPosterior(Posterior):
         return lambda X: (smoother.moments(X[:, 0].double())[0] * self._scales(X) + prior(X)).to(self.like)
 
     def updated(self, X: Tensor, y: Tensor, V: Tensor) -> StatesPosterior:
-        other = StatesPosterior(
-            self.kernel,
-            self.theta,
-            joined_rows(self.X, X.to(self.X)),
-            torch.cat([self.y, y.to(self.y)]),
-            torch.cat([self._noise_of_rows, V.double()]),
-        )
-        other.of = self.of
-        return other
+        noise = torch.cat([self._noise_of_rows, V.double()])
+        return self.changed(X=joined_rows(self.X, X.to(self.X)), y=torch.cat([self.y, y.to(self.y)]), noise=noise)
 
     def write(self, parts: Parts) -> None:
         """Write the rows; they are smoothed again."""

@@ -133,9 +133,7 @@ class WidenedPosterior(Posterior):
     def updated(self, X: Any, y: Tensor, V: Tensor) -> WidenedPosterior:
         """The posterior after these rows; if they are later, times count from the last of them."""
         later = (numbers_of(X, self.like)[:, self.column].max() - self.knots[0]).clamp_min(0.0) if len(y) else 0.0
-        inner = self.inner.updated(X, y, V)
-        other = WidenedPosterior(inner, self.column, self.knots + later, self.factors)
-        return other.asked_for(self.of, self.noise_variance)
+        return self.changed(inner=self.inner.updated(X, y, V), knots=self.knots + later)
 
     def write(self, parts: Parts) -> None:
         parts.text["column"] = self.column + 1

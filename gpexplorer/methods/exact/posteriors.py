@@ -227,9 +227,7 @@ class JointPosterior(RowsPosterior):
         rows = replace(train, X=joined_rows(train.X, X), y=torch.cat([train.y, y.to(train.y)]))
         problem = replace(solver.problem, train=rows)
         grown = JointSolver(problem, self.theta, solver.cache, solver.tolerance, solver.seed)
-        other = JointPosterior(self.kernel, self.theta, (rows.X, alpha), rows.X, grown)
-        other.of = self.of
-        return other
+        return self.changed(X=rows.X, alpha=alpha, S=rows.X, solver=grown)
 
     def _solved(self, X: Any) -> tuple[Tensor, Tensor, Tensor]:
         """k(S, X) [n, t], solutions V for them, and A V."""
