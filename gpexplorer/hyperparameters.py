@@ -224,7 +224,7 @@ def hyperparameters(
     errors : bool, default True
         Whether there are standard errors; the derivatives alone take one call.
     """
-    parameters, options = kernel_parameters(kernel, train), options_of(kernel)
+    parameters = kernel_parameters(kernel, train)
     own = len(theta) != len(parameters)  # features of a method in place of the kernel
     shown = parameters[-1:] if own else parameters
     derivatives, deviations = dict[int, float](), dict[int, float]()
@@ -234,7 +234,7 @@ def hyperparameters(
     for each in shown:
         entry = -1 if own else each.entry
         value = math.exp(float(theta[entry])) * each.factor
-        bounds, fixed, partners, prior = options.of(each, parameters)
+        bounds, fixed, partners, prior = options_of(kernel, each, parameters)
         rows.append(
             Hyperparameter(
                 name=each.name, part=each.part, what=each.what, input=each.input, value=value, unit=each.unit,

@@ -165,7 +165,12 @@ def _part(data: Dataset, how: How, given: Given, name: str) -> Parts:
         raise DataError(f"{name}: split {quote(how)} is not known; choose one of {_FORMS}.")
     if given.kind == "time":
         _checked_fold(how, 1, name)
-        return _by_time(data, given)
+        x = data.X[:, 0].numpy()
+        if given.before is not None:
+            return _from_test(np.array(x >= given.before))
+        mask = np.zeros(len(x), dtype=bool)
+        mask[np.argsort(x, kind="stable")[len(x) - round(given.test * len(x)) :]] = True
+        return _from_test(mask)
     if given.masks is not None:
         return _from_test(np.array(given.masks[:, _checked_fold(how, given.masks.shape[1], name)]))
     units = len(data) if data.groups is None else len(data.groups.number.unique())
@@ -198,15 +203,6 @@ def _fold(data: Dataset, folds: int, fold: int, seed: int) -> Parts:
     n = len(data)
     mask = np.zeros(n, dtype=bool)
     mask[np.array_split(shuffled(n, seed).numpy(), folds)[fold]] = True
-    return _from_test(mask)
-
-
-def _by_time(data: Dataset, given: Given) -> Parts:
-    x = data.X[:, 0].numpy()
-    if given.before is not None:
-        return _from_test(np.array(x >= given.before))
-    mask = np.zeros(len(x), dtype=bool)
-    mask[np.argsort(x, kind="stable")[len(x) - round(given.test * len(x)) :]] = True
     return _from_test(mask)
 
 

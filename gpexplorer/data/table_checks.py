@@ -86,7 +86,12 @@ class Survey:
         if missing == "refuse":
             self._refuse_missing(name)
         refuse_few_rows(name, self.kept, self.incomplete)
-        self._refuse_infinite(name)
+        for column, (number, first) in self._infinite.items():
+            raise DataError(
+                f"{name} has {count(number, 'infinite value')} in column {quote(column)}, the first in "
+                f"row {first + 1} (infinite, or beyond {LARGEST:g}, so that its square is not a 64-bit number): "
+                "correct or remove those rows."
+            )
         self._refuse_tiny(name)
         if self._is_constant(target):
             raise DataError(
@@ -106,15 +111,6 @@ class Survey:
             f"{self.rows:,}, the first in column {quote(column)}, row {row + 1}: "
             'drop those rows with missing="drop", or fill them in.'
         )
-
-    def _refuse_infinite(self, name: str) -> None:
-        """Raise DataError for infinite values, and for numbers too large to be squared."""
-        for column, (number, first) in self._infinite.items():
-            raise DataError(
-                f"{name} has {count(number, 'infinite value')} in column {quote(column)}, the first in "
-                f"row {first + 1} (infinite, or beyond {LARGEST:g}, so that its square is not a 64-bit number): "
-                "correct or remove those rows."
-            )
 
     def _refuse_tiny(self, name: str) -> None:
         """Raise DataError for a column that varies so little that its variance would be 0."""

@@ -68,9 +68,6 @@ class Module:
         self.size = sum(math.prod(shape) for shape in self.shapes)
         self.given = [all_parameters[name].detach().clone() for name in self.names]
         self.module.requires_grad_(False)
-        self.width = self._width(d, like)
-
-    def _width(self, d: int, like: Tensor) -> int:
         try:
             Z = self.module(like.new_zeros(2, d))
         except (RuntimeError, TypeError, ValueError) as error:
@@ -78,7 +75,7 @@ class Module:
         if not isinstance(Z, Tensor) or Z.ndim != 2 or len(Z) != 2:
             result = f"shape {tuple(Z.shape)}" if isinstance(Z, Tensor) else f"a {type(Z).__name__}"
             raise SettingError(f"The module gives {result} for 2 rows, not [2, width]: remove its head.")
-        return Z.shape[1]
+        self.width = Z.shape[1]
 
     def start(self, seed: int) -> Float[Tensor, " p"]:
         """Return the parameters of the module, for every seed."""

@@ -28,7 +28,6 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
-from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -142,43 +141,29 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
     Replayed
         Its value never rises. There is no step for a point without a value.
     """
-    descended = partial(_descended, optimiser=optimiser, limit=limit, undefined=undefined)
-    if restrictions is not None:
-        yield from _restricted_descent(function, begin, done, restrictions, units, descended)
-        return
-    with closing(descended(function, begin, parameters=None, units=units)) as steps:
+    parameters, start = None, begin
+    if restrictions is not None:  # the descent is one of the free numbers
+        parameters = restrictions.parameters.with_others(len(begin) - len(restrictions.parameters.given))
+        function, start = restricted(function, restrictions), parameters.free(begin)
+        is_free = ~parameters.is_fixed
+        if units is not None:
+            units = torch.ones_like(start).scatter_reduce(
+                0, parameters.group[is_free], units.to(start)[is_free], "amin"
+            )
+    with closing(_descended(function, start, optimiser, limit, undefined, parameters, units)) as steps:
         for position, best in enumerate(steps, 1):
-            if position > done:
-                yield Replayed(position, torch.as_tensor(best.point).to(begin), best.value, best.extra)
-
-
-def _restricted_descent(
-    function: Callable[[Tensor], Evaluated],
-    begin: Tensor,
-    done: int,
-    restrictions: Restrictions,
-    units: Tensor | None,
-    descended: Callable[..., Generator[Best, None, None]],
-) -> Generator[Replayed, None, None]:
-    """As `replayed_descent`, of the free numbers."""
-    parameters = restrictions.parameters.with_others(len(begin) - len(restrictions.parameters.given))
-    of_free, f = restricted(function, restrictions), parameters.free(begin)
-    if units is not None:
-        units = torch.ones_like(f).scatter_reduce(
-            0, parameters.group[~parameters.is_fixed], units.to(f)[~parameters.is_fixed], "amin"
-        )
-    with closing(descended(of_free, f, parameters=parameters, units=units)) as steps:
-        for position, best in enumerate(steps, 1):
-            if position > done:
-                point = parameters.project(parameters.full(torch.as_tensor(best.point).to(begin)))
-                extra, penalty = (None, 0.0) if best.extra is None else best.extra
-                yield Replayed(position, point, best.value, extra, penalty)
+            if position <= done:
+                continue
+            point, extra, penalty = torch.as_tensor(best.point).to(begin), best.extra, 0.0
+            if parameters is not None:
+                point = parameters.project(parameters.full(point))
+                extra, penalty = (None, 0.0) if extra is None else extra
+            yield Replayed(position, point, best.value, extra, penalty)
 
 
 def _descended(
     function: Callable[[Tensor], Evaluated],
     begin: Tensor,
-    *,
     optimiser: str,
     limit: int,
     undefined: tuple[type[Exception], ...],

@@ -212,7 +212,10 @@ def write_features(parts: Parts, features: Any) -> None:
     elif isinstance(choice := features.choice, Leading):
         parts.text["features"] = "interpolated" if isinstance(choice, Interpolated) else "grid"
         write_kernel(parts, choice.grid.kernel, features.theta)
-        _write_grid(parts, choice)
+        parts.keep(index=choice.index, **{f"axis {q}": axis for q, axis in enumerate(choice.grid.axes)})
+        for t, pairs in enumerate(choice.grid.kept[1] if choice.grid.kept else []):
+            for q, (values, vectors) in enumerate(pairs):
+                parts.keep(**{f"eigenvalues {t} {q}": values, f"eigenvectors {t} {q}": vectors})
         waves = None
     elif isinstance(choice, Fourier):
         parts.text["features"], waves = "fourier", choice.waves
@@ -233,14 +236,6 @@ def read_features(parts: Parts) -> LearnedFeatures | ChosenFeatures:
     if name == "fourier":
         return ChosenFeatures(Fourier(_read_waves(parts)), theta)
     return ChosenFeatures(_read_grid(parts, Interpolated if name == "interpolated" else Leading, theta), theta)
-
-
-def _write_grid(parts: Parts, choice: Leading) -> None:
-    """Write the axes of a grid, their eigenvalues and eigenvectors, and the indices of its functions."""
-    parts.keep(index=choice.index, **{f"axis {q}": axis for q, axis in enumerate(choice.grid.axes)})
-    for t, pairs in enumerate(choice.grid.kept[1] if choice.grid.kept else []):
-        for q, (values, vectors) in enumerate(pairs):
-            parts.keep(**{f"eigenvalues {t} {q}": values, f"eigenvectors {t} {q}": vectors})
 
 
 def _read_grid(parts: Parts, choice: type[Leading], theta: Tensor) -> Leading:

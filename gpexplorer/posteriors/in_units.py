@@ -275,16 +275,11 @@ class TransformedInUnits(InUnits):
             mean, var = self.inner.moments(scaled_inputs(X, self.columns))
         marginals = self._in_units(mean, var.clamp_min(0.0) + noise)
         values, weights = marginals.at_nodes()  # [b, NODES]
-        return values @ (weights[:, None] * _hermite_polynomials().to(values)), marginals.scaled.var.sqrt()
-
-
-def _hermite_polynomials() -> Tensor:
-    """He_k / sqrt(k!) [NODES, TERMS] at the nodes of the quadrature."""
-    x = quadrature().nodes
-    columns = [torch.ones_like(x), x]
-    for k in range(1, TERMS - 1):
-        columns.append((x * columns[k] - k**0.5 * columns[k - 1]) / (k + 1) ** 0.5)
-    return torch.stack(columns, 1)
+        x = quadrature().nodes
+        columns = [torch.ones_like(x), x]  # He_k / sqrt(k!) at the nodes
+        for k in range(1, TERMS - 1):
+            columns.append((x * columns[k] - k**0.5 * columns[k - 1]) / (k + 1) ** 0.5)
+        return values @ (weights[:, None] * torch.stack(columns, 1).to(values)), marginals.scaled.var.sqrt()
 
 
 def write_columns(parts: Parts, train: Dataset) -> None:

@@ -87,7 +87,9 @@ class Choice:
 
 def refuse_choice(name: str, columns: Sequence[str], choice: Choice) -> None:
     """Raise DataError for columns that do not exist, and for contradictory roles."""
-    refuse_unknown(name, columns, (*choice.named, *choice.drop))
+    for column in (*choice.named, *choice.drop):
+        if column not in columns:
+            raise DataError(f"{name} has no column {quote(column)}. {nearest(column, columns)}")
     taken = (choice.objects, *choice.texts, *choice.drop, *(choice.inputs or ()))
     if choice.target is not None and choice.target in taken:
         raise DataError(f"{name}: {quote(choice.target)} is the target, so it is neither an input nor dropped.")
@@ -103,10 +105,3 @@ def refuse_choice(name: str, columns: Sequence[str], choice: Choice) -> None:
     twice = [c for c in choice.texts if c in (*(choice.inputs or ()), *choice.encode, *choice.dates, *choice.drop)]
     if twice:
         raise DataError(f"{name}: {quote(twice[0])} is read as text, so it is no column of numbers, and not dropped.")
-
-
-def refuse_unknown(name: str, columns: Sequence[str], requested: Sequence[str]) -> None:
-    """Raise DataError for a column that the table does not have, with the most similar one that it has."""
-    for column in requested:
-        if column not in columns:
-            raise DataError(f"{name} has no column {quote(column)}. {nearest(column, columns)}")

@@ -71,7 +71,11 @@ class InputColumn(NamedTuple):
         if self.role == "missing":
             return cells.gap.astype(np.float64)
         if self.role == "level":
-            return self._is_level(cells, reader)
+            place = reader.levels.names.index(self.detail)
+            present = (cells.values == place).astype(np.float64)
+            share = reader.levels.counts[place] / max(sum(reader.levels.counts), 1)
+            unknown = cells.unseen | (cells.gap & (reader.on_gap != "level"))
+            return np.where(unknown, share, present)
         if self.role == "mean":
             return self._means(cells, reader)
         values = cells.values
@@ -83,13 +87,6 @@ class InputColumn(NamedTuple):
         part, wave = self.detail.split(" ")
         angle = 2.0 * math.pi * np.mod(days / (CLOCK if part == "clock" else PERIODS[part]), 1.0)
         return np.asarray(np.sin(angle) if wave == "sin" else np.cos(angle))
-
-    def _is_level(self, cells: Cells, reader: ColumnReader) -> Floats:
-        place = reader.levels.names.index(self.detail)
-        present = (cells.values == place).astype(np.float64)
-        share = reader.levels.counts[place] / max(sum(reader.levels.counts), 1)
-        unknown = cells.unseen | (cells.gap & (reader.on_gap != "level"))
-        return np.where(unknown, share, present)
 
     def _means(self, cells: Cells, reader: ColumnReader) -> Floats:
         """The number of the word, or its mean once the means are known."""

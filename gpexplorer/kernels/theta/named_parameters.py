@@ -61,7 +61,10 @@ class Parameter(NamedTuple):
         return math.log(value / self.factor)
 
 
-def kernel_parameters(kernel: Any, train: Dataset) -> tuple[Parameter, ...]:
+Parameters = tuple[Parameter, ...]  # of a kernel, in the order of theta
+
+
+def kernel_parameters(kernel: Any, train: Dataset) -> Parameters:
     """Return one parameter per entry of theta, in their order.
 
     Parameters
@@ -137,7 +140,7 @@ def _length(units: Mapping[str, tuple[float, str]], names: tuple[str, ...], own:
     return 1.0, SD_OF_INPUTS if units else "x"
 
 
-def matching(parameters: tuple[Parameter, ...], pattern: str) -> list[Parameter]:
+def matching(parameters: Parameters, pattern: str) -> list[Parameter]:
     """Return the parameters that a name means; * and ? stand for any characters, and the input or part may be left out.
 
     Raises
@@ -162,13 +165,13 @@ def matching(parameters: tuple[Parameter, ...], pattern: str) -> list[Parameter]
     return found
 
 
-def matching_all(parameters: tuple[Parameter, ...], patterns: Iterable[str]) -> list[Parameter]:
+def matching_all(parameters: Parameters, patterns: Iterable[str]) -> list[Parameter]:
     """Return the parameters that any of these names means, in the order of theta; see `matching`."""
     found = {each.entry: each for pattern in patterns for each in matching(parameters, pattern)}
     return [found[entry] for entry in sorted(found)]
 
 
-def by_entry(parameters: tuple[Parameter, ...], named: Mapping[str, T]) -> dict[int, T]:
+def by_entry(parameters: Parameters, named: Mapping[str, T]) -> dict[int, T]:
     """Return what is said of each entry of theta by names; the name that means fewer entries counts.
 
     Raises
@@ -191,7 +194,7 @@ def by_entry(parameters: tuple[Parameter, ...], named: Mapping[str, T]) -> dict[
     return {entry: chosen[entry][2] for entry in sorted(chosen)}
 
 
-def tied_entries(parameters: tuple[Parameter, ...], groups: Iterable[Iterable[str]]) -> list[list[int]]:
+def tied_entries(parameters: Parameters, groups: Iterable[Iterable[str]]) -> list[list[int]]:
     """Return the entries of each group of tied parameters; groups that have one in common are one group."""
     merged: list[set[int]] = []
     for names in groups:

@@ -22,9 +22,11 @@ from ...problem import Problem
 from ..base import Covariance
 from ..row_scaled import plain_rows
 from .free_parameters import FreeParameters
-from .named_parameters import Parameter, by_entry, kernel_parameters, matching_all, tied_entries
+from .named_parameters import Parameter, Parameters, by_entry, kernel_parameters, matching_all, tied_entries
 from .options import OPTIONS
 from .priors import Prior, parse_prior
+
+Bounds = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,34 +67,22 @@ def kept_options(spec: Any) -> dict[str, Any]:
     return {name: kernel[name] for name in OPTIONS if name != "values" and name in kernel}
 
 
-class Options:
-    """What restrictions say about each hyperparameter, in the words of a spec."""
-
-    def __init__(self, restrictions: Restrictions | None) -> None:
-        self.restrictions = restrictions
-
-    def of(
-        self, parameter: Parameter, parameters: tuple[Parameter, ...]
-    ) -> tuple[tuple[float | None, float | None], bool, list[str], str]:
-        """Return bounds, whether it is fixed, the names of those that are tied to it, and its prior."""
-        if self.restrictions is None:
-            return (None, None), False, [], ""
-        free, entry = self.restrictions.parameters, parameter.entry
-        group = int(free.group[entry])
-        prior = str((self.restrictions.named_priors or {}).get(entry, ""))
-        if group < 0:
-            groups = tied_entries(parameters, self.restrictions.options.get("tied", ()))
-            partners = [parameters[i].name for tied in groups if entry in tied for i in tied if i != entry]
-            return (None, None), True, partners, prior
-        limits = (float(limit[group] + free.offset[entry]) for limit in (free.lower, free.upper))
-        low, high = (math.exp(limit) * parameter.factor if math.isfinite(limit) else None for limit in limits)
-        others = (i for i, other in enumerate(free.group.tolist()) if other == group and i != entry)
-        return (low, high), False, [parameters[i].name for i in others], prior
-
-
-def options_of(kernel: Any) -> Options:
-    """Return what the restrictions of a kernel say, nothing if it has none."""
-    return Options(getattr(kernel, "restrictions", None))
+def options_of(kernel: Any, parameter: Parameter, parameters: Parameters) -> tuple[Bounds, bool, list[str], str]:
+    """Return the bounds of a hyperparameter, whether it is fixed, the names of those tied to it, and its prior."""
+    restrictions = getattr(kernel, "restrictions", None)
+    if restrictions is None:
+        return (None, None), False, [], ""
+    free, entry = restrictions.parameters, parameter.entry
+    group = int(free.group[entry])
+    prior = str((restrictions.named_priors or {}).get(entry, ""))
+    if group < 0:
+        groups = tied_entries(parameters, restrictions.options.get("tied", ()))
+        partners = [parameters[i].name for tied in groups if entry in tied for i in tied if i != entry]
+        return (None, None), True, partners, prior
+    limits = (float(limit[group] + free.offset[entry]) for limit in (free.lower, free.upper))
+    low, high = (math.exp(limit) * parameter.factor if math.isfinite(limit) else None for limit in limits)
+    others = (i for i, other in enumerate(free.group.tolist()) if other == group and i != entry)
+    return (low, high), False, [parameters[i].name for i in others], prior
 
 
 def has_priors(kernel: Any) -> bool:
@@ -152,10 +142,6 @@ class NoiseLimits(NamedTuple):
     def is_fixed(self) -> bool:
         """Whether the noise has one value."""
         return self.low == self.high
-
-    def clamped(self, log_sd: float) -> float:
-        """Return the allowed log noise sd nearest to this one."""
-        return min(max(log_sd, self.low), self.high)
 
     def penalty(self, log_sd: float) -> tuple[float, float]:
         """Return minus the log prior density of the noise sd, and its derivative in log_sd."""
@@ -220,7 +206,7 @@ def restricted_problem(problem: Problem, options: Mapping[str, Any]) -> Problem:
     return replace(problem, kernel=kernel.restricted(restrictions), theta=map_of_free.project(theta))
 
 
-def _offsets(problem: Problem, parameters: tuple[Parameter, ...], tied: list[list[int]]) -> Tensor:
+def _offsets(problem: Problem, parameters: Parameters, tied: list[list[int]]) -> Tensor:
     """What is added to the common number of a group, so that tied parameters are equal in the units of the file."""
     offsets = torch.zeros_like(problem.theta)
     for entry in {entry for entries in tied for entry in entries}:
@@ -228,7 +214,7 @@ def _offsets(problem: Problem, parameters: tuple[Parameter, ...], tied: list[lis
     return offsets
 
 
-def _bounds(problem: Problem, parameters: tuple[Parameter, ...], options: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+def _bounds(problem: Problem, parameters: Parameters, options: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     lower = torch.full_like(problem.theta, -math.inf)
     upper = -lower
     for entry, (low, high) in by_entry(parameters, options.get("bounds", {})).items():
@@ -238,11 +224,7 @@ def _bounds(problem: Problem, parameters: tuple[Parameter, ...], options: Mappin
 
 
 def _given_values(
-    problem: Problem,
-    parameters: tuple[Parameter, ...],
-    values: Mapping[str, float],
-    tied: list[list[int]],
-    offsets: Tensor,
+    problem: Problem, parameters: Parameters, values: Mapping[str, float], tied: list[list[int]], offsets: Tensor
 ) -> dict[int, float]:
     """The entries of theta that have a given value, also those that are tied to one with a value."""
     given = {entry: parameters[entry].log_scaled(value) for entry, value in by_entry(parameters, values).items()}
@@ -260,10 +242,7 @@ def _given_values(
 
 
 def _refuse_contradictions(
-    parameters: tuple[Parameter, ...],
-    free: FreeParameters,
-    limits: tuple[Tensor, Tensor, Tensor],
-    given: Mapping[int, float],
+    parameters: Parameters, free: FreeParameters, limits: tuple[Tensor, Tensor, Tensor], given: Mapping[int, float]
 ) -> None:
     """Refuse bounds of tied parameters that no value keeps, and a given or fixed value outside its bounds."""
     theta, lower, upper = limits

@@ -96,7 +96,10 @@ def replacing(path: Path, private: bool = True) -> Iterator[Path]:
     fresh = Path(name)
     try:
         if not private:
-            fresh.chmod(_usual_mode())
+            # a new file usually has the mode that the umask leaves
+            mask = os.umask(0o077)
+            os.umask(mask)
+            fresh.chmod(0o666 & ~mask)
         yield fresh
         _sync(fresh, os.O_RDWR)
         os.replace(fresh, target)
@@ -105,13 +108,6 @@ def replacing(path: Path, private: bool = True) -> Iterator[Path]:
             os.unlink(fresh)
         raise
     sync_directory(target.parent)
-
-
-def _usual_mode() -> int:
-    """The mode of a new file: what the umask leaves."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def remove_left_overs(directory: Path, note: str) -> None:

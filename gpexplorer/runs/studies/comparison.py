@@ -98,17 +98,13 @@ def read_store(store: Store, most: int | None = None) -> tuple[dict[str, Finishe
     runs, unreadable = dict[str, Finished](), dict[str, str]()
     for name in store.names() if most is None else sorted(store.recent(most)):
         try:
-            runs[name] = _stored_run(store, name)
+            spec, kept = store.spec(name), store.kept(name)
+            frame = Trace(kept.records).table(registry[spec.method].channels)
+            outcome = kept.outcome.reason if kept.outcome else ""
+            runs[name] = Finished(spec, frame, kept.memory, outcome, store.note(name))
         except Exception as error:  # whatever a stranger's run raises, the other runs are shown
             unreadable[name] = reading_error(error)
     return runs, unreadable
-
-
-def _stored_run(store: Store, name: str) -> Finished:
-    spec, kept = store.spec(name), store.kept(name)
-    frame = Trace(kept.records).table(registry[spec.method].channels)
-    outcome = kept.outcome.reason if kept.outcome else ""
-    return Finished(spec, frame, kept.memory, outcome, store.note(name))
 
 
 def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None) -> pd.DataFrame:
