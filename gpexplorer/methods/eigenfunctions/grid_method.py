@@ -244,6 +244,11 @@ class GridChooser:
     method: GridMethod
     problem: Problem
 
+    @property
+    def spacings(self) -> tuple[str, ...]:
+        """Those of the method."""
+        return self.method.spacings()
+
     def leading(self, theta: Tensor, spacing: str) -> Leading:
         """Return the functions of the largest eigenvalues."""
         return self.method.choose(self.problem, theta, spacing)

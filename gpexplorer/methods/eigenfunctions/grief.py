@@ -128,8 +128,7 @@ class Grief(GridMethod):
         if state.phase == "noise" and self.weights == "kernel":
             return self._noise_outcome(problem, state)
         if state.phase not in ("noise", "weights"):
-            chooser = self.chooser(problem)
-            state, outcome = yield from learn_hyperparameters(self, problem, state, chooser, self.spacings())
+            state, outcome = yield from learn_hyperparameters(self, problem, state, self.chooser(problem))
             if self.cross_validates(problem):
                 state = self._with_held_out_noise(problem, state)
                 yield Step(state, BasisInfo("noise", state.objective))

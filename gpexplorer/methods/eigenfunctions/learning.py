@@ -132,6 +132,10 @@ class Info(NamedTuple):
 class Chooser(Protocol):
     """Chooses basis functions on one problem."""
 
+    @property
+    def spacings(self) -> tuple[str, ...]:
+        """The spacings of a grid among which the likelihood may choose."""
+
     def leading(self, theta: Tensor, spacing: str) -> Choice:
         """Return the functions of the largest eigenvalues."""
 
@@ -146,6 +150,7 @@ class Chooser(Protocol):
 
 
 Phase = Generator[Step, None, State]
+Learned = Generator[Step, None, tuple[State, Outcome]]
 
 
 def initial_state(problem: Problem, spacing: str = "") -> State:
@@ -157,9 +162,7 @@ def initial_state(problem: Problem, spacing: str = "") -> State:
     )  # fmt: skip
 
 
-def initial_hyperparameters(
-    learner: Learner, problem: Problem, state: State, chooser: Chooser, spacings: tuple[str, ...]
-) -> Phase:
+def initial_hyperparameters(learner: Learner, problem: Problem, state: State, chooser: Chooser) -> Phase:
     """Do the phases on the subset, and return the state with which learning on all rows begins.
 
     The parameters are those of `learn_hyperparameters`.
@@ -167,16 +170,16 @@ def initial_hyperparameters(
     if state.phase == "subset":
         state = yield from _subset_phase(learner, problem, state)
     if state.phase == "trial":
-        state = yield from _trial_phase(learner, problem, state, chooser, spacings)
+        state = yield from _trial_phase(learner, problem, state, chooser)
     if state.phase == "search":
         state = yield from _search_phase(learner, problem, state, chooser)
     return state
 
 
-def learn_hyperparameters(
-    learner: Learner, problem: Problem, state: State, chooser: Chooser, spacings: tuple[str, ...]
-) -> Generator[Step, None, tuple[State, Outcome]]:
-    """Do the phases, beginning in the phase of `state`.
+def learn_hyperparameters(learner: Learner, problem: Problem, state: State, chooser: Chooser) -> Learned:
+    """Do the phases, beginning in that of `state`, then rounds until a new choice of functions gains too little.
+
+    A round that used all its evaluations while it still gained continues with the same functions.
 
     Parameters
     ----------
@@ -186,15 +189,40 @@ def learn_hyperparameters(
         A state of any phase; its descent is resumed by repeating its evaluations.
     chooser : Chooser
         Chooses p basis functions.
-    spacings : tuple of str
-        The spacings among which the likelihood may choose.
 
     Returns
     -------
     State, Outcome
     """
-    state = yield from initial_hyperparameters(learner, problem, state, chooser, spacings)
-    return (yield from _rounds(learner, problem, state, chooser, spacings))
+    state = yield from initial_hyperparameters(learner, problem, state, chooser)
+    while True:
+        if state.functions is None:
+            choice = chooser.selected(state.chosen, state.spacing, None)
+            state = state._replace(**chooser.fields(choice))
+        else:
+            choice = chooser.of_state(state)
+        state = yield from _round(learner, problem, state, choice)
+        if not learner.learn:
+            message = "The weights are computed. The hyperparameters keep their initial values."
+            return state, outcome_at("converged", message, problem, state, choice)
+        if state.round + 1 >= learner.max_rounds:
+            message = f"All {learner.max_rounds} rounds are done. Raise max_rounds to continue."
+            return state, outcome_at("budget", message, problem, state, choice)
+        choices = {
+            spacing: chooser.selected(state.theta, spacing, choice if spacing == state.spacing else None)
+            for spacing in (chooser.spacings if state.functions is None else (state.spacing,))
+        }
+        values = {spacing: _objective(learner, problem, state, choice) for spacing, choice in choices.items()}
+        spacing = min(values, key=lambda name: values[name])
+        gain, incomplete = state.objective - values[spacing], state.position >= learner.evaluations
+        if gain > learner.tolerance * max(abs(state.objective), 1.0):
+            state = state._replace(chosen=state.theta, spacing=spacing)
+            state = state._replace(**chooser.fields(choices[spacing]))
+        elif not incomplete:
+            lower = f"would lower the NLML by only {gain:.2g} nat" if gain > LEAST_GAIN else "would not lower the NLML"
+            message = f"Choosing new basis functions {lower}."
+            return state, outcome_at("converged", message, problem, state, choice)
+        state = state._replace(round=state.round + 1, position=0, theta_begin=state.theta)
 
 
 def _subset_phase(learner: Learner, problem: Problem, state: State) -> Phase:
@@ -208,12 +236,10 @@ def _subset_phase(learner: Learner, problem: Problem, state: State) -> Phase:
     return _begin(state, "trial" if learner.learn else "learn", state.theta)._replace(exact=exact)
 
 
-def _trial_phase(
-    learner: Learner, problem: Problem, state: State, chooser: Chooser, spacings: tuple[str, ...]
-) -> Phase:
+def _trial_phase(learner: Learner, problem: Problem, state: State, chooser: Chooser) -> Phase:
     """Select the functions, the spacing and the theta with which learning on all rows begins."""
-    initial_values = _trial_values(learner, problem, state.theta_begin, chooser, spacings[0])
-    candidates = [(theta, spacing) for spacing in spacings for theta in initial_values]
+    initial_values = _trial_values(learner, problem, state.theta_begin, chooser)
+    candidates = [(theta, spacing) for spacing in chooser.spacings for theta in initial_values]
     rows = subset_rows(learner, problem)
     while state.round < len(candidates):
         theta, spacing = candidates[state.round]
@@ -248,7 +274,7 @@ def _search_phase(learner: Learner, problem: Problem, state: State, chooser: Cho
     return _begin(state, "learn", state.chosen)
 
 
-def _trial_values(learner: Learner, problem: Problem, theta: Tensor, chooser: Chooser, spacing: str) -> list[Tensor]:
+def _trial_values(learner: Learner, problem: Problem, theta: Tensor, chooser: Chooser) -> list[Tensor]:
     """Initial values of the trial: theta with lengthscales times 1, 2, 4, ..., as many as the setting `starts` says.
 
     If the functions represent too little of the kernel at all of these, lengthscales are doubled until they do: at
@@ -256,7 +282,7 @@ def _trial_values(learner: Learner, problem: Problem, theta: Tensor, chooser: Ch
     """
     values = longer_lengthscales(problem.kernel, theta, learner.starts)
     while len(values) < MAX_DOUBLINGS:
-        if share_kept(problem, values[-1], chooser.leading(values[-1], spacing)) >= ENOUGH_SHARE:
+        if share_kept(problem, values[-1], chooser.leading(values[-1], chooser.spacings[0])) >= ENOUGH_SHARE:
             break
         longer = longer_lengthscales(problem.kernel, values[-1], 2)
         if len(longer) == 1:  # the kernel has no lengthscales
@@ -328,43 +354,6 @@ def with_coarse_axes(message: str, problem: Problem, theta: Tensor, choice: Choi
         f"lengthscale: they represent {100.0 * shares[worst]:.2g} % of the variance along it at the training rows, and "
         f"the rest counts as noise.{more} Give it more by grid_points, or by points_per_input for this input only."
     )
-
-
-def _rounds(
-    learner: Learner, problem: Problem, state: State, chooser: Chooser, spacings: tuple[str, ...]
-) -> Generator[Step, None, tuple[State, Outcome]]:
-    """Do rounds until a new choice of functions gains too little.
-
-    A round that used all its evaluations while it still gained continues with the same functions.
-    """
-    while True:
-        if state.functions is None:
-            choice = chooser.selected(state.chosen, state.spacing, None)
-            state = state._replace(**chooser.fields(choice))
-        else:
-            choice = chooser.of_state(state)
-        state = yield from _round(learner, problem, state, choice)
-        if not learner.learn:
-            message = "The weights are computed. The hyperparameters keep their initial values."
-            return state, outcome_at("converged", message, problem, state, choice)
-        if state.round + 1 >= learner.max_rounds:
-            message = f"All {learner.max_rounds} rounds are done. Raise max_rounds to continue."
-            return state, outcome_at("budget", message, problem, state, choice)
-        choices = {
-            spacing: chooser.selected(state.theta, spacing, choice if spacing == state.spacing else None)
-            for spacing in (spacings if state.functions is None else (state.spacing,))
-        }
-        values = {spacing: _objective(learner, problem, state, choice) for spacing, choice in choices.items()}
-        spacing = min(values, key=lambda name: values[name])
-        gain, incomplete = state.objective - values[spacing], state.position >= learner.evaluations
-        if gain > learner.tolerance * max(abs(state.objective), 1.0):
-            state = state._replace(chosen=state.theta, spacing=spacing)
-            state = state._replace(**chooser.fields(choices[spacing]))
-        elif not incomplete:
-            lower = f"would lower the NLML by only {gain:.2g} nat" if gain > LEAST_GAIN else "would not lower the NLML"
-            message = f"Choosing new basis functions {lower}."
-            return state, outcome_at("converged", message, problem, state, choice)
-        state = state._replace(round=state.round + 1, position=0, theta_begin=state.theta)
 
 
 def outcome_at(reason: str, message: str, problem: Problem, state: State, choice: Choice) -> Outcome:

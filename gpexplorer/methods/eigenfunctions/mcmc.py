@@ -154,7 +154,7 @@ class GriefMCMC(GridMethod):
     def _learn_theta(self, problem: Problem, state: ChainState) -> Generator[Step, None, ChainState]:
         """Learn theta on the subset as type II does, with a trial of what the basis functions can represent."""
         learning = BasisState(**{name: getattr(state, name) for name in BasisState._fields})
-        phases = initial_hyperparameters(self, problem, learning, self.chooser(problem), self.spacings())
+        phases = initial_hyperparameters(self, problem, learning, self.chooser(problem))
         with closing(phases):
             while True:
                 try:

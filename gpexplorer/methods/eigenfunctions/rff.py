@@ -40,6 +40,7 @@ class SameFunctions:
     """The same functions for any theta, as `learning.Chooser` describes it."""
 
     choice: Choice
+    spacings: tuple[str, ...] = ("",)
 
     def leading(self, theta: Tensor, spacing: str) -> Choice:
         """Return the functions."""
@@ -108,7 +109,7 @@ class RFF(Method):
             state = initial_state(problem)
             yield Step(state, BasisInfo("start"))
         choice = self._features(problem, problem.theta)
-        state, outcome = yield from learn_hyperparameters(self, problem, state, SameFunctions(choice), ("",))
+        state, outcome = yield from learn_hyperparameters(self, problem, state, SameFunctions(choice))
         if self.learn:
             value = of_the_data(problem, state)
             message = f"The descent is done, and the frequencies are fixed. The NLML is {value:.6g}."

@@ -65,7 +65,7 @@ class SKI(GridMethod):
             state = initial_state(problem, self.spacing)
             yield Step(state, BasisInfo("start"))
         self.grid(problem)  # raises an error now if there is no grid for this problem
-        _, outcome = yield from learn_hyperparameters(self, problem, state, self.chooser(problem), self.spacings())
+        _, outcome = yield from learn_hyperparameters(self, problem, state, self.chooser(problem))
         return outcome
 
     def posterior(self, problem: Problem, state: BasisState) -> Posterior:
