@@ -56,14 +56,14 @@ def test_the_answer_is_words_and_a_picture_and_sets_the_page(tmp_path: Path) -> 
         assert answer.sentences[0][:-1] in panel.words.object
         assert "runner-up" in panel.words.object
         assert panel.picture.visible
-        labels = [entry[0] for entry in panel.legend.entries]
+        labels = [entry[0] for entry in panel.chart.legend.entries]
         assert labels[:3] == ["95 % interval", "chosen", "other methods"]
         model = tmp_path / "model.safetensors"
         model.write_bytes(panel.files[0].callback().getvalue())
         X = np.array([[0.2], [0.4]])
         np.testing.assert_allclose(load_posterior(model)(X).mean, answer.predict(X).mean, rtol=1e-6)
-        panel._toggle(1)
-        assert panel.legend.entries[1][-1] is False
+        panel.chart.toggle(1)
+        assert panel.chart.legend.entries[1][-1] is False
         panel.use()
         assert "trained answer is open" in panel.note.object
         assert adopted[-1].method == answer.method

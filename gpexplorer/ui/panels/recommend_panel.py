@@ -25,7 +25,7 @@ from ...runs import Spec
 from ...views.runs.comparison_charts import CandidateScores
 from ..inputs.own_file import FileRows
 from ..inputs.presets import what_predicts
-from ..pictures.chart import Chart, LegendLine
+from ..pictures.chart import Chart
 from ..playback.background_worker import BackgroundWorker
 from ..playback.trained_run import TrainedRun
 from ..session import Session
@@ -139,8 +139,8 @@ class RecommendPanel(StudyPanel):
         self.say(BEFORE)
         self.words = line_of_text(margin=(6, 12), styles=[TEXT, FACTS])
         self.questions = column(margin=(0, 4))
-        self.legend, self.chart = LegendLine(self._toggle, margin=(6, 12), **WIDE), Chart()
-        self.picture = column(self.legend, self.chart, margin=0, visible=False)
+        self.chart = Chart(legend_margin=(6, 12))
+        self.picture = column(self.chart, margin=0, visible=False)
         self.details = column(self.words, self.questions, self.picture, margin=0)
         ask = [self.seconds, self.held_out, self.before, self.prefer, self.go, self.cancel, self.hide]
         head = row(*ask, self.adopt, self.files, gap="4px")
@@ -253,11 +253,6 @@ class RecommendPanel(StudyPanel):
             stopping = "Cancelling after the step under way. " if worker._stopped.is_set() else ""
             self.say(f"{stopping}{progress.fraction:.0%}, {span(progress.seconds_left)} to go: {progress.sentence}")
 
-    def set_theme(self, theme: str) -> None:
-        """Draw the figure for the theme "light" or "dark"."""
-        super().set_theme(theme)
-        self.legend.fill(self.chart.legend)
-
     def pause(self) -> None:
         """Cancel: the best answer so far is shown after the step under way."""
         if self._worker is not None:
@@ -273,8 +268,7 @@ class RecommendPanel(StudyPanel):
         self.say(answer.sentences[-1] + cancelled)
         self._show_words(answer)
         candidates = CandidateScores(answer.table)
-        self.chart.draw(candidates.data(), candidates.plot, HEIGHT + LINE * len(candidates.table), legend=False)
-        self.legend.fill(self.chart.legend)
+        self.chart.draw(candidates.data(), candidates.plot, HEIGHT + LINE * len(candidates.table))
         self.picture.visible = self.adopt.visible = True
         hint = "a file that predicts new rows: python -m gpexplorer predict FILE ROWS."
         save = download("model.safetensors", lambda: _saved_model(answer), "Save the model", hint, margin=(6, 8))
@@ -298,11 +292,6 @@ class RecommendPanel(StudyPanel):
         words.styles = {"flex": "1 1 420px"}
         acts = [button(way.label, "", partial(self.follow, way), size="small", margin=(2, 4)) for way in ways]
         return row(words, *acts, gap="4px", **WIDE)
-
-    def _toggle(self, entry: int) -> None:
-        """Hide the models of an entry of the legend, or show them again."""
-        self.chart.toggle(entry)
-        self.legend.fill(self.chart.legend)
 
 
 def _saved_model(answer: Recommendation) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from ...runs.studies.power_law import compared, scaling_factor
 from ...runs.studies.scaling_study import Scaling, axes
 from ...views.base import registry as views
 from ...views.runs.comparison_charts import growth_layers, plot_growth, plot_scaling, scaling_layers
-from ..pictures.chart import Chart, LegendLine
+from ..pictures.chart import Chart
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..tables import TABLE, html_table
@@ -72,12 +73,48 @@ class MeasuringPanel(StudyPanel):
     """A study of a `ScalingWorker`, whose button `go` begins to measure and stops after the current size."""
 
     go: Any
+    chart: Chart
+
+    @property
+    def figures(self) -> list[Chart]:
+        """The figure, which follows the theme of the page."""
+        return [self.chart]
+
+    def toggle(self) -> None:
+        """Start measuring, or stop after the current size."""
+        if self._worker is not None and not self._worker.over:
+            self.pause()
+        elif self.start("a measurement", self._measuring):
+            self._show_start()
+            self.go.param.update(label="Stop", icon="stop")
+
+    def update(self) -> None:
+        """Show the sizes that have been measured since the last call."""
+        worker = self._worker
+        if worker is None or not worker.changed.is_set():
+            return
+        worker.changed.clear()
+        self._show(worker)
+        if worker.over:
+            self.go.param.update(label="Measure", icon="straighten")
 
     def pause(self) -> None:
         """Stop measuring after the current size once no browser shows the page."""
         if self._worker is not None:
             self._worker.close()
         self.go.param.update(label="Measure", icon="straighten")
+
+    @abstractmethod
+    def _measuring(self) -> ScalingWorker:
+        """The thread that measures."""
+
+    @abstractmethod
+    def _show_start(self) -> None:
+        """Say what has begun."""
+
+    @abstractmethod
+    def _show(self, worker: ScalingWorker) -> None:
+        """Show what is measured so far."""
 
 
 class ScalingPanel(MeasuringPanel):
@@ -96,19 +133,6 @@ class ScalingPanel(MeasuringPanel):
         head = row(self.axis, self.low, self.high, self.count, self.go, self.target_size)
         self._layout = column(head, self.note, self.table, self.chart)
 
-    @property
-    def figures(self) -> list[Chart]:
-        """The chart of the measured sizes."""
-        return [self.chart]
-
-    def toggle(self) -> None:
-        """Start measuring, or stop after the current size."""
-        if self._worker is not None and not self._worker.over:
-            self.pause()
-        elif self.start("a measurement", self._measuring):
-            self.note.object, self.table.object = HOW, ""
-            self.go.param.update(label="Stop", icon="stop")
-
     def _measuring(self) -> ScalingWorker:
         spec = self._session.spec
         try:
@@ -119,19 +143,15 @@ class ScalingPanel(MeasuringPanel):
             available = ", ".join(NAMES[axis] for axis in axes(spec)) or "none"
             raise SettingError(f"{error} This method can vary: {available}.") from None
 
-    def update(self) -> None:
-        """Show the sizes that have been measured since the last call."""
-        worker = self._worker
-        if worker is None or not worker.changed.is_set():
-            return
-        worker.changed.clear()
+    def _show_start(self) -> None:
+        self.note.object, self.table.object = HOW, ""
+
+    def _show(self, worker: ScalingWorker) -> None:
         [scaling] = worker.scalings
         self.table.object = _table(scaling)
         layers = scaling_layers(scaling.table(), scaling.slope())
         self.chart.draw(layers, lambda layers: plot_scaling(layers, scaling.axis.name))
         self._show_forecast()
-        if worker.over:
-            self.go.param.update(label="Measure", icon="straighten")
 
     def _sizes(self) -> list[int]:
         """The sizes to measure. The bounds of the widgets hold in the browser only, and are checked here."""
@@ -244,54 +264,21 @@ class GrowthPanel(MeasuringPanel):
         self._specs = [links.read(query, Spec("ml"), views).spec for query in queries]
         self._sizes = sizes
         self.go = button("Measure", "straighten", self.toggle, variant="contained", size="small")
-        self.legend, self.chart = (
-            LegendLine(self._toggle_layer, margin=(0, 12), sizing_mode="stretch_width"),
-            Chart(260),
-        )
+        self.chart = Chart(260, legend_margin=(0, 12))
         words = column(self.go, self.note, styles=HALF)
-        self._layout = row(words, column(self.legend, self.chart, styles=HALF), align_items="flex-start")
+        self._layout = row(words, column(self.chart, styles=HALF), align_items="flex-start")
 
-    @property
-    def figures(self) -> list[Chart]:
-        """The chart of the measured sizes."""
-        return [self.chart]
+    def _show_start(self) -> None:
+        self.say(self._progress())
 
-    def set_theme(self, theme: str) -> None:
-        """Draw the chart and its legend for the theme "light" or "dark"."""
-        super().set_theme(theme)
-        self.legend.fill(self.chart.legend)
-
-    def toggle(self) -> None:
-        """Start measuring, or stop after the current size."""
-        if self._worker is not None and not self._worker.over:
-            self.pause()
-        elif self.start("a measurement", self._measuring):
-            self.say(self._progress())
-            self.go.param.update(label="Stop", icon="stop")
-
-    def update(self) -> None:
-        """Show the sizes that have been measured since the last call."""
-        worker = self._worker
-        if worker is None or not worker.changed.is_set():
-            return
-        worker.changed.clear()
-        self.chart.draw(
-            growth_layers({title: study.table() for title, study in self._titled()}), plot_growth, legend=False
-        )
-        self.legend.fill(self.chart.legend)
+    def _show(self, worker: ScalingWorker) -> None:
+        self.chart.draw(growth_layers({title: study.table() for title, study in self._titled()}), plot_growth)
         if worker.error:
             self.say(worker.error)
         elif worker.over:
             self.note.object = "<br>".join(text(sentence, 300) for sentence in self._result())
         else:
             self.say(self._progress())
-        if worker.over:
-            self.go.param.update(label="Measure", icon="straighten")
-
-    def _toggle_layer(self, entry: int) -> None:
-        """Hide the line of an entry of the legend, or show it again."""
-        self.chart.toggle(entry)
-        self.legend.fill(self.chart.legend)
 
     def _measuring(self) -> GrowthWorker:
         self._session.begin_study("a measurement")

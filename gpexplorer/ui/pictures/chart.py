@@ -60,39 +60,35 @@ class Chart(pn.viewable.Viewer):
     ----------
     height : int, optional
         In pixels.
+    legend_margin : tuple of int, optional
+        Of the legend as a line above the figure; without it the legend is part of the figure.
     **params : object
         Parameters of `panel.viewable.Viewer`.
     """
 
-    def __init__(self, height: int = HEIGHT, **params: Any) -> None:
+    def __init__(self, height: int = HEIGHT, legend_margin: tuple[int, int] | None = None, **params: Any) -> None:
         super().__init__(**params)
         self._height, self._theme = height, "light"
+        self.legend = LegendLine(self.toggle, margin=legend_margin or 0, sizing_mode="stretch_width")
+        self._above = [] if legend_margin is None else [self.legend]
         self._live: Live | None = None
-        self._layout = pn.Column(sizing_mode="stretch_width", margin=0)
+        self._layout = pn.Column(*self._above, sizing_mode="stretch_width", margin=0)
 
-    def draw(
-        self, layers: Layers, plot: Callable[[Layers], hv.Overlay], height: int | None = None, legend: bool = True
-    ) -> None:
-        """Draw these layers with this function, in another height if one is given.
-
-        Without a legend in the figure, the page writes `legend` above it.
-        """
+    def draw(self, layers: Layers, plot: Callable[[Layers], hv.Overlay], height: int | None = None) -> None:
+        """Draw these layers with this function, in another height if one is given."""
         height = height or self._height
         self._live = Live(Drawing(plot), layers, self._theme)
         self._live.figure.update(sizing_mode="stretch_width", height=height, output_backend="canvas")
-        if not legend:
+        if self._above:
             self._live.leave_words_to_page()
-        self._layout[:] = [pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=height)]
-
-    @property
-    def legend(self) -> list[Entry]:
-        """The entries of the legend."""
-        return self._live.legend if self._live is not None else []
+        self.legend.fill(self._live.legend)
+        self._layout[:] = [*self._above, pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=height)]
 
     def toggle(self, entry: int) -> None:
         """Hide the layers of an entry of the legend, or show them again."""
         if self._live is not None:
             self._live.toggle(entry)
+            self.legend.fill(self._live.legend)
 
     def update(self, layers: Layers) -> None:
         """Show other numbers in the figure that was drawn last."""
@@ -104,6 +100,7 @@ class Chart(pn.viewable.Viewer):
         self._theme = theme
         if self._live is not None:
             self._live.set_theme(theme)
+            self.legend.fill(self._live.legend)
 
     def __panel__(self) -> Any:
         return self._layout
