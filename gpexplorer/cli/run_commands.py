@@ -9,7 +9,7 @@ import shlex
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -51,8 +51,7 @@ def export(
     Nothing is computed again but the pictures, and the store is only read.
     """
     from ..errors import SettingError
-    from ..runs.storage.own_files import replacing
-    from .files import require_writable, writable
+    from .files import require_writable
 
     if page is None and steps is None:
         raise SettingError("Nothing to write: give --page run.html, --steps steps.csv, or both.")
@@ -60,11 +59,7 @@ def export(
     require_writable(steps, "--steps")
     run = _opened(kept)
     if steps is not None:
-        with writable(steps, "--steps"), replacing(steps, private=False) as fresh:
-            if steps.suffix.lower() in (".parquet", ".pq"):
-                run.table().to_parquet(fresh, index=False)
-            else:
-                run.table().to_csv(fresh, index=False)
+        _write([run.table()], steps, "--steps")
         typer.echo(f"{len(run.trace)} records in {steps}")
     if page is not None:
         from ..views.saved_page.page_file import save_page
@@ -120,49 +115,34 @@ def run(  # noqa: PLR0913 - the options of the command
     the command. After an interrupt (SIGINT) it is 130 and after SIGTERM 143: the step in progress ends, and every step
     is kept. A second signal ends the command at once.
     """
-    with stopping() as signals:
-        _run(signals, spec, out, change, target_transform, scheduler, model, quiet, as_json)
-
-
-def _run(  # noqa: PLR0913 - the options of the command
-    signals: Stopping,
-    spec: str,
-    out: Path,
-    change: list[str] | None,
-    target_transform: str | None,
-    scheduler: str,
-    model: Path | None,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    """Run a spec as said there, and end with the exit code."""
     from ..runs import Store, working
     from .files import read_spec, require_writable, writable
 
-    changes = [*(change or []), *([] if target_transform is None else [f"target_transform={target_transform}"])]
-    checked = read_spec(spec, changes)
-    require_writable(model, "--model")
-    opened = Store(out).open(checked)
-    command = ["python", "-m", "gpexplorer", "run", spec, "--out", str(out)]
-    command += [word for text in changes for word in ("--set", text)]
-    command += ["--scheduler", scheduler] if scheduler else []
-    command += ["--model", str(model)] if model is not None else []
-    with closing(opened), working(opened, scheduler, to_stderr):
-        _finish(opened, shlex.join(command), quiet, signals)
-    (_print_json if as_json else _print_result)(opened, out / checked.key())
-    codes = {"failed": FAILED, "diverged": DIVERGED}
-    code = codes.get(opened.outcome.reason, 0) if opened.outcome else 0
-    if model is not None:
-        try:
-            with writable(model, "--model"):
-                opened.posterior(of="y").save(model)
-        except GPExplorerError as error:  # a run that failed has its own exit code, which says more than this one
-            if not code:
-                raise
-            typer.echo(f"Error: the model was not written. {error}", err=True)
-    signals.exit()
-    if code:
-        raise typer.Exit(code)
+    with stopping() as signals:
+        changes = [*(change or []), *([] if target_transform is None else [f"target_transform={target_transform}"])]
+        checked = read_spec(spec, changes)
+        require_writable(model, "--model")
+        opened = Store(out).open(checked)
+        command = ["python", "-m", "gpexplorer", "run", spec, "--out", str(out)]
+        command += [word for text in changes for word in ("--set", text)]
+        command += ["--scheduler", scheduler] if scheduler else []
+        command += ["--model", str(model)] if model is not None else []
+        with closing(opened), working(opened, scheduler, to_stderr):
+            _finish(opened, shlex.join(command), quiet, signals)
+        (_print_json if as_json else _print_result)(opened, out / checked.key())
+        codes = {"failed": FAILED, "diverged": DIVERGED}
+        code = codes.get(opened.outcome.reason, 0) if opened.outcome else 0
+        if model is not None:
+            try:
+                with writable(model, "--model"):
+                    opened.posterior(of="y").save(model)
+            except GPExplorerError as error:  # a run that failed has its own exit code, which says more than this one
+                if not code:
+                    raise
+                typer.echo(f"Error: the model was not written. {error}", err=True)
+        signals.exit()
+        if code:
+            raise typer.Exit(code)
 
 
 def sweep(
@@ -337,10 +317,9 @@ def predict(
     training does not have, or cannot be read. The counts of these are printed at the end.
     """
     from ..errors import SettingError
-    from ..runs.storage.own_files import replacing
     from ..runs.storage.saved_posterior import load_posterior
     from ..runs.studies.prediction_table import predictions_of_file, sentence_of_counts
-    from .files import require_writable, writable
+    from .files import require_writable
 
     require_writable(out)
     try:
@@ -353,12 +332,7 @@ def predict(
         _write_csv(tables, sys.stdout)
         typer.echo(sentence_of_counts(counts), err=True)
         return
-    with writable(out), replacing(out, private=False) as fresh:
-        if out.suffix.lower() in PARQUET:
-            _write_parquet(tables, fresh)
-        else:
-            with fresh.open("w", encoding="utf-8", newline="") as file:
-                _write_csv(tables, file)
+    _write(tables, out, "--out")
     typer.echo(sentence_of_counts(counts), err=True)
 
 
@@ -371,12 +345,25 @@ def _counted(tables: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[p
         yield table
 
 
-def _write_csv(tables: Iterator[pd.DataFrame], file: object) -> None:
+def _write(tables: Iterable[pd.DataFrame], out: Path, option: str) -> None:
+    """Write one table after the other to a Parquet or CSV file, which appears when all are written."""
+    from ..runs.storage.own_files import replacing
+    from .files import writable
+
+    with writable(out, option), replacing(out, private=False) as fresh:
+        if out.suffix.lower() in PARQUET:
+            _write_parquet(tables, fresh)
+        else:
+            with fresh.open("w", encoding="utf-8", newline="") as file:
+                _write_csv(tables, file)
+
+
+def _write_csv(tables: Iterable[pd.DataFrame], file: object) -> None:
     for number, table in enumerate(tables):
         table.to_csv(file, index=False, header=number == 0)  # type: ignore[call-overload]
 
 
-def _write_parquet(tables: Iterator[pd.DataFrame], out: Path) -> None:
+def _write_parquet(tables: Iterable[pd.DataFrame], out: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
