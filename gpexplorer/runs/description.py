@@ -1,41 +1,31 @@
 """The fields of a spec, for the modules that `spec` imports.
 
-`Spec.open` makes a run, so `spec` imports `opening` and `run`. They name a spec by this protocol and not by its class:
-otherwise the three modules would import one another in a circle.
+`Spec.open` makes a run, so `spec` imports `opening` and `run`. They name a spec by this class, which holds the fields,
+and not by `Spec`, which checks them: otherwise the three modules would import one another in a circle.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 
-class Description(Protocol):
-    """The fields of a `Spec` as a run knows them. `spec.Spec` is the one class that has them."""
+@dataclass(frozen=True)
+class Description:
+    """The fields of a `Spec`, which describes them. `spec.Spec` is the one class that has them."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def method(self) -> str: ...
-    @property
-    def settings(self) -> dict[str, Any]: ...
-    @property
-    def data(self) -> str | dict[str, Any]: ...
-    @property
-    def split(self) -> int | dict[str, Any]: ...
-    @property
-    def kernel(self) -> str | dict[str, Any]: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def device(self) -> str: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def budget(self) -> dict[str, Any]: ...
-    @property
-    def target_transform(self) -> str: ...
-    @property
-    def input_transform(self) -> str: ...
+    method: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    data: str | dict[str, Any] = "snelson-like"
+    split: int | dict[str, Any] = 0
+    kernel: str | dict[str, Any] = "se-ard"
+    seed: int = 0
+    device: str = "cpu"
+    dtype: str = "float64"
+    budget: dict[str, Any] = field(default_factory=dict)
+    target_transform: str = ""
+    input_transform: str = ""
 
     def key(self) -> str:
-        """The name of the run."""
+        """Return the name of the run."""
+        raise NotImplementedError

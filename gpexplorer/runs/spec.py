@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import PurePath
 from typing import Any
 
@@ -26,6 +26,7 @@ from ..kernels.theta.options import OPTIONS, checked_options
 from ..methods.base import registry
 from ..target_transforms import checked_transform
 from .budget import named_limits
+from .description import Description
 from .opening import DTYPES, SEVERAL_STARTS, STARTS, JournalSource, open_run
 from .run import Run
 from .setting_checks import added_before, object_without_duplicates, of_kind, resolve
@@ -39,7 +40,7 @@ DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?")
 
 
 @dataclass(frozen=True)
-class Spec(SpecDisplay):
+class Spec(Description, SpecDisplay):
     """A method, its settings, the data, the kernel and everything else that decides what a run computes.
 
     Parameters
@@ -89,18 +90,6 @@ class Spec(SpecDisplay):
     >>> Spec.from_json(spec.to_json()) == spec
     True
     """
-
-    method: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    data: str | dict[str, Any] = "snelson-like"
-    split: int | dict[str, Any] = 0
-    kernel: str | dict[str, Any] = "se-ard"
-    seed: int = 0
-    device: str = "cpu"
-    dtype: str = "float64"
-    budget: dict[str, Any] = field(default_factory=dict)
-    target_transform: str = ""
-    input_transform: str = ""
 
     def __post_init__(self) -> None:
         method = _checked_method(self.method)
