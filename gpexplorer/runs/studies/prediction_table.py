@@ -38,6 +38,7 @@ from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, Transform
 from ...problem import MixedRows
 
 Floats = NDArray[np.float64]
+Model = InUnits | AveragePosterior
 UNINFORMED = 0.9  # share of the prior variance
 QUOTED = r'"[^"]*"?$'  # the text of a cell at the end of a remark
 BETWEEN_REMARKS = r"; (?=predicted$|far$|filled: |word not seen: |unreadable: |no value: )"
@@ -47,7 +48,7 @@ ENDS = {"lower_95": 0.025, "upper_95": 0.975}
 
 
 def predictions_of_file(
-    posterior: InUnits | AveragePosterior, path: Path, of: str = "y", quantiles: Sequence[float] = ()
+    posterior: Model, path: Path, of: str = "y", quantiles: Sequence[float] = ()
 ) -> Iterator[pd.DataFrame]:
     """Predict the rows of a file, strip by strip, in their order.
 
@@ -77,7 +78,7 @@ def predictions_of_file(
         yield prediction_table(posterior, read, of, quantiles)
 
 
-def rows_read(posterior: InUnits | AveragePosterior, name: str, table: pa.Table) -> RowsRead:
+def rows_read(posterior: Model, name: str, table: pa.Table) -> RowsRead:
     """New rows as a model reads them: by its reader, or by the names of its inputs if it was saved without one."""
     columns = posterior.columns
     if columns.reader is not None:
@@ -107,9 +108,7 @@ def rows_without_reader(X: Any) -> RowsRead:
     return RowsRead(numbers, texts, why, answered, {})
 
 
-def prediction_table(
-    posterior: InUnits | AveragePosterior, X: Any, of: str = "y", quantiles: Sequence[float] = ()
-) -> pd.DataFrame:
+def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequence[float] = ()) -> pd.DataFrame:
     """Predict rows that were read, or inputs [t, d], or texts, some of which may be missing.
 
     The columns are those of this module.
@@ -180,7 +179,7 @@ def _by_unknown_columns(read: RowsRead) -> Iterator[tuple[tuple[str, ...], NDArr
 
 
 def _predicted(
-    posterior: InUnits | AveragePosterior,
+    posterior: Model,
     read: RowsRead,
     rows: NDArray[np.int64],
     unknown: tuple[str, ...],
@@ -199,9 +198,7 @@ def _predicted(
     return [mean, np.sqrt(var), np.sqrt(var_f), *ends, far.astype(float)]
 
 
-def _averaged(
-    posterior: InUnits | AveragePosterior, X: Any, unknown: tuple[str, ...], of: str
-) -> tuple[MixtureMarginals, MixtureMarginals]:
+def _averaged(posterior: Model, X: Any, unknown: tuple[str, ...], of: str) -> tuple[MixtureMarginals, MixtureMarginals]:
     """The distributions of f, and of what is asked for, averaged over the values of columns that are not known."""
     weights, variants = posterior.columns.reader.variants(unknown)
     at_variants = [posterior.marginals(_changed(X, variant), noise=False) for variant in variants]
@@ -229,7 +226,7 @@ def with_unknown_averaged(posterior: InUnits, read: RowsRead, mean: Floats, sd: 
     return mean, sd
 
 
-def _model_rows(posterior: InUnits | AveragePosterior, read: RowsRead, rows: NDArray[np.int64]) -> Any:
+def _model_rows(posterior: Model, read: RowsRead, rows: NDArray[np.int64]) -> Any:
     """Some of the rows in the form that the posterior takes."""
     texts = tuple(tuple(column[i] for i in rows) for column in read.texts)
     if isinstance(posterior.columns.X, torch.Tensor):
@@ -248,7 +245,7 @@ def _changed(X: Any, variant: Variant) -> Any:
     return variant.of(X)
 
 
-def _far_of_parts(posterior: InUnits | AveragePosterior, X: Any, of_f: Any) -> NDArray[np.bool_]:
+def _far_of_parts(posterior: Model, X: Any, of_f: Any) -> NDArray[np.bool_]:
     """Which rows [t] are far from the training rows, by the models that have more than half of the weight."""
     if not (isinstance(posterior, AveragePosterior) and isinstance(of_f, MixtureMarginals)):
         return _far(posterior, X, of_f)
