@@ -6,7 +6,7 @@ Apart because it reads a run that has ended; the estimator itself is the interfa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,25 +24,16 @@ from ..runs.studies.prediction_table import with_unknown_averaged
 from ..runs.trace import Record
 
 
-def finish(
-    run: Run, budget: Mapping[str, Any], callbacks: Sequence[Callable[[Record], Any]] = (), verbose: int = 0
-) -> None:
-    """Take all steps of a run, one at a time if there are callbacks or if lines of progress are printed."""
-    if not callbacks and not verbose:
-        run.finish()
-        return
-    steps, seconds = budget.get("steps", math.inf), budget.get("seconds")
-    while True:
-        count_before = len(run.trace)
-        outcome = run.finish(steps=int(min(run.done + 1, steps)), seconds=seconds)
-        new_records = list(run.trace[count_before:])
-        for record in new_records:
-            if verbose and record.index % verbose == 0:
-                value = getattr(record.step.info, "objective", math.nan)
-                print(f"step {record.index}, {record.seconds:.1f} s: objective {value:.6g}")
-        stopped = any([bool(callback(record)) for record in new_records for callback in callbacks])
-        if stopped or not new_records or outcome.reason != "budget":
-            return
+def finish(run: Run, callbacks: Sequence[Callable[[Record], Any]] = (), verbose: int = 0) -> None:
+    """Take all steps of a run, which callbacks may stop, and print lines of progress."""
+
+    def report(record: Record) -> bool:
+        if verbose and record.index % verbose == 0:
+            value = getattr(record.step.info, "objective", math.nan)
+            print(f"step {record.index}, {record.seconds:.1f} s: objective {value:.6g}")
+        return any([bool(callback(record)) for callback in callbacks])  # each of them is called
+
+    run.finish(callback=report if callbacks or verbose else None)
 
 
 def last_theta(run: Run) -> NDArray[np.float64]:

@@ -388,7 +388,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         has_own_kernel = getattr(registry.get(str(self.method)), "own_kernel", False)  # its theta is of another form
         spec = self._spec(split.train, (not has_own_kernel and start) or self.kernel, seed)
         run = spec.open(data=split)
-        finish(run, mapping_of("budget", self.budget), functions_of("callbacks", self.callbacks), int(self.verbose))
+        finish(run, functions_of("callbacks", self.callbacks), int(self.verbose))
         run.close()
         if run.error is not None:
             raise run.error
