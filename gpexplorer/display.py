@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,20 @@ def html_table(rows: Mapping[str, Any]) -> str:
         for name, value in rows.items()
     )
     return f"<table>{''.join(cells)}</table>"
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells in aligned columns; the first row has the headings."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def html_rows(rows: Sequence[Sequence[str]]) -> str:
+    """Return the same as markup; the first column names the rows. Cells are escaped."""
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
+    lines = [f"<th>{escape(row[0])}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}" for row in rows[1:]]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _public_names() -> Any:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any, overload
 
 import param
 import torch
 from torch import Tensor
 
-from .display import InPanel
+from .display import InPanel, html_rows, text_table
 from .errors import SettingError
 from .kernels.row_scaled import unscaled_kernel
 from .kernels.theta.free_parameters import FreeParameters
@@ -164,25 +163,18 @@ class Hyperparameters(InPanel, Sequence[Hyperparameter]):
         return pd.DataFrame(rows, index=pd.Index([row.name for row in self._rows], name="name"), columns=columns)
 
     def __repr__(self) -> str:
-        cells = [["", *COLUMNS], *([row.name, *self._texts(row)] for row in self._rows)]
-        shown = [k for k in range(len(cells[0])) if not k or any(line[k] for line in cells[1:])]
-        widths = {k: max(len(line[k]) for line in cells) for k in shown}
-        return "\n".join("  ".join(line[k].ljust(widths[k]) for k in shown).rstrip() for line in cells).replace(
-            "_", " "
-        )
+        return text_table(self._cells())
 
     def _repr_html_(self) -> str:
         """The same table; names and units are escaped."""
-        cells = [["", *COLUMNS], *([row.name, *self._texts(row)] for row in self._rows)]
+        return html_rows(self._cells())
+
+    def _cells(self) -> list[list[str]]:
+        """The table with its headings, without columns that say nothing."""
+        headings = ["", *(name.replace("_", " ") for name in COLUMNS)]
+        cells = [headings, *([row.name, *self._texts(row)] for row in self._rows)]
         shown = [k for k in range(len(cells[0])) if not k or any(line[k] for line in cells[1:])]
-        head = "".join(f"<th>{escape(cells[0][k].replace('_', ' '))}</th>" for k in shown)
-        body = "".join(
-            "<tr>"
-            + "".join(f"<{'td' if k else 'th'}>{escape(line[k])}</{'td' if k else 'th'}>" for k in shown)
-            + "</tr>"
-            for line in cells[1:]
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return [[line[k] for k in shown] for line in cells]
 
     def _texts(self, row: Hyperparameter) -> list[str]:
         """The cells of a row; empty where there is nothing to say."""

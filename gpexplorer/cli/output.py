@@ -19,6 +19,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..display import text_table
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
@@ -36,10 +38,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             table.add_row(*map(escape, row))
         Console().print(table)
         return
-    lines = [list(columns), *map(list, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    typer.echo(text_table([columns, *rows]))
 
 
 def print_json(value: Any) -> None:

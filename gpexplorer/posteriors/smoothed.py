@@ -1,7 +1,8 @@
 """The posterior of GPs of one input whose kernel is that of a small state, with waves: exact, O(log n) per new point.
 
 `kernels.states.smoothing` has the formulas. A path is mean + h(x) minus the mean that h at the rows, with noise, would
-give; h is drawn from the prior (Wilson et al. 2020, eq 12). All is computed in float64.
+give; h is drawn from the prior (Wilson et al. 2020, eq 12). All is computed in float64. Apart because it is one kind of
+posterior, as each file beside it.
 """
 
 from __future__ import annotations

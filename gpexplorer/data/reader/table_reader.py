@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from ...display import html_rows, text_table
 from ...errors import DataError
 from ..quoting import count, listing, quote
 from .cells import Floats, Mask, texts_of
@@ -298,18 +298,14 @@ class TableReader:
         return "from the other columns" if is_filled and column.on_gap == "fill" else _POLICIES[column.on_gap]
 
     def __repr__(self) -> str:
-        lines = self.rows_of_table()
-        widths = {name: max(len(name), *(len(str(line[name])) for line in lines)) for name in lines[0]}
-        rows = [{name: name for name in widths}, *lines]
-        return "\n".join("  ".join(str(row[name]).ljust(widths[name]) for name in widths).rstrip() for row in rows)
+        return text_table(self._cells())
 
     def _repr_html_(self) -> str:
+        return html_rows(self._cells())
+
+    def _cells(self) -> list[list[str]]:
         lines = self.rows_of_table()
-        head = "".join(f"<th>{escape(name)}</th>" for name in lines[0])
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in line.values()) + "</tr>" for line in lines
-        )
-        return f"<table><tr>{head}</tr>{body}</table>"
+        return [list(lines[0]), *([str(value) for value in line.values()] for line in lines)]
 
     def to_json(self) -> str:
         """The reader as text, for a saved model; `reader_from` reads it."""
