@@ -186,8 +186,8 @@ def costs(
     Nothing is computed, so that any number of rows can be asked for. The rows themselves, which may lie on the disk,
     do not count.
     """
+    from ..data.quoting import size
     from ..runs.studies.memory_need import default_costs
-    from ..runs.studies.scaling_study import size
 
     entries = default_costs(rows, inputs)
     if as_json:

@@ -46,7 +46,9 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 def size(nbytes: float) -> str:
     """Return a number of bytes in a readable unit, such as "1.1 MB" (powers of 1000)."""
-    for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)):
+    if nbytes >= 1e15:
+        return f"{nbytes / 1e15:,.0f} PB"
+    for unit, power in (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3)):
         if nbytes >= 10**power:
             return f"{nbytes / 10**power:.3g} {unit}"
     return f"{int(nbytes)} bytes"

@@ -19,11 +19,11 @@ from pathlib import Path
 import psutil
 import torch
 
+from ..data.quoting import size
 from ..errors import GPExplorerError, OutOfMemory, SettingError
 from ..runs import Spec
 from ..runs.studies import machine_speed
 from ..runs.studies.memory_need import Rows, cost_of_step, memory_need, refusal, rows_by_name, rows_need
-from ..runs.studies.scaling_study import size
 from .connections import Arrivals
 from .gate.visitors import MAX_SESSIONS
 from .waiting_page import FirstPictures

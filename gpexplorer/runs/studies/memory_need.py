@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ... import data as data_sets
+from ...data.quoting import size
 from ...data.sets.cards import card
 from ...data.sets.generators import GENERATORS
 from ...data.sets.poses import DIMENSION, TEST, TRAIN
@@ -15,7 +16,7 @@ from ...methods.base import registry
 from ...problem import Cost
 from ..setting_checks import arguments
 from ..spec import Spec
-from .scaling_study import Axis, axes, hollow_problem, size
+from .scaling_study import Axis, axes, hollow_problem
 
 COPIES = 6  # of the rows in double precision while they are drawn, split and scaled: 3 to 6 were measured
 LARGEST = 2**40  # of a setting for which a smaller value is searched

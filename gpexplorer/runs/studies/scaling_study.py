@@ -25,6 +25,7 @@ import torch
 
 from ... import data as data_sets
 from ... import kernels
+from ...data.quoting import size
 from ...data.sets.generators import GENERATORS
 from ...display import ScalingDisplay
 from ...errors import GPExplorerError, SettingError, closest, number, quoted
@@ -305,12 +306,3 @@ def _cost_sentence(size_text: str, seconds: tuple[float, float, float], cost: Co
         f"{needs} This machine has {size(memory)}; “{name}” overflows first, "
         f"the largest array with {size(cost.arrays[name])}."
     )
-
-
-def size(count: float) -> str:
-    """A number of bytes as text with a unit, such as 1.5 GB."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:,.3g} TB" if count < 1000 else f"{count / 1000:,.0f} PB"
