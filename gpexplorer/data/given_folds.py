@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import SettingError
+from ..errors import SettingError, quoted
 from ..linalg.randomness import generator
 from ..problem import RowGroups
 
@@ -52,7 +52,7 @@ def fold_pairs(folds: Any, X: Any, y: Any, groups: Any = None) -> list[Pair]:
     try:
         pairs = list(folds.split(X, y, groups) if hasattr(folds, "split") else folds)
     except (TypeError, ValueError) as error:
-        raise SettingError(f"folds is {_short(folds)}, which gives no folds of these {n} rows: {error}") from None
+        raise SettingError(f"folds is {quoted(folds)}, which gives no folds of these {n} rows: {error}") from None
     if not pairs:
         raise SettingError(f"folds is empty; {FORMS}.")
     return [_checked_pair(k, pair, n) for k, pair in enumerate(pairs)]
@@ -204,7 +204,7 @@ def drawn_parts(groups: Tensor, size: float, seed: int) -> Tensor:
 
 def _checked_pair(k: int, pair: Any, n: int) -> Pair:
     if isinstance(pair, (str, bytes)) or not isinstance(pair, Iterable) or len(halves := list(pair)) != 2:
-        raise SettingError(f"folds: fold {k} is {_short(pair)}; {FORMS}.")
+        raise SettingError(f"folds: fold {k} is {quoted(pair)}; {FORMS}.")
     train, test = (_row_numbers(k, half, n) for half in halves)
     common = np.intersect1d(train, test)
     if len(common):
@@ -217,13 +217,8 @@ def _row_numbers(k: int, half: Any, n: int) -> Rows:
     if rows.dtype == bool and rows.shape == (n,):
         rows = np.flatnonzero(rows)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
-        raise SettingError(f"folds: a half of fold {k} is {_short(half)}; give row numbers, one at least, or a mask.")
+        raise SettingError(f"folds: a half of fold {k} is {quoted(half)}; give row numbers, one at least, or a mask.")
     if rows.min() < 0 or rows.max() >= n:
         wrong = rows.min() if rows.min() < 0 else rows.max()
         raise SettingError(f"folds: fold {k} names row {wrong}, but the {n} rows are numbered from 0 to {n - 1}.")
     return np.unique(rows).astype(np.int64)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"

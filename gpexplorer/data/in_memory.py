@@ -91,7 +91,7 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
     if is_frame(X):
         table = table_of(X)
         inputs = dict(zip(map(str, table.column_names), table.columns, strict=True))
-    elif _is_texts(X):
+    elif is_texts(X):
         inputs = {OBJECT: pa.array([str(text) for text in X])}
     else:
         matrix = _matrix(X)
@@ -110,7 +110,7 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
     if target in inputs:
         target = f"{target} (target)"
     table = pa.table({**inputs, target: as_column(ARRAYS, target, values)})
-    return Raw(table, ARRAYS, ()), target, OBJECT if OBJECT in inputs and not is_frame(X) and _is_texts(X) else None
+    return Raw(table, ARRAYS, ()), target, OBJECT if OBJECT in inputs and not is_frame(X) and is_texts(X) else None
 
 
 def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:
@@ -159,9 +159,9 @@ def _is_missing(value: object) -> bool:
     return value is None or not_a_number or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _is_texts(X: Any) -> bool:
-    """Whether X contains one text per row: a sequence, an array [n] or a Series of them."""
-    one_dimensional = isinstance(X, Sequence) or getattr(X, "ndim", 0) == 1
+def is_texts(X: Any) -> bool:
+    """Return whether X contains one text per row: a sequence, an array [n] or a Series of them."""
+    one_dimensional = (isinstance(X, Sequence) and not isinstance(X, str)) or getattr(X, "ndim", 0) == 1
     return one_dimensional and len(X) > 0 and all(isinstance(text, str) for text in X)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
-from ..data.in_memory import column_titles, is_frame, table_of
+from ..data.in_memory import column_titles, is_frame, is_texts, table_of
 from ..data.reader.table_reader import RowsRead
 from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.row_scaled import unscaled_kernel
@@ -29,7 +29,6 @@ from .training_rows import (
     all_for_training,
     checked_groups,
     inputs_of,
-    is_texts,
     kept_rows,
     needs_reader,
     read_frame,

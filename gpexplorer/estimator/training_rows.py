@@ -128,12 +128,6 @@ def units_of(train: Dataset, target_transform: str = "") -> Units:
     return Units(scale.x_sd.numpy(), scale.y_sd)
 
 
-def is_texts(X: Any) -> bool:
-    """Whether X holds one text per row."""
-    flat = isinstance(X, (list, tuple)) or getattr(X, "ndim", 0) == 1
-    return flat and len(X) > 0 and all(isinstance(text, str) for text in X)
-
-
 def checked_texts(X: Any, y: Any, least: int) -> tuple[list[str], Floats]:
     """Texts and their targets; DataError unless there are `least` texts or more with a finite target each."""
     targets = np.asarray(y, np.float64)
