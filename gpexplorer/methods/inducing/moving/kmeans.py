@@ -11,10 +11,8 @@ from collections.abc import Generator, Mapping
 from typing import Any, ClassVar
 
 import param
-from torch import Tensor
 
-from ....objectives import Terms, nystrom
-from ....posteriors import Posterior, nystrom_posterior
+from ....objectives import nystrom
 from ....problem import Cost, Outcome, Problem, Step
 from ...base import Steps
 from ...own_points import own_inputs, own_start
@@ -22,23 +20,20 @@ from .. import settings
 from ..initial_sets import lloyd, spread_rows
 from ..learning import learn_hyperparameters
 from ..reporting import EVALUATION_CALLS, UNKNOWN_TERMS, entry_flops
-from .loop import begun_again, move_point
-from .state import START, initial_state, prior, report
-from .state import Info as MovingInfo
+from .loop import MovablePoints
+from .state import START, initial_state, report
 from .state import State as MovingState
 
 Phase = Generator[Step, None, MovingState]
 LLOYD = 35.0  # calls per iteration of Lloyd's algorithm
 
 
-class KMeans(settings.SparseMethod):
+class KMeans(MovablePoints):
     """Centres of the inputs by Lloyd's iterations, then hyperparameters by the objective of the family."""
 
     key: ClassVar[str] = "kmeans"
     title: ClassVar[str] = "k-means centres"
     paper: ClassVar[str] = "Arthur & Vassilvitskii (2007). k-means++: the advantages of careful seeding. SODA."
-    State: ClassVar[type] = MovingState
-    Info: ClassVar[type] = MovingInfo
     added_settings: ClassVar[Mapping[str, Any]] = {"start": "kmeans++"}
     equations: ClassVar[dict[str, str]] = {
         "num_inducing": r"\min_Z \sum_i \min_j |x_i - z_j|^2",
@@ -115,23 +110,10 @@ class KMeans(settings.SparseMethod):
             yield Step(state, report(state, self.objective, state.Z, jitter))
         return state
 
-    def posterior(self, problem: Problem, state: MovingState) -> Posterior:
-        if state.phase == "start":
-            return prior(problem, state)
-        model = nystrom(problem.kernel, state.theta, problem.train, state.Z)
-        return nystrom_posterior(problem.kernel, state.theta, state.Z, model)
-
-    def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
-        return move_point(problem, state, slot, position, self.objective)
-
-    def set_by_hand(self, problem: Problem, state: MovingState) -> Step:
-        """Keep the centres."""
-        if state.phase == "start":
-            return super().set_by_hand(problem, state)
-        return begun_again(problem, state, state.Z.clone(), problem.theta, self.objective)
-
-    def bound_terms(self, problem: Problem, state: MovingState) -> Terms:
-        return nystrom(problem.kernel, state.theta, problem.train, state.Z, self.objective).terms
+    @property
+    def likelihood_name(self) -> str:
+        """The objective of the setting."""
+        return str(self.objective)
 
     def cost(self, problem: Problem) -> Cost:
         n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()

@@ -179,11 +179,38 @@ class Descent(NamedTuple):
     limit: int
 
 
-class MovingPoints(settings.SparseMethod):
-    """A sparse GP whose inducing inputs move with the hyperparameters down the gradient of one objective."""
+class MovablePoints(settings.SparseMethod):
+    """A sparse GP whose inducing points lie anywhere, so that a person may move them."""
 
     State: ClassVar[type] = MovingState
     Info: ClassVar[type] = MovingInfo
+
+    @property
+    @abstractmethod
+    def likelihood_name(self) -> str:
+        """Return "pp", "vfe", "tight-vfe" or "fitc"."""
+
+    def posterior(self, problem: Problem, state: MovingState) -> Posterior:
+        if state.step == 0:
+            return prior(problem, state)
+        model = nystrom(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name)
+        return nystrom_posterior(problem.kernel, state.theta, state.Z, model, self.likelihood_name == "fitc")
+
+    def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
+        return move_point(problem, state, slot, position, self.likelihood_name)
+
+    def set_by_hand(self, problem: Problem, state: MovingState) -> Step:
+        """Keep the points."""
+        if state.phase == "start":
+            return super().set_by_hand(problem, state)
+        return begun_again(problem, state, state.Z.clone(), problem.theta, self.likelihood_name)
+
+    def bound_terms(self, problem: Problem, state: MovingState) -> Terms:
+        return nystrom(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name).terms
+
+
+class MovingPoints(MovablePoints):
+    """A sparse GP whose inducing inputs move with the hyperparameters down the gradient of one objective."""
 
     start: Any  # each method declares its own default
 
@@ -203,31 +230,8 @@ class MovingPoints(settings.SparseMethod):
     def descent(self, problem: Problem) -> Descent:
         """Return the objective and its descent; raise SettingError where the problem does not allow it."""
 
-    @property
-    @abstractmethod
-    def likelihood_name(self) -> str:
-        """Return "pp", "vfe", "tight-vfe" or "fitc"."""
-
     def steps(self, problem: Problem, resume: MovingState | None = None) -> Steps:
         return moving_steps(self, problem, resume, self.descent(problem))
-
-    def posterior(self, problem: Problem, state: MovingState) -> Posterior:
-        if state.step == 0:
-            return prior(problem, state)
-        model = nystrom(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name)
-        return nystrom_posterior(problem.kernel, state.theta, state.Z, model, self.likelihood_name == "fitc")
-
-    def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
-        return move_point(problem, state, slot, position, self.likelihood_name)
-
-    def set_by_hand(self, problem: Problem, state: MovingState) -> Step:
-        """Keep the points."""
-        if state.phase == "start":
-            return super().set_by_hand(problem, state)
-        return begun_again(problem, state, state.Z.clone(), problem.theta, self.likelihood_name)
-
-    def bound_terms(self, problem: Problem, state: MovingState) -> Terms:
-        return nystrom(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name).terms
 
     def cost(self, problem: Problem) -> Cost:
         return moving_cost(problem, self.num_points(len(problem.train)), self.likelihood_name)
