@@ -17,6 +17,15 @@ SMALL = {"size": "small", "margin": (6, 8)}
 WIDE = {"sizing_mode": "stretch_width"}
 
 
+class WithLayout(pn.viewable.Viewer):
+    """A part of a page, of which `_layout` is shown."""
+
+    _layout: Any
+
+    def __panel__(self) -> Any:
+        return self._layout
+
+
 def button(label: str, icon: str, act: Callable[..., Any], help_: str = "", **style: Any) -> pmui.Button:
     """Return a button.
 

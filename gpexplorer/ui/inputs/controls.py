@@ -16,7 +16,7 @@ from ...methods.base import registry
 from ...runs import Spec
 from ...target_transforms import LOG, YEO_JOHNSON
 from ..text import text
-from ..widgets import WIDE, button, column, line_of_text
+from ..widgets import WIDE, WithLayout, button, column, line_of_text
 from .field import Field
 from .method_settings import Settings
 
@@ -26,7 +26,7 @@ SIGNS = {"+": "+", "×": "*"}
 Parts = list[tuple[str, str]]  # (sign, kernel key or sum in parentheses); the first part has the sign ""
 
 
-class KernelPicker(pn.viewable.Viewer):
+class KernelPicker(WithLayout):
     """A kernel as a list of parts with a sign each; its text is in `value` and is always a valid kernel.
 
     Parameters
@@ -126,9 +126,6 @@ class KernelPicker(pn.viewable.Viewer):
             new_parts = new_parts[:1]  # the other parts need another kind of inputs
         self._set(new_parts)
 
-    def __panel__(self) -> Any:
-        return self._layout
-
 
 def parts(kernel: str) -> Parts:
     """Split the text of a kernel at the signs outside parentheses and outside the brackets of column names."""
@@ -180,7 +177,7 @@ HINTS = {  # label of a field -> what it does
 }
 
 
-class Controls(pn.viewable.Viewer):
+class Controls(WithLayout):
     """All widgets of the sidebar except data and presets.
 
     Parameters
@@ -283,9 +280,6 @@ class Controls(pn.viewable.Viewer):
             yield
         finally:
             self._silent = False
-
-    def __panel__(self) -> Any:
-        return self._layout
 
 
 def by_family() -> dict[str, dict[str, str]]:

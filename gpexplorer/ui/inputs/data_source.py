@@ -13,6 +13,7 @@ from ...data.sets.generators import GENERATORS
 from ...runs import Spec
 from ..styles import TEXT
 from ..text import text
+from ..widgets import WithLayout
 from .field import Field
 from .own_file import MOLECULES, OwnFile
 
@@ -20,7 +21,7 @@ OWN = "upload"  # the entry of the list that is a file of one's own
 HINT = "Public sets are downloaded once, checked against their checksum, and cached."
 
 
-class DataSource(pn.viewable.Viewer):
+class DataSource(WithLayout):
     """The data of a spec, and the widgets to choose other data.
 
     Parameters
@@ -86,9 +87,6 @@ class DataSource(pn.viewable.Viewer):
         names = {name for group in groups.values() for name in group.values()}
         name = OWN if "file" in data and self._opened is not None else data.get("name")
         self.names.choose_from(groups, name if name in names else None)
-
-    def __panel__(self) -> Any:
-        return self._layout
 
 
 def _groups(table: pd.DataFrame, open_data: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -16,7 +16,7 @@ import param
 from ...methods.base import Method
 from ...methods.capabilities import HasInducingPoints
 from ..text import texts_beside
-from ..widgets import WIDE, column
+from ..widgets import WIDE, WithLayout, column
 from .field import Field
 
 _ZERO = re.compile(r"(?:^|[.;] )((?:With 0,|0(?! does)) [^.;]*)")  # the clause of a doc that says what 0 stands for
@@ -31,7 +31,7 @@ SLIM = {
 }
 
 
-class Settings(pn.viewable.Viewer):
+class Settings(WithLayout):
     """The controls for the settings of one method.
 
     Parameters
@@ -111,9 +111,6 @@ class Settings(pn.viewable.Viewer):
             look = {"title_variant": "subtitle2", "dynamic": True, "margin": (2, 10), "sx": SLIM}
             widgets.append(pmui.Accordion(more, **WIDE, **look))
         return column(*widgets)
-
-    def __panel__(self) -> Any:
-        return self._layout
 
 
 def label_of(name: str, doc: str = "") -> str:

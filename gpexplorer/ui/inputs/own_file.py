@@ -19,7 +19,7 @@ from ...kernels.on_columns import quoted_name
 from ..browser.callbacks import change
 from ..styles import SHEET, beside
 from ..text import named, sentence, text
-from ..widgets import WIDE, FileUpload, button, column, line_of_text, row
+from ..widgets import WIDE, FileUpload, WithLayout, button, column, line_of_text, row
 from .field import Field
 
 
@@ -179,7 +179,7 @@ class FileRows:
         return data_sets.read_upload(self.name, self.data, choice, split)
 
 
-class OwnFile(pn.viewable.Viewer):
+class OwnFile(WithLayout):
     """The upload of a file, which stands in the sidebar, and its column picker, which uses the width of the page.
 
     Parameters
@@ -373,9 +373,6 @@ class OwnFile(pn.viewable.Viewer):
         self._on_choose(
             {"name": "upload", "file": file_name, **given_entries}, FileRows(name, data, choice), kernel_for(choice)
         )
-
-    def __panel__(self) -> Any:
-        return self._layout
 
 
 def _lines(preview: data_sets.Preview) -> list[ColumnLine]:

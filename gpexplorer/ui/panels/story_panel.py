@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import panel as pn
-
 from ..session import Session
 from ..stories import STORIES, Part
 from ..styles import TEXT
 from ..text import text
-from ..widgets import button, column, line_of_text, row
+from ..widgets import WithLayout, button, column, line_of_text, row
 from .scaling_panel import GrowthPanel
 
 STYLE = """
@@ -24,7 +22,7 @@ STYLE = """
 """
 
 
-class StoryPanel(pn.viewable.Viewer):
+class StoryPanel(WithLayout):
     """A story, one part at a time; it takes no place while no story is open.
 
     Parameters
@@ -136,6 +134,3 @@ class StoryPanel(pn.viewable.Viewer):
         self.back.disabled, self.next.disabled = self.number == 0, self.number == count - 1
         self.show_answer.visible = bool(part.answer) and not answered
         self._layout.visible = True
-
-    def __panel__(self) -> Any:
-        return self._layout

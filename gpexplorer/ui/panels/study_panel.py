@@ -13,7 +13,7 @@ from ..browser.callbacks import together
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..text import sentence, text
-from ..widgets import line_of_text
+from ..widgets import WithLayout, line_of_text
 
 
 class Themed(Protocol):
@@ -23,7 +23,7 @@ class Themed(Protocol):
         """Use the colours of "light" or "dark"."""
 
 
-class StudyPanel(pn.viewable.Viewer):
+class StudyPanel(WithLayout):
     """A panel for the run or the rows that a session has open.
 
     A subclass builds its controls, assigns `_layout`, and implements `update`. One that computes has a thread, which
@@ -105,11 +105,8 @@ class StudyPanel(pn.viewable.Viewer):
         if worker is not None:
             worker.close()
 
-    def __panel__(self) -> Any:
-        return self._layout
 
-
-class PanelAccordion(pn.viewable.Viewer):
+class PanelAccordion(WithLayout):
     """An accordion of panels.
 
     Parameters
@@ -179,6 +176,3 @@ class PanelAccordion(pn.viewable.Viewer):
             return
         self.panels[index] = panel
         self._places[index][:] = [panel]
-
-    def __panel__(self) -> Any:
-        return self._layout

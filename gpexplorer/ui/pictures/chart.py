@@ -14,6 +14,7 @@ from ...views.base import Layers
 from ...views.drawing.legend import Entry
 from ...views.drawing.live import Drawing, Live
 from ..styles import beside
+from ..widgets import WithLayout
 
 HEIGHT = 320  # pixels
 
@@ -50,7 +51,7 @@ class LegendLine(JSComponent):
             self._on_toggle(msg)
 
 
-class Chart(pn.viewable.Viewer):
+class Chart(WithLayout):
     """A figure that is empty until `draw` is called, and is drawn again at every call.
 
     Pictures of a run update in place (`Live.update`) because their layers stay the same; the curves of a comparison
@@ -101,6 +102,3 @@ class Chart(pn.viewable.Viewer):
         if self._live is not None:
             self._live.set_theme(theme)
             self.legend.fill(self._live.legend)
-
-    def __panel__(self) -> Any:
-        return self._layout

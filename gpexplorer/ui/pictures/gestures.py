@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import panel as pn
 import panel_material_ui as pmui
 from bokeh.events import Pan, PanEnd, PanStart, Tap
 
@@ -18,7 +17,7 @@ from ..playback.open_run import Layers, RunSummary
 from ..playback.readings import StatusNumbers
 from ..session import Session
 from ..text import number, text
-from ..widgets import button, line_of_text, watch
+from ..widgets import WithLayout, button, line_of_text, watch
 
 LOOK, MOVE_POINTS, EDIT_ROWS = "Look", "Move points", "Edit rows"
 HELP = {
@@ -39,7 +38,7 @@ CSS = """
 """
 
 
-class Gestures(pn.viewable.Viewer):
+class Gestures(WithLayout):
     """The choice of what a click or drag in the picture of the data does, and the result of it.
 
     Parameters
@@ -171,9 +170,6 @@ class Gestures(pn.viewable.Viewer):
         ]
         distance = np.hypot(*scaled)
         return int(distance.argmin()) if distance.min() < 1 else None
-
-    def __panel__(self) -> Any:
-        return self._layout
 
 
 def _small(sentence: str) -> str:

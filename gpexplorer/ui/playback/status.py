@@ -9,7 +9,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ..text import nbytes, number, span, text
-from ..widgets import WIDE, button, column, line_of_text, row
+from ..widgets import WIDE, WithLayout, button, column, line_of_text, row
 from .open_run import Frame, RunSummary
 from .readings import StatusNumbers
 
@@ -44,7 +44,7 @@ LONG_STEP = 1.0  # seconds after which the step under way is mentioned
 PHASES = {"swap": "swapping", "learn": "learning", "full": "learning on all rows", "choose": "choosing"}
 
 
-class Status(pn.viewable.Viewer):
+class Status(WithLayout):
     """An alert for messages, the line of numbers, a progress bar, and a line on what a step costs.
 
     Three numbers are shown; a button unfolds the others, the costs, and `folded`, which a page adds.
@@ -125,9 +125,6 @@ class Status(pn.viewable.Viewer):
             self.say(message)
         else:
             self.alert.visible = False
-
-    def __panel__(self) -> Any:
-        return self._layout
 
 
 def _went_well(frame: Frame) -> bool:

@@ -15,7 +15,7 @@ from panel.custom import JSComponent
 
 from ..styles import TOOLTIP, beside
 from ..text import named
-from ..widgets import button, row, select
+from ..widgets import WithLayout, button, row, select
 from .open_run import Frame
 from .player import Player
 
@@ -54,7 +54,7 @@ class Scrub(JSComponent):
             self._on_move(int(msg))
 
 
-class Transport(pn.viewable.Viewer):
+class Transport(WithLayout):
     """The bar of buttons under the title.
 
     Parameters
@@ -125,9 +125,6 @@ class Transport(pn.viewable.Viewer):
     def _scrub_to(self, at: int) -> None:
         self._player.seek(at)
         self._show_playing(False)
-
-    def __panel__(self) -> Any:
-        return self._layout
 
 
 def _icon_button(icon: str, description: str, command: Callable[[], None]) -> pmui.IconButton:
