@@ -17,6 +17,21 @@ function writeOnce(sheet, layout) {
   }
 }
 
+function updateOnce(renderer) {
+  const { update_data } = renderer
+  renderer.update_data = function (indices) {
+    if (this.gpexplorer_update) this.gpexplorer_update.indices = undefined
+    else {
+      const update = this.gpexplorer_update = { indices }
+      update.done = Promise.resolve().then(() => {
+        this.gpexplorer_update = null
+        return update_data.call(this, update.indices)
+      })
+    }
+    return this.gpexplorer_update.done
+  }
+}
+
 function keepLateRows(table) {
   const { setData, tableBuilt } = table
   table.setData = function () {
@@ -42,6 +57,8 @@ export function render({ model, el }) {
   const sheet = window.Bokeh.require?.("core/dom")?.InlineStyleSheet?.prototype
   const layout = window.Bokeh.require?.("models/layouts/layout_dom")?.LayoutDOMView?.prototype
   if (model.own_page && sheet && layout) writeOnce(sheet, layout)
+  const renderer = window.Bokeh.Models.get("GlyphRenderer")?.prototype.default_view?.prototype
+  if (renderer?.update_data) updateOnce(renderer)
   const table = window.Bokeh.Models.get("panel.models.tabulator.DataTabulator")?.prototype.default_view?.prototype
   if (table?.setData && table.tableBuilt) keepLateRows(table)
   view.gpexplorer_mended = true
