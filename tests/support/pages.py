@@ -52,7 +52,7 @@ PATIENCE = 45_000  # milliseconds; a page takes ten seconds on two busy cores
 
 
 class Served:
-    """A server process. `count` says how many explorers, runs and threads are alive in it."""
+    """A server process, which can be asked how many explorers, runs and threads are alive in it, and what plays."""
 
     def __init__(self, port: int, log: Path) -> None:
         self.url, self.log, self.port = f"http://localhost:{port}/explorer", log, port
@@ -63,14 +63,22 @@ class Served:
             self._process = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=log_file, text=True, env=env, cwd=HERE.parents[1]
             )
+        self.pid = self._process.pid
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._lines.get(timeout=120)  # the address, or "" where the process has ended
 
     def count(self) -> dict[str, int]:
-        """Return the numbers of live explorers, runs and player threads."""
-        self._process.stdin.write("\n")
+        """Return the numbers of live explorers, runs and player threads: half a second of the server's time."""
+        return self._ask("alive")
+
+    def playing(self) -> int:
+        """Return the number of players that take steps."""
+        return self._ask("playing")["playing"]
+
+    def _ask(self, question: str) -> dict[str, int]:
+        self._process.stdin.write(f"{question}\n")
         self._process.stdin.flush()
         return json.loads(self._lines.get(timeout=120))
 

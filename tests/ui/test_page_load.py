@@ -1,4 +1,4 @@
-"""Several people on one server, by raw clients: what `benchmarks hammer --only page-load` measures."""
+"""Several people on one server, by raw clients: what `benchmarks hammer --only page-load` and `load` measure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from benchmarks.hammer import page_load
 from benchmarks.hammer.page_client import PageClient
 from benchmarks.hammer.page_load import Visitors, time_row, visits
+from benchmarks.page import load
+from benchmarks.page.load import Load, Reading, row, summary, under_load
 from pages import Served, until
 
 SMALL = "v=1&method=cholqr&data=sin-product&data.n=60&set.num_inducing=5&budget.steps=5000"
@@ -35,7 +38,7 @@ def load_of(served: Served, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     process = SimpleNamespace(cpu_times=lambda: times, memory_info=lambda: SimpleNamespace(rss=1e8))
     address = f"localhost:{served.port}"
     return SimpleNamespace(
-        address=address, process=process, computing=lambda: served.count()["playing"], pages=lambda: 2,
+        address=address, process=process, computing=served.playing, pages=lambda: 2,
         log_lines=lambda: ["a line", ""],
     )  # fmt: skip
 
@@ -51,7 +54,7 @@ def test_every_visitor_gets_pages_and_steps_and_leaves_no_run_behind(load_of: Si
     assert 0 <= float(gone_on.measured.removesuffix(" s")) < 2 + 40  # the second number is for a busy machine
     assert (memory.measured, memory.held) == ("100 to 100 MB (+0.0 %)", True)
     assert (log.measured, log.held) == ("1, the first: a line", False)
-    until(lambda: served.count()["playing"] == 0)
+    until(lambda: served.playing() == 0)
 
 
 def test_a_page_that_is_gone_and_a_button_that_is_not_there_are_errors(served: Served):
@@ -73,3 +76,18 @@ def test_the_goal_is_for_all_but_one_in_twenty():
     assert not time_row("answers", times, 1.0).held
     assert time_row("answers", times + [0.1] * 20, 1.0).held
     assert "median 0.10 s, 95 % within 9.00 s" in time_row("answers", times, 1.0).measured
+
+
+def test_a_short_load_is_read_at_regular_times(served: Served, monkeypatch: pytest.MonkeyPatch):
+    seen: list[Reading] = []
+    monkeypatch.setattr(load, "RUN", SMALL)  # of the one whose run plays; 20,000 rows would fill a core
+    server = SimpleNamespace(address=f"localhost:{served.port}", process=psutil.Process(served.pid))
+
+    readings = awaited(under_load(server, Load(users=2, players=1, idle=1, seconds=6.0), seen.append))
+
+    assert seen == readings
+    assert len(readings) == 12
+    assert any(reading.p50 <= reading.p95 < 30 for reading in readings)
+    assert all(reading.memory > 1e8 and reading.threads > 1 and reading.files > 6 for reading in readings)
+    assert row(readings[0]).count("|") == 8
+    assert "memory" in summary(readings)

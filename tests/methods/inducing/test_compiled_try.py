@@ -32,11 +32,15 @@ OF_PIVOTS = ("rows", "is_inducing", "least", "E", "HP", "EE", "C", "Ey")
 
 
 @pytest.fixture(scope="module")
-def code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The module, with code in a folder of its own: beside the module, runs after the tests would use it."""
+def code() -> Iterator[Any]:
+    """The module, with code in a folder of its own: beside the module, runs after the tests would use it.
+
+    The folder stays, since compiling takes 40 seconds of a processor; Numba compiles again what another version of
+    itself, another processor, or another state of the module has written.
+    """
     numba = pytest.importorskip("numba")
     with pytest.MonkeyPatch.context() as patch:
-        folder = str(tmp_path_factory.mktemp("code"))
+        folder = str(Path(__file__).with_name("__pycache__") / "compiled")
         patch.setenv("NUMBA_CACHE_DIR", folder)  # of other processes
         patch.setattr(numba.config, "CACHE_DIR", folder)
         from gpexplorer.methods.inducing.swapping import compiled_try

@@ -25,7 +25,7 @@ MOST_BYTES = 30_000  # 16 to 18 kB were measured, and 54 kB when every layer was
 
 
 def test_a_picture_is_one_message_and_a_changed_setting_is_drawn_while_a_run_plays(served: Served, browser: Browser):
-    server = SimpleNamespace(address=f"localhost:{served.port}", computing=lambda: served.count()["playing"])
+    server = SimpleNamespace(address=f"localhost:{served.port}", computing=served.playing)
     messages = Messages()
     page, seconds = opened(browser, server, messages.count)
     play(page)
@@ -45,5 +45,5 @@ def test_a_picture_is_one_message_and_a_changed_setting_is_drawn_while_a_run_pla
     assert 0 < float(answers.measured.split()[1]) < 30
     page.close()
     assert end_of_closed_run(server).measured.endswith(" s")
-    assert served.count()["playing"] == 0
+    assert served.playing() == 0
     assert seconds > 0

@@ -57,29 +57,28 @@ def test_keys_and_the_dark_theme(seen: Seen):
     until(lambda: "#1c2229" in str(seen.page.evaluate(papers)))
 
 
-def test_two_sessions_play_apart_and_closed_ones_compute_nothing_and_leave_no_thread_and_no_run(
+def test_two_sessions_play_apart_and_a_closed_one_computes_nothing_and_leaves_no_thread_and_no_run(
     seen: Seen, served: Served, open_page: Callable[..., Seen]
 ):
     before = served.count()
-    for _ in range(2):
-        other = open_page(width=420)
-        # The address was open before: its waiting page was shown first, and has loaded the page in its own place.
-        assert other.page.evaluate("performance.getEntriesByType('navigation')[0].type") == "reload"
-        assert other.page.evaluate("[location.search, history.length]") == [LABORATORY, 2]
-        other.press("Play or pause")  # on a narrow screen the sidebar is folded away, or this could not be pressed
-        until(lambda other=other: other.step >= 5)
-        assert seen.step == 0
-        assert other.page.evaluate("document.documentElement.scrollWidth") <= 420
-        assert served.count()["playing"] == 1
-        other.page.close()
-        begin = time.monotonic()
+    other = open_page(width=420)
+    # The address was open before: its waiting page was shown first, and has loaded the page in its own place.
+    assert other.page.evaluate("performance.getEntriesByType('navigation')[0].type") == "reload"
+    assert other.page.evaluate("[location.search, history.length]") == [LABORATORY, 2]
+    other.press("Play or pause")  # on a narrow screen the sidebar is folded away, or this could not be pressed
+    until(lambda: other.step >= 5)
+    assert seen.step == 0
+    assert other.page.evaluate("document.documentElement.scrollWidth") <= 420
+    assert served.playing() == 1
+    other.page.close()
+    begin = time.monotonic()
 
-        until(lambda: served.count()["playing"] == 0)
-        print(f"\na run goes on for {time.monotonic() - begin:.1f} s after its tab was closed")
-        assert time.monotonic() - begin < 2 + 3  # the second number is for a busy machine
+    until(lambda: served.playing() == 0)
+    print(f"\na run goes on for {time.monotonic() - begin:.1f} s after its tab was closed")
+    assert time.monotonic() - begin < 2 + 3  # the second number is for a busy machine
 
     def is_freed(*kinds: str) -> bool:
-        alive = served.count()  # which searches all objects of the server: half a second of its time
+        alive = served.count()
         return all(alive[kind] <= before[kind] for kind in kinds)
 
     until(lambda: is_freed("threads", "runs"), 60, every=1.0)
