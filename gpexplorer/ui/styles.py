@@ -109,9 +109,8 @@ CARDS = """
                          "course course" minmax(340px, auto) / minmax(0, 1fr) minmax(0, 1fr); }
 }
 @container (max-width: 639px) {
-  :host { grid-template: "hero" minmax(clamp(360px, 100vh - 420px, 440px), auto)
-                         "prediction" minmax(clamp(360px, 100vh - 420px, 440px), auto)
-                         "course" minmax(360px, auto) / minmax(0, 1fr); }
+  :host { grid-template: none / minmax(0, 1fr); grid-auto-rows: minmax(clamp(360px, 100vh - 420px, 440px), auto); }
+  .prediction, .hero, .course { grid-area: auto; } .hero { order: -1; } .asked { order: -2; }
 }
 """
 CARD = """

@@ -250,13 +250,20 @@ class Pictures:
         """Keys of the pictures on the screen: those on top, and the one in the open tab."""
         keys = list(self.pictures)
         if self._hurried:
-            return keys[:1]
+            return self._first_keys
         return keys[:ON_TOP] + keys[ON_TOP:][self.tabs.active : self.tabs.active + 1]
 
     @property
+    def _first_keys(self) -> list[str]:
+        """The picture that a page begins with, and that which a link asks for."""
+        keys = list(self.pictures)
+        return [key for key in keys[:ON_TOP] if key in (keys[0], self._asked)]
+
+    @property
     def later_places(self) -> list[pn.Column]:
-        """The places of the figures on the screen, without that of the first one."""
-        return [self.pictures[key]._place for key in self.visible[1:] if len(self.pictures[key].card)]
+        """The places of the figures on the screen, without those that a page begins with."""
+        later = [key for key in self.visible if key not in self._first_keys]
+        return [self.pictures[key]._place for key in later if len(self.pictures[key].card)]
 
     @property
     def chosen(self) -> str:
@@ -265,7 +272,7 @@ class Pictures:
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
-        """Draw only the first picture inside the block; the others follow after it."""
+        """Draw only the pictures that a page begins with inside the block; the others follow after it."""
         self._hurried = True
         yield
         self._hurried = False
@@ -316,15 +323,16 @@ class Pictures:
             self.first, self._asked, self._tab = None, self.first, ""
         views = arranged(run.views, self._asked)
         kind = (run.inputs, *(view.key for view in views))
-        if kind == self._kind:
+        is_same, self._kind = kind == self._kind, kind
+        if not is_same:
+            self.pictures = {view.key: Picture(view, run, self._session) for view in views}
+        for place, (key, picture) in zip(("prediction", "hero", "course"), self.pictures.items(), strict=False):
+            picture.card.css_classes = ["picture", place, *["asked"] * (key == self._asked)]
+        if is_same:
             for view in run.views:
                 self.pictures[view.key].adopt(view, run)
             return
-        self._kind = kind
-        self.pictures = {view.key: Picture(view, run, self._session) for view in views}
         pictures = list(self.pictures.values())
-        for picture, place in zip(pictures, ("prediction", "hero", "course"), strict=False):
-            picture.card.css_classes = ["picture", place]
         self._cards[:] = pictures[:ON_TOP]
         self.tabs[:] = [*((text(p.view.title), p) for p in pictures[ON_TOP:]), ("Steps", self.steps)]
         in_tabs = list(self.pictures)[ON_TOP:]

@@ -32,13 +32,13 @@ def look_at(seen: Seen) -> None:
 def test_a_story_is_walked_to_its_end(open_page: Callable[..., Seen]):
     parts = STORIES["six-ways"].parts
     seen = open_page(query="?story=six-ways&part=2")
-    until(lambda: seen.step == 15)  # the first block is solved
+    until(lambda: seen.step == 1)  # the first block is solved
     assert seen.page.get_by_label("Method", exact=True).count() == 0  # the controls are left out
     said = seen.page.get_by_text(parts[1].answer)
     assert said.count() == 0
     seen.press("Show the answer")
     until(lambda: said.count() == 1)
-    until(lambda: seen.step == 22)  # the page has moved to what the answer speaks of
+    until(lambda: seen.step == 26)  # the page has moved to what the answer speaks of
     seen.page.locator(".main-content").evaluate("main => main.scrollTo(0, 200)")  # as a press may have scrolled it
     look_at(seen)
 
@@ -48,6 +48,10 @@ def test_a_story_is_walked_to_its_end(open_page: Callable[..., Seen]):
         assert seen.page.get_by_text(f"{number} of {len(parts)}").count() == 1
     until(lambda: seen.step == 17)
     assert f"{seen.number('SMSE'):.3f}" == "0.362"
+    seen.page.set_viewport_size({"width": 390, "height": 844})
+    until(lambda: seen.page.locator(".hero").bounding_box()["x"] == seen.page.locator(".prediction").bounding_box()["x"])
+    prediction, hero = (seen.page.locator(f".{place}").bounding_box()["y"] for place in ("prediction", "hero"))
+    assert prediction < hero  # the picture that this part is about comes first
 
     seen.press("Leave the story")
     until(lambda: seen.page.get_by_text("Race: several methods on these rows").is_visible())
