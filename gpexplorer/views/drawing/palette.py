@@ -138,7 +138,7 @@ def paint(figure: Any, theme: str) -> None:
             major_label_text_font_size="12px",
         )
         if isinstance(axis.formatter, BasicTickFormatter):
-            axis.formatter.update(power_limit_low=-4, power_limit_high=7)  # 100000 and 0.001, but 2.5e-9
+            axis.formatter.update(power_limit_low=-5, power_limit_high=7)  # 100000 and 0.00005, but 2.5e-9
         if isinstance(axis.ticker, LogTicker):
             axis.ticker = CustomJSTicker(major_code=LOG_TICKS)
         if isinstance(axis.formatter, LogTickFormatter):  # 0.005, not 5.000e-3

@@ -211,27 +211,35 @@ const gpexplorerLesson = (() => {
       fill("landscape", "tested", { x: [x], y: [values.tested] })
       fill("landscape", "drop", { x: [x, x], y: [high, values.tested] })
       const span = lesson.x.at(-1) - lesson.x[0], x_best = row(next.best).x
-      const side = (place) => (place > lesson.x.at(-1) - 0.16 * span ? "right" : "left")
-      const entries = [{ x, y: values.tested, text: `tested: ${shown(values.tested)}`, ink: "tested", align: side(x),
-        dx: side(x) === "left" ? 13 : -13, dy: values.tested > 0.75 * high ? 14 : -12 }]
+      const { inner_width: wide = 640, inner_height: tall = 200 } = figures.landscape.model
+      const on_curve = (label) => {  // how many points of the curves are under its words
+        const width = (7.5 * label.text.length * span) / wide, from = label.x + (label.dx * span) / wide - (label.align === "right" ? width : 0)
+        const under = (value) => Math.abs(((value - label.y) / (high - low)) * tall + label.dy) < 11
+        return line.x.filter((at_x, i) => at_x > from && at_x < from + width && (under(line.exact[i]) || under(line.approx[i]))).length
+      }
+      const beside = (align, dy) => ({ x, y: values.tested, text: `tested: ${shown(values.tested)}`, ink: "tested", align,
+        dx: align === "left" ? 13 : -13, dy })
+      const sides = x > lesson.x.at(-1) - 0.16 * span ? ["right"] : x < lesson.x[0] + 0.16 * span ? ["left"] : ["left", "right"]
+      const heights = values.tested > 0.75 * high ? [14, 0, 28] : [-12, 0, 14, -26].filter((dy) => values.tested - (dy * (high - low)) / tall > low)
+      const tested = sides.flatMap((align) => heights.map((dy) => beside(align, dy)))
+      const entries = [tested.reduce((best, label) => (on_curve(label) < on_curve(best) ? label : best))]
       if (next.best !== next.tested && Math.abs(x_best - x) > 0.12 * span && values.best > 1.15 * Math.max(values.tested, 0) + 1)
         entries.push({ x: x_best, y: values.best, text: `best: ${shown(values.best)}`, ink: "mean", dy: -13 })
       const missed = lesson.rows.x.map((place, i) => [place, next.exact[i], next.approx[i]])
         .filter(([place, exact]) => exact !== null && Math.abs(place - x) > 0.2 * span && Math.abs(place - x_best) > 0.1 * span)
         .sort((a, b) => Math.abs(b[1] - b[2]) - Math.abs(a[1] - a[2]))[0]
       if (missed && Math.abs(missed[1] - missed[2]) > 0.14 * (high - low)) {
-        const { inner_width: wide, inner_height: tall } = figures.landscape.model
         const pivots = next.pivots.length ? `${count(next.pivots.length)} pivots` : "the pivots"
         const text = root.clientWidth < 600 ? "predicted \u25c7" : `predicted from ${pivots} \u25c7`
-        const half = Math.max(0.13, (4 * text.length) / (wide || 640)) * span  // of the text, on the axis
+        const half = Math.max(0.13, (4 * text.length) / wide) * span  // of the text, on the axis
         const [x_label, y] = [Math.min(Math.max(missed[0], lesson.x[0] + half), lesson.x.at(-1) - half), missed[2]]
         const above = missed[2] > missed[1] || missed[2] < low + 0.14 * (high - low) ? -1 : 1
-        const pixels = (value) => ((value - y) / (high - low)) * (tall || 200)  // above the label's place
+        const pixels = (value) => ((value - y) / (high - low)) * tall  // above the label's place
         const fits = (dy) => pixels(high) + dy > 9 && pixels(low) + dy < -9
         const covers = (dy) => next.pivots.some(
           (id) => Math.abs(row(id).x - x_label) < half + 0.03 * span && Math.abs(pixels(exact_of(id)) + dy) < 16)
         const touches = (dy) => entries.some((entry) => Math.abs(pixels(entry.y) - entry.dy + dy) < 18 &&
-          Math.abs(entry.x - x_label) < half + ((8 * entry.text.length + 13) / (wide || 640)) * span)
+          Math.abs(entry.x - x_label) < half + ((8 * entry.text.length + 13) / wide) * span)
         const dys = [13, -13, 30, -30, 47, -47].map((dy) => above * dy).filter(fits)
         entries.push({ x: x_label, y, text, ink: "predicted", dy: dys.find((dy) => !covers(dy) && !touches(dy)) ?? 13 * above })
       }
