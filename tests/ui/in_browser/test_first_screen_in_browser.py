@@ -17,6 +17,16 @@ SIZES = [(390, 844), (720, 450), (768, 1024), (1024, 768), (1440, 900), (1920, 1
 FOCUSED = """() => { let at = document.activeElement
   while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement
   return at?.getAttribute("aria-label") || at?.textContent || "" }"""
+COVERED = """() => Bokeh.documents.at(-1).roots().flatMap((figure) => {
+  const view = Bokeh.index.find_one(figure), { x_scale, y_scale } = view.frame
+  const data = (name) => figure.renderers.find(({ data_source }) => data_source.name === name)?.data_source.data
+  const words = data("labels"), curves = data("landscape"), tested = words?.text.findIndex((text) => text.startsWith("tested"))
+  if (!curves || tested < 0) return []
+  const width = 7 * words.text[tested].length, y = y_scale.compute(words.y[tested]) + words.dy[tested]
+  const from = x_scale.compute(words.x[tested]) + words.dx[tested] - (words.align[tested] === "right" ? width : 0)
+  return curves.x.filter((x, i) => x_scale.compute(x) > from && x_scale.compute(x) < from + width &&
+    [curves.exact[i], curves.approx[i]].some((value) => Math.abs(y_scale.compute(value) - y) < 8))
+})"""  # places of the landscape's curves that lie under the words of the tested row
 FRAMES = """() => [...Bokeh.documents.at(-1).roots()].map((figure) => {
   const view = Bokeh.index.find_one(figure), box = view.el.getBoundingClientRect(), { bbox } = view.frame
   const words = figure.renderers.find((renderer) => renderer.data_source.name === "labels")?.data_source.data
@@ -159,6 +169,10 @@ def test_no_size_scrolls_sideways_or_cuts_a_control_and_axe_finds_nothing(
         assert len(left) == 3
         for edge in ("start", "end"):
             assert max(figure[edge] for figure in left) - min(figure[edge] for figure in left) <= 1
+    page.set_viewport_size({"width": 1440, "height": 900})
+    for swap in (0, 1, 7):  # where the tested row lies at the top or on a slope
+        go_to(page, swap)
+        assert len(page.evaluate(COVERED)) <= 2, swap
     assert violations(page) == []
     assert [line for line in seen.complaints if "favicon" not in line] == []
     page.close()
