@@ -20,7 +20,8 @@ FOCUSED = """() => { let at = document.activeElement
 COVERED = """() => Bokeh.documents.at(-1).roots().flatMap((figure) => {
   const view = Bokeh.index.find_one(figure), { x_scale, y_scale } = view.frame
   const data = (name) => figure.renderers.find(({ data_source }) => data_source.name === name)?.data_source.data
-  const words = data("labels"), curves = data("landscape"), tested = words?.text.findIndex((text) => text.startsWith("tested"))
+  const words = data("labels"), curves = data("landscape")
+  const tested = words?.text.findIndex((text) => text.startsWith("tested"))
   if (!curves || tested < 0) return []
   const width = 7 * words.text[tested].length, y = y_scale.compute(words.y[tested]) + words.dy[tested]
   const from = x_scale.compute(words.x[tested]) + words.dx[tested] - (words.align[tested] === "right" ? width : 0)
