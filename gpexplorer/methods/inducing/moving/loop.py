@@ -130,9 +130,9 @@ def add_gradient(
     if symmetric:  # z_i is an argument of row i and of column i; the sum over both has every pair twice
         W = W + W.T
     spread, in_Z = weighted_differences(W, scaled, Z, X, lengthscale)  # [d], [m, d]
-    spread.mul_(0.5 if symmetric else 1.0)
-    gradient.theta[1:-1].add_(spread if len(lengthscale) == len(spread) else spread.sum())
-    gradient.Z.add_(in_Z.div_(lengthscale))
+    spread = spread if len(lengthscale) == len(spread) else spread.sum()
+    gradient.theta[1:-1].add_(spread, alpha=0.5 if symmetric else 1.0)
+    gradient.Z.addcdiv_(in_Z, lengthscale)
 
 
 def _is_simple(kernel: Any) -> bool:
