@@ -91,9 +91,9 @@ def peaks(x: Array, y: Array, count: int = 3) -> list[Peak]:
 
 def _background(waves: Array, power: Array, wave: float) -> float:
     """The larger of the median powers below and above a peak: a falling spectrum is not a peak."""
-    below = (waves > wave / NEIGHBOURHOOD) & (waves < wave - WIDTH)
-    above = (waves < wave * NEIGHBOURHOOD) & (waves > wave + WIDTH)
-    return max((float(np.median(power[side])) for side in (below, above) if side.any()), default=0.0)
+    sides = [(wave / NEIGHBOURHOOD, wave - WIDTH), (wave + WIDTH, wave * NEIGHBOURHOOD)]
+    near = [power[np.searchsorted(waves, low, "right") : np.searchsorted(waves, high)] for low, high in sides]
+    return max((float(np.median(side)) for side in near if len(side)), default=0.0)
 
 
 def _spectrum(u: Array, residual: Array, most: int) -> tuple[Array, Array]:

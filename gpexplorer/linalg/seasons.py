@@ -159,7 +159,7 @@ def _strong_harmonic(x: Array, y: Array, own: Season, found: list[Season]) -> It
 
 def _waves(u: Array, f: float, H: int) -> NDArray[Any]:
     """Cosines and sines of H harmonics of f periods over the range of u, and a quadratic trend [n, 2 H + 3]."""
-    powers = np.exp(2.0j * np.pi * f * u)[:, None] ** np.arange(1, H + 1)
+    powers = np.cumprod(np.broadcast_to(np.exp(2.0j * np.pi * f * u)[:, None], (len(u), H)), 1)
     return np.concatenate([powers.real, powers.imag, u[:, None] ** np.arange(3)], 1)
 
 

@@ -41,7 +41,7 @@ from .lanes import Lane, comparable
 from .simple_members import Member
 from .stages import TimedSearch
 
-ITERATIONS = 200  # of EM
+ITERATIONS, CERTAIN = 200, 1e-4  # of EM, which ends where no weights are better by more than so many nats
 RESAMPLES = 1000  # of the Bayesian bootstrap
 LEAST_WEIGHT = 0.03  # a model with a smaller weight is left out
 FEWEST_ROWS = 50  # held-out rows from which weights are learned
@@ -89,8 +89,10 @@ def stacking_weights(log_densities: Array) -> Array:
     densities = np.exp(log_densities - log_densities.max(1, keepdims=True))  # [t, k], the largest of a row is 1
     weights = np.full(densities.shape[1], 1.0 / densities.shape[1])
     for _ in range(ITERATIONS):
-        shares = weights * densities
-        weights = (shares / shares.sum(1, keepdims=True)).mean(0)
+        gradient = (densities / (densities @ weights)[:, None]).mean(0)
+        weights = weights * gradient
+        if gradient.max() <= 1.0 + CERTAIN:  # the objective is concave: a bound on what is left to gain
+            break
     return weights
 
 

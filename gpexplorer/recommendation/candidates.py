@@ -156,8 +156,8 @@ def log_units(kernel: Any, rows: Dataset) -> list[float]:
 
 def pursuits(rows: Dataset) -> list[Candidate]:
     """Candidates that give rows a noise of their own, if some look far off."""
-    X = numbers_of(rows) if isinstance(rows.X, Tensor) else None
-    if X is None or not 0 < len(far_rows(X, rows.y.double().cpu().numpy())) or len(rows) > EXACT_UP_TO:
+    X = numbers_of(rows) if isinstance(rows.X, Tensor) and len(rows) <= EXACT_UP_TO else None
+    if X is None or not len(far_rows(X, rows.y.double().cpu().numpy())):
         return []
     kernels = ("matern32-ard", "se-ard")
     return [Candidate(f"ml, {kernel}{PURSUIT}", EXACT, "ml", kernel, pursues=True) for kernel in kernels]

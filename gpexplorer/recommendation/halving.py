@@ -46,7 +46,9 @@ from .final_fit import ANEW_TIMES, ORIGINS_SHARE, REFIT_TIMES, REFIT_UP_TO, fina
 from .held_out import parts
 from .lanes import Lane, by_density, chosen
 from .promises import planned, scores_between_rows
-from .result import REFITTED, Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
+from .result import (
+    REFITTED, Recommendation, better_simple_model, facts_of_rows, hardly_differs, sentences, table, why_not,
+)  # fmt: skip
 from .row_order import Plan, in_blocks, is_series
 from .simple_members import Member, fitted_members, refitted_members
 from .skewness import Transforms, suitable_transforms, with_transforms
@@ -62,6 +64,8 @@ REFIT_MARGIN, MOST_RESERVED = 1.3, 0.25  # of the seconds of the simple models o
 SERIES_ROWS = 1500  # of a long series, of which most candidates use no more, for the number of candidates
 OTHERS_MARGIN, MOST_FOR_OTHERS = 1.3, 0.5  # of the seconds to fit other models of an average, and of the time left
 SPARE_SHARE, MOST_FAILURES = 0.5, 2  # of the time left, for a further lane; lanes in a row that are not the best
+SPARE_BYTES = 2e8  # that a further lane may hold by its formula: near rows, the usual best, hold less
+CLOSING_TIMES = 3.0  # of the seconds in which models are weighed, for weighing them again, the table and the sentences
 COMPLETE_SHARE = 0.4  # of the time left after the stages, for lanes that were given up early
 
 
@@ -95,7 +99,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         Wall-clock time, counted from the call. A step that has begun is not interrupted.
     memory : str or float, optional
         The most that one candidate may hold by its formula, such as "2 GB" or a number of bytes. By default half of
-        the memory that is free.
+        the memory that is free, and 200 MB for one that is tried in time that others have left.
     seed : int, default 0
         Seed of the held-out rows and of every method.
     folds : {"time", "groups", "random"}, splitter or iterable, optional
@@ -162,6 +166,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         held_out = [in_blocks(part, plan.column, blocks * k, blocks) for k, part in enumerate(held_out)]
     latest = 1 if plan.kind == "time" else None  # models of earlier rows would be behind the times
     search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock, most_models=latest)
+    search.report("Looking at the rows.")
+    facts = facts_of_rows(train)
     time_name = plan.column if plan.kind == "time" else ""
     suitable = suitable_transforms(search, seed) if among is None else Transforms()
     members, member_seconds = fitted_members(search, suitable, time_name)
@@ -177,11 +183,12 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         count = len(possible)
     if not possible:
         raise SettingError("among is empty: give at least one Candidate, or leave it out.")
-    every_lane = [Lane(candidate, seed, limit, time_name=time_name) for candidate in possible]
-    lanes, spare = every_lane[:count], every_lane[count:]
+    of_spare = limit if memory is not None else min(limit, SPARE_BYTES)
+    lanes = [Lane(candidate, seed, limit, time_name=time_name) for candidate in possible[:count]]
+    spare = [Lane(candidate, seed, of_spare, time_name=time_name) for candidate in possible[count:]]
     finalists = search.complete(lanes, search.halve(lanes) or search.tried_again(lanes))
     finalists = search.try_spare(lanes, finalists, spare)
-    return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan)
+    return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan, facts)
 
 
 def _answer(
@@ -191,6 +198,7 @@ def _answer(
     members: list[Member],
     how: tuple[Transforms, str, str],
     plan: Plan,
+    facts: tuple[str, ...],
 ) -> Recommendation:
     """Choose among the finalists, use the time that is left, and describe the result."""
     transforms, time_name, prefer = how
@@ -200,13 +208,15 @@ def _answer(
         raise SettingError(f"No candidate gave an answer within {search.seconds:g} s. {reasons}")
     chosen_lane = search.choose(finalists, lanes)
     between = scores_between_rows(search, chosen_lane) if plan.kind != "random" else None
+    weighing_began = search.clock()
     used, others = used_models(search, chosen_lane, lanes, members, prefer)
+    closing = CLOSING_TIMES * (search.clock() - weighing_began)
     whole = refitted_members(search, used, transforms, time_name) if used else {}
     needed = OTHERS_MARGIN * sum(map(least_seconds, others))
     needed += ORIGINS_SHARE * search.seconds * (1 + len(others)) if time_name else 0.0
-    search.reserved = min(needed, MOST_FOR_OTHERS * max(search.begin + search.seconds - search.clock(), 0.0))
+    search.reserved = closing + min(needed, MOST_FOR_OTHERS * max(search.begin + search.seconds - search.clock(), 0.0))
     final = final_model(search, chosen_lane, finalists, lanes)
-    search.reserved = 0.0
+    search.reserved = closing
     average = None if search.should_stop() else average_of_lanes(search, final, lanes, members, whole, prefer)
     winner, run = final.lane, final.run
     assert winner.scores is not None
@@ -229,7 +239,7 @@ def _answer(
         better_simple_model=better_simple_model(winner.scores, simple),
         refitted=final.refitted,
         average=average,
-        sentences=sentences(search.split, winner, others, simple, average, seconds, note, plan, between),
+        sentences=sentences(search.split, winner, others, simple, average, seconds, note, plan, between, facts),
         held_out_by=plan.kind,
         between=None if between is None else between.intervals,
         widening=winner.widening,
@@ -338,7 +348,7 @@ class Halving(TimedSearch):
             lanes.append(lane)
             if lane.scores is not None and not lane.sentence:
                 finalists = sorted([*finalists, lane], key=by_density)
-            failures = 0 if finalists[0] is lane else failures + 1
+                failures = 0 if finalists[0] is lane else failures + 1
         return finalists
 
     def tried_again(self, lanes: list[Lane]) -> list[Lane]:

@@ -85,15 +85,17 @@ class Lane:
         begin = clock()
         try:
             self._open(parts, seconds)
+            scored = self.scores and [(run.done, run.error) for run in self.runs.values()]
             for number, run in enumerate(self.runs.values()):
                 share = (begin + seconds - self.scoring - clock()) / (len(self.runs) - number)
                 step_until(run, clock() + share, stopped, clock)
             if stopped():  # score only the parts whose run has taken a step
                 begun = {k: run for k, run in self.runs.items() if len(run.trace) or run.error is not None}
                 self.runs = begun or self.runs
-            scoring_began = clock()
-            self._score(parts)
-            self.scoring = clock() - scoring_began
+            if scored != [(run.done, run.error) for run in self.runs.values()]:
+                scoring_began = clock()
+                self._score(parts)
+                self.scoring = clock() - scoring_began
         except GPExplorerError as error:
             self.give_up(str(error))
         self.seconds += clock() - begin

@@ -145,6 +145,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
     note: str,
     plan: Plan,
     between: RowScores | None,
+    facts: tuple[str, ...],
 ) -> tuple[str, ...]:
     """The answer in words.
 
@@ -166,6 +167,8 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
         Which rows were held out.
     between : RowScores, optional
         The scores on a random draw of rows, where others were held out.
+    facts : tuple of str
+        What was found in the rows; see `facts_of_rows`.
     """
     assert winner.scores is not None
     scores, train = winner.scores if average is None else average.scores, split.train
@@ -176,11 +179,10 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
         *_logarithms(winner, train),
         *split.notes,
         *filter(None, promise(scores, train, plan, between)),
-        *findings(train),
+        *facts,
         *_pursued_in_words(split, winner),
         *widening_in_words([winner.widening] if average is None else average.widenings),
         *band_sentences(scores, train.target),
-        *_repeated(train),
     ]
     if others:
         words.append(f"The runner-up is {others[0].name}. {others[0].sentence}")
@@ -278,13 +280,14 @@ def _logarithms(winner: Lane, train: Dataset) -> tuple[str, ...]:
     return (f"{listing(names, MOST_NAMES)} {verb} in the model.",)
 
 
-def _repeated(train: Dataset) -> tuple[str, ...]:
-    """A warning where copies of rows to fit may be held out, so that the expected error is too low."""
-    copies = repeated_rows(train)
+def facts_of_rows(train: Dataset) -> tuple[str, ...]:
+    """The findings, and a warning where copies of rows to fit may be held out, so that the expected error is too low."""
+    found, copies = findings(train), repeated_rows(train)
     if copies < REPEATED * len(train):
-        return ()
+        return tuple(found)
     verb = "repeats" if copies == 1 else "repeat"
     return (
+        *found,
         f"{count(copies, 'row')} of {len(train):,} {verb} an earlier one in every column. Copies of rows to fit may be "
         "held out, which makes the expected error too low: remove copies, unless they are measurements of their own.",
     )
