@@ -138,9 +138,9 @@ class Landscape(NamedTuple):
 class NearRows(NamedTuple):
     """Some training rows in the order of the method, and whom each depends on."""
 
-    rows: Tensor  # int64 [c] training rows
-    places: Tensor  # int64 [c] their places in the order
-    neighbours: Tensor  # int64 [c, k] training rows that come before each, the nearest first
+    order: Tensor  # int64 [n] training rows
+    places: Tensor  # int64 [c] of these rows in the order
+    neighbours: Tensor  # int64 [c, k] places of the rows that each depends on, the nearest first
     sd: Tensor  # [c] standard deviation of each scaled target given its neighbours; nan where there is none
 
 

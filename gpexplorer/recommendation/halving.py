@@ -47,7 +47,14 @@ from .held_out import parts
 from .lanes import Lane, by_density, chosen
 from .promises import planned, scores_between_rows
 from .result import (
-    REFITTED, Recommendation, better_simple_model, facts_of_rows, hardly_differs, sentences, table, why_not,
+    REFITTED,
+    Recommendation,
+    better_simple_model,
+    facts_of_rows,
+    hardly_differs,
+    sentences,
+    table,
+    why_not,
 )  # fmt: skip
 from .row_order import Plan, in_blocks, is_series
 from .simple_members import Member, fitted_members, refitted_members

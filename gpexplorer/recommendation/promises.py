@@ -19,7 +19,7 @@ from .arguments import rows_of
 from .held_out import RowScores, parts
 from .horizon_widening import scores_of_parts
 from .lanes import Lane, step_until
-from .row_order import Plan, group_columns, is_panel, plan_in_time, plan_of_groups, repeated_columns
+from .row_order import Plan, group_columns, is_panel, plan_at_random, plan_in_time, plan_of_groups, repeated_columns
 from .stages import TimedSearch
 
 WAYS = ("time", "groups", "random")
@@ -62,7 +62,7 @@ def planned(X: Any, y: Any, options: Mapping[str, Any], folds: Any, before: Any,
         raise SettingError(
             'folds="groups" found no column of groups: name it with groups=, or give the group of each row.'
         )
-    return split, plan_in_time(split.train, False) or Plan()
+    return split, plan_in_time(split.train, False) or plan_at_random(split.train)
 
 
 def _with_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> tuple[Split, Plan] | None:
@@ -120,7 +120,8 @@ def promise(scores: RowScores, train: Dataset, plan: Plan, between: RowScores | 
         error = f"{about(scores.rmse)} {unit or f'in {units}'}"
         return [
             f"Expected on new rows: an error (RMSE) of {error}, SMSE {scores.described('smse')} and NLPD "
-            f"{scores.described('nlpd')}, from {held_out}."
+            f"{scores.described('nlpd')}, from {held_out}.",
+            plan.sentence,
         ]
     _, low, high = scores.interval("rmse")
     beyond = f"{about(scores.rmse)} {plan.beyond} (95 % interval {about(low)} to {about(high)}, from {held_out})"

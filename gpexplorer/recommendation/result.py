@@ -281,7 +281,7 @@ def _logarithms(winner: Lane, train: Dataset) -> tuple[str, ...]:
 
 
 def facts_of_rows(train: Dataset) -> tuple[str, ...]:
-    """The findings, and a warning where copies of rows to fit may be held out, so that the expected error is too low."""
+    """The findings, and a warning where copies of rows to fit may be held out, so that the expected error is low."""
     found, copies = findings(train), repeated_rows(train)
     if copies < REPEATED * len(train):
         return tuple(found)

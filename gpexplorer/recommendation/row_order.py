@@ -282,7 +282,7 @@ def plan_of_groups(rows: Dataset, column: str, asked: bool) -> Plan | None:
 def plan_in_time(rows: Dataset, asked: bool, before: Any = None) -> Plan | None:
     """Folds forward in time, if neighbours in time depend on each other; None if there is no such order."""
     X, column = numbers_of(rows), time_column(rows)
-    if before is not None and column is None and X is not None and X.shape[1] == 1:
+    if (asked or before is not None) and column is None and X is not None and X.shape[1] == 1:
         column = 0
     if X is None or column is None:
         if asked:
@@ -302,6 +302,19 @@ def plan_in_time(rows: Dataset, asked: bool, before: Any = None) -> Plan | None:
         f"correlated by {correlation:.2f} from one time to the next, so an error between rows says nothing about the "
         f"future. The last {_held_out(pairs)} were held out in turn, each after the rows that were fitted; "
         f'folds="random" holds out rows between others, and before= sets where the future begins.'
+    ))  # fmt: skip
+
+
+def plan_at_random(rows: Dataset) -> Plan:
+    """A random draw of rows; where these may be asked for what comes after them, the sentence says so."""
+    X, column = numbers_of(rows), time_column(rows)
+    if X is not None and column is None and X.shape[1] == 1 and (np.diff(X[:, 0]) >= 0.0).mean() >= RISING:
+        column = 0
+    if column is None or rows.groups is not None:
+        return Plan()
+    return Plan(sentence=(
+        f"The rows rise with {quote(rows.names[column])}, but those that were held out lie between others: the error "
+        'is that of gaps. If you ask for what comes after the last row, folds="time" holds out the last ones.'
     ))  # fmt: skip
 
 

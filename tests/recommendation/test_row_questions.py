@@ -137,6 +137,20 @@ def test_what_is_asked_for_is_done_and_contradictions_are_sentences():
         planned(table, None, {"target": "price"}, "groups", None, None)
 
 
+def test_rows_that_rise_with_their_one_input_say_how_the_future_is_asked_for():
+    x = np.linspace(0.0, 1.0, 60)[:, None]
+    y = x[:, 0] + np.random.default_rng(0).normal(size=60)
+
+    plan = planned(x, y, {}, None, None, None)[1]
+    assert (plan.kind, plan.pairs) == ("random", ())
+    assert 'folds="time" holds out the last ones' in plan.sentence
+    in_time = planned(x, y, {}, "time", None, None)[1]
+    assert in_time.kind == "time"
+    assert all(pair.train.max() < pair.test.min() for pair in in_time.pairs)
+    assert planned(x[::-1] % 0.3, y, {}, None, None, None)[1].sentence == ""
+    assert planned(x, y, {}, "random", None, None)[1].sentence == ""
+
+
 def test_a_season_brings_kernels_that_go_on():
     random = np.random.default_rng(0)
     t = np.arange(240.0)

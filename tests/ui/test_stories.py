@@ -296,31 +296,37 @@ class TestSixWays:
 
 class TestNeighbours:
     def test_errors_are_as_stated(self):
-        for number, stated in {3: 0.273, 4: 0.267, 5: 0.43}.items():
+        for number, stated in {4: 0.273, 5: 0.267, 6: 0.43}.items():
             assert within(smse("neighbours", number, answered=True), stated, 0.01), number
-        for number, stated in {3: 0.310, 4: 0.298}.items():
+        for number, stated in {4: 0.310, 5: 0.298}.items():
             run, at = at_part("neighbours", number, answered=True)
             assert run.scores(at)["nlpd"] == pytest.approx(stated, abs=0.002)
-        assert at_part("neighbours", 5, answered=True)[0].advance() is None  # converged
+        assert at_part("neighbours", 6, answered=True)[0].advance() is None  # converged
 
     def test_the_map_from_one_row_is_a_patchwork(self):
         X = torch.cartesian_prod(torch.linspace(0.2, 0.8, 200), torch.linspace(0.2, 0.8, 5)).double()
         low, high = (
-            at_part("neighbours", 5)[0].problem.train.X.amin(0),
-            at_part("neighbours", 5)[0].problem.train.X.amax(0),
+            at_part("neighbours", 6)[0].problem.train.X.amin(0),
+            at_part("neighbours", 6)[0].problem.train.X.amax(0),
         )
         jumps = []
-        for number in (5, 3):
+        for number in (6, 4):
             run, at = at_part("neighbours", number, answered=True)
             mean = run.posterior(at).inner.mean(low + (high - low) * X).reshape(200, 5)
             jumps.append(float(mean.diff(dim=0).abs().amax()))
         assert jumps[0] > 4.0 * jumps[1]
 
     def test_late_rows_are_known_from_their_neighbours(self):
-        run, at = at_part("neighbours", 2)
+        run, at = at_part("neighbours", 3)
         near = run.method.near_rows(run.problem, run.trace[at].step.state, 400)
         noise = float(run.trace[at].step.state.theta[-1].exp())
         assert float(near.sd[-100:].median()) < 1.5 * noise < float(near.sd[:5].median())
+
+    def test_the_factor_has_as_many_entries_as_stated(self):
+        run, at = at_part("neighbours", 2)
+        (view,) = [view for view in for_run(run) if view.key == "near-rows-factor"]
+        view.place = 1.0
+        assert "5,345 of 145,530 entries" in view.data(run, at)["rows"].attrs["title"]
 
 
 class TestSeries:

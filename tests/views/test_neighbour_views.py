@@ -55,6 +55,30 @@ def test_lines_lead_from_the_row_to_its_nearest_earlier_rows_and_become_shorter_
     assert layers["rows"].attrs["title"] == "row 180 of 180, 6 neighbours"
 
 
+@pytest.mark.parametrize("d", [1, 2])
+def test_the_factor_has_the_entries_of_its_rows_so_far_and_the_newest_row_is_on_the_map_in_the_corner(d: int):
+    run = run_of(d, num_neighbours=6)
+    view, map_view, n = view_of(run, "near-rows-factor"), view_of(run, "near-rows"), 180
+
+    for view.place in (0.3, 1.0):
+        map_view.place = view.place
+        layers, on_map = view.data(run, len(run.trace) - 1), map_view.data(run, len(run.trace) - 1)
+        entries, (at_corner, newest) = layers["entries"], layers["chosen"].to_numpy()
+        i = int(newest[1])
+        assert newest.tolist() == [i, i]
+        assert (entries["x"] <= entries["y"]).all()
+        assert entries["y"].max() == i
+        assert set(entries.value_counts("y")[lambda each: each.index > 7]) == {7}  # six neighbours, and itself
+        assert len(entries) == 28 + 7 * (i - 7)
+        assert f"; {21 + 6 * (i - 7):,} of {i * (i - 1) // 2:,} entries so far" in layers["rows"].attrs["title"]
+        neighbours = layers["neighbours"].to_numpy()
+        assert set(map(tuple, neighbours[6:])) == set(map(tuple, entries[entries["y"] == i].to_numpy()[:6]))
+        assert (layers["rows"]["x"] > layers["rows"]["y"]).all()  # in the empty half
+        assert np.argsort(layers["rows"]["x"]).tolist() == np.argsort(on_map["rows"]["x"]).tolist()
+        assert at_corner.tolist() == layers["lines"][["x0", "y0"]].to_numpy()[0].tolist()
+    assert i == n
+
+
 def test_what_is_unexplained_falls_from_the_prior_to_above_the_noise():
     run = run_of(1, num_neighbours=8)
     theta = run.trace[-1].step.state.theta

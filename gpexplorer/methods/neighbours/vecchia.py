@@ -179,6 +179,8 @@ class Conditionals:
         Of the order and of the sample.
     merge : bool
         Whether conditionals that share rows are computed together, and know of each other.
+    ordering : {"maximin", "sorted"}
+        See `Vecchia`.
 
     Attributes
     ----------
@@ -198,11 +200,12 @@ class Conditionals:
         most: int,
         seed: int,
         merge: bool = False,
+        ordering: str = "maximin",
     ) -> None:
         self.kernel, n, device = problem.kernel, len(problem.train), problem.train.y.device
         k = min(neighbours, n - 1)
         inputs = problem.train.X[:, : input_count(problem)].double().cpu().numpy() / lengths.cpu().numpy()
-        order = maximin_order(inputs, seed)
+        order = np.argsort(inputs[:, 0], kind="stable") if ordering == "sorted" else maximin_order(inputs, seed)
         self.n, self.head, self.order, self.merge = n, k + 1, torch.from_numpy(order), merge
         chosen = random_rows(n - self.head, most, generator(seed, "conditionals")) + self.head
         positions = chosen.sort().values.numpy()
@@ -348,6 +351,12 @@ class Vecchia(DescendingMethod):
         doc="Whether conditionals that share rows are computed together, each given the earlier rows of its block too: "
         "closer to the exact GP. It pays where conditionals are not sampled.",
     )
+    ordering: Any = param.Selector(
+        default="maximin",
+        objects=["maximin", "sorted"],
+        doc="The order of the rows. maximin: first a few that are far apart, then those between them. sorted: by the "
+        "first input. With one input and a Matérn 1/2 kernel, one neighbour is then nearly exact.",
+    )
     rounds: Any = param.Integer(
         3, bounds=(1, None), softbounds=(1, 6), doc="How often neighbours are found and learning begins anew, at most."
     )
@@ -360,7 +369,7 @@ class Vecchia(DescendingMethod):
             yield Step(state, VecchiaInfo("start"))
         while True:
             lengths = self._lengths(problem, state.begin)
-            found = Conditionals(problem, lengths, self.num_neighbours, self.conditionals, self.seed, self.merge)
+            found = self._conditionals(problem, lengths, self.conditionals, self.merge)
             results = list(state.answers)
             stretch = 1.0
             evaluate, limit = partial(found.likelihood, begin=problem.theta), self.evaluations if self.learn else 1
@@ -390,13 +399,12 @@ class Vecchia(DescendingMethod):
         )
 
     def near_rows(self, problem: Problem, state: VecchiaState, most: int) -> NearRows:
-        lengths = self._lengths(problem, state.begin)
-        found = Conditionals(problem, lengths, self.num_neighbours, most, self.seed)
+        found = self._conditionals(problem, self._lengths(problem, state.begin), most)
         try:
             sd = found.sds(state.theta)
         except NotPositiveDefinite:
             sd = torch.full((len(found.positions),), math.nan, dtype=torch.float64)
-        return NearRows(found.order[found.positions], found.positions, found.order[found.neighbours], sd)
+        return NearRows(found.order, found.positions, found.neighbours, sd)
 
     def cost(self, problem: Problem) -> Cost:
         n, d, k = len(problem.train), problem.train.d, min(self.num_neighbours, len(problem.train) - 1) + 1
@@ -406,6 +414,9 @@ class Vecchia(DescendingMethod):
         arrays = {"rows in order": 8.0 * n * (d + 2), "neighbours": 16.0 * used * k, "chunk": 1.0 * GROUP_BYTES}
         chunk = max(1.0, GROUP_BYTES / (8.0 * pairs * (10.0 + 3.0 * d)))
         return Cost(flops, 8.0 * used * pairs * 130.0, arrays, CHUNK_CALLS * (1.0 + used / chunk))
+
+    def _conditionals(self, problem: Problem, lengths: Tensor, most: int, merge: bool = False) -> Conditionals:
+        return Conditionals(problem, lengths, self.num_neighbours, most, self.seed, merge, self.ordering)
 
     def _lengths(self, problem: Problem, theta: Tensor) -> Float[Tensor, " d"]:
         """What inputs are divided by; their common factor does not matter."""

@@ -9,13 +9,16 @@ import numpy as np
 import pandas as pd
 import param
 
-from ...methods.capabilities import DependsOnNearRows
+from ...methods.capabilities import DependsOnNearRows, NearRows
 from ...runs.run import Run
 from ..base import Layers, View, dots, line, overlay, segments
 from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
 SAMPLE = 400  # rows whose conditionals are computed for a picture
+HEAD_ROWS = 40  # of the first rows, which depend on all before them, at most so many are drawn
+CORNER = 0.56, 0.03, 0.44  # of the map in the empty half: shares of the rows at its left, its lower and its upper end
+TINY = np.finfo(float).tiny
 BINS = 12  # of the places in the order, for the curve
 
 
@@ -26,7 +29,49 @@ class _OfNearRows(View):
     needs: ClassVar[type] = DependsOnNearRows
 
 
-class Neighbours(_OfNearRows):
+class _OfOneRow(_OfNearRows):
+    """A picture of one row, at a place in the order that a person moves."""
+
+    place = param.Number(
+        0.5, bounds=(0.0, 1.0), label="place in the order", doc="Which row: 0 is among the first, 1 the last."
+    )
+
+    def data(self, run: Run, at: int) -> Layers:
+        """All rows on a plane, the chosen one, and segments from it to its neighbours."""
+        method, state, train = run.method, run.trace[at].step.state, run.problem.train
+        assert isinstance(method, DependsOnNearRows)
+        near = method.near_rows(run.problem, state, SAMPLE)
+        names: tuple[str, str] = (run_rows.input_name(run, 0), train.target)
+        if train.d == 1:
+            plane = np.column_stack([run_rows.inputs_of(train)[:, 0], run_rows.targets_of(train)])
+        else:
+            plane, names = run_rows.plane(run)
+        sample, order, place = run_rows.sampled(len(plane)).numpy(), near.order.cpu().numpy(), self._place_in(near)
+        if place is None:
+            chosen, neighbours, title = sample[:0], sample[:0], "Each row depends on all before it: an exact GP"
+        else:
+            chosen, neighbours = (order[each[place].cpu().numpy()] for each in (near.places[:, None], near.neighbours))
+            count = "1 neighbour" if len(neighbours) == 1 else f"{len(neighbours)} neighbours"
+            title = f"row {int(near.places[place]) + 1:,} of {len(plane):,}, {count}"
+        begin = np.repeat(plane[chosen], len(neighbours), 0)
+        layers = {
+            "rows": pd.DataFrame(plane[sample], columns=["x", "y"]),
+            "lines": pd.DataFrame(np.hstack([begin, plane[neighbours]]), columns=["x0", "y0", "x1", "y1"]),
+            "neighbours": pd.DataFrame(plane[neighbours], columns=["x", "y"]),
+            "chosen": pd.DataFrame(plane[chosen], columns=["x", "y"]),
+        }
+        layers["rows"].attrs |= {"map": train.d > 1, "xlabel": names[0], "ylabel": names[1], "title": title}
+        return self._of_near_rows(layers, near)
+
+    def _of_near_rows(self, layers: Layers, near: NearRows) -> Layers:
+        return layers
+
+    def _place_in(self, near: NearRows) -> int | None:
+        """Which of the sampled rows is chosen; None with fewer rows than neighbours, which is an exact GP."""
+        return round(self.place * (len(near.places) - 1)) if len(near.places) else None
+
+
+class Neighbours(_OfOneRow):
     """One row and its neighbours among the rows before it."""
 
     key: ClassVar[str] = "near-rows"
@@ -38,40 +83,6 @@ class Neighbours(_OfNearRows):
     order: ClassVar[int] = 20
     hero: ClassVar[bool] = True
 
-    place = param.Number(
-        0.5, bounds=(0.0, 1.0), label="place in the order", doc="Which row: 0 is among the first, 1 the last."
-    )
-
-    def data(self, run: Run, at: int) -> Layers:
-        """Rows before and after the chosen one, and segments from it to its neighbours."""
-        method, state = run.method, run.trace[at].step.state
-        assert isinstance(method, DependsOnNearRows)
-        near = method.near_rows(run.problem, state, SAMPLE)
-        if run.problem.train.d == 1:
-            plane = np.column_stack(
-                [run_rows.inputs_of(run.problem.train)[:, 0], run_rows.targets_of(run.problem.train)]
-            )
-            names = (run_rows.input_name(run, 0), run.problem.train.target)
-        else:
-            plane, names = run_rows.plane(run)
-        sample = run_rows.sampled(len(plane)).numpy()
-        if not len(near.rows):  # fewer rows than neighbours: an exact GP
-            chosen, neighbours, title = sample[:0], sample[:0], "Each row depends on all before it: an exact GP"
-        else:
-            index = round(self.place * (len(near.rows) - 1))
-            chosen, neighbours = near.rows[index : index + 1].cpu().numpy(), near.neighbours[index].cpu().numpy()
-            count = "1 neighbour" if len(neighbours) == 1 else f"{len(neighbours)} neighbours"
-            title = f"row {int(near.places[index]) + 1:,} of {len(plane):,}, {count}"
-        begin = np.repeat(plane[chosen], len(neighbours), 0)
-        layers = {
-            "rows": pd.DataFrame(plane[sample], columns=["x", "y"]),
-            "lines": pd.DataFrame(np.hstack([begin, plane[neighbours]]), columns=["x0", "y0", "x1", "y1"]),
-            "neighbours": pd.DataFrame(plane[neighbours], columns=["x", "y"]),
-            "chosen": pd.DataFrame(plane[chosen], columns=["x", "y"]),
-        }
-        layers["rows"].attrs |= {"map": run.problem.train.d > 1, "xlabel": names[0], "ylabel": names[1], "title": title}
-        return layers
-
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw all rows, the segments, and the row on top."""
         parts = [
@@ -81,6 +92,56 @@ class Neighbours(_OfNearRows):
             dots(layers, "chosen", "the row", color=ROLES["inducing"], size=11, marker="diamond"),
         ]
         return overlay(parts, layers["rows"], 4)
+
+
+class Factor(_OfOneRow):
+    """Which entries of the factor are filled, row by row, and the newest row on a map in the empty half."""
+
+    key: ClassVar[str] = "near-rows-factor"
+    title: ClassVar[str] = "The factor fills in order"
+    help: ClassVar[str] = (
+        "Each row of the factor has an entry per earlier row that it depends on, and is empty elsewhere. Move the "
+        "place to fill it from below. The map in the empty corner shows the newest row and its neighbours."
+    )
+    order: ClassVar[int] = 30
+
+    def _of_near_rows(self, layers: Layers, near: NearRows) -> Layers:
+        """The map moves into the corner; its newest row and that of the factor share their layers."""
+        n, labels, place = len(near.order), dict(layers["rows"].attrs), self._place_in(near)
+        low, high = layers["rows"].min().to_numpy(), layers["rows"].max().to_numpy()
+        for frame in layers.values():
+            shares = (frame.to_numpy() - np.resize(low, frame.shape[1])) / np.resize(high - low + TINY, frame.shape[1])
+            begin = np.resize([CORNER[0], CORNER[1]], frame.shape[1])
+            frame[:] = n * (begin + (CORNER[2] - CORNER[1]) * shares)
+        head = n if place is None else int(near.places[0])  # of rows that depend on all before them
+        first = np.unique(np.linspace(1, head, min(head, HEAD_ROWS)).round())
+        entries = [np.column_stack([first[each] for each in np.tril_indices(len(first))[::-1]])]
+        if place is not None:
+            i, k = near.places[: place + 1].cpu().numpy() + 1, near.neighbours.shape[1]
+            columns = near.neighbours[: place + 1].cpu().numpy() + 1
+            entries += [np.column_stack([columns.ravel(), np.repeat(i, k)]), np.column_stack([i, i])]
+            newest = pd.DataFrame({"x": columns[-1], "y": np.full(k, i[-1])}, dtype=float)
+            layers["neighbours"] = pd.concat([layers["neighbours"], newest])
+            layers["chosen"] = pd.concat([layers["chosen"], pd.DataFrame({"x": i[-1:], "y": i[-1:]}, dtype=float)])
+            filled, possible = int(np.minimum(np.arange(i[-1]), k).sum()), int(i[-1]) * (int(i[-1]) - 1) // 2
+            labels["title"] = f"{labels['title']}; {filled:,} of {possible:,} entries so far, {filled / possible:.1%}"
+        layers["entries"] = pd.DataFrame(np.concatenate(entries), columns=["x", "y"], dtype=float)
+        layers["diagonal"] = pd.DataFrame({"x": [1.0, n], "y": [1.0, n]})
+        names = {"xlabel": "place of the row it depends on", "ylabel": "place of the row in the order"}
+        layers["rows"].attrs = {"title": labels["title"], **names}
+        return layers
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Draw the entries and the map, and the newest row on top of both."""
+        parts = [
+            line(layers, "diagonal", color=ROLES["reference"], line_dash="dashed"),
+            dots(layers, "entries", "filled entries", color=ROLES["mean"], size=2, alpha=0.6),
+            dots(layers, "rows", "rows on the map", color=ROLES["data"], size=2, alpha=0.45),
+            segments(layers, "lines", "depends on", color=ROLES["proposed"], line_width=1.5, alpha=0.8),
+            dots(layers, "neighbours", "neighbours", color=ROLES["proposed"], size=6),
+            dots(layers, "chosen", "newest row", color=ROLES["inducing"], size=10, marker="diamond"),
+        ]
+        return overlay(parts, layers["rows"], 3)
 
 
 class Unexplained(_OfNearRows):

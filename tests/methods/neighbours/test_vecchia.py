@@ -14,7 +14,6 @@ from gpexplorer import Spec, kernels
 from gpexplorer.errors import KernelError, NotPositiveDefinite
 from gpexplorer.kernels.row_scaled import with_row_noise
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.neighbours import vecchia
 from gpexplorer.methods.neighbours.merged_conditionals import Batch
 from gpexplorer.methods.neighbours.vecchia import Conditionals
 from gpexplorer.objectives import evidence
@@ -161,15 +160,23 @@ def test_with_all_other_rows_as_neighbours_it_is_the_exact_gp(shift: float, nois
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e4])
-def test_with_hardly_any_noise_one_neighbour_of_a_markov_process_in_order_is_exact(spread: float, monkeypatch):
-    monkeypatch.setattr(vecchia, "maximin_order", lambda X, seed: np.argsort(X[:, 0]))
+def test_with_hardly_any_noise_one_neighbour_of_a_markov_process_in_order_is_exact(spread: float):
     given = problem("matern12", d=1, scale=spread, noise=1e-5)  # Matern 1/2 has the Markov property
     exact, slope = evidence(given.kernel, given.theta, given.train)
 
-    value, gradient = conditionals(given, 1).likelihood(given.theta, given.theta)
+    found = Conditionals(given, torch.ones(1).double(), 1, 10**6, 0, ordering="sorted")
+    value, gradient = found.likelihood(given.theta, given.theta)
 
     assert value == pytest.approx(exact, rel=1e-5)
     torch.testing.assert_close(gradient[:2], slope[:2], rtol=1e-4, atol=1e-4 * float(slope.abs().max()))
+    assert conditionals(given, 1).likelihood(given.theta, given.theta)[0] != pytest.approx(exact, rel=0.01)  # maximin
+
+
+def test_a_method_takes_the_rows_in_the_order_that_is_asked_for():
+    run = run_of(ordering="sorted")
+    near = run.method.near_rows(run.problem, run.trace[-1].step.state, 50)
+
+    assert (run.problem.train.X[near.order, 0].diff() >= 0.0).all()
 
 
 def test_more_neighbours_come_closer_to_the_exact_likelihood():
