@@ -16,7 +16,7 @@ from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
 SAMPLE = 400  # rows whose conditionals are computed for a picture
-HEAD_ROWS = 40  # of the first rows, which depend on all before them, at most so many are drawn
+FACTOR_ROWS, HEAD_ROWS = 120, 20  # of the factor that are drawn, so that one sees the gaps; of those that have none
 CORNER = 0.56, 0.03, 0.44  # of the map in the empty half: shares of the rows at its left, its lower and its upper end
 TINY = np.finfo(float).tiny
 BINS = 12  # of the places in the order, for the curve
@@ -117,8 +117,9 @@ class Factor(_OfOneRow):
         first = np.unique(np.linspace(1, head, min(head, HEAD_ROWS)).round())
         entries = [np.column_stack([first[each] for each in np.tril_indices(len(first))[::-1]])]
         if place is not None:
-            i, k = near.places[: place + 1].cpu().numpy() + 1, near.neighbours.shape[1]
-            columns = near.neighbours[: place + 1].cpu().numpy() + 1
+            shown = np.unique([*range(0, place, -(-len(near.places) // FACTOR_ROWS)), place])
+            i, k = near.places.cpu().numpy()[shown] + 1, near.neighbours.shape[1]
+            columns = near.neighbours.cpu().numpy()[shown] + 1
             entries += [np.column_stack([columns.ravel(), np.repeat(i, k)]), np.column_stack([i, i])]
             newest = pd.DataFrame({"x": columns[-1], "y": np.full(k, i[-1])}, dtype=float)
             layers["neighbours"] = pd.concat([layers["neighbours"], newest])
@@ -127,8 +128,8 @@ class Factor(_OfOneRow):
             labels["title"] = f"{labels['title']}; {filled:,} of {possible:,} entries so far, {filled / possible:.1%}"
         layers["entries"] = pd.DataFrame(np.concatenate(entries), columns=["x", "y"], dtype=float)
         layers["diagonal"] = pd.DataFrame({"x": [1.0, n], "y": [1.0, n]})
-        names = {"xlabel": "place of the row it depends on", "ylabel": "place of the row in the order"}
-        layers["rows"].attrs = {"title": labels["title"], **names}
+        labels |= {"map": False, "xlabel": "place of the row it depends on", "ylabel": "place of the row in the order"}
+        layers["rows"].attrs = labels
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
