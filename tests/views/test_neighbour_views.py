@@ -79,6 +79,15 @@ def test_the_factor_has_the_entries_of_its_rows_so_far_and_the_newest_row_is_on_
     assert i == n
 
 
+def test_the_factor_has_as_many_entries_as_the_story_says():
+    data = {"name": "sin-product", "n": 600}
+    run = Spec("vecchia", {"num_neighbours": 10}, data=data, kernel="matern32").open()
+    run.finish(steps=1)
+    view = view_of(run, "near-rows-factor")
+    view.place = 1.0
+    assert "5,345 of 145,530 entries" in view.data(run, 1)["rows"].attrs["title"]
+
+
 def test_what_is_unexplained_falls_from_the_prior_to_above_the_noise():
     run = run_of(1, num_neighbours=8)
     theta = run.trace[-1].step.state.theta
