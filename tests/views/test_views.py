@@ -312,7 +312,7 @@ def test_ticks_are_written_in_full_where_people_read_them_and_as_powers_beyond()
     run = played()
     shown = view(run, "convergence")
     formatter = Live(shown, shown.data(run, 3)).figure.yaxis[0].formatter
-    assert (formatter.use_scientific, formatter.power_limit_low, formatter.power_limit_high) == (True, -4, 7)
+    assert (formatter.use_scientific, formatter.power_limit_low, formatter.power_limit_high) == (True, -5, 7)
 
 
 def test_a_landscape_of_equal_values_has_no_rank_correlation_in_its_title() -> None:

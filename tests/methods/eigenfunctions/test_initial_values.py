@@ -161,11 +161,11 @@ def test_the_trial_doubles_the_lengthscales_until_the_functions_represent_half_o
     task = problem(d=3)
     theta = task.theta.clone()
     theta[1:-1] = -3.0
-    method = Grief(num_eigenfunctions=20, grid_points=8, subset=20, evaluations=1, starts=2)
+    method = Grief(num_eigenfunctions=20, grid_points=8, subset=20, evaluations=1, starts=2, spacing="mixed")
     chooser = RecordingChooser(method, task)
     state = initial_state(task, "mixed")._replace(phase="trial", theta=theta, theta_begin=theta)
 
-    list(initial_hyperparameters(method, task, state, chooser, ("mixed",)))
+    list(initial_hyperparameters(method, task, state, chooser))
 
     count = (len(chooser.asked) + 1) // 2  # all but the first are asked for their share, and then all are tried
     doubled = [theta + k * math.log(2.0) * torch.tensor([0.0, 1.0, 1.0, 1.0, 0.0]) for k in range(count)]
@@ -180,11 +180,12 @@ def test_the_trial_doubles_the_lengthscales_until_the_functions_represent_half_o
 
 
 def test_a_new_choice_begins_with_the_functions_of_its_own_spacing_only():
-    task, method = problem(), Grief(num_eigenfunctions=9, grid_points=6, evaluations=2, max_rounds=3)
+    settings = {"num_eigenfunctions": 9, "grid_points": 6, "evaluations": 2, "max_rounds": 3}
+    task, method = problem(), Grief(**settings, spacing="by likelihood")
     chooser = RecordingChooser(method, task)
     state = initial_state(task, "mixed")._replace(phase="learn")
 
-    list(learn_hyperparameters(method, task, state, chooser, SPACINGS))
+    list(learn_hyperparameters(method, task, state, chooser))
 
     selected = [each for each in chooser.asked if isinstance(each[0], str)]
     assert selected[0] == ("mixed", None)
@@ -233,9 +234,8 @@ def test_a_new_choice_is_used_if_it_gains_the_tolerance_times_the_objective(
         def selected(self, theta: torch.Tensor, spacing: str, previous: Choice | None) -> Leading:
             return first if previous is None else proposed
 
-    learning = learn_hyperparameters(
-        method, task, initial_state(task, "equispaced")._replace(phase="learn"), Begin(method, task), ("equispaced",)
-    )
+    begin = initial_state(task, "equispaced")._replace(phase="learn")
+    learning = learn_hyperparameters(method, task, begin, Begin(method, task))
     while True:
         try:
             next(learning)
