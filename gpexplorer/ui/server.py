@@ -235,7 +235,7 @@ def _protect_next() -> None:
 
     def protected(application: BokehTornado, request: Any, **kwargs: Any) -> Any:
         BokehTornado.find_handler = find_handler
-        protect_application(application, True, MAX_SESSIONS)
+        protect_application(application, local_only=True, max_sessions=MAX_SESSIONS)
         return application.find_handler(request, **kwargs)
 
     BokehTornado.find_handler = protected

@@ -230,6 +230,21 @@ def test_a_candidate_that_is_too_large_is_named_with_its_reason():
     assert "GB are allowed" in reason
 
 
+@pytest.mark.parametrize(("memory", "most"), [(None, 2e8), ("5 GB", 5e9)])
+def test_what_is_tried_in_the_time_left_holds_little_unless_memory_is_given(
+    monkeypatch: pytest.MonkeyPatch, memory: str | None, most: float
+):
+    limits: list[float] = []
+    monkeypatch.setattr(halving, "Lane", lambda *given, **rest: limits.append(given[2]) or Lane(*given, **rest))
+    monkeypatch.setattr(halving, "candidates", lambda *_: SMALL)
+    monkeypatch.setattr(halving, "lanes_for", lambda *_: 1)
+
+    gpx.recommend(*waves(), seconds=1.0, memory=memory)
+
+    assert limits[0] > 2e8
+    assert set(limits[1:]) == {most}
+
+
 def test_a_lane_that_falls_faster_is_expected_to_be_lower():
     flat, steep = Lane(SMALL[0], 0, 1e9), Lane(SMALL[1], 0, 1e9)
     flat.curve, steep.curve = [(1.0, 0.5), (2.0, 0.5)], [(1.0, 1.0), (2.0, 0.7)]

@@ -281,7 +281,7 @@ class BokehFixes(JSComponent):
 
     Bokeh reads the columns of a figure anew at each change of a colour: 134 times when the theme of the laboratory is
     switched, and where columns change in the same message, it then finds lengths that differ. Here it reads them once,
-    after all changes of a message: 18 times, in 12 % less time.
+    after all changes of a message: 18 times.
 
     Panel forgets rows that come while a table is being built, as when a stored run follows the first kept one: they are
     shown once the table is built.

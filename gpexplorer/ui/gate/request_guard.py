@@ -355,13 +355,19 @@ def protect(
     server._http.max_buffer_size = LARGEST_BUFFER
     if SecurityHeaders not in server._tornado.transforms:
         Connections(server._http)
-    protect_application(server._tornado, local_only, max_sessions, max_per_address, secret_key)
+    protect_application(
+        server._tornado,
+        local_only=local_only,
+        max_sessions=max_sessions,
+        max_per_address=max_per_address,
+        secret_key=secret_key,
+    )
 
 
-def protect_application(application: BokehTornado, *limits: Any) -> None:
+def protect_application(application: BokehTornado, **limits: Any) -> None:
     """Put the guard in front of the application of a server; `limits` are the further arguments of `RequestGuard`."""
     if SecurityHeaders not in application.transforms:
-        application.find_handler = RequestGuard(application, *limits).find_handler
+        application.find_handler = RequestGuard(application, **limits).find_handler
 
 
 def _unusual(request: HTTPServerRequest) -> tuple[int, str] | None:

@@ -100,8 +100,8 @@ class Factor(_OfOneRow):
     key: ClassVar[str] = "near-rows-factor"
     title: ClassVar[str] = "The factor fills in order"
     help: ClassVar[str] = (
-        "Each row of the factor has an entry per earlier row that it depends on, and is empty elsewhere. Move the "
-        "place to fill it from below. The map in the empty corner shows the newest row and its neighbours."
+        "Each row of the factor has an entry for each earlier row that it depends on, and is empty elsewhere. Move "
+        "the place to fill it from below. The map in the empty corner shows the newest row and its neighbours."
     )
     order: ClassVar[int] = 30
 
