@@ -23,7 +23,7 @@ run.finish(steps=60)
 run.save_page(sys.argv[1], title="Ten inducing points look for their places")
 """
 FIRST_SCREEN = """import sys
-from gpexplorer.views.screens.lesson_frames import lesson_spec
+from gpexplorer.views.screens.lesson_page import lesson_spec
 from gpexplorer.views.screens.lesson_page import save_lesson
 run = lesson_spec(10).open()
 run.finish()

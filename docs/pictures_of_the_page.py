@@ -13,8 +13,7 @@ from pathlib import Path
 from PIL import Image
 
 from benchmarks.page.chromium import chromium
-from gpexplorer.views.screens.lesson_frames import SWAPS, lesson_spec
-from gpexplorer.views.screens.lesson_page import save_lesson
+from gpexplorer.views.screens.lesson_page import SWAPS, lesson_spec, save_lesson
 
 APPS = Path(__file__).resolve().parent.parent / "apps"
 SIZE = {"width": 1440, "height": 900}

@@ -20,9 +20,16 @@ from .display import InPanel, html_rows, text_table
 from .errors import SettingError
 from .kernels.row_scaled import unscaled_kernel
 from .kernels.theta.free_parameters import FreeParameters
-from .kernels.theta.named_parameters import Parameter, by_entry, kernel_parameters, matching, matching_all, tied_entries
 from .kernels.theta.options import OPTIONS, checked_options
-from .kernels.theta.restrictions import options_of
+from .kernels.theta.restrictions import (
+    Parameter,
+    by_entry,
+    kernel_parameters,
+    matching,
+    matching_all,
+    options_of,
+    tied_entries,
+)
 from .problem import Dataset
 
 if TYPE_CHECKING:
@@ -239,15 +246,6 @@ def hyperparameters(
     return Hyperparameters(rows, unscaled_kernel(kernel).key)
 
 
-def _standard_deviations(H: Tensor) -> Tensor:
-    """The square roots of the diagonal of H^-1 [q]; nan for entries along which H is flat or no minimum."""
-    lam, Q = torch.linalg.eigh(H)
-    curved = lam > FLAT * float(lam[-1].clamp_min(0.0))
-    variance = (Q[:, curved].square() / lam[curved]).sum(1)  # [q]
-    undetermined = Q[:, ~curved].square().sum(1) > LEAST_SHARE
-    return variance.sqrt().where(~undetermined, math.nan)
-
-
 def _curvature(
     kernel: Any, theta: Tensor, gradient: Callable[[Tensor], Tensor], errors: bool
 ) -> tuple[dict[int, float], dict[int, float]]:
@@ -268,6 +266,10 @@ def _curvature(
     if H and bool(inside.any()):
         curvature = torch.stack(H)[inside][:, inside].double().cpu()
         if bool(curvature.isfinite().all()):
-            sd[inside] = _standard_deviations(0.5 * (curvature + curvature.T)).to(sd)
+            lam, Q = torch.linalg.eigh(0.5 * (curvature + curvature.T))
+            curved = lam > FLAT * float(lam[-1].clamp_min(0.0))
+            variance = (Q[:, curved].square() / lam[curved]).sum(1)  # [q]
+            undetermined = Q[:, ~curved].square().sum(1) > LEAST_SHARE
+            sd[inside] = variance.sqrt().where(~undetermined, math.nan).to(sd)
     entries = [(entry, group) for entry, group in enumerate(free.group.tolist()) if group >= 0]
     return {entry: float(g[group]) for entry, group in entries}, {entry: float(sd[group]) for entry, group in entries}

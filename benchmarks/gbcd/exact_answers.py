@@ -33,8 +33,7 @@ from gpexplorer.methods.exact.posteriors import (
     exact_posterior,
 )
 from gpexplorer.methods.exact.right_hand_sides import Limit, sizes_for, variance_limit
-from gpexplorer.methods.exact.state import State
-from gpexplorer.methods.exact.system import System
+from gpexplorer.methods.exact.system import State, System
 from gpexplorer.objectives import noise_variance
 from gpexplorer.posteriors import exact_gp_posterior
 from gpexplorer.posteriors.sample_paths import prior_paths

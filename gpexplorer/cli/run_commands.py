@@ -352,7 +352,18 @@ def _write(tables: Iterable[pd.DataFrame], out: Path, option: str) -> None:
 
     with writable(out, option), replacing(out, private=False) as fresh:
         if out.suffix.lower() in PARQUET:
-            _write_parquet(tables, fresh)
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            writer = None
+            try:
+                for table in tables:
+                    arrow_table = pa.Table.from_pandas(table, preserve_index=False)
+                    writer = writer or pq.ParquetWriter(fresh, arrow_table.schema)
+                    writer.write_table(arrow_table)
+            finally:
+                if writer is not None:
+                    writer.close()
         else:
             with fresh.open("w", encoding="utf-8", newline="") as file:
                 _write_csv(tables, file)
@@ -361,18 +372,3 @@ def _write(tables: Iterable[pd.DataFrame], out: Path, option: str) -> None:
 def _write_csv(tables: Iterable[pd.DataFrame], file: object) -> None:
     for number, table in enumerate(tables):
         table.to_csv(file, index=False, header=number == 0)  # type: ignore[call-overload]
-
-
-def _write_parquet(tables: Iterable[pd.DataFrame], out: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    writer = None
-    try:
-        for table in tables:
-            arrow_table = pa.Table.from_pandas(table, preserve_index=False)
-            writer = writer or pq.ParquetWriter(out, arrow_table.schema)
-            writer.write_table(arrow_table)
-    finally:
-        if writer is not None:
-            writer.close()

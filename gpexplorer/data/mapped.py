@@ -54,10 +54,7 @@ Report = Callable[[int], None]  # receives the rows that were read so far, over 
 ENV = "GPEXPLORER_MAPPED_DIR"  # names the folder of mapped files
 _WAY_OUT = f"set {ENV} to a folder on a larger disk, or delete files there that are no longer needed."
 _PRIVATE: dict[str, Any] = (
-    {
-        "flags": mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0),
-        "prot": mmap.PROT_READ | mmap.PROT_WRITE,
-    }
+    {"flags": mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0), "prot": mmap.PROT_READ | mmap.PROT_WRITE}
     if hasattr(mmap, "MAP_PRIVATE")
     else {"access": mmap.ACCESS_COPY}
 )

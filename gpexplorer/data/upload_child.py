@@ -105,7 +105,14 @@ def _inputs(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[
     """The input columns of a model, for predictions."""
     names, numeric, texts = request["names"], request["numeric"], request["texts"]
     if request["reader"] is not None:
-        return _rows_read(request, data, limits)
+        # New rows, read by the reader of a model
+        reader = reader_from(request["reader"])
+        raw = read_bytes(request["name"], data, limits, also=reader.sources)
+        rows = reader.read(raw.table, raw.name)
+        unknown = list(rows.unknown)
+        arrays = {"X": rows.X, "answered": rows.answered}
+        arrays |= {f"unknown {k}": rows.unknown[source] for k, source in enumerate(unknown)}
+        return {"texts": rows.texts, "why": rows.why, "unknown": unknown}, arrays
     bases = [name.partition(LEVEL)[0] for name in names]
     raw = read_bytes(request["name"], data, limits, also=(*names, *bases))
     if texts:
@@ -113,17 +120,6 @@ def _inputs(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[
         return {"texts": None, "beside": [text_inputs(raw.name, raw.table, c) for c in names[-texts:]]}, {"X": numbers}
     X = inputs_for(raw.name, raw.table, names, len(names), numeric)
     return ({"texts": X}, {}) if isinstance(X, list) else ({"texts": None}, {"X": X})
-
-
-def _rows_read(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
-    """New rows, read by the reader of a model."""
-    reader = reader_from(request["reader"])
-    raw = read_bytes(request["name"], data, limits, also=reader.sources)
-    rows = reader.read(raw.table, raw.name)
-    unknown = list(rows.unknown)
-    arrays = {"X": rows.X, "answered": rows.answered}
-    arrays |= {f"unknown {k}": rows.unknown[source] for k, source in enumerate(unknown)}
-    return {"texts": rows.texts, "why": rows.why, "unknown": unknown}, arrays
 
 
 if __name__ == "__main__":

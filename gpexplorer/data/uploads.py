@@ -153,7 +153,10 @@ def _run_child(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise DataError(_too_long(name, limits)) from None
+        raise DataError(
+            f"{display_name(name)} took more than {limits.wall_seconds:g} s to read, so reading was stopped: "
+            "keep fewer rows or columns."
+        ) from None
     finally:
         _slots.release()
     line, _, rest = process.stdout.partition(b"\n")
@@ -186,13 +189,6 @@ def _unexpected(name: str, error: str) -> str:
     return (
         f"{display_name(name)} could not be read because of an unexpected {error}, which is in the log: "
         "save it as plain CSV."
-    )
-
-
-def _too_long(name: str, limits: Limits) -> str:
-    return (
-        f"{display_name(name)} took more than {limits.wall_seconds:g} s to read, so reading was stopped: "
-        "keep fewer rows or columns."
     )
 
 

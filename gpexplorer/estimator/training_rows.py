@@ -22,7 +22,7 @@ from ..data.standardising import fit_scale, targets
 from ..data.table_checks import LARGEST
 from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.base import registry as kernel_classes
-from ..kernels.on_columns import NAME
+from ..kernels.composites import NAME
 from ..kernels.row_scaled import RowScaled
 from ..methods.base import Method, registry
 from ..problem import Dataset, MixedRows, RowGroups, RowNoise
@@ -44,11 +44,7 @@ NO_DETAILS = RowDetails()
 
 
 def all_for_training(
-    X: Any,
-    y: Floats,
-    names: tuple[str, ...],
-    row_details: RowDetails = NO_DETAILS,
-    reader: TableReader | None = None,
+    X: Any, y: Floats, names: tuple[str, ...], row_details: RowDetails = NO_DETAILS, reader: TableReader | None = None
 ) -> Split:
     """A split with all rows for training and none for testing. Its key is a hash of the content."""
     texts, mixed, (noise, groups) = isinstance(X, list), isinstance(X, MixedRows), row_details

@@ -17,8 +17,7 @@ from typing import SupportsIndex
 from ..errors import KernelError
 from ..problem import Columns
 from .base import Covariance, registry
-from .composites import Product, Sum, parse
-from .on_columns import OnColumns, check_all_are_read
+from .composites import OnColumns, Product, Sum, check_all_are_read, parse
 
 __all__ = ["Covariance", "Product", "Sum", "available", "make"]
 

@@ -1,4 +1,12 @@
-"""Sums and products of kernels, and the grammar of their names: "se-ard * periodic + linear[width]"."""
+"""Sums and products of kernels, and the grammar of their names: "se-ard * periodic + linear[width]".
+
+`OnColumns` is a kernel that reads some columns of the rows only, the "active dimensions": k(x, x') =
+k_inner(x_S, x'_S).
+
+In the text of a kernel the columns stand in brackets: "se-ard[width, height] * category[colour]", or those that it does
+not read: "se-ard[all but weight]". In rows of numbers and texts, a kernel without brackets reads all columns of its
+kind.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +21,10 @@ from torch import Tensor
 
 from ..errors import KernelError
 from ..linalg.blocks import row_blocks
-from ..problem import Dataset
+from ..problem import Columns, Dataset, MixedRows, described_rows
 from .base import Covariance, OneInput, Sides, Theta, operators, target_sd
 from .distances import FILL_BYTES
-from .on_columns import names_in
-from .periodic import with_several_periods
+from .stationary import with_several_periods
 
 MAX_TERMS = 64  # products over inputs in which a kernel may be expanded
 MAX_DEPTH = 20  # nested parentheses in the text of a kernel
@@ -246,3 +253,234 @@ def parse(text: str, atom: Callable[[str, tuple[str, ...] | None], Covariance]) 
     if peek():
         raise KernelError(f"Kernel {text!r} cannot be read: {peek()!r} was not expected; join keys by + and *.")
     return kernel
+
+
+ALL_BUT = "all but "
+PLAIN_NAME = re.compile(rf'(?!{ALL_BUT})[^\[\]",\s](?:[^\[\]",]*[^\[\]",\s])?')  # a column name that needs no quotes
+NAME = re.compile(rf'\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>{PLAIN_NAME.pattern}))\s*')
+SHOWN = 12  # an error lists at most this many column names
+
+
+class AllBut(tuple[str, ...]):
+    """The names of columns that a kernel does not read."""
+
+
+class OnColumns(Covariance):
+    """A kernel of some columns.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the inner kernel for a number of inputs.
+    columns : Columns, optional
+        The columns of the rows. Without them the kernel has a key but cannot compute.
+    chosen : tuple of str or AllBut, optional
+        Those that are read, or that are not; all of the inner kernel's kind if omitted.
+    d : int
+        Number of columns of the rows.
+
+    Raises
+    ------
+    KernelError
+        If a chosen column does not exist, or does not hold what the inner kernel reads.
+    """
+
+    def __init__(
+        self, make: Callable[[int], Covariance], columns: Columns | None, chosen: tuple[str, ...] | None, d: int
+    ) -> None:
+        super().__init__(d)
+        kind = make(1)
+        self.reads_text, self.is_resolved = kind.inputs == "strings", columns is not None
+        if columns is None:
+            columns = Columns((), chosen or ()) if self.reads_text else Columns(chosen or ())
+        of_its_kind = columns.texts if self.reads_text else columns.numbers
+        read = of_its_kind if chosen is None else chosen
+        _check_columns(kind, columns, read, chosen is None)
+        leaves_out = isinstance(chosen, AllBut)
+        if leaves_out and self.is_resolved:
+            read = tuple(name for name in of_its_kind if name not in read)
+            _check_columns(kind, columns, read, False)
+        self.columns: Columns = columns
+        self.chosen = read
+        self.inner = make(len(read))
+        self.places = tuple(of_its_kind.index(name) for name in read)
+        listed = (ALL_BUT if leaves_out else "") + ", ".join(map(quoted_name, chosen or ()))
+        self.key = self.inner.key if chosen is None else f"{self.inner.key}[{listed}]"
+        self.inputs = "mixed" if columns.texts else self.inner.inputs
+        self.stationary = self.inner.stationary
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The names of the inner kernel."""
+        return self.inner.parameter_names
+
+    def part(self, X: Any) -> Any:
+        """The columns that the inner kernel reads: a tensor [n, c], or n texts."""
+        if self.reads_text:
+            return X.texts[self.places[0]]
+        numbers = X.numbers if isinstance(X, MixedRows) else X
+        return numbers if self.places == tuple(range(numbers.shape[1])) else numbers[:, list(self.places)]
+
+    def check(self, X: Any) -> None:
+        """Raise KernelError unless the rows have the columns that the kernel was made for."""
+        if not self.is_resolved:
+            raise KernelError(
+                f"Kernel {self.key!r} was made without the columns of the rows; give them, "
+                "kernels.make(text, d, columns)."
+            )
+        if isinstance(X, MixedRows) != bool(self.columns.texts) or not isinstance(X, Tensor | MixedRows):
+            raise KernelError(f"Kernel {self.key!r} was made for other columns than these {described_rows(X)}.")
+        d = X.d if isinstance(X, MixedRows) else X.shape[1]
+        if d != self.d:
+            raise KernelError(f"Kernel {self.key!r} was made for d = {self.d} inputs, but X has {d}.")
+        self.inner.check(self.part(X))
+
+    def __call__(self, theta: Theta, X: Any, Z: Any) -> Float[Tensor, "n m"]:
+        """Covariance [n, m] of the inner kernel."""
+        return self.inner(theta, self.part(X), self.part(Z))
+
+    def diag(self, theta: Theta, X: Any) -> Float[Tensor, " n"]:
+        """Prior variance [n] of the inner kernel."""
+        return self.inner.diag(theta, self.part(X))
+
+    def fill(self, theta: Theta, X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
+        """Let the inner kernel write the covariance into `out`."""
+        self.inner.fill(theta, self.part(X), self.part(Z), out)
+
+    def theta_gradient(self, theta: Theta, X: Any, Z: Any, G: Tensor) -> Theta:
+        """Gradient [p] of the inner kernel."""
+        return self.inner.theta_gradient(theta, self.part(X), self.part(Z), G)
+
+    def theta_gradient_from_matrix(self, theta: Theta, X: Any, Z: Any, sides: Sides, K: Tensor) -> Theta | None:
+        """Gradient [p] of the inner kernel, or None."""
+        return self.inner.theta_gradient_from_matrix(theta, self.part(X), self.part(Z), sides, K)
+
+    def theta_gradient_bilinear(self, theta: Theta, X: Any, Z: Any, sides: Sides) -> Theta:
+        """Gradient [p] of the inner kernel."""
+        return self.inner.theta_gradient_bilinear(theta, self.part(X), self.part(Z), sides)
+
+    def theta_gradient_diag(self, theta: Theta, X: Any, g: Tensor) -> Theta:
+        """Gradient [p] of the inner kernel."""
+        return self.inner.theta_gradient_diag(theta, self.part(X), g)
+
+    def frequencies(self, theta: Theta, count: int, draw: torch.Generator) -> Float[Tensor, "count d"] | None:
+        """Frequencies of the inner kernel, 0 in the other columns; None beside columns of text."""
+        inner = None if self.columns.texts else self.inner.frequencies(theta, count, draw)
+        if inner is None:
+            return None
+        return inner.new_zeros(count, self.d).index_copy_(1, torch.tensor(self.places, device=inner.device), inner)
+
+    def random_features(self, theta: Theta, count: int, draw: torch.Generator) -> Callable[[Any], Tensor] | None:
+        """Features of the inner kernel; None for text."""
+        inner = None if self.reads_text else self.inner.random_features(theta, count, draw)
+        return None if inner is None else lambda X: inner(self.part(X))
+
+    def by_input(self, theta: Theta) -> list[OneInput] | None:
+        """The factors of the inner kernel, and 1 for the other columns; None beside columns of text."""
+        inner = None if self.columns.texts else self.inner.by_input(theta)
+        return None if inner is None else self._at_all_columns(inner)
+
+    def terms(self, theta: Theta) -> list[list[OneInput]] | None:
+        """The products of the inner kernel, with 1 for the other columns; None beside columns of text."""
+        inner = None if self.columns.texts else self.inner.terms(theta)
+        return None if inner is None else [self._at_all_columns(factors) for factors in inner]
+
+    def _at_all_columns(self, factors: list[OneInput]) -> list[OneInput]:
+        """One factor per column of the rows."""
+        all_factors: list[OneInput] = [_one] * self.d
+        for place, factor in zip(self.places, factors, strict=True):
+            all_factors[place] = factor
+        return all_factors
+
+    def initial_values(self, train: Dataset) -> list[float]:
+        """Those of the inner kernel for its columns."""
+        return self.inner.initial_values(Dataset(self.part(train.X), train.y, self.chosen, train.target))
+
+
+def _one(x: Tensor, z: Tensor) -> Tensor:
+    return x.new_ones(len(x), len(z))
+
+
+def _check_columns(kind: Covariance, columns: Columns, read: tuple[str, ...], all_of_its_kind: bool) -> None:
+    """Raise KernelError unless these columns exist and hold what a kernel of this kind reads."""
+    is_text = kind.inputs == "strings"
+    words, other = ("text", columns.numbers) if is_text else ("numbers", columns.texts)
+    available = columns.texts if is_text else columns.numbers
+    listing = f"the columns of {words} are {_listing(available)}" if available else f"there is no column of {words}"
+    for name in read:
+        if name in other:
+            raise KernelError(f"Kernel {kind.key!r} reads {words}, but column {name!r} holds none; {listing}.")
+        if name not in available:
+            raise KernelError(f"Kernel {kind.key!r}: there is no column {name!r}; {listing}.")
+    if len(set(read)) < len(read):
+        raise KernelError(f"Kernel {kind.key!r} names a column twice: {_listing(read)}.")
+    if not read:
+        raise KernelError(f"Kernel {kind.key!r} reads {words}, but {listing}.")
+    if is_text and len(read) > 1:
+        way_out = f"say which, such as {kind.key}[{quoted_name(read[0])}]" if all_of_its_kind else "give it one"
+        raise KernelError(f"Kernel {kind.key!r} reads one column of text, but got {_listing(read)}; {way_out}.")
+
+
+def check_all_are_read(kernel: Covariance, columns: Columns) -> None:
+    """Raise KernelError if no part of a kernel reads a column of text, or none reads the numbers beside them."""
+    read = set(read_columns(kernel))
+    unread = next((name for name in columns.texts if name not in read), None)
+    if unread is not None:
+        raise KernelError(
+            f"No part of kernel {kernel.key!r} reads the column of text {unread!r}; add one, such as "
+            f"category[{quoted_name(unread)}], or leave the column out of the inputs."
+        )
+    if columns.numbers and not read & set(columns.numbers):
+        raise KernelError(
+            f"No part of kernel {kernel.key!r} reads the columns of numbers {_listing(columns.numbers)}; add one, such "
+            "as se-ard, or leave the columns out of the inputs."
+        )
+
+
+def read_columns(kernel: Covariance) -> tuple[str, ...]:
+    """The columns that a kernel reads, or the parts of it, where they were made for named columns."""
+    if isinstance(kernel, OnColumns):
+        return kernel.chosen
+    return tuple(name for part in getattr(kernel, "parts", ()) for name in read_columns(part))
+
+
+def compared_columns(kernel: object) -> tuple[str, ...]:
+    """The named columns of numbers of which a kernel, or a part of it, asks only whether they are equal."""
+    if isinstance(kernel, OnColumns):
+        return kernel.chosen if kernel.inner.compares else ()
+    return tuple(name for part in getattr(kernel, "parts", ()) for name in compared_columns(part))
+
+
+def _listing(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(map(repr, names[:SHOWN])) + more
+
+
+def quoted_name(name: str) -> str:
+    """A column name as it stands in brackets: with quotation marks where it has a comma, brackets or outer spaces."""
+    return name if PLAIN_NAME.fullmatch(name) else f'"{name}"'
+
+
+def names_in(brackets: str) -> tuple[str, ...]:
+    """The column names in a text such as '[width, "height, in cm"]' or '[all but weight]'.
+
+    Raises
+    ------
+    KernelError
+        If it is not a list of names.
+    """
+    inside, names, position = brackets[1:-1].lstrip(), [], 0
+    kind: type[tuple[str, ...]] = AllBut if inside.startswith(ALL_BUT) else tuple
+    inside = inside.removeprefix(ALL_BUT)
+    while match := NAME.match(inside, position):
+        names.append(match["quoted"] or match["plain"])
+        position = match.end()
+        if position == len(inside):
+            return kind(names)
+        if inside[position] != ",":
+            break
+        position += 1
+    raise KernelError(
+        f"{brackets} is not a list of columns: write their names with commas between them, such as [width, height]; "
+        "a name with a comma or a bracket in quotation marks."
+    )

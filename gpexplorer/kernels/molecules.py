@@ -118,19 +118,16 @@ class Molecules(Weighted):
         table = self._table
         new_texts = list(dict.fromkeys(text for text in texts if text not in table.row_of))
         if new_texts:
-            self._table = table = _extended(table, new_texts)
+            # A larger table; the old one does not change, because another thread may be reading it
+            fingerprints = [fingerprint(text) for text in new_texts]
+            row_of = {**table.row_of, **{text: len(table.row_of) + i for i, text in enumerate(new_texts)}}
+            columns = tuple(dict(columns_of_kind) for columns_of_kind in table.columns)
+            matrices = tuple(
+                _with_rows(matrix, [sets[v] for sets in fingerprints], columns[v])
+                for v, matrix in enumerate(table.matrices)
+            )
+            self._table = table = Table(row_of, columns, matrices)
         return table
-
-
-def _extended(table: Table, new: list[str]) -> Table:
-    """A larger table; the old one does not change, because another thread may be reading it."""
-    fingerprints = [fingerprint(text) for text in new]
-    row_of = {**table.row_of, **{text: len(table.row_of) + i for i, text in enumerate(new)}}
-    columns = tuple(dict(columns_of_kind) for columns_of_kind in table.columns)
-    matrices = tuple(
-        _with_rows(matrix, [sets[v] for sets in fingerprints], columns[v]) for v, matrix in enumerate(table.matrices)
-    )
-    return Table(row_of, columns, matrices)
 
 
 def _with_rows(matrix: sparse.csr_array, sets: Sequence[np.ndarray], columns: dict[int, int]) -> sparse.csr_array:

@@ -116,13 +116,7 @@ class KernelColumns:
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        theta: Tensor,
-        X: Any,
-        budget: float,
-        dtype: torch.dtype | None = None,
-        apply: Map = map,
+        self, kernel: Kernel, theta: Tensor, X: Any, budget: float, dtype: torch.dtype | None = None, apply: Map = map
     ) -> None:
         self.kernel, self.theta, self.n = kernel, theta.to(dtype or theta.dtype), len(X)
         self.X = X.to(self.theta.dtype) if isinstance(X, Tensor) else X

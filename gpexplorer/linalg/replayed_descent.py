@@ -259,10 +259,7 @@ def descend(
 
 
 def gradient_descent(
-    evaluate: Callable[[Point], Evaluated | None],
-    start: Point,
-    limit: int,
-    bounds: np.ndarray | None = None,
+    evaluate: Callable[[Point], Evaluated | None], start: Point, limit: int, bounds: np.ndarray | None = None
 ) -> Generator[Best, None, None]:
     """Descend along the gradient with Armijo's rule.
 

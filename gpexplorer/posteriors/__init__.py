@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .average import AveragePosterior
 from .base import Gradient, Of, Posterior
-from .exact import CholeskySolver, RowsPosterior, Solver, UnsolvedPosterior, exact_gp_posterior
+from .exact import CholeskySolver, RowsPosterior, Solver, StatesPosterior, UnsolvedPosterior, exact_gp_posterior
 from .features import FeatureMap, FeaturePosterior, OutsideGrid
 from .in_units import InUnits, JointBand, UnitRowsPosterior, in_units, joint_band
 from .inducing import InducingPosterior, nystrom_posterior
@@ -16,11 +16,19 @@ from .marginals import Marginals, MixtureMarginals, NormalMarginals, Transformed
 from .nearest_rows import NearestRowsPosterior
 from .sample_paths import Paths
 from .saved.model_file import load_posterior
-from .shifted import LinearMean, NeighboursMean, ShiftedPosterior, TreesMean
-from .simple import MarginalPosterior, PriorPosterior, as_posterior
-from .smoothed import StatesPosterior
+from .shifted import (
+    LinearMean,
+    MarginalPosterior,
+    NeighboursMean,
+    PriorPosterior,
+    ShiftedPosterior,
+    TreesMean,
+    WidenedPosterior,
+    Widening,
+    as_posterior,
+    widened,
+)
 from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor
-from .widened import WidenedPosterior, Widening, widened
 
 __all__ = [
     "AveragePosterior",

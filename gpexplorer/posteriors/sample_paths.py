@@ -41,12 +41,7 @@ class Paths:
     """
 
     def __init__(
-        self,
-        rows: Callable[[Any], Any],
-        evaluate: Callable[[Any], Tensor],
-        size: int,
-        like: Tensor,
-        row_numbers: int,
+        self, rows: Callable[[Any], Any], evaluate: Callable[[Any], Tensor], size: int, like: Tensor, row_numbers: int
     ) -> None:
         self.rows, self.evaluate, self.size = rows, evaluate, size
         self.like, self.row_numbers = like, row_numbers

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ..data import Split
 from ..kernels import make
-from ..kernels.on_columns import quoted_name
-from ..kernels.theta.named_parameters import kernel_parameters
+from ..kernels.composites import quoted_name
+from ..kernels.theta.restrictions import kernel_parameters
 from ..linalg.periodogram import peaks
 from ..linalg.randomness import generator
 from ..linalg.seasons import is_curved, periods

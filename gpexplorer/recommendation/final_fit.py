@@ -56,21 +56,8 @@ def final_model(search: TimedSearch, winner: Lane, finalists: list[Lane], lanes:
     if len(search.parts) > 1 or (fits_again and enough_time):
         run, note = refit_to_all_rows(search, winner)
         return FinalModel(winner, run, not note, note)
-    return _continued(search, winner, finalists, lanes)
-
-
-def least_seconds(lane: Lane) -> float:
-    """The seconds that a fit of a lane to all rows needs at least."""
-    steps, seconds = lane.after_learning
-    whole = REFIT_TIMES[lane.is_factored] * lane.seconds_of_a_run
-    return min(whole, SOLVE_TIMES * seconds) if steps else whole
-
-
-def _continued(search: TimedSearch, winner: Lane, finalists: list[Lane], lanes: list[Lane]) -> FinalModel:
-    """Step the winner's run until the time is used. If a finalist is still better then, it is the winner.
-
-    If the run fails, the record that was scored last is the answer, and the note says so.
-    """
+    # Step the winner's run until the time is used. If a finalist is still better then, it is the winner. If the run
+    # fails, the record that was scored last is the answer, and the note says so.
     run = winner.first_run
     scored, note = run.done, ""
     search.report(f"Going on with {winner.name}.")
@@ -86,6 +73,13 @@ def _continued(search: TimedSearch, winner: Lane, finalists: list[Lane], lanes: 
     run = best.first_run
     run.close()
     return FinalModel(best, run, False, note)
+
+
+def least_seconds(lane: Lane) -> float:
+    """The seconds that a fit of a lane to all rows needs at least."""
+    steps, seconds = lane.after_learning
+    whole = REFIT_TIMES[lane.is_factored] * lane.seconds_of_a_run
+    return min(whole, SOLVE_TIMES * seconds) if steps else whole
 
 
 def refit_to_all_rows(search: TimedSearch, lane: Lane, end: float | None = None) -> tuple[Run, str]:

@@ -30,7 +30,7 @@ from ..data import Split, load
 from ..data.given_folds import Pair, drawn_folds, drawn_share, fold_pairs
 from ..data.splits import shuffled
 from ..errors import SettingError, quoted
-from ..kernels.on_columns import compared_columns
+from ..kernels.composites import compared_columns
 from ..posteriors import Marginals, NormalMarginals
 from ..problem import Dataset, RowGroups
 from ..runs.budget import scheduled
@@ -143,7 +143,18 @@ class RowScores:
         slightly too good.
         """
         if self.is_clustered:
-            return self._interval_of_clusters(metric)
+            # The interval of the score of new clusters
+            _, number = np.unique(self.cluster, return_inverse=True)
+            values = self.density if metric == "nlpd" else self.squared
+            means = np.bincount(number, values) / np.bincount(number)
+            clusters, value = len(means), getattr(self, metric)
+            spread = float(means.std(ddof=1)) * np.sqrt((1.0 + 1.0 / NEW_SHARE) / clusters)
+            spread *= float(student_t.ppf(0.5 + LEVEL / 2.0, clusters - 1))
+            if metric == "nlpd":
+                return Interval(value, value - spread, value + spread)
+            factor = float(np.exp(min(spread / max(float(means.mean()), np.finfo(float).tiny), MOST_SPREAD)))
+            factor = np.sqrt(factor) if metric == "rmse" else factor
+            return Interval(value, float(value / factor), float(value * factor))
         t = len(self.targets)
         size = max(round(t / (1.0 + 1.0 / NEW_SHARE)), 2)
         rows = np.random.default_rng(0).integers(0, t, (RESAMPLES, size))
@@ -171,20 +182,6 @@ class RowScores:
     def is_clustered(self) -> bool:
         """Whether errors within groups or blocks of time are alike, and there are enough of these to compare."""
         return bool(np.isfinite(self.cluster).all()) and len(np.unique(self.cluster)) > 2
-
-    def _interval_of_clusters(self, metric: str) -> Interval:
-        """The interval of the score of new clusters."""
-        _, number = np.unique(self.cluster, return_inverse=True)
-        values = self.density if metric == "nlpd" else self.squared
-        means = np.bincount(number, values) / np.bincount(number)
-        clusters, value = len(means), getattr(self, metric)
-        spread = float(means.std(ddof=1)) * np.sqrt((1.0 + 1.0 / NEW_SHARE) / clusters)
-        spread *= float(student_t.ppf(0.5 + LEVEL / 2.0, clusters - 1))
-        if metric == "nlpd":
-            return Interval(value, value - spread, value + spread)
-        factor = float(np.exp(min(spread / max(float(means.mean()), np.finfo(float).tiny), MOST_SPREAD)))
-        factor = np.sqrt(factor) if metric == "rmse" else factor
-        return Interval(value, float(value / factor), float(value * factor))
 
     def better_by(self, other: RowScores) -> tuple[float, float]:
         """How much lower the nlpd of these rows is than that of another model, and the standard error of that."""

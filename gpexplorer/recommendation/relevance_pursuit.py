@@ -77,19 +77,7 @@ def with_pursued_noise(split: Split, kernel: str) -> Split:
 
 
 @lru_cache(maxsize=8)
-def _cached(key: str, kernel: str, rows: Dataset) -> Pursued:
-    return _pursued(rows, kernel)
-
-
-def pursuit(split: Split, kernel: str) -> Pursued:
-    """The training rows that get a noise of their own; none if no exact GP can be fitted."""
-    try:
-        return _cached(split.key, kernel, split.train)
-    except GPExplorerError:
-        return Pursued(np.empty(0, dtype=np.int64), torch.ones(len(split.train), dtype=torch.float64), 0.0)
-
-
-def _pursued(rows: Dataset, kernel: str) -> Pursued:
+def _pursued(key: str, kernel: str, rows: Dataset) -> Pursued:
     """Choose rows until none gains enough."""
     n, chosen = len(rows), np.empty(0, dtype=np.int64)
     ratio = torch.ones(n, dtype=torch.float64)
@@ -105,7 +93,11 @@ def _pursued(rows: Dataset, kernel: str) -> Pursued:
         problem = with_row_noise(replace(plain, train=replace(plain.train, noise=RowNoise(ratio))))
         problem = replace(problem, theta=_learned(problem, learning))
         plain, s2 = replace(plain, theta=problem.theta), noise_variance(problem.theta)
-        a, q = _residuals(problem)
+        # a = A^-1 y [n] and the diagonal of A^-1 [n], of rows that were multiplied to equal noise
+        A = problem.kernel(problem.theta, problem.train.X, problem.train.X)
+        A.diagonal().add_(s2)
+        inverse = torch.cholesky_inverse(cholesky(A, "K + s2 R").L)
+        a, q = (inverse @ problem.train.y).numpy(), inverse.diagonal().numpy().copy()
         z2 = np.maximum(np.square(a) / q, np.finfo(float).tiny)
         gain = np.where(z2 > 1.0, 0.5 * (z2 - 1.0 - np.log(z2)), 0.0)
         gain[chosen] = 0.0
@@ -123,6 +115,14 @@ def _pursued(rows: Dataset, kernel: str) -> Pursued:
     return Pursued(chosen, ratio, sd)
 
 
+def pursuit(split: Split, kernel: str) -> Pursued:
+    """The training rows that get a noise of their own; none if no exact GP can be fitted."""
+    try:
+        return _pursued(split.key, kernel, split.train)
+    except GPExplorerError:
+        return Pursued(np.empty(0, dtype=np.int64), torch.ones(len(split.train), dtype=torch.float64), 0.0)
+
+
 def _learned(problem: Problem, rows: Tensor) -> Tensor:
     """Theta after some evaluations of the likelihood of these rows."""
     part = problem.train.rows(rows)
@@ -138,12 +138,3 @@ def _learned(problem: Problem, rows: Tensor) -> Tensor:
     for best in descend(evaluate, point, "L-BFGS-B", EVALUATIONS):
         point = best.point
     return torch.as_tensor(point).to(problem.theta)
-
-
-def _residuals(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """a = A^-1 y [n] and the diagonal of A^-1 [n], of rows that were multiplied to equal noise."""
-    X, theta = problem.train.X, problem.theta
-    A = problem.kernel(theta, X, X)
-    A.diagonal().add_(noise_variance(theta))
-    inverse = torch.cholesky_inverse(cholesky(A, "K + s2 R").L)
-    return (inverse @ problem.train.y).numpy(), inverse.diagonal().numpy().copy()

@@ -160,7 +160,21 @@ def simple_posteriors(
         result[TREES] = _shifted(trees, float(np.square(residuals[known]).mean()), rows)
         with suppress(GPExplorerError):
             if wanted(TREES_AND_GP) and isinstance(rows.X, Tensor) and X.shape[1] <= GP_INPUTS:
-                result[TREES_AND_GP] = _gp_of_residuals(search, trees, residuals, rows)
+                # Trees, and an exact GP on the residuals of some rows
+                kept = np.random.default_rng(1).permutation(np.flatnonzero(np.isfinite(residuals)))[:MOST_GP_ROWS]
+                part = rows.rows(torch.from_numpy(kept))
+                part = Dataset(part.X, torch.from_numpy(residuals[kept]).to(rows.y), part.names)
+                kernel = make(GP_KERNEL, part.X.shape[1])
+                problem = Problem(part, kernel, kernel.start(part))
+                method = registry["ml"]()
+                end = search.clock() + GP_SHARE * search.seconds / len(search.parts)
+                state = None
+                for step in method.steps(problem):
+                    state = step.state
+                    if search.clock() > end:
+                        break
+                inner = method.posterior(problem, state)
+                result[TREES_AND_GP] = ShiftedPosterior(trees, inner, rows.y, inner.noise_variance)
     return {
         name if name == "mean" else name + ending: in_units_of(posterior, rows).asked_for("y")
         for name, posterior in result.items()
@@ -231,24 +245,6 @@ def as_trees(model: HistGradientBoostingRegressor) -> TreesMean:
         torch.from_numpy(first[:-1].astype(np.int64)),
         torch.from_numpy(np.asarray(model._baseline_prediction, dtype=np.float64).reshape(1)),
     )
-
-
-def _gp_of_residuals(search: TimedSearch, trees: TreesMean, residuals: Array, rows: Dataset) -> Posterior:
-    """Trees, and an exact GP on the residuals of some rows."""
-    kept = np.random.default_rng(1).permutation(np.flatnonzero(np.isfinite(residuals)))[:MOST_GP_ROWS]
-    part = rows.rows(torch.from_numpy(kept))
-    part = Dataset(part.X, torch.from_numpy(residuals[kept]).to(rows.y), part.names)
-    kernel = make(GP_KERNEL, part.X.shape[1])
-    problem = Problem(part, kernel, kernel.start(part))
-    method = registry["ml"]()
-    end = search.clock() + GP_SHARE * search.seconds / len(search.parts)
-    state = None
-    for step in method.steps(problem):
-        state = step.state
-        if search.clock() > end:
-            break
-    inner = method.posterior(problem, state)
-    return ShiftedPosterior(trees, inner, rows.y, inner.noise_variance)
 
 
 def _nearest(X: Array, y: Array, rows: Dataset) -> Posterior:

@@ -15,7 +15,7 @@ from .. import kernels
 from ..data import Split
 from ..data.loading import CHOICES
 from ..errors import DataError, SettingError, quoted
-from ..kernels.on_columns import compared_columns
+from ..kernels.composites import compared_columns
 from ..kernels.row_scaled import with_row_noise
 from ..kernels.theta.restrictions import restricted_problem
 from ..methods.base import registry

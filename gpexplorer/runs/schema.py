@@ -101,12 +101,7 @@ def _named_kernel() -> dict[str, Any]:
         "type": "object",
         "required": ["name"],
         "additionalProperties": False,
-        "properties": {
-            "name": {"type": "string"},
-            "theta": theta,
-            "start": {"enum": list(STARTS)},
-            **options,
-        },
+        "properties": {"name": {"type": "string"}, "theta": theta, "start": {"enum": list(STARTS)}, **options},
     }
 
 

@@ -327,19 +327,6 @@ class Explorer(pn.viewable.Viewer):
         self.session.choose(request.link.spec)
         self.adopt(request)
 
-    def _write_address(self, address: AddressBar) -> None:
-        """Write into the address what is open: the rows of a file, or a step made by hand, cannot be named by it."""
-        screen, story = self.session.screen, self.story.story
-        link = links.Link(screen.spec, screen.view, 0 if screen.by_hand else screen.step)
-        request = PageRequest(link, "" if story else self.session.question, self._hidden, story, self.story.number)
-        try:
-            query = write_query(request, Spec(**START))
-        except GPExplorerError:
-            query = ""
-        addressed = (screen.key, request.question, story, request.part)
-        address.show_query(query, is_new=self._addressed not in (None, addressed))
-        self._addressed = addressed
-
     def _change_rows(self, data: Any, read: Any, kernel: str) -> None:
         """Open other rows; of rows of one's own, the question is what predicts their target."""
         self.session.change_rows(data, read, kernel)
@@ -402,7 +389,16 @@ class Explorer(pn.viewable.Viewer):
             self._follow_run(frame.numbers.at, frame.answered)
         self.status.busy(frame.busy or self._waiting)
         if self._address is not None and not (frame.playing or frame.busy or frame.failed):
-            self._write_address(self._address)
+            screen, story = self.session.screen, self.story.story
+            link = links.Link(screen.spec, screen.view, 0 if screen.by_hand else screen.step)
+            request = PageRequest(link, "" if story else self.session.question, self._hidden, story, self.story.number)
+            try:
+                query = write_query(request, Spec(**START))
+            except GPExplorerError:
+                query = ""
+            addressed = (screen.key, request.question, story, request.part)
+            self._address.show_query(query, is_new=self._addressed not in (None, addressed))
+            self._addressed = addressed
 
     def _name_run(self, run: RunSummary | None) -> None:
         session = self.session

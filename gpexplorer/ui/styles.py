@@ -23,9 +23,7 @@ _COMMON: dict[str, Any] = {
         # The drawer over a narrow page covers the header, so it needs no room for it.
         "MuiDrawer": {
             "styleOverrides": {
-                "paper": {
-                    f"@media (max-width: {DRAWER_BELOW - 0.05}px)": {"& > .MuiToolbar-root": {"display": "none"}},
-                }
+                "paper": {f"@media (max-width: {DRAWER_BELOW - 0.05}px)": {"& > .MuiToolbar-root": {"display": "none"}}}
             }
         },
     },

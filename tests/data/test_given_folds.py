@@ -29,7 +29,7 @@ from gpexplorer.data.given_folds import (
 )
 from gpexplorer.errors import DataError, SettingError
 from gpexplorer.methods.cross_validation.folds import split
-from gpexplorer.methods.eigenfunctions import evidence_choice
+from gpexplorer.methods.eigenfunctions import evidence
 from gpexplorer.methods.inducing.selection.csi import CSI
 from gpexplorer.methods.minibatches.model import Model
 from gpexplorer.recommendation.arguments import rows_of
@@ -138,7 +138,7 @@ def model_of(run):
 
 def test_other_methods_that_hold_rows_out_hold_out_whole_groups(monkeypatch):
     X, y, patient = measurements()
-    fitted, choose, validate = [], evidence_choice.choose_by_evidence, CSI._choose
+    fitted, choose, validate = [], evidence.choose_by_evidence, CSI._choose
 
     def choose_by_evidence(functions, grid, theta, rows, *rest):
         fitted.append(rows)
@@ -148,7 +148,7 @@ def test_other_methods_that_hold_rows_out_hold_out_whole_groups(monkeypatch):
         fitted.append(problem.train.rows(among))
         return validate(self, problem, theta, among)
 
-    monkeypatch.setattr(evidence_choice, "choose_by_evidence", choose_by_evidence)
+    monkeypatch.setattr(evidence, "choose_by_evidence", choose_by_evidence)
     monkeypatch.setattr(CSI, "_choose", chosen)
     grief = {"basis": "evidence", "num_eigenfunctions": 10, "max_rounds": 1, "evaluations": 5, "starts": 1}
     for key, settings in (("grief", grief), ("csi", {"num_inducing": 6, "grid_size": 1})):

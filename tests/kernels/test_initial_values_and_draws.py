@@ -14,7 +14,7 @@ from gpexplorer.kernels import molecules, strings
 from gpexplorer.kernels.base import registry
 from gpexplorer.kernels.distances import distance_factors, squared_distances
 from gpexplorer.kernels.molecules import MAX_COUNT, tokens
-from gpexplorer.kernels.periodic import dominant_period
+from gpexplorer.kernels.stationary import dominant_period
 from gpexplorer.problem import Dataset
 
 REAL = [key for key in kernels.available() if registry[key].inputs == "real"]

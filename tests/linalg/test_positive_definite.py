@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.linalg import positive_definite
-from gpexplorer.linalg.positive_definite import (
+from gpexplorer.linalg import cholesky
+from gpexplorer.linalg.cholesky import (
     inverse_and_logdet,
     lift_above,
     num_squarings,
@@ -41,8 +41,8 @@ def of(values: list[float], floor: float) -> tuple[Tensor, Tensor, Tensor]:
 def projections(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each time that all eigenvalues were computed."""
     requests: list[int] = []
-    whole = positive_definite._project
-    monkeypatch.setattr(positive_definite, "_project", lambda *args: requests.append(1) or whole(*args))
+    whole = cholesky._project
+    monkeypatch.setattr(cholesky, "_project", lambda *args: requests.append(1) or whole(*args))
     return requests
 
 
@@ -57,7 +57,7 @@ def test_a_lift_is_a_smooth_function_of_the_eigenvalues_that_is_never_below_the_
 
     inverse, logdet = lift_above(A, floor, rate)
 
-    least = 1.0 + positive_definite.MARGIN * rate
+    least = 1.0 + cholesky.MARGIN * rate
     f = x + least * (k / (k + 1)) ** k / (k + 1) * (x / least) ** -k
     assert float(f.min()) >= least
     assert float((f - x)[x > 2.0 * least].max()) < least * max(0.25 * 2.0**-k, 1e-5)
@@ -79,9 +79,9 @@ def test_the_least_that_a_lift_leads_to_is_the_floor_itself(rate: float):
     f = x + (k / (k + 1)) ** k / (k + 1) * x**-k
 
     assert float(f.min()) == pytest.approx(1.0, abs=1e-9)
-    assert k == 2**positive_definite.MAX_SQUARINGS or k <= max(1.0 / rate, 1.0) < 2 * k
+    assert k == 2**cholesky.MAX_SQUARINGS or k <= max(1.0 / rate, 1.0) < 2 * k
     fallen = x[(x >= 1.0 - rate) & (x <= 1.0)]
-    assert rate >= 1.0 or float((fallen**-k).max()) <= positive_definite.MAX_RATIO
+    assert rate >= 1.0 or float((fallen**-k).max()) <= cholesky.MAX_RATIO
 
 
 @pytest.mark.parametrize("floor", FLOORS)

@@ -9,7 +9,7 @@ from scipy import optimize
 
 import gpexplorer as gpx
 from gpexplorer.errors import SettingError
-from gpexplorer.kernels.theta.named_parameters import kernel_parameters
+from gpexplorer.kernels.theta.restrictions import kernel_parameters
 from gpexplorer.methods.base import registry
 from oracles import exact_nlml
 from steps_of import alike, small_spec

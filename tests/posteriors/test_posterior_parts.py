@@ -26,7 +26,7 @@ from gpexplorer.posteriors import (
     exact_gp_posterior,
     joint_band,
     nystrom_posterior,
-    simple,
+    shifted,
 )
 from gpexplorer.posteriors.features import OutsideGrid
 from gpexplorer.posteriors.in_units import in_units
@@ -239,12 +239,12 @@ def test_a_plain_function_is_given_blocks_of_rows_and_has_the_noise_of_theta():
         sizes.append(len(X))
         return Prediction(X[:, 0], X[:, 0].square())
 
-    posterior = simple.as_posterior(predict, THETA)
-    X = torch.linspace(0.0, 1.0, 3 * simple.ROWS_TOGETHER, dtype=torch.float64)[:, None]
+    posterior = shifted.as_posterior(predict, THETA)
+    X = torch.linspace(0.0, 1.0, 3 * shifted.ROWS_TOGETHER, dtype=torch.float64)[:, None]
 
     mean, var = posterior.asked_for("y")(X)
 
-    assert sizes == [simple.ROWS_TOGETHER] * 3
+    assert sizes == [shifted.ROWS_TOGETHER] * 3
     torch.testing.assert_close(mean, X[:, 0])
     torch.testing.assert_close(var, X[:, 0].square() + math.exp(2.0 * -1.3))
     assert isinstance(posterior, MarginalPosterior)

@@ -6,7 +6,7 @@ import heapq
 
 import pytest
 
-from gpexplorer.runs.studies.cluster_costs import LARGE, Link, Work, cluster_seconds, measured_link
+from gpexplorer.runs.studies.cluster import LARGE, Link, Work, cluster_seconds, measured_link
 
 LINK = Link(seconds_per_piece=0.01, latency=0.02, bytes_per_second=1e8)
 

@@ -115,7 +115,17 @@ def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[st
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             shapes = {m.filename.removesuffix(".npy"): _shape(name, archive, m) for m in archive.infolist()}
             limits.check_unpacked(name, sum(m.file_size for m in archive.infolist()))
-        return _npz_table(name, data, shapes, limits)
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            key_of = {key.lower(): key for key in shapes}
+            if "x" in key_of and "y" in key_of:
+                columns = _matrix(name, shapes[key_of["x"]], limits)
+                X, y = np.asarray(arrays[key_of["x"]]), np.asarray(arrays[key_of["y"]])
+                return _xy_table(name, X, y, columns), ()
+            flat = {key: shape for key, shape in shapes.items() if len(shape) == 1}
+            limits.check_table(name, max((s[0] for s in flat.values()), default=0), len(flat))
+            return _flat_table(
+                name, {key: np.asarray(arrays[key]) for key in flat}, [k for k in shapes if k not in flat]
+            )
 
 
 @contextmanager
@@ -130,20 +140,6 @@ def _npz(name: str) -> Iterator[None]:
         raise DataError(
             f"{name} is not an NPZ archive that can be read: {message}. Save it with numpy.savez."
         ) from None
-
-
-def _npz_table(
-    name: str, data: bytes, shapes: dict[str, tuple[int, ...]], limits: Limits
-) -> tuple[pa.Table, tuple[str, ...]]:
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        key_of = {key.lower(): key for key in shapes}
-        if "x" in key_of and "y" in key_of:
-            columns = _matrix(name, shapes[key_of["x"]], limits)
-            X, y = np.asarray(arrays[key_of["x"]]), np.asarray(arrays[key_of["y"]])
-            return _xy_table(name, X, y, columns), ()
-        flat = {key: shape for key, shape in shapes.items() if len(shape) == 1}
-        limits.check_table(name, max((s[0] for s in flat.values()), default=0), len(flat))
-        return _flat_table(name, {key: np.asarray(arrays[key]) for key in flat}, [k for k in shapes if k not in flat])
 
 
 def native(values: np.ndarray) -> np.ndarray:

@@ -152,24 +152,7 @@ def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None =
     seconds = {order: [_seconds(text, order, False) for text in cells] for order in possible}
     if all(values == seconds[possible[0]] for values in seconds.values()):
         return DateFormat(possible[0])
-    return _likely(possible, seconds, cells, rows)
-
-
-def may_be_digits(cells: Sequence[str]) -> bool:
-    """Whether cleaned cells that are numbers as well may be dates such as 20210301, 202103 or 03.2021, by the first."""
-    few = cells[:3]
-    if not all(_COMPACT.fullmatch(text) or _AMBIGUOUS.fullmatch(text) for text in few):
-        return False
-    return len(cells) >= FEWEST_AMBIGUOUS or not any(_AMBIGUOUS.fullmatch(text) for text in few)
-
-
-def _likely(
-    possible: list[str],
-    seconds: dict[str, list[float | None]],
-    cells: Sequence[str],
-    rows: Callable[[str], np.ndarray] | None,
-) -> DateFormat:
-    """The order that fits best where the cells alone leave more than one."""
+    # The order that fits best where the cells alone leave more than one
     if len(possible) == 1:
         return DateFormat(possible[0])
     spans = {order: np.ptp(np.array(values, float)) for order, values in seconds.items()}
@@ -186,6 +169,14 @@ def _likely(
         if len(ordered) == 1:
             return DateFormat(ordered[0])
     return DateFormat(possible[0], certain=all("." in text for text in cells))
+
+
+def may_be_digits(cells: Sequence[str]) -> bool:
+    """Whether cleaned cells that are numbers as well may be dates such as 20210301, 202103 or 03.2021, by the first."""
+    few = cells[:3]
+    if not all(_COMPACT.fullmatch(text) or _AMBIGUOUS.fullmatch(text) for text in few):
+        return False
+    return len(cells) >= FEWEST_AMBIGUOUS or not any(_AMBIGUOUS.fullmatch(text) for text in few)
 
 
 def clock_hours(text: str) -> float | None:

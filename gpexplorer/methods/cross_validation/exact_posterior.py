@@ -20,9 +20,9 @@ from ...linalg.workspace import Workspace
 from ...posteriors import CholeskySolver, Posterior, RowsPosterior, Solver, exact_gp_posterior
 from ...problem import Problem
 from .folds import FoldGroup
-from .lagrangian import FoldSystems
 from .settings import GIGABYTE
 from .solvers import Target, solve
+from .theta_step import FoldSystems
 
 MAX_ITERATIONS = 1000  # of conjugate gradients
 RANK = 300  # rows of the preconditioner

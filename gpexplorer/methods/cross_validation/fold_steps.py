@@ -20,17 +20,21 @@ from ...errors import NotPositiveDefinite
 from ...linalg.deferred_reads import moved_together
 from ...linalg.randomness import generator
 from .folds import FoldGroup
-from .lagrangian import FoldSystems, LagrangianTerms, Limits, lagrangian_terms, theta_gradient
 from .theta_step import (
     FIRST,
     TINY,
     TRIALS,
     ConsensusPenalty,
+    FoldSystems,
+    LagrangianTerms,
+    Limits,
     ThetaProblem,
     Trial,
     ZRule,
     bfgs,
     fixed_z,
+    lagrangian_terms,
+    theta_gradient,
     z_eliminated,
     z_follows,
 )
@@ -172,21 +176,6 @@ def initial_hessian(systems: FoldSystems, Z: Tensor, g: Tensor, penalty: Consens
     return torch.diag(diagonal.clamp_min(LEAST_CURVATURE * float(diagonal.max())))  # a constant input has curvature 0
 
 
-def _theta_problem(
-    group: FoldGroup, local: Sequence[Local], penalty: ConsensusPenalty, settings: FoldSettings
-) -> ThetaProblem:
-    return ThetaProblem(
-        group=group,
-        Z=group.columns([fold.z for fold in local]),
-        dual=group.columns([fold.dual for fold in local]),
-        nu=local[0].nu,
-        rho=0.0 if settings.z_rule is z_eliminated else local[0].rho,
-        rank=settings.rank,
-        limits=inexact_limits(group, local, penalty, settings),
-        penalty=penalty,
-    )
-
-
 def inexact_limits(
     group: FoldGroup, local: Sequence[Local], penalty: ConsensusPenalty, settings: FoldSettings
 ) -> Limits:
@@ -225,7 +214,16 @@ def iterate(
     """
     before = local  # on the device of the group
     local, penalty = _on_host(local, penalty)
-    problem = _theta_problem(group, local, penalty, settings)
+    problem = ThetaProblem(
+        group=group,
+        Z=group.columns([fold.z for fold in local]),
+        dual=group.columns([fold.dual for fold in local]),
+        nu=local[0].nu,
+        rho=0.0 if settings.z_rule is z_eliminated else local[0].rho,
+        rank=settings.rank,
+        limits=inexact_limits(group, local, penalty, settings),
+        penalty=penalty,
+    )
     theta_step = _gradient_steps if settings.z_rule is fixed_z else _quasi_newton_step
     trial, refused = theta_step(problem, local, settings)  # lines 2 and 3, eqs 12 and 14
     if trial is None:

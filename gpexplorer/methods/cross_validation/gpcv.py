@@ -29,10 +29,9 @@ from .consensus import run
 from .exact_posterior import exact_posterior
 from .fold_steps import FoldSettings
 from .folds import equal_parts, ordered_by_fold
-from .lagrangian import FOLDS_AT_ONCE, Limits
 from .learning import BLOCK_CALLS, ENTRY
 from .settings import GIGABYTE
-from .theta_step import ZRule, fixed_z, z_eliminated, z_follows
+from .theta_step import FOLDS_AT_ONCE, Limits, ZRule, fixed_z, z_eliminated, z_follows
 
 PAPER = "Xu, Yin, Zhang, Luo and Cui (2019). A general O(n^2) hyper-parameter optimization for GP regression with ADMM."
 Z_RULES: dict[str, ZRule] = {"z eliminated": z_eliminated, "z follows": z_follows, "z held still": fixed_z}
@@ -316,7 +315,10 @@ def admm_cost(problem: Problem, groups: list[tuple[int, int]], fold_settings: Fo
     preconditioner that nearly covers the rows.
     """
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
-    from_matrix = _gradient_from_matrix(problem)
+    # whether the kernel can derive its gradient from its own values
+    kernel: Any = problem.kernel
+    X, ones = take(problem.train.X, torch.zeros(1, dtype=torch.int64)), problem.train.y.new_ones(1)
+    from_matrix = kernel.theta_gradient_from_matrix(problem.theta, X, X, (ones, ones), ones[:, None]) is not None
     solutions = 3.0 if fold_settings.z_rule is z_eliminated else 9.0
     steps = fold_settings.gradient_steps if fold_settings.z_rule is fixed_z else 0
     steps *= len(problem.theta) if fold_settings.one_at_a_time else 1
@@ -345,10 +347,3 @@ def admm_cost(problem: Problem, groups: list[tuple[int, int]], fold_settings: Fo
         }
         memory = max(memory, sizes, key=lambda part: sum(part.values()))
     return Cost(flops, bytes_moved, memory, calls)
-
-
-def _gradient_from_matrix(problem: Problem) -> bool:
-    """Return whether the kernel can derive its gradient from its own values."""
-    kernel: Any = problem.kernel
-    X, ones = take(problem.train.X, torch.zeros(1, dtype=torch.int64)), problem.train.y.new_ones(1)
-    return kernel.theta_gradient_from_matrix(problem.theta, X, X, (ones, ones), ones[:, None]) is not None

@@ -18,8 +18,7 @@ from ...linalg.randomness import generator, random_rows
 from ...problem import Dataset, Problem, described_rows
 from ..base import Method
 from . import settings
-from .evidence import regress
-from .evidence_choice import ROWS, choose_by_evidence
+from .evidence import ROWS, choose_by_evidence, regress
 
 SPACINGS = ("equispaced", "quantile", "mixed")
 

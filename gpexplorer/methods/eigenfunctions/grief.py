@@ -35,26 +35,12 @@ from ..base import Steps
 from ..langevin import Density
 from . import settings
 from .chains import LogNormal, Target, given_noise_prior, log_normal
-from .evidence import regress
-from .evidence_choice import FEW_ROWS, FOLDS, held_out_noise
+from .evidence import FEW_ROWS, FOLDS, held_out_noise, regress
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
-from .learning import (
-    evaluation_cost,
-    initial_state,
-    learn_hyperparameters,
-    outcome_at,
-    state_noise,
-    state_posterior,
-)
-from .orthogonal_basis import (
-    OrthogonalBasis,
-    coefficient_posterior,
-    fisher_information,
-    likelihood,
-    likelihood_terms,
-)
+from .learning import evaluation_cost, initial_state, learn_hyperparameters, outcome_at, state_noise, state_posterior
+from .orthogonal_basis import OrthogonalBasis, coefficient_posterior, fisher_information, likelihood, likelihood_terms
 from .posteriors import orthogonal_basis, orthogonal_posterior
 
 AXIS_CALLS = 175.0  # tensor operations per input: the eigenvectors of an axis, its part of Phi, and their derivatives

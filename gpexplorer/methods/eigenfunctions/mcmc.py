@@ -28,13 +28,25 @@ from ...problem import Cost, Outcome, Problem, Step
 from ..base import Steps
 from . import settings
 from .chains import Info as ChainInfo
-from .chains import LogNormal, Target, advance, given_noise_prior, initial_state, log_normal, report
+from .chains import (
+    LogNormal,
+    Moments,
+    Target,
+    advance,
+    cast,
+    coefficient_covariance,
+    given_noise_prior,
+    initial_state,
+    log_normal,
+    mean_noise,
+    moments_of,
+    report,
+)
 from .chains import State as ChainState
 from .evidence import subset_rows
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
 from .learning import State as BasisState
 from .learning import initial_hyperparameters, needs_refit, share_kept, with_coarse_axes, with_share_kept
-from .moments import Moments, cast, coefficient_covariance, mean_noise, moments_of
 from .orthogonal_basis import OrthogonalBasis
 from .posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
 

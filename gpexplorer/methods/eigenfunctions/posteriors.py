@@ -86,12 +86,7 @@ def refitted_posterior(problem: Problem, choice: Choice, theta: Tensor, mapper: 
 
 
 def orthogonal_posterior(
-    problem: Problem,
-    choice: Choice,
-    theta: Tensor,
-    V: Tensor,
-    coefficients: DiagonalAndDirection,
-    unseen: float = 1.0,
+    problem: Problem, choice: Choice, theta: Tensor, V: Tensor, coefficients: DiagonalAndDirection, unseen: float = 1.0
 ) -> FeaturePosterior:
     """Return the predictive distribution of f(x) = psi(x)'b.
 

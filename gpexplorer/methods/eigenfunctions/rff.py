@@ -23,14 +23,7 @@ from ..base import Method, Steps
 from . import settings
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
-from .learning import (
-    evaluation_cost,
-    initial_state,
-    learn_hyperparameters,
-    of_the_data,
-    state_noise,
-    state_posterior,
-)
+from .learning import evaluation_cost, initial_state, learn_hyperparameters, of_the_data, state_noise, state_posterior
 
 FEATURE_CALLS = 20.0  # tensor operations: frequencies, all their rotations at once, features and their derivatives
 

@@ -445,15 +445,11 @@ def combine_steps(
     H = P @ AP.T  # [h, h]
     if happens(0.0 * torch.linalg.vector_norm(H, torch.inf)):  # nan, as the step has overflowed: it will be rejected
         return after, memory
-    c = _greatest_decrease(H, P @ after.gradient)  # [h]
-    point = Point(torch.addmv(after.alpha, P.T, c, alpha=-1.0), torch.addmv(after.gradient, AP.T, c, alpha=-1.0))
-    slot, step = 2 * (iteration % keep), (point.alpha - before.alpha, point.gradient - before.gradient)
-    return point, (*memory[:slot], *step, *memory[slot + 2 :])
-
-
-def _greatest_decrease(H: Tensor, gradient: Tensor) -> Tensor:
-    """The minimiser c [h] of c'H c / 2 - gradient'c; zero along directions that only rounding tells apart."""
+    # The minimiser c [h] of c'H c / 2 - gradient'c; zero along directions that only rounding tells apart
     scale = H.diagonal().clamp_min(torch.finfo(H.dtype).tiny).rsqrt()
     unit = torch.lerp(H, H.T, 0.5).mul_(scale).mul_(scale[:, None])  # the mean of H and H', with a unit diagonal
     rounding = len(H) * torch.finfo(H.dtype).eps ** 0.5
-    return scale * (torch.linalg.pinv(unit, rtol=rounding, hermitian=True) @ (scale * gradient))
+    c = scale * (torch.linalg.pinv(unit, rtol=rounding, hermitian=True) @ (scale * (P @ after.gradient)))  # [h]
+    point = Point(torch.addmv(after.alpha, P.T, c, alpha=-1.0), torch.addmv(after.gradient, AP.T, c, alpha=-1.0))
+    slot, step = 2 * (iteration % keep), (point.alpha - before.alpha, point.gradient - before.gradient)
+    return point, (*memory[:slot], *step, *memory[slot + 2 :])

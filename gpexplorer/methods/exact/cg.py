@@ -28,10 +28,8 @@ from ...linalg.preconditioners import drawn_root, nystrom_root, pivoted_root, wo
 from ...linalg.randomness import generator
 from ...problem import Cost, Problem
 from . import settings
-from .costs import FLOPS_PER_ENTRY, iteration_cost
 from .solver import Solver
-from .state import State
-from .system import Iteration, System
+from .system import FLOPS_PER_ENTRY, Iteration, State, System, iteration_cost
 
 Product = Callable[[Tensor], Tensor]
 

@@ -20,10 +20,8 @@ from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.kernel_columns import kernel_rows, large_blocks
 from ...posteriors import CholeskySolver, Posterior, RowsPosterior
 from ...problem import Channel, Cost, Problem
-from .costs import FLOPS_PER_ENTRY, fill_calls, iteration_cost
 from .solver import Solver
-from .state import CHANNELS_NOT_MONOTONE, State
-from .system import Iteration, System
+from .system import CHANNELS_NOT_MONOTONE, FLOPS_PER_ENTRY, Iteration, State, System, fill_calls, iteration_cost
 
 
 class CholeskyGP(Solver):

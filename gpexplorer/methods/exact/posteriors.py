@@ -44,8 +44,7 @@ from ...posteriors.exact import joined_rows
 from ...problem import Dataset, Problem, take
 from .block import BlockSizes
 from .right_hand_sides import Columns, Limit, sizes_for, solve_together, target_limit, variance_limit
-from .state import State
-from .system import System
+from .system import State, System
 
 SOLUTION_BYTES = 0.6e9  # of the solutions and gradients of right-hand sides that are solved for together
 PATH_TOLERANCE = 0.01  # noise standard deviations by which the targets of a sample path are changed, at most

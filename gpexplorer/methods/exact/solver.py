@@ -31,9 +31,9 @@ from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
 from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, Bands, exact_posterior, posterior_of_subset
 from .reliability import CONVERGED, ErrorBounds, Point, StepCheck, check_step, error_bounds, name_of, used_up, way_out
-from .state import Info as SolverInfo
-from .state import State as SolverState
+from .system import Info as SolverInfo
 from .system import Iteration, System
+from .system import State as SolverState
 
 
 class Solver(Method):

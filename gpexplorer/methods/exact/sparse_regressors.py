@@ -32,7 +32,7 @@ from ...problem import Cost, Outcome, Problem, Step, channel, take
 from ..base import Method, Steps
 from ..fixed_subset import learn_on_subset
 from . import settings
-from .costs import CALLS_PER_GAINS, CALLS_PER_JOIN, FLOPS_PER_ENTRY, fill_calls
+from .system import CALLS_PER_GAINS, CALLS_PER_JOIN, FLOPS_PER_ENTRY, fill_calls
 
 
 class GrowingFit:

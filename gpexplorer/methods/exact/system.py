@@ -6,20 +6,79 @@
 
 Equation numbers are those of Bo and Sminchisescu (2008). Column i of K is row i, because K is symmetric: a block of
 kernel columns A_:B is kept as the rows A_B [b, n].
+
+`State` is what a step of a solver carries, and `Info` what it reports.
+
+`iteration_cost` is what an iteration of a solver costs: floating-point operations, bytes, calls, and the arrays that it
+holds.
+
+The constants were measured on a two-core machine at 50 Gflop/s; `python -m benchmarks costs` compares the
+formulas with the clock. A "call" is one tensor operation that Python asks for: it takes a few microseconds however
+small its operands are.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.cholesky import cholesky
 from ...linalg.kernel_columns import KernelColumns, Map, kernel_rows
 from ...objectives import noise_variance
-from ...problem import Problem, take
+from ...problem import Cost, Problem, channel, channels_of, take
+
+
+class State(NamedTuple):
+    """All that the rest of a run depends on."""
+
+    step: int
+    phase: str  # what the step was part of: "learn" (theta, on a subset), "full" (theta, on all rows) or "solve"
+    position: int  # steps done in this phase
+    theta: Tensor  # [p]
+    alpha: Tensor  # [n]
+    memory: tuple[Tensor, ...]  # what a solver needs besides alpha in order to continue, [n] each
+    largest: float  # |g|_inf, computed from scratch if it is within the tolerance
+    gradient: Tensor  # [n] as the solver updated it if columns are float32; else empty, because it can be recomputed
+    float64_from: int = 0  # iteration from which on columns are float64 although `mixed` is set; 0 if there is none
+    repaired: int = 0  # iteration at which rounding was last repaired by a gradient from scratch; 0 if there is none
+    checked: float = math.inf  # |g|_inf from scratch, when the updated gradient was last within the tolerance
+    stalled: bool = False  # whether |g|_inf cannot reach the tolerance in this precision
+    norm: float = math.inf  # |g|_2, computed from scratch if the run may stop on it
+    probes: Tensor = torch.zeros(0)  # [n, s] solutions for the probes, while theta is learned on all rows
+    moments: Tensor = torch.zeros(0)  # [2, p] of Adam, while theta is learned on all rows
+
+
+class Info(NamedTuple):
+    """What a step reports. Channels that do not apply are nan; f(0) = 0 for every theta."""
+
+    phase: str
+    objective: Annotated[float, channel("quadratic f(alpha)", monotone=True)] = math.nan
+    largest: Annotated[float, channel("largest gradient |g|", log=True)] = math.nan  # |g|_inf
+    norm: Annotated[float, channel("gradient norm", log=True)] = math.nan  # |g|_2
+    # negative log marginal likelihood on the subset, while theta is learned
+    evidence: Annotated[float, channel("NLML on the subset", "nat")] = math.nan
+    # |g from scratch - g as updated|_inf, at the steps where g is computed from scratch
+    drift: Annotated[float, channel("drift of the carried gradient", log=True)] = math.nan
+    # norm of the estimated gradient of the NLML in theta, per row
+    likelihood_gradient: Annotated[float, channel("gradient of the NLML of all rows", "nat per row", log=True)] = (
+        math.nan
+    )
+    # f(alpha) - min f is at most this, |g|_2^2 / (2 s2)
+    gap_bound: Annotated[float, channel("bound on f - minimum", log=True)] = math.nan
+    # no predictive mean errs by more than this
+    mean_bound: Annotated[float, channel("bound on the error of a mean", "noise sd", log=True)] = math.nan
+    active: Tensor = torch.zeros(0, dtype=torch.int64)  # rows of alpha that changed
+    gains: Tensor = torch.zeros(0)  # decrease of f that each active row alone promised when it was chosen
+
+
+# for methods whose objective may rise: solvers with momentum, and a solver whose single step leaves no series
+CHANNELS_NOT_MONOTONE = channels_of(Info, objective=channel("quadratic f(alpha)"))
+
 
 T = TypeVar("T")
 
@@ -183,3 +242,61 @@ def solve_block(system: System, rows: Tensor, gradient: Tensor) -> tuple[Tensor,
     L = cholesky(A_B.index_select(1, rows).to(gradient.dtype), "A_BB [block]").L  # [b, b]
     step = torch.cholesky_solve(-gradient[rows][:, None], L)[:, 0]
     return step, updated_gradient(gradient, A_B, step)
+
+
+FLOPS_PER_ENTRY = 100.0  # a kernel entry takes as long as this many flops and 2 d more (0.4 to 0.6 G entries/s)
+FLOPS_PER_COPIED_ENTRY = 70.0  # additional flops if the entry is written into memory that was not used before
+
+CALLS_PER_ITERATION = 60.0  # every solver: choose rows, solve their system, update alpha
+CALLS_PER_SKETCH = 130.0  # additional calls if a block is replaced by its leading eigenvectors
+CALLS_PER_SUBSPACE_STEP = 80.0  # additional calls if a step is combined with the previous ones
+CALLS_PER_CHUNK = 70.0  # each time that rows join a block
+CALLS_PER_PAIR = 52.0  # of SMO
+VECTORS_PER_PAIR = 40.0  # vectors of length n that the choice of a pair reads: masks, gains, the largest of them
+CALLS_PER_JOIN = 67.0  # each time that regressors join a sparse model
+CALLS_PER_GAINS = 50.0  # each time that the gains of candidate regressors are computed
+
+CALLS_PER_FILL, FILL_BYTES = 8.0, 2**20  # calls per FILL_BYTES of kernel entries, which are filled in blocks
+STRIP_FACTOR = 2.0  # factor of the calls if the whole matrix is visited in strips that are used on both sides
+
+
+def iteration_cost(problem: Problem, cache: float, entries: float, flops: float, columns: int) -> Cost:
+    """Cost of one iteration from its counts of kernel entries and flops.
+
+    Parameters
+    ----------
+    problem : Problem
+        Training rows, for n, d and the number of bytes per number.
+    cache : float
+        Gigabytes of kernel rows that are kept.
+    entries : float
+        Kernel entries that the iteration reads. n^2 or more means a product with the whole matrix.
+    flops : float
+        Floating-point operations besides those for kernel entries.
+    columns : int
+        Vectors of length n that are held besides the kept rows.
+
+    Returns
+    -------
+    Cost
+        Kept rows save a product with the whole matrix their entries, and symmetry saves half of the others. The
+        entries of a block are counted as if none of them was kept. Rows that are to be kept are computed in place.
+    """
+    n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
+    kept = min(cache * 1e9, 1.0 * s * n * n)
+    computed = entries * (0.5 * (1.0 - kept / (s * n * n)) ** 2 if entries >= n * n else 1.0)
+    arrays = {
+        "kept kernel rows": kept,
+        "block columns": 1.0 * s * n * columns,
+        "rows being computed": min(s * entries, 1.0 * BLOCK_BYTES) if kept < s * n * n else 0.0,
+        "alpha and gradient": 4.0 * s * n,
+    }
+    traffic = s * (entries + 2.0 * computed + 6.0 * n)
+    calls = CALLS_PER_ITERATION + fill_calls(s * computed) * (STRIP_FACTOR if entries >= n * n else 1.0)
+    per_entry = FLOPS_PER_ENTRY + 2.0 * d + (0.0 if entries >= n * n else FLOPS_PER_COPIED_ENTRY)
+    return Cost(flops + computed * per_entry, traffic, arrays, calls)
+
+
+def fill_calls(size: float) -> float:
+    """Number of calls that compute kernel entries of this size in bytes."""
+    return CALLS_PER_FILL * (1.0 + size / FILL_BYTES)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...linalg.replayed_descent import Evaluated, replayed_descent
 from ...objectives import Terms, may_learn, nystrom_gradient
-from ...problem import Dataset, Kernel
+from ...problem import Problem
+from .settings import LearningMethod, SparseMethod
 
 Objective = Callable[[Tensor], tuple[Terms, Tensor, float]]
-
-
-class LearningSettings(Protocol):
-    """The settings of a method that the continuous phase reads."""
-
-    optimiser: Any  # "CG" or "L-BFGS-B"
-    evaluations: Any  # evaluations of the objective per epoch; 0 chooses from the number of hyperparameters
 
 
 class Evaluation(NamedTuple):
@@ -43,7 +37,7 @@ class Evaluation(NamedTuple):
 
 
 def learn_hyperparameters(
-    kernel: Kernel, train: Dataset, Z: object, objective: str, begin: Tensor, settings: LearningSettings, done: int
+    problem: Problem, Z: object, method: SparseMethod, begin: Tensor, done: int
 ) -> Generator[Evaluation, None, None]:
     """Decrease the objective over the hyperparameters, with the inducing inputs fixed.
 
@@ -53,11 +47,11 @@ def learn_hyperparameters(
     ----------
     Z : Tensor [m, d] or sequence
         Inducing inputs.
-    objective : {"vfe", "tight-vfe", "pp"}
+    method : SparseMethod
+        Its objective, its optimiser and the number of evaluations of a phase: by default min(20, max(15, 2 p)) (Cao
+        et al. 2013, section 4).
     begin : Tensor [p]
         Hyperparameters at the beginning of the phase.
-    settings : LearningSettings
-        By default there are min(20, max(15, 2 p)) evaluations (Cao et al. 2013, section 4).
     done : int
         Evaluations of this phase that were done before; they are repeated, and not yielded again.
 
@@ -73,40 +67,14 @@ def learn_hyperparameters(
     """
 
     def terms_at(theta: Tensor) -> tuple[Terms, Tensor, float]:
-        model, gradient = nystrom_gradient(kernel, theta, train, Z, objective)
+        model, gradient = nystrom_gradient(problem.kernel, theta, problem.train, Z, method.objective)
         return model.terms, gradient, model.jitter
 
-    return minimise(resolved(terms_at, kernel, train, begin), kernel, begin, objective, settings, done)
-
-
-def resolved(terms_at: Objective, kernel: Kernel, train: Dataset, begin: Tensor) -> Objective:
-    """Return an objective that has no value where the noise variance is smaller than the floating-point type resolves.
-
-    Parameters
-    ----------
-    terms_at : callable
-        The objective, as `minimise` takes it.
-    train : Dataset
-        Its rows.
-    begin : Tensor [p]
-        Hyperparameters at the beginning; a noise variance as small as theirs has a value all the same.
-    """
-
-    def terms_where_resolved(theta: Tensor) -> tuple[Terms, Tensor, float]:
-        if not may_learn(kernel, theta, train, begin):
-            raise NotPositiveDefinite("K_hat + s2 I", len(train), 0.0)
-        return terms_at(theta)
-
-    return terms_where_resolved
+    return minimise(terms_at, problem, method.objective, method, begin, done)
 
 
 def minimise(
-    terms_at: Objective,
-    kernel: Kernel,
-    begin: Tensor,
-    objective: str,
-    settings: LearningSettings,
-    done: int,
+    terms_at: Objective, problem: Problem, objective: str, method: LearningMethod, begin: Tensor, done: int
 ) -> Generator[Evaluation, None, None]:
     """Decrease an objective over the hyperparameters, evaluation by evaluation.
 
@@ -114,17 +82,21 @@ def minimise(
     ----------
     terms_at : callable
         Takes theta [p]; returns the terms of the objective, its gradient [p], and the jitter that it needed.
-    kernel : Kernel
-        Its restrictions of theta hold, and the log density of its priors is added.
-    begin, objective, settings, done : Tensor or str or LearningSettings or int
+        It has no value where the floating-point type does not resolve the noise variance, unless that of `begin` is
+        as small.
+    problem : Problem
+        The restrictions of its kernel hold, and the log density of its priors is added.
+    objective, method, begin, done : str or LearningMethod or Tensor or int
         As for `learn_hyperparameters`, with the same yields.
     """
 
     def evaluate(theta: Tensor) -> Evaluated:
+        if not may_learn(problem.kernel, theta, problem.train, begin):
+            raise NotPositiveDefinite("K_hat + s2 I", len(problem.train), 0.0)
         terms, gradient, jitter = terms_at(theta)
         return Evaluated(terms.total(objective), gradient, (terms, jitter))
 
-    limit = settings.evaluations or min(20, max(15, 2 * len(begin)))
-    restrictions = getattr(kernel, "restrictions", None)
-    for best in replayed_descent(evaluate, begin, settings.optimiser, limit, done, restrictions=restrictions):
+    limit = method.evaluations or min(20, max(15, 2 * len(begin)))
+    restrictions = getattr(problem.kernel, "restrictions", None)
+    for best in replayed_descent(evaluate, begin, method.optimiser, limit, done, restrictions=restrictions):
         yield Evaluation(best.position, best.theta, *best.extra)

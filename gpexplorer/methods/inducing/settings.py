@@ -117,6 +117,8 @@ class LearningMethod(Method):
 class SparseMethod(LearningMethod):
     """A method with inducing points."""
 
+    objective: Any  # the setting; each method declares it, or has a likelihood in its place
+
     num_inducing = num_inducing()
 
     def theta_gradient(self, problem: Problem, state: Any) -> Callable[[Tensor], Tensor] | None:
@@ -125,7 +127,7 @@ class SparseMethod(LearningMethod):
         if not state.step or (Z is None and not len(state.inducing)):
             return None
         Z = problem.train.rows(state.inducing).X if Z is None else Z
-        name = getattr(self, "likelihood_name", None) or self.objective  # type: ignore[attr-defined]
+        name = getattr(self, "likelihood_name", None) or self.objective
         return lambda theta: nystrom_gradient(problem.kernel, theta, problem.train, Z, name)[1]
 
     def num_points(self, n: int) -> int:

@@ -13,6 +13,7 @@ K_mm, so that rows may be alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import ClassVar
 
 import param
@@ -26,7 +27,7 @@ from ..base import Steps
 from . import settings
 from .distinct_rows import random_order
 from .initial_sets import start, start_rows
-from .learning import minimise, resolved
+from .learning import minimise
 from .reporting import EVALUATION_CALLS, entry_flops, halves
 from .selection.loop import START, initial_state, subset_posterior
 from .selection.loop import Info as SelectionInfo
@@ -113,9 +114,8 @@ class SubsetOfData(settings.LearningMethod):
         def objective(theta: Tensor) -> tuple[Terms, Tensor, float]:
             return evidence_terms(problem.kernel, theta, subset)
 
-        guarded = resolved(objective, problem.kernel, subset, state.theta_begin)
-        evaluations = minimise(guarded, problem.kernel, state.theta_begin, "vfe", self, state.position)
-        for position, theta, terms, jitter in evaluations:
+        part = replace(problem, train=subset)
+        for position, theta, terms, jitter in minimise(objective, part, "vfe", self, state.theta_begin, state.position):
             state = state._replace(step=state.step + 1, position=position, phase="learn", theta=theta, terms=terms)
             yield Step(state, _report("learn", terms, jitter))
         return state

@@ -156,9 +156,7 @@ class Minibatches(Method):
         doc="Steps in which Langevin chains sample weights and noise of the learned features; 0 samples none.",
     )
     search = param.Integer(
-        0,
-        bounds=(0, 9),
-        doc="Learning rates tried first, half a decade apart around the rate; 0 or 1 tries none.",
+        0, bounds=(0, 9), doc="Learning rates tried first, half a decade apart around the rate; 0 or 1 tries none."
     )
     trial = param.Integer(
         500, bounds=(1, None), softbounds=(100, 5000), doc="Minibatches for which each learning rate is tried."
@@ -321,10 +319,7 @@ class Minibatches(Method):
             state = state.with_score(evaluation.score + learner.penalty())
             state = state._replace(band_factor=evaluation.band_factor, remark=learner.remark(evaluation.gap))
             info = info._replace(
-                objective=evaluation.objective,
-                error=evaluation.error,
-                gap=evaluation.gap,
-                penalty=evaluation.penalty,
+                objective=evaluation.objective, error=evaluation.error, gap=evaluation.gap, penalty=evaluation.penalty
             )
         yield Step(state, info)
         return state

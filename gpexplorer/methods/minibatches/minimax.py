@@ -71,15 +71,15 @@ import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from ...linalg.cholesky import cholesky
-from ...linalg.deferred_reads import Number, add_multiple, add_product, happens, number, plus_multiple
-from ...linalg.positive_definite import (
+from ...linalg.cholesky import (
+    cholesky,
     inverse_and_logdet,
     lift_above,
     num_squarings,
     project_above,
     project_to_unit_ball,
 )
+from ...linalg.deferred_reads import Number, add_multiple, add_product, happens, number, plus_multiple
 from ...problem import Cost, Problem
 from . import settings
 from .costs import factorisation_flops, feature_flops, step_cost

@@ -28,8 +28,8 @@ import param
 import torch
 from torch import Tensor
 
+from ...linalg.cholesky import inverse_and_logdet
 from ...linalg.deferred_reads import Number, number
-from ...linalg.positive_definite import inverse_and_logdet
 from ...problem import Cost, Problem
 from . import settings
 from .costs import factorisation_flops, step_cost

@@ -155,9 +155,16 @@ def differences(specs: Mapping[str, Spec], baseline: str | None = None) -> pd.Da
     """
     if baseline is not None and baseline not in specs:
         raise SettingError(f"The baseline {quoted(baseline)} is not among the runs: {', '.join(specs)}.")
-    values = {name: _flat(spec) for name, spec in specs.items()}
+    values = {name: asdict(spec) for name, spec in specs.items()}
+    texts: dict[str, dict[str, set[str]]] = {}  # column -> method (or "" for a field) -> values as text
+    for each in values.values():
+        each |= each.pop("settings")
+        for column, value in each.items():
+            method = "" if column in FIELDS else each["method"]
+            texts.setdefault(column, {}).setdefault(method, set()).add(_text(value))
+    differing = [column for column, kinds in texts.items() if any(len(different) > 1 for different in kinds.values())]
     order = sorted(specs, key=lambda name: name != baseline)
-    rows = {column: [values[name].get(column, np.nan) for name in order] for column in _differing(values)}
+    rows = {column: [values[name].get(column, np.nan) for name in order] for column in differing}
     return pd.DataFrame(rows, index=order, dtype=object)  # of objects, so that 10 stays a whole number
 
 
@@ -218,12 +225,10 @@ def newest_rows(values: Sequence[np.ndarray], most: int) -> tuple[np.ndarray, np
 
 def best(runs: Mapping[str, Finished], metrics: Iterable[str] = SCORES) -> dict[str, str]:
     """The run with the lowest value of each metric. A metric that no run has is left out."""
-    last = {name: run.last for name, run in runs.items()}
-    winners: dict[str, str] = {}
-    for metric in metrics:
-        finite = {name: values[metric] for name, values in last.items() if np.isfinite(values[metric])}
-        winners |= {metric: min(finite, key=lambda name: finite[name])} if finite else {}
-    return winners
+    last = pd.DataFrame({name: run.last for name, run in runs.items()}).replace([np.inf, -np.inf], np.nan)
+    return {
+        metric: str(last.loc[metric].idxmin()) for metric in metrics if len(runs) and last.loc[metric].notna().any()
+    }
 
 
 def not_told_apart(runs: Mapping[str, Finished], name: str) -> list[str]:
@@ -317,25 +322,6 @@ def channels(runs: Mapping[str, Finished]) -> list[str]:
     """The channels and scores that some of these runs report, scores first."""
     names = dict.fromkeys(str(name) for run in runs.values() for name in run.steps)
     return sorted((name for name in names if name not in AXES.values()), key=lambda name: name not in SCORES)
-
-
-def _flat(spec: Spec) -> dict[str, Any]:
-    """The fields of a spec, with its settings beside them."""
-    values = asdict(spec)
-    settings = values.pop("settings")
-    return {**values, **settings}
-
-
-def _differing(specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Fields that differ, and settings that differ among the runs of one method."""
-    texts: dict[str, dict[str, set[str]]] = {}  # column -> method (or "" for a field) -> values as text
-    for values in specs.values():
-        for column, value in values.items():
-            method = "" if column in FIELDS else values["method"]
-            texts.setdefault(column, {}).setdefault(method, set()).add(_text(value))
-    return [
-        column for column, by_method in texts.items() if any(len(different) > 1 for different in by_method.values())
-    ]
 
 
 def _listed(row: pd.Series[Any]) -> str:

@@ -131,8 +131,10 @@ def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequenc
     for unknown, rows in _by_unknown_columns(read):
         table.loc[rows] = np.column_stack(_predicted(posterior, read, rows, unknown, of, [*named_levels.values()]))
     if len(answered) and read.unknown:
-        for mask in _unseen(posterior, read):
-            table.loc[mask & answered, "far"] = 1.0
+        reader = posterior.columns.reader
+        for source, unknown_cells in read.unknown.items():
+            if reader.column(source).kind == "words":
+                table.loc[unknown_cells & answered, "far"] = 1.0
     far = table["far"].to_numpy() == 1.0
     why = [
         "; ".join(filter(None, (says if says or not ok else "" if is_far else "predicted", "far" * bool(is_far))))
@@ -159,12 +161,6 @@ def sentence_of_counts(counts: Counter[str]) -> str:
         f"{number:,} {reason}" for reason, number in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:12]
     ]
     return f"{answered:,} of {total:,} rows predicted" + (f": {'; '.join(parts)}." if parts else ".")
-
-
-def _unseen(posterior: Any, read: RowsRead) -> list[NDArray[np.bool_]]:
-    """For each column of words, the rows whose word is not known."""
-    reader = posterior.columns.reader
-    return [mask for source, mask in read.unknown.items() if reader.column(source).kind == "words"]
 
 
 def _by_unknown_columns(read: RowsRead) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:

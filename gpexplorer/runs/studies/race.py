@@ -67,12 +67,6 @@ class Lane:
         steps = self.run.trace[-1].seconds if self.run is not None and len(self.run.trace) else 0.0
         return self.set_up + steps
 
-    @property
-    def ended_by_itself(self) -> bool:
-        """Whether further time would change nothing, because the method has converged."""
-        outcome = self.run.outcome if self.run is not None else None
-        return outcome is not None and outcome.reason == "converged"
-
 
 class Race(RaceDisplay, param.Parameterized):
     """Lanes that differ only in their method and its settings. `advance` gives the next lane its turn.
@@ -146,7 +140,21 @@ class Race(RaceDisplay, param.Parameterized):
         lane = min(running, key=lambda lane: lane.granted)
         lane.granted = max(lane.granted, lane.seconds) + self.turn_seconds
         try:
-            self._take_turn(lane)
+            if lane.run is None:
+                self._admit(lane)
+                rows = self._read_data()
+                begin = time.perf_counter()
+                lane.run = lane.spec.open(data=rows)
+                lane.set_up = time.perf_counter() - begin if rows is not None else 0.0  # otherwise it has read the data
+            run = lane.run
+            while lane.seconds < lane.granted:
+                if run.advance() is None:  # also where the method has used up a limit of its own, such as its epochs
+                    lane.sentence = run.outcome.message if run.outcome is not None else "Ended."
+                    break
+            if len(run.trace) and not (run.outcome and run.outcome.reason == "failed"):
+                scores = {name: run.scores()[name] for name in SCORED}
+                memory = run.method.cost(run.problem).memory
+                lane.scored.append({"seconds": lane.seconds, "step": run.done, **scores, "memory": memory})
         except GPExplorerError as error:
             lane.sentence = str(error)
         with param.edit_constant(self):
@@ -195,23 +203,25 @@ class Race(RaceDisplay, param.Parameterized):
         board, metric = self.board(), _checked_metric(metric)
         listed = of_kind("at", at, Iterable, "seconds in a list, such as [1, 3, 10]")
         moments = [number("A moment of the scoreboard", moment, whole=False, low=0) for moment in listed]
-        cells = {
-            name: [_value_after(board[board["lane"] == name], metric, moment, lane) for moment in moments]
-            for name, lane in self.lanes.items()
-        }
+        cells = dict[str, list[float]]()
+        for name, lane in self.lanes.items():
+            rows, outcome = board[board["lane"] == name], lane.run.outcome if lane.run is not None else None
+            has_converged = outcome is not None and outcome.reason == "converged"  # further time would change nothing
+            longest = math.inf if has_converged else rows["seconds"].max()
+            until = [rows.loc[rows["seconds"] <= moment, metric] for moment in moments]
+            reached = [len(values) > 0 and moment <= longest for moment, values in zip(moments, until, strict=True)]
+            cells[name] = [float(v.iloc[-1]) if ok else math.nan for v, ok in zip(until, reached, strict=True)]
         return pd.DataFrame.from_dict(cells, orient="index", columns=[f"{moment:g} s" for moment in moments])
 
     def time_to_reach(self, metric: str = "smse") -> pd.DataFrame:
         """Seconds until the lane of the row reached the best value of the lane of the column; nan if it never did."""
         board, metric = self.board(), _checked_metric(metric)
         best = board.groupby("lane")[metric].min()
-        rows = {}
-        for name in self.lanes:
-            lane_rows = board[board["lane"] == name]
-            rows[name] = [
-                lane_rows.loc[lane_rows[metric] <= best.get(other, math.nan), "seconds"].min() for other in self.lanes
-            ]
-        return pd.DataFrame.from_dict(rows, orient="index", columns=list(self.lanes))
+        seconds = {
+            other: board[board[metric] <= best.get(other, math.nan)].groupby("lane")["seconds"].min()
+            for other in self.lanes
+        }
+        return pd.DataFrame(seconds, index=list(self.lanes), dtype=float)
 
     def variance_notes(self) -> dict[str, str]:
         """What the predictive variances behind each lane's SNLP are if they are not exact; empty texts otherwise."""
@@ -225,32 +235,8 @@ class Race(RaceDisplay, param.Parameterized):
         newest = self.board().groupby("lane").tail(1).set_index("lane")
         return {metric: str(newest[metric].idxmin()) for metric in METRICS if newest[metric].notna().any()}
 
-    def _take_turn(self, lane: Lane) -> None:
-        if lane.run is None:
-            self._admit(lane)
-            rows = self._read_data()
-            begin = time.perf_counter()
-            lane.run = lane.spec.open(data=rows)
-            lane.set_up = time.perf_counter() - begin if rows is not None else 0.0  # otherwise it has read the data
-        run = lane.run
-        while lane.seconds < lane.granted:
-            if run.advance() is None:  # also where the method has used up a limit of its own, such as its epochs
-                lane.sentence = run.outcome.message if run.outcome is not None else "Ended."
-                break
-        if len(run.trace) and not (run.outcome and run.outcome.reason == "failed"):
-            scores = {name: run.scores()[name] for name in SCORED}
-            memory = run.method.cost(run.problem).memory
-            lane.scored.append({"seconds": lane.seconds, "step": run.done, **scores, "memory": memory})
-
 
 def _checked_metric(metric: str) -> str:
     if metric not in SCORED:
         raise SettingError(f"A race keeps no {quoted(metric)}{closest(metric, SCORED)}")
     return metric
-
-
-def _value_after(rows: pd.DataFrame, metric: str, moment: float, lane: Lane) -> float:
-    """The last value at or before `moment`; nan if the lane has not worked that long and has not converged."""
-    rows_until = rows[rows["seconds"] <= moment]
-    reached = len(rows_until) and (lane.ended_by_itself or float(rows["seconds"].max()) >= moment)
-    return float(rows_until[metric].iloc[-1]) if reached else math.nan

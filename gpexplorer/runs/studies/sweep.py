@@ -176,11 +176,7 @@ def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any, store: str
 
 
 def _run(
-    name: str,
-    spec: Spec,
-    data: Any,
-    store: str | PurePath | None = None,
-    opened: Callable[[Run], None] | None = None,
+    name: str, spec: Spec, data: Any, store: str | PurePath | None = None, opened: Callable[[Run], None] | None = None
 ) -> Swept:
     """Run one spec and close it. An error of the method is its outcome. A spec that cannot be opened has a sentence."""
     try:

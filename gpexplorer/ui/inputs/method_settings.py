@@ -90,7 +90,8 @@ class Settings(WithLayout):
                 choices[f"{len(value)} rows or points of a spec"] = value
         elif not isinstance(setting, param.Boolean):
             low, high = setting.softbounds or setting.bounds or (None, None)
-            common |= {"start": low, "end": high, "zero": meaning_of_zero(doc)}
+            clause = _ZERO.search(doc)
+            common |= {"start": low, "end": high, "zero": (clause[1] if clause else "")}
             value = value if isinstance(setting, param.Integer) else float(value)
         return Field(label_of(name, doc), value, self._on_change, choices, default=setting.default, **common)
 
@@ -118,12 +119,6 @@ def label_of(name: str, doc: str = "") -> str:
     heading = doc.partition(":")[0]
     is_short = ":" in doc and len(heading) <= MAX_LABEL
     return heading if is_short else LABELS.get(name) or name.removeprefix("num_").replace("_", " ").capitalize()
-
-
-def meaning_of_zero(doc: str) -> str:
-    """Return the words of a doc that say what the value 0 does, such as "0 means no limit", or "" if there are none."""
-    clause = _ZERO.search(doc)
-    return clause[1] if clause else ""
 
 
 def plain(choice: str) -> str:

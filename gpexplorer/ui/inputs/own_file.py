@@ -15,7 +15,7 @@ from panel.custom import JSComponent
 
 from ... import data as data_sets
 from ...data.quoting import display_name
-from ...kernels.on_columns import quoted_name
+from ...kernels.composites import quoted_name
 from ..browser.callbacks import change
 from ..styles import SHEET, beside
 from ..text import named, sentence, text

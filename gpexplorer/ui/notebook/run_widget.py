@@ -85,7 +85,10 @@ class RunWidget(pn.viewable.Viewer):
         self._following = False
         self._player.open(OpenRequest(run.spec, given=run))
         self._player.show(self._views)
-        self._wait_for_record()
+        # Wait until the thread has opened the run: before that, it would ignore a position that is set
+        end = time.monotonic() + OPENING_WAIT
+        while self.record is None and time.monotonic() < end:
+            self.update(0.1)
         self.param.watch(self._show_other, ["at", "playing"])
         self.param.update(**begin)
 
@@ -115,12 +118,6 @@ class RunWidget(pn.viewable.Viewer):
         with together():
             self._show(frame)
         return True
-
-    def _wait_for_record(self) -> None:
-        """Wait until the thread has opened the run: before that, it would ignore a position that is set."""
-        end = time.monotonic() + OPENING_WAIT
-        while self.record is None and time.monotonic() < end:
-            self.update(0.1)
 
     def _drain(self) -> None:
         if self._pulse.free and self.update():

@@ -47,7 +47,21 @@ class ComparePanel(StudyPanel):
         self.runs: dict[str, Finished] = {}
         self.sweeps = SweepPanel(session, self.add_all, lambda: self.runs)
         self.pair = PairPanel(session, lambda: self.runs)
-        self._make_table()
+        self.keep = button("Keep this run", "push_pin", self.keep_open, variant="contained")
+        shown = self._notes.store is not None
+        hint = "add the runs of the store to the table."
+        self.past = button("Stored runs", "history", self.look_back, hint, visible=shown)
+        self.again = button(
+            "Open the selected", "open_in_browser", self._open_again, "run it again up to its last step."
+        )
+        self.by = select("Sort by", [*SCORES, *SPENT], "smse", 130)
+        self.top = select("Show", list(TOPS), "all", 120)
+        hint = "The table shows the differences to this run."
+        self.baseline = select("Baseline", [NONE], NONE, 220, description=hint)
+        self.forget = button("Forget the selected", "delete", self._forget)
+        self.families = pn.pane.HTML("", visible=False, margin=(4, 8), stylesheets=[TABLE])
+        self.board = RunTable()
+        watch(self.draw, self.by, self.top, self.baseline)
         self._make_pictures()
         pictures_row = pmui.FlexBox(
             pn.Column(self.curves, styles=_grow(3)), pn.Column(self.front, styles=_grow(2)), **WIDE
@@ -203,23 +217,6 @@ class ComparePanel(StudyPanel):
     def _baseline(self) -> str:
         """Name of the run to which the others are compared; empty for none."""
         return "" if self.baseline.value == NONE else str(self.baseline.value)
-
-    def _make_table(self) -> None:
-        self.keep = button("Keep this run", "push_pin", self.keep_open, variant="contained")
-        shown = self._notes.store is not None
-        hint = "add the runs of the store to the table."
-        self.past = button("Stored runs", "history", self.look_back, hint, visible=shown)
-        self.again = button(
-            "Open the selected", "open_in_browser", self._open_again, "run it again up to its last step."
-        )
-        self.by = select("Sort by", [*SCORES, *SPENT], "smse", 130)
-        self.top = select("Show", list(TOPS), "all", 120)
-        hint = "The table shows the differences to this run."
-        self.baseline = select("Baseline", [NONE], NONE, 220, description=hint)
-        self.forget = button("Forget the selected", "delete", self._forget)
-        self.families = pn.pane.HTML("", visible=False, margin=(4, 8), stylesheets=[TABLE])
-        self.board = RunTable()
-        watch(self.draw, self.by, self.top, self.baseline)
 
     def _make_pictures(self) -> None:
         self.channel = select("Curve of", ["smse"], "smse", 170)

@@ -237,7 +237,17 @@ class PairPanel(StudyPanel):
         self._kept = kept
         self._lives: dict[tuple[int, str], Live] = {}
         self._drawn, self._playing = 0.0, False
-        self._make_controls()
+        self.left, self.right = select("Left", [OPEN_RUN], OPEN_RUN, 260), select("Right", [NONE], NONE, 300)
+        hint = "run both on the same rows and show them under one bar."
+        self.go = button("Show both in step", "splitscreen", self.begin, hint)
+        self.place = pmui.IntSlider(label="Place of both runs", start=0, end=1, value=0, width=320, margin=(6, 14))
+        self.by = select("Aligned by", ["step", "seconds"], "step", 120)
+        self.also = select("Third picture", [NONE], NONE, 220)
+        self.play = button("Play both", "play_arrow", lambda: self._set_playing(not self._playing))
+        hint = "one HTML file that plays both runs without a server or a network."
+        self.page = download("two-runs.html", self._page, "Save both as a page", hint)
+        watch(self._ask, self.place, self.also)
+        watch(self._change_axis, self.by)
         self.heads = [line_of_text(margin=(4, 12), styles=[STATUS_CSS]) for _ in range(PAIR)]
         self._figures = [column(margin=0) for _ in range(PAIR)]
         self._bar = row(self.play, self.place, self.by, self.also, self.page, visible=False)
@@ -287,7 +297,11 @@ class PairPanel(StudyPanel):
         if worker.message:
             self.say(worker.message)
         if worker.is_ready and not self._bar.visible:
-            self._show_bar(worker)
+            self.note.object = ""
+            views = [view for summary in worker.summaries for view in summary.views if view.key not in ALWAYS]
+            self.also.param.update(options={NONE: NONE, **{view.title: view.key for view in views}}, value=NONE)
+            self._bar.visible = True
+            self._change_axis()
         frame = worker.take()
         if frame is not None:
             self._show(worker, frame)
@@ -315,19 +329,6 @@ class PairPanel(StudyPanel):
             head.object = ""
         self._bar.visible = False
 
-    def _make_controls(self) -> None:
-        self.left, self.right = select("Left", [OPEN_RUN], OPEN_RUN, 260), select("Right", [NONE], NONE, 300)
-        hint = "run both on the same rows and show them under one bar."
-        self.go = button("Show both in step", "splitscreen", self.begin, hint)
-        self.place = pmui.IntSlider(label="Place of both runs", start=0, end=1, value=0, width=320, margin=(6, 14))
-        self.by = select("Aligned by", ["step", "seconds"], "step", 120)
-        self.also = select("Third picture", [NONE], NONE, 220)
-        self.play = button("Play both", "play_arrow", lambda: self._set_playing(not self._playing))
-        hint = "one HTML file that plays both runs without a server or a network."
-        self.page = download("two-runs.html", self._page, "Save both as a page", hint)
-        watch(self._ask, self.place, self.also)
-        watch(self._change_axis, self.by)
-
     def _side(self, choice: str, left: Side | None) -> Side:
         """What a choice means; a method takes the rows, the kernel and the number of steps of the run at the left."""
         kind, _, name = choice.partition(": ")
@@ -345,13 +346,6 @@ class PairPanel(StudyPanel):
             spec = replace(left.request.spec, method=name, settings={})
             return Side(registry[name].title, left.request._replace(spec=spec), left.steps)
         raise SettingError("Choose two runs first.")
-
-    def _show_bar(self, worker: PairWorker) -> None:
-        self.note.object = ""
-        views = [view for summary in worker.summaries for view in summary.views if view.key not in ALWAYS]
-        self.also.param.update(options={NONE: NONE, **{view.title: view.key for view in views}}, value=NONE)
-        self._bar.visible = True
-        self._change_axis()
 
     def _change_axis(self) -> None:
         """Go to the last place of the axis that was chosen."""

@@ -129,7 +129,14 @@ class PredictPanel(StudyPanel):
         self._table = table
         run = self._session.run
         self.say(" ".join(filter(None, [f"{len(table):,} rows of {name}.", about])))
-        self.head.object = _formatted(table, run.problem.train.target if run is not None else "mean")
+        target = run.problem.train.target if run is not None else "mean"
+        decimals = _decimals(table["sd"].to_numpy(float))
+        headings = ["row", cut(target, 40), "± sd", "95 % from", "to", "why"]
+        numbers = table[["mean", "sd", "lower_95", "upper_95"]].head(SHOWN).to_numpy(float)
+        cells = [[_number(value, decimals) for value in values] for values in numbers]
+        self.head.object = html_table(
+            headings, [[k + 1, *own, why] for k, (own, why) in enumerate(zip(cells, table["why"], strict=False))]
+        )
         counts = sentence_of_counts(Counter(count_reasons(table)))
         if (table["far"] == 1).any():
             counts += " Far rows are far from all training rows: their prediction is little more than a guess."
@@ -153,17 +160,6 @@ class PredictPanel(StudyPanel):
     @property
     def _result(self) -> pd.DataFrame:
         return self._table if self._table is not None else pd.DataFrame()
-
-
-def _formatted(table: pd.DataFrame, target: str) -> str:
-    """The first rows as markup: as many decimals as the standard deviation needs, and why each row is as it is."""
-    decimals = _decimals(table["sd"].to_numpy(float))
-    headings = ["row", cut(target, 40), "± sd", "95 % from", "to", "why"]
-    numbers = table[["mean", "sd", "lower_95", "upper_95"]].head(SHOWN).to_numpy(float)
-    cells = [[_number(value, decimals) for value in values] for values in numbers]
-    return html_table(
-        headings, [[k + 1, *own, why] for k, (own, why) in enumerate(zip(cells, table["why"], strict=False))]
-    )
 
 
 def _decimals(sd: np.ndarray) -> int | None:

@@ -290,7 +290,13 @@ class Player(BackgroundWorker):
         data = request.spec.data
         name = str(data.get("file") or data.get("name", "the data")) if isinstance(data, dict) else data
         if request.row and self._open_run.run is not None:
-            self._draw_with_row(request)
+            # Show the record on the screen updated by a new row, before the run is repeated with it
+            run, at = self._open_run, min(request.at, self._open_run.last)
+            with self._changed:
+                visible = self._requests.visible
+            layers = run.layers_with_row(at, request.row, visible)
+            if layers:
+                self._publish(numbers=run.numbers(at), layers=layers, failures=dict(run.failures), table=run.table(at))
         self._publish(busy=f"Opening {display_name(name)} …")
         try:
             self._open_run.open(request)
@@ -304,15 +310,6 @@ class Player(BackgroundWorker):
             if not self._requests.visible and self._open_run.summary:
                 self._requests.visible = frozenset(view.key for view in self._open_run.summary.views[:1])
         return True
-
-    def _draw_with_row(self, request: OpenRequest) -> None:
-        """Show the record on the screen updated by a new row, before the run is repeated with it."""
-        run, at = self._open_run, min(request.at, self._open_run.last)
-        with self._changed:
-            visible = self._requests.visible
-        layers = run.layers_with_row(at, request.row, visible)
-        if layers:
-            self._publish(numbers=run.numbers(at), layers=layers, failures=dict(run.failures), table=run.table(at))
 
     def _take_steps(self, requests: Requests) -> bool:
         """Take the steps that are due; returns whether any were."""

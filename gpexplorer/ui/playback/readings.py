@@ -98,6 +98,7 @@ def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) ->
     progress = run.progress({} if pause_after is None else {"steps": pause_after})
     objective = run.method.channels[0].name if run.method.channels else ""
     rises = [rise for rise in run.rises if rise.index <= at]
+    current, previous = _terms(run, at), _terms(run, max(at - 1, 0))
     return StatusNumbers(
         at=at,
         last=len(run.trace) - 1,
@@ -111,7 +112,7 @@ def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) ->
         budget=progress.fraction,
         eta=progress.eta,
         by_hand=by_hand,
-        terms=_terms_and_changes(run, at),
+        terms={name: (current[name], current[name] - previous[name]) for name in current},
         outcome=run.outcome,
         jitter=jitter_sentence(run.jitters),
         rise=rise_sentence(rises),
@@ -124,12 +125,6 @@ def newest_steps(run: Run, at: int) -> pd.DataFrame:
     """Return the newest steps up to record `at`, newest first: what moved, and every channel."""
     records = run.trace[max(0, at + 1 - TABLE_ROWS) : at + 1]
     return pd.DataFrame([_row(run, record) for record in reversed(records)])
-
-
-def _terms_and_changes(run: Run, at: int) -> Mapping[str, tuple[float, float]]:
-    """Each term of the objective and its change in this step; empty where the method does not report terms."""
-    current, previous = _terms(run, at), _terms(run, max(at - 1, 0))
-    return {name: (current[name], current[name] - previous[name]) for name in current}
 
 
 def _terms(run: Run, at: int) -> dict[str, float]:

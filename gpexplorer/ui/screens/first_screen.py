@@ -18,8 +18,7 @@ import param
 
 from ...errors import GPExplorerError
 from ...runs.run import Run
-from ...views.screens.lesson_frames import Lesson, lesson_of, lesson_spec
-from ...views.screens.lesson_page import PLAYER, STYLE, document_json
+from ...views.screens.lesson_page import PLAYER, STYLE, Lesson, document_json, lesson_of, lesson_spec
 from ..styles import beside
 from ..text import record
 from .screen import Screen

@@ -285,22 +285,19 @@ class Live:
         if self._box is not None:
             self._fit_map(layers, force)
         else:
-            self._fit_axes(layers, force)
+            for axis, columns in (("x", X_COLUMNS), ("y", Y_COLUMNS)):
+                log = isinstance(getattr(self.figure, f"{axis}_scale"), LogScale)
+                extent, axis_range = _extent(layers, columns, log), getattr(self.figure, f"{axis}_range")
+                ends = (axis_range.start, axis_range.end)
+                if not force and ends != self._fitted.get(axis, ends):
+                    continue  # somebody has zoomed; the reset button of the figure lets the axis follow the data again
+                if extent is not None and (force or _misfits(extent, ends, log)):
+                    start, end = self._fitted[axis] = _with_margin(extent, log)
+                    axis_range.update(start=start, end=end, reset_start=start, reset_end=end)
         limits = _colour_limits(layers)
         for mapper in self._mappers:
             if limits is not None:
                 mapper.update(low=limits[0], high=limits[1])
-
-    def _fit_axes(self, layers: Layers, force: bool) -> None:
-        for axis, columns in (("x", X_COLUMNS), ("y", Y_COLUMNS)):
-            log = isinstance(getattr(self.figure, f"{axis}_scale"), LogScale)
-            extent, axis_range = _extent(layers, columns, log), getattr(self.figure, f"{axis}_range")
-            ends = (axis_range.start, axis_range.end)
-            if not force and ends != self._fitted.get(axis, ends):
-                continue  # somebody has zoomed; the reset button of the figure lets the axis follow the data again
-            if extent is not None and (force or _misfits(extent, ends, log)):
-                start, end = self._fitted[axis] = _with_margin(extent, log)
-                axis_range.update(start=start, end=end, reset_start=start, reset_end=end)
 
 
 def meaning(layers: Layers) -> tuple[Any, ...]:

@@ -182,7 +182,15 @@ class EigenfunctionsView(View):
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw lines, or maps."""
         if "map" in layers:
-            return _plot_maps(layers)
+            words = hv.Labels(layers["words"], ["x", "y"], "text")
+            clabel = layers["map"].attrs["unit"]
+            parts = [
+                image(layers, "map", cmap=DIVERGING["light"], colorbar=False),
+                image(layers, "sum", cmap=DIVERGING["light"], clabel=clabel),
+                segments(layers, "weights", color=ROLES["mean"], line_width=3),
+                layer(words, "words", text_color=ROLES["mean"], text_font_size="11px"),
+            ]
+            return overlay(parts, layers["map"], 0, show_grid=False, xaxis=None, yaxis=None, hooks=[without_grid])
         lines = [
             line(layers, name, frame.attrs.get("name", f"rank + {k}" if k else "rank"), line_width=2, **cycled(k))
             for k, (name, frame) in enumerate(layers.items())
@@ -192,18 +200,6 @@ class EigenfunctionsView(View):
             lines.append(line(layers, "sum", "sum up to here", color=ROLES["mean"], line_width=4, line_alpha=0.7))
         zero = hv.HLine(0.0).opts(color=ROLES["reference"], line_width=1)
         return overlay([zero, *lines], next(iter(layers.values())), legend_position="right")
-
-
-def _plot_maps(layers: Layers) -> hv.Overlay:
-    words = hv.Labels(layers["words"], ["x", "y"], "text")
-    clabel = layers["map"].attrs["unit"]
-    parts = [
-        image(layers, "map", cmap=DIVERGING["light"], colorbar=False),
-        image(layers, "sum", cmap=DIVERGING["light"], clabel=clabel),
-        segments(layers, "weights", color=ROLES["mean"], line_width=3),
-        layer(words, "words", text_color=ROLES["mean"], text_font_size="11px"),
-    ]
-    return overlay(parts, layers["map"], 0, show_grid=False, xaxis=None, yaxis=None, hooks=[without_grid])
 
 
 def _square(grid: Grid, side: int) -> Tensor:

@@ -15,10 +15,9 @@ from ...methods.cross_validation.fold_steps import score_folds
 from ...methods.cross_validation.folds import ordered_by_fold, split
 from ...methods.cross_validation.gpcv import GPCV
 from ...runs.run import Run
-from ..base import Layers, dots, image, line, overlay
+from ..base import Layers, Line, Series, dots, image, line, overlay, points
 from ..drawing.palette import ROLES, cycled
 from ..runs.likelihood_surface import MARGIN, ThetaSurface
-from ..series import Line, Series, points
 
 HYPERPARAMETER = "a hyperparameter"
 CURVES = {  # option -> channel, label, whether log10 is drawn

@@ -57,11 +57,21 @@ class SwapLandscape(View):
         """Both values over one input, as a colour on the plane, or against each other; rank 1 is the best."""
         landscape = landscape_at(run, at)
         if landscape is None:
-            return self._no_swaps()
+            # Empty layers for a polished state, whose points are no longer rows
+            empty = pd.DataFrame({name: np.empty(0) for name in COLUMNS})
+            layers = self._against_each_other(empty) | {"pivots": empty}
+            layers["exact"].attrs["title"] = POINTS_MOVED
+            return layers
         frame = both_values(landscape)
         over_data = self.show == OVER_DATA and run_rows.numeric(run)
         if over_data and run.problem.train.d == 1:
-            layers = _over_one_input(run, frame, landscape)
+            # Exact values as points, and the approximate ones of every row as a line
+            x, approx = run_rows.inputs_of(run.problem.train)[:, 0], landscape.approx.cpu().double().numpy()
+            order = np.argsort(x)
+            order = order[np.isfinite(approx[order])]
+            exact = frame.assign(x=x[frame["row"].to_numpy(int)], y=frame["exact"])
+            exact.attrs = {"xlabel": run_rows.input_name(run, 0), "ylabel": DECREASE}
+            layers = {"exact": exact, "approx": pd.DataFrame({"x": x[order], "y": approx[order]})}
         elif over_data:
             layers = self._over_plane(run, frame, landscape)
         else:
@@ -92,13 +102,6 @@ class SwapLandscape(View):
         ends = [float(exact["y"].min()), float(exact["y"].max())] if len(exact) else [0.0, 1.0]
         exact.attrs = {"xlabel": f"predicted {quantity}", "ylabel": f"exact {quantity}"}
         return {"exact": exact, "equal": pd.DataFrame({"x": ends, "y": ends})}
-
-    def _no_swaps(self) -> Layers:
-        """Return empty layers for a polished state, whose points are no longer rows."""
-        empty = pd.DataFrame({name: np.empty(0) for name in COLUMNS})
-        layers = self._against_each_other(empty) | {"pivots": empty}
-        layers["exact"].attrs["title"] = POINTS_MOVED
-        return layers
 
     def clicked(self, run: Run, at: int, x: float, y: float) -> Step | None:
         """Force the swap for the row nearest to the click, each axis being measured by its range."""
@@ -137,16 +140,6 @@ def both_values(landscape: Landscape) -> pd.DataFrame:
     approx, exact = (values.cpu().double().numpy() for values in (landscape.approx, landscape.exact))
     rows = np.flatnonzero(np.isfinite(exact) & np.isfinite(approx))
     return pd.DataFrame({"row": rows, "exact": exact[rows], "approx": approx[rows]})
-
-
-def _over_one_input(run: Run, frame: pd.DataFrame, landscape: Landscape) -> Layers:
-    """Return exact values as points, and the approximate ones of every row as a line."""
-    x, approx = run_rows.inputs_of(run.problem.train)[:, 0], landscape.approx.cpu().double().numpy()
-    order = np.argsort(x)
-    order = order[np.isfinite(approx[order])]
-    exact = frame.assign(x=x[frame["row"].to_numpy(int)], y=frame["exact"])
-    exact.attrs = {"xlabel": run_rows.input_name(run, 0), "ylabel": DECREASE}
-    return {"exact": exact, "approx": pd.DataFrame({"x": x[order], "y": approx[order]})}
 
 
 def _points(layers: Layers) -> list[hv.Element]:

@@ -12,9 +12,8 @@ import pandas as pd
 from ...methods.capabilities import KeepsGramMatrix
 from ...problem import Step
 from ...runs.run import Run
-from ..base import Layers, dots, overlay
+from ..base import Layers, Line, Series, dots, overlay, points
 from ..drawing.palette import ROLES
-from ..series import Line, Series, points
 
 
 class Estimate(Series):

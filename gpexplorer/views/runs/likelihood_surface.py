@@ -20,8 +20,7 @@ import torch
 
 from ...errors import NotPositiveDefinite
 from ...kernels.row_scaled import plain_rows
-from ...kernels.theta.named_parameters import Parameter, kernel_parameters
-from ...kernels.theta.restrictions import log_prior
+from ...kernels.theta.restrictions import Parameter, kernel_parameters, log_prior
 from ...linalg.cholesky import cholesky, logdet
 from ...objectives import evidence, noise_variance
 from ...runs.run import Run

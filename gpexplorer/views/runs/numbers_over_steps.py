@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from ...runs.run import Run
-from ..base import Layers
+from ..base import Layers, Line, Series, points
 from ..drawing.palette import ROLES
-from ..series import Line, Series, points
 
 MAX_PATHS = 10  # of a longer theta the first nine and the noise are drawn, and the axis label says so
 

@@ -207,7 +207,21 @@ def _document(recorded: Sequence[RecordedRun], by: str, title: str, repeatable: 
         for figure in recorded_run.figures:
             if figure.figure.document is None:
                 document.add_root(figure.figure)
-        pages.append(_run_content(recorded_run, packed))
+        figures = [
+            {
+                "id": figure.figure.id,
+                "columns": {
+                    source: {name: packed.add(history, figure.log) for name, history in columns.items()}
+                    for source, columns in figure.columns.items()
+                },
+                "properties": _each_once(figure.properties),
+                "captions": figure.captions,
+                "dark": figure.dark,
+                "legend": figure.legend,
+            }
+            for figure in recorded_run.figures
+        ]
+        pages.append({"figures": figures, "facts": facts(recorded_run.run, recorded_run.records)})
     try:
         docs, items = standalone_docs_json_and_render_items(document, suppress_callback_warning=True)
     finally:
@@ -222,24 +236,6 @@ def _document(recorded: Sequence[RecordedRun], by: str, title: str, repeatable: 
         _section(recorded_run, places, _heading(recorded_run, recorded), repeatable) for recorded_run in recorded
     ]
     return _html(title, sections, content, packed.compressed())
-
-
-def _run_content(recorded: RecordedRun, packed: PackedColumns) -> dict[str, Any]:
-    figures = [
-        {
-            "id": figure.figure.id,
-            "columns": {
-                source: {name: packed.add(history, figure.log) for name, history in columns.items()}
-                for source, columns in figure.columns.items()
-            },
-            "properties": _each_once(figure.properties),
-            "captions": figure.captions,
-            "dark": figure.dark,
-            "legend": figure.legend,
-        }
-        for figure in recorded.figures
-    ]
-    return {"figures": figures, "facts": facts(recorded.run, recorded.records)}
 
 
 def _each_once(values: Sequence[Properties]) -> dict[str, list[Any]]:

@@ -119,7 +119,13 @@ def _recorded(view: View, frames: Sequence[Layers]) -> RecordedFigure:
         for axis, name in ((figure.xaxis[0], "xlabel"), (figure.yaxis[0], "ylabel")):
             axis.axis_label = in_lines(labels[name]) if name in labels else axis.axis_label
         recorded.captions.append(live.caption)
-        recorded.properties.append(_moving_properties(figure))
+        # The properties of a figure that follow its data
+        ranges = {r.id: {"start": float(r.start), "end": float(r.end)} for r in (figure.x_range, figure.y_range)}
+        axes = {axis.id: {"axis_label": str(axis.axis_label or "")} for axis in (figure.xaxis[0], figure.yaxis[0])}
+        mappers = figure.select({"type": LinearColorMapper})
+        scales = {m.id: {"low": float(m.low), "high": float(m.high)} for m in mappers if m.low is not None}
+        tags = {figure.id: {"tags": [float(tag) for tag in figure.tags]}} if len(figure.tags) == 4 else {}
+        recorded.properties.append({**ranges, **axes, **scales, **tags})
         for source in sources:
             for name, values in source.data.items():
                 history = recorded.columns[source.id].setdefault(str(name), [])
@@ -136,16 +142,6 @@ def _axis_labels(layers: Layers) -> dict[str, str]:
     for frame in layers.values():
         labels |= {name: frame.attrs[name] for name in ("xlabel", "ylabel") if name in frame.attrs}
     return labels
-
-
-def _moving_properties(figure: Any) -> Properties:
-    """The properties of a figure that follow its data."""
-    ranges = {r.id: {"start": float(r.start), "end": float(r.end)} for r in (figure.x_range, figure.y_range)}
-    axes = {axis.id: {"axis_label": str(axis.axis_label or "")} for axis in (figure.xaxis[0], figure.yaxis[0])}
-    mappers = figure.select({"type": LinearColorMapper})
-    scales = {m.id: {"low": float(m.low), "high": float(m.high)} for m in mappers if m.low is not None}
-    tags = {figure.id: {"tags": [float(tag) for tag in figure.tags]}} if len(figure.tags) == 4 else {}
-    return {**ranges, **axes, **scales, **tags}
 
 
 def _add_tooltips(figure: Any, layers: Layers) -> None:

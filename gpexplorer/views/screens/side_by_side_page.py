@@ -31,8 +31,7 @@ from ...runs.run import Run
 from ...runs.scores import smse
 from ..drawing import run_rows
 from ..families.eigenfunction_curves import basis_at, posterior_weights
-from .lesson_frames import rounded, swap_states
-from .lesson_page import SHELL, screen_page, written
+from .lesson_page import SHELL, rounded, screen_page, swap_states, written
 from .lesson_page import STYLE as SCREEN_STYLE
 
 STEPS = 30

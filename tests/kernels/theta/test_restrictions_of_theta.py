@@ -10,8 +10,8 @@ from scipy import integrate, stats
 
 import gpexplorer as gpx
 from gpexplorer.errors import SettingError
-from gpexplorer.kernels.theta.named_parameters import kernel_parameters, matching
-from gpexplorer.kernels.theta.priors import parse_prior
+from gpexplorer.kernels.theta.options import parse_prior
+from gpexplorer.kernels.theta.restrictions import kernel_parameters, matching
 
 FRAME = pd.DataFrame({
     "width": np.linspace(0.0, 30.0, 40),

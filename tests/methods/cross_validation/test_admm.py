@@ -10,7 +10,6 @@ import torch
 from gpexplorer.linalg.workspace import Workspace
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation.folds import FoldGroup, FoldKernel, equal_parts, split
-from gpexplorer.methods.cross_validation.lagrangian import FoldSystems, Limits, lagrangian_terms, theta_gradient
 from gpexplorer.methods.cross_validation.scale_direction import scale_direction
 from gpexplorer.methods.cross_validation.solvers import (
     NystromInverse,
@@ -20,6 +19,7 @@ from gpexplorer.methods.cross_validation.solvers import (
     _smoothed,
     solve,
 )
+from gpexplorer.methods.cross_validation.theta_step import FoldSystems, Limits, lagrangian_terms, theta_gradient
 from gpexplorer.problem import Problem
 from oracles_admm import central_differences, held_out, problem
 

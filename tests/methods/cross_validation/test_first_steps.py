@@ -13,8 +13,7 @@ from gpexplorer.linalg.workspace import Workspace
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import fold_steps
 from gpexplorer.methods.cross_validation.folds import FoldGroup
-from gpexplorer.methods.cross_validation.lagrangian import FoldSystems
-from gpexplorer.methods.cross_validation.theta_step import ConsensusPenalty
+from gpexplorer.methods.cross_validation.theta_step import ConsensusPenalty, FoldSystems
 from gpexplorer.problem import Dataset, Problem
 from oracles_admm import problem
 

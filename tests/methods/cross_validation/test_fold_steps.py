@@ -11,11 +11,12 @@ from gpexplorer.kernels.theta.restrictions import restricted_problem
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import fold_steps
 from gpexplorer.methods.cross_validation.folds import FoldGroup, equal_parts, split
-from gpexplorer.methods.cross_validation.lagrangian import FoldSystems, Limits
 from gpexplorer.methods.cross_validation.solvers import Solution
 from gpexplorer.methods.cross_validation.theta_step import (
     FIRST,
     ConsensusPenalty,
+    FoldSystems,
+    Limits,
     ThetaProblem,
     ZRule,
     bfgs,

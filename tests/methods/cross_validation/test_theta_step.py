@@ -14,7 +14,6 @@ from gpexplorer.kernels import make
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import consensus, fold_steps
 from gpexplorer.methods.cross_validation.folds import equal_parts, split
-from gpexplorer.methods.cross_validation.lagrangian import FoldSystems, Limits
 from gpexplorer.methods.cross_validation.solvers import Solution
 from gpexplorer.methods.cross_validation.theta_step import (
     ARMIJO,
@@ -24,6 +23,8 @@ from gpexplorer.methods.cross_validation.theta_step import (
     TRIALS_FIXED_Z,
     UNSOLVED,
     ConsensusPenalty,
+    FoldSystems,
+    Limits,
     ThetaProblem,
     ZRule,
     bfgs,

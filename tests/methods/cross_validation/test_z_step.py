@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.methods.cross_validation import lagrangian
+from gpexplorer.methods.cross_validation import theta_step
 from gpexplorer.methods.cross_validation.folds import FoldGroup, split
-from gpexplorer.methods.cross_validation.lagrangian import INNER, FoldSystems, Limits
 from gpexplorer.methods.cross_validation.solvers import CONFIRMED, Product, Solution, Target
+from gpexplorer.methods.cross_validation.theta_step import INNER, FoldSystems, Limits
 from oracles_admm import problem
 
 EACH = 7  # iterations that every recorded solution claims
@@ -35,7 +35,7 @@ class ExactSolutions:
             offset = error * torch.sin(torch.arange(len(B)).to(B))[:, None] if len(self.targets) == 1 else 0.0
             return Solution(torch.linalg.solve(C, B) + offset, EACH, 0.0)
 
-        monkeypatch.setattr(lagrangian, "solve", solve)
+        monkeypatch.setattr(theta_step, "solve", solve)
 
 
 @pytest.mark.parametrize("rho", [0.7, 1.6])

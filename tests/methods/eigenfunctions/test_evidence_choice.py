@@ -12,12 +12,12 @@ from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.eigenfunctions import grid_method
-from gpexplorer.methods.eigenfunctions.evidence import regress
-from gpexplorer.methods.eigenfunctions.evidence_choice import (
+from gpexplorer.methods.eigenfunctions.evidence import (
     choose_by_evidence,
     forward_selection,
     gains,
     held_out_noise,
+    regress,
 )
 from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS
 from gpexplorer.methods.eigenfunctions.grief import Grief

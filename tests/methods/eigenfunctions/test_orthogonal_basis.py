@@ -9,9 +9,8 @@ import torch
 
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
-from gpexplorer.methods.eigenfunctions.chains import log_normal
+from gpexplorer.methods.eigenfunctions.chains import coefficient_covariance, log_normal, merge, moments_of
 from gpexplorer.methods.eigenfunctions.evidence import gram_products
-from gpexplorer.methods.eigenfunctions.moments import coefficient_covariance, merge, moments_of
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     OrthogonalBasis,
     coefficient_posterior,

@@ -11,16 +11,18 @@ from torch import Tensor
 
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.eigenfunctions import chains
-from gpexplorer.methods.eigenfunctions.chains import LogNormal, Target, log_normal
-from gpexplorer.methods.eigenfunctions.mcmc import GriefMCMC
-from gpexplorer.methods.eigenfunctions.moments import (
+from gpexplorer.methods.eigenfunctions.chains import (
+    LogNormal,
     Moments,
+    Target,
     cast,
     coefficient_covariance,
+    log_normal,
     mean_noise,
     merge,
     moments_of,
 )
+from gpexplorer.methods.eigenfunctions.mcmc import GriefMCMC
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     OrthogonalBasis,
     fisher_information,

@@ -10,10 +10,10 @@ import torch
 
 from gpexplorer import kernels
 from gpexplorer.linalg.blocks import row_blocks
-from gpexplorer.methods.exact import joint_likelihood
+from gpexplorer.methods.exact import gbcd
 from gpexplorer.methods.exact.block import BlockSizes
-from gpexplorer.methods.exact.gbcd import GBCD
-from gpexplorer.methods.exact.joint_likelihood import (
+from gpexplorer.methods.exact.gbcd import (
+    GBCD,
     Learner,
     Position,
     adam_step,
@@ -48,9 +48,7 @@ def task(name: str, n: int = 90) -> Problem:
 def test_with_probes_whose_products_add_up_to_the_identity_the_gradient_is_the_dense_one(
     name: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(
-        joint_likelihood, "row_blocks", lambda n, row_bytes, like: row_blocks(n, row_bytes, like, 17 * row_bytes)
-    )
+    monkeypatch.setattr(gbcd, "row_blocks", lambda n, row_bytes, like: row_blocks(n, row_bytes, like, 17 * row_bytes))
     problem = task(name)
     theta = problem.theta + torch.tensor([0.3, -0.2, 0.1, 0.2], dtype=torch.float64)
     X, y = problem.train.X, problem.train.y

@@ -12,7 +12,7 @@ from a_gpu import a_gpu
 from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from benchmarks.gpu.simulated_graph import SimulatedGraph
 from gpexplorer import Spec
-from gpexplorer.linalg import positive_definite
+from gpexplorer.linalg import cholesky
 from gpexplorer.methods.minibatches import learner as learner_module
 from gpexplorer.methods.minibatches.learner import WARM_UP, Learner
 from gpexplorer.methods.minibatches.minimax import MinimaxLearner
@@ -102,10 +102,10 @@ def test_a_case_that_a_graph_assumes_away_is_taken_again_with_reads(monkeypatch:
 
 def test_eigenvalues_far_below_the_floor_are_raised_on_a_gpu_too():
     A = torch.diag(torch.tensor([1.0, 0.02, 3.0], dtype=torch.float64))
-    inverse, logdet = positive_definite.lift_above(A, 0.5, 0.05)
+    inverse, logdet = cholesky.lift_above(A, 0.5, 0.05)
     with a_gpu():
         on_gpu = torch.diag(torch.tensor([1.0, 0.02, 3.0], dtype=torch.float64)).to("cuda")
-        results = positive_definite.lift_above(on_gpu, torch.tensor(0.5, device="cuda"), 0.05)
+        results = cholesky.lift_above(on_gpu, torch.tensor(0.5, device="cuda"), 0.05)
         for result, expected in zip((on_gpu, *results), (A, inverse, torch.tensor(logdet)), strict=True):
             torch.testing.assert_close(result.cpu(), expected, check_dtype=False)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.linalg.positive_definite import project_above, project_to_unit_ball
+from gpexplorer.linalg.cholesky import project_above, project_to_unit_ball
 from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
 from oracles_minibatches import begun, method, problem, saddle
 

@@ -8,8 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from benchmarks.page import first_view
-from gpexplorer.views.screens.lesson_frames import lesson_spec
-from gpexplorer.views.screens.lesson_page import save_lesson
+from gpexplorer.views.screens.lesson_page import lesson_spec, save_lesson
 from looks import violations
 from pages import PATIENCE, Seen, Served, until
 

@@ -10,7 +10,7 @@ import torch
 
 import gpexplorer as gpx
 from gpexplorer.errors import SettingError
-from gpexplorer.views.screens.lesson_frames import SWAPS, lesson_of, lesson_spec
+from gpexplorer.views.screens.lesson_page import SWAPS, lesson_of, lesson_spec
 
 
 @pytest.fixture(scope="module")

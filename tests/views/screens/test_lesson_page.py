@@ -8,8 +8,7 @@ from html import unescape
 import pytest
 
 from gpexplorer.errors import SettingError
-from gpexplorer.views.screens.lesson_frames import lesson_of, lesson_spec
-from gpexplorer.views.screens.lesson_page import PLAYER, lesson_figures, save_lesson
+from gpexplorer.views.screens.lesson_page import PLAYER, lesson_figures, lesson_of, lesson_spec, save_lesson
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,9 @@ from ....linalg.randomness import generator
 from ....problem import Cost, Problem
 from .. import settings
 from ..block import combine_steps
-from ..costs import iteration_cost
 from ..reliability import Point
 from ..solver import Solver
-from ..state import State
-from ..system import Iteration, System, updated_gradient
+from ..system import Iteration, State, System, iteration_cost, updated_gradient
 
 
 class AlternatingProjections(Solver):

@@ -24,10 +24,8 @@ from ....linalg.preconditioners import largest_eigenvalue, sketched_root, woodbu
 from ....linalg.randomness import generator
 from ....problem import Cost, Problem
 from .. import settings
-from ..costs import CALLS_PER_SKETCH, iteration_cost
 from ..solver import Solver
-from ..state import State
-from ..system import Iteration, System, updated_gradient
+from ..system import CALLS_PER_SKETCH, Iteration, State, System, iteration_cost, updated_gradient
 
 
 class Momentum(NamedTuple):

@@ -24,10 +24,8 @@ from ....linalg.preconditioners import largest_eigenvalue
 from ....linalg.randomness import generator
 from ....problem import Channel, Cost, Problem
 from .. import settings
-from ..costs import iteration_cost
 from ..solver import Solver
-from ..state import CHANNELS_NOT_MONOTONE, State
-from ..system import Iteration, System, updated_gradient
+from ..system import CHANNELS_NOT_MONOTONE, Iteration, State, System, iteration_cost, updated_gradient
 
 LARGEST_GROWTH = 3.0  # of the gradient of x, relative to that at x = 0: beyond, the descent diverges
 CHECKED = 10  # iterations from one look at this gradient to the next, since the host waits for its norm

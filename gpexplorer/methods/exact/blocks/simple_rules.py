@@ -17,10 +17,8 @@ import torch
 
 from ....problem import Cost, Problem
 from .. import settings
-from ..costs import CALLS_PER_PAIR, VECTORS_PER_PAIR, iteration_cost
 from ..solver import Solver
-from ..state import State
-from ..system import Iteration, System, solve_block
+from ..system import CALLS_PER_PAIR, VECTORS_PER_PAIR, Iteration, State, System, iteration_cost, solve_block
 
 PAPER = "Bo and Sminchisescu (2008). Greedy block coordinate descent for large scale GPs. UAI."
 

@@ -8,14 +8,12 @@ objectives for which CholQR chooses subsets (Cao et al. 2013, figure 4).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar
 
 import param
 
-from ....problem import Problem
 from ..initial_sets import start
-from .loop import PER_EPOCH, Descent, MovingPoints, sparse_gradient
+from .loop import MovingPoints
 
 
 class FITC(MovingPoints):
@@ -52,12 +50,3 @@ class FITC(MovingPoints):
     @property
     def likelihood_name(self) -> str:
         return str(self.likelihood)
-
-    def descent(self, problem: Problem) -> Descent:
-        return Descent(
-            model_and_gradient=partial(sparse_gradient, likelihood=self.likelihood),
-            likelihood=self.likelihood,
-            learn=self.learn,
-            optimiser=self.optimiser,
-            limit=self.evaluations or PER_EPOCH,
-        )

@@ -73,12 +73,10 @@ class KMeans(MovablePoints):
         """Iterate until no centre moves. The objective is only reported, at the first and the last of these steps."""
         X = problem.train.X
         if state.phase == "start":
-            is_own = not isinstance(self.start, str)
-            Z = (
-                own_inputs(self.start, problem)
-                if is_own
-                else X[spread_rows(X, self.num_points(len(X)), self.seed)].clone()
-            )
+            if isinstance(self.start, str):
+                Z = X[spread_rows(X, self.num_points(len(X)), self.seed)].clone()
+            else:
+                Z = own_inputs(self.start, problem)
             state = state._replace(phase="move", Z=Z)
         for k in range(state.position, self.iterations):
             Z, _ = lloyd(X, state.Z)
@@ -91,29 +89,19 @@ class KMeans(MovablePoints):
 
         model = nystrom(problem.kernel, state.theta, problem.train, state.Z, self.objective)
         state = state._replace(
-            step=state.step + 1,
-            phase="learn",
-            position=0,
-            terms=model.terms,
-            epoch_begin=model.terms.total(self.objective),
-        )
+            step=state.step + 1, phase="learn", position=0,
+            terms=model.terms, epoch_begin=model.terms.total(self.objective),
+        )  # fmt: skip
         yield Step(state, report(state, self.objective, state.Z, model.jitter))
         return state
 
     def _learn_theta(self, problem: Problem, state: MovingState) -> Phase:
         """Descend over theta; a state in the middle is resumed by repeating its evaluations."""
-        evaluations = learn_hyperparameters(
-            problem.kernel, problem.train, state.Z, self.objective, state.theta_begin, self, state.position
-        )
+        evaluations = learn_hyperparameters(problem, state.Z, self, state.theta_begin, state.position)
         for position, theta, terms, jitter in evaluations:
             state = state._replace(step=state.step + 1, position=position, phase="learn", theta=theta, terms=terms)
             yield Step(state, report(state, self.objective, state.Z, jitter))
         return state
-
-    @property
-    def likelihood_name(self) -> str:
-        """The objective of the setting."""
-        return str(self.objective)
 
     def cost(self, problem: Problem) -> Cost:
         n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()

@@ -16,8 +16,8 @@ and the derivative in the log sd is that trace tr S which `objectives.pull_back`
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import param
@@ -30,13 +30,13 @@ from ....evidence_limits import BOUNDS, least_objective
 from ....kernels.distances import distances_of_scaled, scaled_rows, weighted_differences
 from ....linalg.replayed_descent import Evaluated, replayed_descent
 from ....objectives import BLOCK, Nystrom, Terms, is_kept, may_learn, nystrom, pull_back
-from ....posteriors import Posterior, nystrom_posterior
+from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Dataset, Problem, Step
 from ...base import Steps
 from .. import settings
 from ..initial_sets import start_inputs
 from ..reporting import EVALUATION_CALLS, entry_flops
-from .state import START, State, initial_state, prior, report
+from .state import START, State, initial_state, report
 from .state import Info as MovingInfo
 from .state import State as MovingState
 
@@ -186,24 +186,40 @@ class MovablePoints(settings.SparseMethod):
     Info: ClassVar[type] = MovingInfo
 
     @property
-    @abstractmethod
     def likelihood_name(self) -> str:
         """Return "pp", "vfe", "tight-vfe" or "fitc"."""
+        return str(self.objective)
 
     def posterior(self, problem: Problem, state: MovingState) -> Posterior:
         if state.step == 0:
-            return prior(problem, state)
+            return PriorPosterior(problem.kernel, state.theta)
         model = nystrom(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name)
         return nystrom_posterior(problem.kernel, state.theta, state.Z, model, self.likelihood_name == "fitc")
 
     def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
-        return move_point(problem, state, slot, position, self.likelihood_name)
+        """Return the step that puts inducing point `slot` at `position` [d], scaled inputs, with theta as it was.
+
+        About 2 n m^2 flops. The run continues from it with a new descent.
+        """
+        Z = state.Z.clone()
+        Z[slot] = position
+        return self._begun_again(problem, state, Z, state.theta)
 
     def set_by_hand(self, problem: Problem, state: MovingState) -> Step:
         """Keep the points."""
         if state.phase == "start":
             return super().set_by_hand(problem, state)
-        return begun_again(problem, state, state.Z.clone(), problem.theta, self.likelihood_name)
+        return self._begun_again(problem, state, state.Z.clone(), problem.theta)
+
+    def _begun_again(self, problem: Problem, state: MovingState, Z: Tensor, theta: Tensor) -> Step:
+        """The step that puts the points at Z [m, d] and the hyperparameters at theta, where a new descent begins."""
+        model = nystrom(problem.kernel, theta, problem.train, Z, self.likelihood_name)
+        moved = state._replace(
+            step=state.step + 1, phase="move", position=0, terms=model.terms,
+            Z=Z, Z_begin=Z.clone(), theta=theta.clone(), theta_begin=theta.clone(),
+            epoch_begin=model.terms.total(self.likelihood_name),
+        )  # fmt: skip
+        return Step(moved, report(moved, self.likelihood_name, state.Z, model.jitter)._replace(phase="forced"))
 
     def bound_terms(self, problem: Problem, state: MovingState) -> Terms:
         return nystrom(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name).terms
@@ -226,40 +242,50 @@ class MovingPoints(MovablePoints):
         doc=f"Evaluations of the objective per epoch, after which the optimiser starts again; 0 means {PER_EPOCH}.",
     )
 
-    @abstractmethod
     def descent(self, problem: Problem) -> Descent:
         """Return the objective and its descent; raise SettingError where the problem does not allow it."""
+        gradient = partial(sparse_gradient, likelihood=self.likelihood_name)
+        return Descent(gradient, self.likelihood_name, self.learn, self.optimiser, self.evaluations or PER_EPOCH)
 
     def steps(self, problem: Problem, resume: MovingState | None = None) -> Steps:
-        return moving_steps(self, problem, resume, self.descent(problem))
+        """Run descents until an epoch lowers the objective by too little. A step is one evaluation and its gradient."""
+        descent, state, m = self.descent(problem), resume, self.num_points(len(problem.train))
+        if state is None:
+            state = initial_state(problem, m, self.seed, self.title)
+            yield Step(state, START)
+        if state.phase == "start":
+            Z = start_inputs(self.start, problem, m, self.seed)
+            state = state._replace(phase="move", Z=Z, Z_begin=Z.clone())
+
+        while state.epoch < self.max_epochs:
+            state = yield from descent_steps(problem, state, descent)
+            objective = state.terms.total(descent.likelihood)
+            if outcome := self.converged(problem, state, objective):
+                return outcome
+            state = state._replace(
+                epoch=state.epoch + 1, position=0, epoch_begin=objective,
+                Z_begin=state.Z.clone(), theta_begin=state.theta.clone(),
+            )  # fmt: skip
+        return self.out_of_epochs()
 
     def cost(self, problem: Problem) -> Cost:
-        return moving_cost(problem, self.num_points(len(problem.train)), self.likelihood_name)
-
-
-def moving_steps(method: MovingPoints, problem: Problem, resume: State | None, descent: Descent) -> Steps:
-    """Run descents until an epoch lowers the objective by too little. A step is one evaluation with its gradient."""
-    state = resume
-    if state is None:
-        state = initial_state(problem, method.num_points(len(problem.train)), method.seed, method.title)
-        yield Step(state, START)
-    if state.phase == "start":
-        Z = start_inputs(method.start, problem, method.num_points(len(problem.train)), method.seed)
-        state = state._replace(phase="move", Z=Z, Z_begin=Z.clone())
-
-    while state.epoch < method.max_epochs:
-        state = yield from descent_steps(problem, state, descent)
-        objective = state.terms.total(descent.likelihood)
-        if outcome := method.converged(problem, state, objective):
-            return outcome
-        state = state._replace(
-            epoch=state.epoch + 1,
-            position=0,
-            Z_begin=state.Z.clone(),
-            theta_begin=state.theta.clone(),
-            epoch_begin=objective,
-        )
-    return method.out_of_epochs()
+        """Predict the cost of one evaluation of the objective and its gradient."""
+        n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
+        m = min(self.num_points(n), n)
+        is_own, is_rowwise = getattr(problem.kernel, "is_own_derivative", False), self.likelihood_name in ROWWISE
+        computed = 1.0 if is_own else 2.0  # times that K_mn or its derivative is computed
+        flops = 6.0 * n * m * m + computed * n * m * (entry_flops(problem) + 4.0 * d) + 3.0 * m**3
+        flops += (OWN_PASS_FLOPS if is_own else PASS_FLOPS) * n * m
+        if is_rowwise:  # two more products and one solve
+            flops += (4.0 + SOLVE) * n * m * m + ROWWISE[self.likelihood_name] * n * m
+        block = min(1.0 * s * n * m, BLOCK / 3)
+        memory = {"vectors of n numbers": 7.0 * s * n, "a block": (4.0 if is_rowwise else 3.0) * block}
+        if is_kept(n, m, s):
+            memory |= {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m}
+        else:  # its columns are computed twice
+            flops += SOLVE * n * m * m + n * m * entry_flops(problem)
+        memory["m x m factors"] = 8.0 * s * m * m
+        return Cost(flops, 16.0 * s * n * m, memory, EVALUATION_CALLS + BLOCK_CALLS * 3.0 * s * n * m / BLOCK)
 
 
 def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator[Step, None, State]:
@@ -302,51 +328,3 @@ def _descend(problem: Problem, state: State, descent: Descent) -> Generator[tupl
     )
     for best in steps:
         yield best.theta[:p].clone(), best.theta[p:].reshape(state.Z.shape).clone(), best.extra
-
-
-def move_point(problem: Problem, state: State, slot: int, position: Tensor, likelihood: str) -> Step:
-    """Return the step that puts inducing point `slot` at `position` [d], scaled inputs, with theta as it was.
-
-    About 2 n m^2 flops. The run continues from it with a new descent.
-    """
-    Z = state.Z.clone()
-    Z[slot] = position
-    return begun_again(problem, state, Z, state.theta, likelihood)
-
-
-def begun_again(problem: Problem, state: State, Z: Tensor, theta: Tensor, likelihood: str) -> Step:
-    """Return the step that puts the points at Z [m, d] and the hyperparameters at theta, where a new descent begins."""
-    model = nystrom(problem.kernel, theta, problem.train, Z, likelihood)
-    moved = state._replace(
-        step=state.step + 1,
-        phase="move",
-        position=0,
-        Z=Z,
-        Z_begin=Z.clone(),
-        theta=theta.clone(),
-        theta_begin=theta.clone(),
-        terms=model.terms,
-        epoch_begin=model.terms.total(likelihood),
-    )
-    info = report(moved, likelihood, state.Z, model.jitter)
-    return Step(moved, info._replace(phase="forced"))
-
-
-def moving_cost(problem: Problem, m: int, likelihood: str) -> Cost:
-    """Predict the cost of one evaluation of the objective and its gradient."""
-    n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
-    m = min(m, n)
-    is_own, is_rowwise = getattr(problem.kernel, "is_own_derivative", False), likelihood in ROWWISE
-    computed = 1.0 if is_own else 2.0  # times that K_mn or its derivative is computed
-    flops = 6.0 * n * m * m + computed * n * m * (entry_flops(problem) + 4.0 * d) + 3.0 * m**3
-    flops += (OWN_PASS_FLOPS if is_own else PASS_FLOPS) * n * m
-    if is_rowwise:  # two more products and one solve
-        flops += (4.0 + SOLVE) * n * m * m + ROWWISE[likelihood] * n * m
-    block = min(1.0 * s * n * m, BLOCK / 3)
-    memory = {"vectors of n numbers": 7.0 * s * n, "a block": (4.0 if is_rowwise else 3.0) * block}
-    if is_kept(n, m, s):
-        memory |= {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m}
-    else:  # its columns are computed twice
-        flops += SOLVE * n * m * m + n * m * entry_flops(problem)
-    memory["m x m factors"] = 8.0 * s * m * m
-    return Cost(flops, 16.0 * s * n * m, memory, EVALUATION_CALLS + BLOCK_CALLS * 3.0 * s * n * m / BLOCK)

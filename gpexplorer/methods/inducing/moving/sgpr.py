@@ -6,7 +6,6 @@ The setting `engine` replaces them by GPyTorch's bound and autograd, for a race 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar
 
 import param
@@ -21,7 +20,7 @@ from ....problem import Dataset, Problem
 from ... import gpytorch_parts
 from .. import settings
 from ..initial_sets import start
-from .loop import PER_EPOCH, Descent, Gradient, ModelAndGradient, MovingPoints, sparse_gradient
+from .loop import Descent, Gradient, MovingPoints
 
 
 class SGPR(MovingPoints):
@@ -46,29 +45,16 @@ class SGPR(MovingPoints):
         doc="What computes bound and gradient: this package, or GPyTorch by autograd (for the kernels se and matern).",
     )
 
-    @property
-    def likelihood_name(self) -> str:
-        return str(self.objective)
-
     def descent(self, problem: Problem) -> Descent:
-        model_and_gradient: ModelAndGradient = partial(sparse_gradient, likelihood=self.objective)
-        if self.engine == "gpytorch":
-            check_gpytorch(problem.kernel, self.objective)
-            model_and_gradient = gpytorch_gradient
-        return Descent(
-            model_and_gradient=model_and_gradient,
-            likelihood=self.objective,
-            learn=self.learn,
-            optimiser=self.optimiser,
-            limit=self.evaluations or PER_EPOCH,
-        )
-
-
-def check_gpytorch(kernel: Any, objective: str) -> None:
-    """Raise SettingError where GPyTorch is not installed, or has no such kernel or objective."""
-    gpytorch_parts.check(kernel, "closed form")
-    if objective != "vfe":
-        raise SettingError(f'GPyTorch\'s bound has the objective vfe, not {objective}; choose engine "closed form".')
+        descent = super().descent(problem)
+        if self.engine != "gpytorch":
+            return descent
+        gpytorch_parts.check(problem.kernel, "closed form")
+        if self.objective != "vfe":
+            raise SettingError(
+                f'GPyTorch\'s bound has the objective vfe, not {self.objective}; choose engine "closed form".'
+            )
+        return descent._replace(model_and_gradient=gpytorch_gradient)
 
 
 def gpytorch_gradient(kernel: Any, theta: Tensor, train: Dataset, Z: Tensor) -> tuple[Nystrom, Gradient]:

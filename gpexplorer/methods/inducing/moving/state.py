@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ....errors import SettingError
 from ....objectives import Terms
-from ....posteriors import Posterior, PriorPosterior
 from ....problem import Problem, described_rows
 from ..distinct_rows import random_order
 from ..reporting import UNKNOWN_TERMS, Complexity, ExactLeast, Fit, Jitter, Moved, Objective, Trace, halves
@@ -82,8 +81,3 @@ def report(state: State, objective: str, before: Tensor, jitter: float, exact_le
     """Report a step that moved the points from `before` to those of the state."""
     moved = float((state.Z - before).norm()) / math.sqrt(len(before)) if before.shape == state.Z.shape else math.nan
     return Info(state.phase, state.terms.total(objective), *halves(state.terms), moved, jitter, exact_least)
-
-
-def prior(problem: Problem, state: State) -> Posterior:
-    """Return the prior of f: the prediction before any work."""
-    return PriorPosterior(problem.kernel, state.theta)

@@ -25,17 +25,7 @@ from ...base import Steps
 from ...own_points import own_rows, own_start
 from .. import settings
 from ..learning import learn_hyperparameters
-from ..reporting import (
-    UNKNOWN_TERMS,
-    Complexity,
-    ExactReduction,
-    Fit,
-    Jitter,
-    Objective,
-    Trace,
-    entry_flops,
-    halves,
-)
+from ..reporting import UNKNOWN_TERMS, Complexity, ExactReduction, Fit, Jitter, Objective, Trace, entry_flops, halves
 from .streamed_gp import TOGETHER, GrowingModel, StreamedGP, growing_model
 
 CHOICE_CALLS = 85.0  # tensor operations when a point joins the factors
@@ -256,9 +246,7 @@ class RowSelection(settings.SparseMethod):
     def _learning_phase(self, problem: Problem, state: SelectionState) -> Generator[Step, None, SelectionState]:
         """The continuous phase, one evaluation of the objective per step."""
         Z = problem.train.rows(state.inducing).X
-        evaluations = learn_hyperparameters(
-            problem.kernel, problem.train, Z, self.objective, state.theta_begin, self, state.position
-        )
+        evaluations = learn_hyperparameters(problem, Z, self, state.theta_begin, state.position)
         for position, theta, terms, jitter in evaluations:
             state = state._replace(step=state.step + 1, phase="learn", position=position, theta=theta, terms=terms)
             yield Step(state, self._info("learn", terms)._replace(jitter=jitter))

@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from functools import partial
-from typing import Any, Protocol
 
 import torch
 
@@ -41,7 +40,7 @@ from ..moving.loop import Descent, descent_steps, sparse_gradient
 from ..moving.state import State as MovingState
 from ..reporting import halves
 from ..selection.streamed_gp import GrowingGP
-from ..settings import MOST_ENTRIES
+from ..settings import MOST_ENTRIES, SparseMethod
 from .state import Info, State
 
 FACTOR = 1.5  # by which the number of points grows at most between two epochs
@@ -52,34 +51,20 @@ AUTO = {"num_inducing": 32, "gap": 3.0}  # what num_inducing="auto" stands for
 Phase = Generator[Step, None, State]
 
 
-class Settings(Protocol):
-    """The settings of the method that the continuous phases read."""
-
-    objective: Any
-    learn: Any
-    optimiser: Any
-    evaluations: Any
-
-
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-def learning_phase(problem: Problem, state: State, method: Settings, phase: str = "learn") -> Phase:
+def learning_phase(problem: Problem, state: State, method: SparseMethod, phase: str = "learn") -> Phase:
     """The continuous phase: hyperparameters by nonlinear conjugate gradients, the inducing points fixed.
 
     Its states have the phase `phase`. So has the report of its first step, and that of the others "learn".
     """
     Z = problem.train.rows(state.inducing).X
-    evaluations = learn_hyperparameters(
-        problem.kernel, problem.train, Z, method.objective, state.theta_begin, method, state.position
-    )
-    for evaluation in evaluations:
-        objective = evaluation.terms.total(method.objective)
-        state = state._replace(
-            step=state.step + 1, phase=phase, position=evaluation.position, theta=evaluation.theta, objective=objective
-        )
-        named = phase if evaluation.position == 1 else "learn"
-        yield Step(state, Info(named, objective, *halves(evaluation.terms), jitter=evaluation.jitter))
+    evaluations = learn_hyperparameters(problem, Z, method, state.theta_begin, state.position)
+    for position, theta, terms, jitter in evaluations:
+        objective = terms.total(method.objective)
+        state = state._replace(step=state.step + 1, phase=phase, position=position, theta=theta, objective=objective)
+        yield Step(state, Info(phase if position == 1 else "learn", objective, *halves(terms), jitter=jitter))
     return state
 
 
@@ -214,19 +199,16 @@ def polish(problem: Problem, state: State, objective: str, learn: bool, limit: i
     -----
     About 6 n m^2 flops per evaluation.
     """
-    descent = Descent(
-        model_and_gradient=partial(sparse_gradient, likelihood=objective),
-        likelihood=objective,
-        learn=learn,
-        optimiser="L-BFGS-B",
-        limit=limit,
-    )
+    descent = Descent(partial(sparse_gradient, likelihood=objective), objective, learn, "L-BFGS-B", limit)
     if state.phase != "polish":
         Z = problem.train.X[state.inducing]  # [m, d]
         state = state._replace(
             phase="polish", position=0, Z=Z, Z_begin=Z.clone(), theta_begin=state.theta, epoch_begin=state.objective
         )
-    for step in descent_steps(problem, _as_moving(state), descent):
+    assert state.Z is not None and state.Z_begin is not None
+    moving = MovingState(state.Z, state.theta, state.Z_begin, state.theta_begin, step=state.step, phase="move")
+    moving = moving._replace(position=state.position, epoch_begin=state.epoch_begin)
+    for step in descent_steps(problem, moving, descent):
         moved, info = step.state, step.info
         state = state._replace(
             step=moved.step, position=moved.position, Z=moved.Z, theta=moved.theta, objective=info.objective
@@ -237,19 +219,3 @@ def polish(problem: Problem, state: State, objective: str, learn: bool, limit: i
         f"their rows, which decreased it to {state.objective:.5g}."
     )
     return Outcome("converged" if state.position < limit else "budget", message)
-
-
-def _as_moving(state: State) -> MovingState:
-    """Return the part of the state that moves, as a state of the methods with moving points."""
-    assert state.Z is not None
-    assert state.Z_begin is not None
-    return MovingState(
-        Z=state.Z,
-        theta=state.theta,
-        Z_begin=state.Z_begin,
-        theta_begin=state.theta_begin,
-        step=state.step,
-        phase="move",
-        position=state.position,
-        epoch_begin=state.epoch_begin,
-    )

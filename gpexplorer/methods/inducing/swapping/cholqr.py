@@ -31,7 +31,7 @@ from ..moving.state import continuous_inputs, points_can_move
 from ..reporting import halves
 from .after_swaps import AUTO, Phase, learning_phase, polish, resize
 from .compiled_swapper import CompiledSwapper
-from .core_set import core_set, core_size, cost_of_rows, largest_cost, memory, swap_cost
+from .core_set import SwapMethod, core_set, core_size, cost_of_rows, largest_cost, memory, swap_cost
 from .factor import Factor
 from .policies import ORDERS, POLICIES, Turn
 from .state import START, initial_state
@@ -40,7 +40,7 @@ from .state import State as SwapState
 from .swap import Swapper
 
 
-class CholQR(settings.SparseMethod):
+class CholQR(SwapMethod):
     """Inducing points chosen by swaps on the variational free energy or the projected-process likelihood.
 
     Parameters
@@ -119,8 +119,7 @@ class CholQR(settings.SparseMethod):
         doc="Candidates tested exactly beside the pivots: half by score, half drawn uniformly; the paper has 1.",
     )
     compete = param.Boolean(
-        True,
-        doc="Test all pivots exactly at every swap. Off tests the best candidate by score alone, as in the paper.",
+        True, doc="Test all pivots exactly at every swap. Off tests the best candidate by score alone, as in the paper."
     )
     pivot_refresh = param.Integer(
         16, bounds=(1, None), softbounds=(4, 100), doc="Swaps after which the pivots are drawn again."

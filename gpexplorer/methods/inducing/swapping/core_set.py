@@ -12,8 +12,9 @@ number of all rows per row of the core set: an estimate of the objective of all 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import param
 import torch
@@ -22,11 +23,11 @@ from torch import Tensor
 from ....errors import SettingError
 from ....objectives import nystrom
 from ....problem import Cost, Outcome, Problem, Step
-from ...base import Steps
 from ...capabilities import Landscape
 from ..distinct_rows import random_order
 from ..reductions import ENTRY_FLOPS, SAMPLE, WIDTH
 from ..reporting import halves
+from ..settings import SparseMethod
 from .after_swaps import Phase, learning_phase, most_points
 from .factor import QUEUE
 from .state import Info, State
@@ -52,25 +53,20 @@ def memory() -> Any:
     )
 
 
-class SwapMethod(Protocol):
+class SwapMethod(SparseMethod):
     """What a core set asks of the method that chooses points on it: CholQR, which is defined above this module."""
 
-    param: Any
-    seed: Any
     memory: Any
     gap: Any
     num_pivots: Any
     num_proposals: Any
     pivot_refresh: Any
-    objective: Any
-    learn: Any
-    optimiser: Any
-    evaluations: Any
 
-    def num_points(self, n: int) -> int: ...
-    def steps(self, problem: Problem, resume: State | None = None) -> Steps: ...
+    @abstractmethod
     def swap_landscape(self, problem: Problem, state: State, slot: int | None = None) -> Landscape | None: ...
+    @abstractmethod
     def force_swap(self, problem: Problem, state: State, row: int, slot: int | None = None) -> Step: ...
+    @abstractmethod
     def move_point(self, problem: Problem, state: State, slot: int, position: Tensor) -> Step: ...
 
 

@@ -405,12 +405,7 @@ class Factor:
         return RemovalNumbers(vv=vv, yv=yv, nu=nu, kappa=kappa, wc=wc, qc=qc, qGw=qGw, qLv=qLv)
 
     def removal(
-        self,
-        position: int,
-        v: Tensor,
-        rows: Tensor,
-        numbers: RemovalNumbers,
-        pivot_products: Tensor | None = None,
+        self, position: int, v: Tensor, rows: Tensor, numbers: RemovalNumbers, pivot_products: Tensor | None = None
     ) -> Removal:
         """Put the description of a removal together; the arguments are those of `Removal`."""
         V = torch.addcmul(self.D, v, v) if self.is_tight else self.D[:0]  # [n] diag(K - K_hat) without the point

@@ -135,7 +135,14 @@ class Pivots:
             slot = self.oldest
             if room > 0:
                 room, slot = room - 1, len(self.rows)
-                self._add_empty_slot()
+                self.rows = torch.cat([self.rows, self.rows.new_full((1,), -1)])
+                self.rows_on_host = self.rows.cpu()
+                self.E = torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])])
+                self.HP = torch.cat([self.HP, self.HP.new_zeros(2, 1, self.HP.shape[2])], 1)
+                self.EE, self.C = (torch.nn.functional.pad(M, (0, 1, 0, 1)) for M in (self.EE, self.C))
+                self.Ey, self.least, self.is_inducing = (
+                    torch.cat([part, part.new_zeros(1)]) for part in (self.Ey, self.least, self.is_inducing)
+                )
             v_row = float(removal.v[row])
             column = proposals.R[k] - v_row * removal.v  # [n] residual of the model with the point put back
             h = proposals.B[:, k] - v_row * removal.Lv  # [m]
@@ -145,16 +152,6 @@ class Pivots:
             host = torch.cat([column[self.rows], self.E @ column, by_y]).cpu()  # [2 z + 1]
             self._place(slot, row, host[:z], host[z:-1], float(host[-1]))
             self.oldest = self.oldest if slot != self.oldest else (self.oldest + 1) % z
-
-    def _add_empty_slot(self) -> None:
-        self.rows = torch.cat([self.rows, self.rows.new_full((1,), -1)])
-        self.rows_on_host = self.rows.cpu()
-        self.E = torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])])
-        self.HP = torch.cat([self.HP, self.HP.new_zeros(2, 1, self.HP.shape[2])], 1)
-        self.EE, self.C = (torch.nn.functional.pad(M, (0, 1, 0, 1)) for M in (self.EE, self.C))
-        self.Ey, self.least, self.is_inducing = (
-            torch.cat([part, part.new_zeros(1)]) for part in (self.Ey, self.least, self.is_inducing)
-        )
 
 
 class ReplacementScores:
@@ -271,10 +268,7 @@ class ReplacementScores:
 
 
 def exact_effects(
-    pivots: Pivots,
-    removed: RemovalNumbers,
-    products: Sequence[Tensor] | Tensor,
-    log_ratios: Tensor | None = None,
+    pivots: Pivots, removed: RemovalNumbers, products: Sequence[Tensor] | Tensor, log_ratios: Tensor | None = None
 ) -> Addition:
     """Compute the exact effect of each pivot in the place of a removed point, on the host (eqs 14 to 16).
 
