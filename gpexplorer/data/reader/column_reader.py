@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from ..quoting import listing, quote
 from .cells import MISSING, Floats, Mask, Texts, count_with, is_text, plain, texts_of
 from .date_format import DAY, ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format, may_be_digits
-from .number_format import NumberFormat, missing_number, number_format, without_limit, written
+from .number_format import DAYS, OTHER, NumberFormat, missing_number, number_format, without_limit, written
 from .words import Levels, are_yes_no, levels_of, yes_no
 
 KINDS = ("number", "yes/no", "date", "time of day", "words", "text", "molecules", "empty", "raw text")
@@ -141,7 +141,17 @@ class ColumnReader:
         values = np.full(len(gap), np.nan) if parse is None else texts.parsed(parse)
         gap = gap | texts.spread(np.array([text in self.gap_words for text in texts.distinct], dtype=bool))
         unreadable = nothing if parse is None else np.isnan(values) & ~gap
+        if self.kind == "number" and unreadable.any():
+            unreadable |= texts.spread(self._in_doubt(texts.distinct))
+            values[unreadable] = np.nan
         return Cells(values, gap, nothing, unreadable)
+
+    def _in_doubt(self, distinct: Sequence[str]) -> Mask:
+        """Which texts have a mark of thousands that is one of decimals in cells beside them, as 1,234 beside 2,5."""
+        other = self.numbers._replace(decimal=OTHER[self.numbers.decimal])
+        as_other = np.array([other.decimal in text and other.number(text) is not None for text in distinct])
+        is_number = np.array([self.numbers.number(text) is not None for text in distinct])
+        return as_other & bool((as_other & ~is_number).any())
 
     def shown_format(self) -> str:
         """The format in words."""
@@ -266,8 +276,10 @@ def _by_type(name: str, column: pa.ChunkedArray, kind: str) -> ColumnReader | No
         return ColumnReader(name, "yes/no")
     if kind in ("", "date") and (types.is_integer(of) or types.is_floating(of)) and _are_compact_dates(column):
         return None
-    if types.is_integer(of) or types.is_floating(of) or types.is_decimal(of) or types.is_duration(of):
+    if types.is_integer(of) or types.is_floating(of) or types.is_decimal(of):
         return ColumnReader(name, "number")
+    if types.is_duration(of):
+        return ColumnReader(name, "number", numbers=NumberFormat(unit=DAYS))
     if types.is_timestamp(of) or types.is_date(of):
         return ColumnReader(name, "date")
     if types.is_time(of):

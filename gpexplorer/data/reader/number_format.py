@@ -1,4 +1,4 @@
-"""Numbers as people write them: 1,090.60 and 1.090,60, $12 and 12 kg, 35 %, (12) for -12.
+"""Numbers as people write them: 1,090.60 and 1.090,60, $12 and 12 kg, 35 %, (12) for -12, 27:10:05 for a duration.
 
 Which mark stands before the decimals is decided once, from all cells of a column. After that any mark of thousands but
 this one is accepted, so that 1090.60 and 1,090.60 are the same number, and 1,5 is no number where the mark is a point.
@@ -16,10 +16,10 @@ CURRENCY = (
     r"|SGD|HKD|TRY|RUB|kr\.?|sfr\.?|fr\.?|rs\.?|z\u0142|k\u010d|ft))"
 )
 UNIT = rf"(?:[{SYMBOLS}%\u2030\u00b0\u00b5\u03bc]|[^\W\d_])(?:[^\d,;:()<>=\"]{{0,15}}[23\u00b2\u00b3]?)"
-BODY = r"[0-9](?:[0-9.,' ]*[0-9.,])?|[.,][0-9]+"
+BODY = r"[0-9](?:[0-9.,' _]*[0-9.,])?|[.,][0-9]+"
 _CELL = re.compile(
-    rf"(?P<first>{CURRENCY}\s*(?=\())?(?P<open>\()?\s*(?P<sign>[+-])?\s*(?P<before>{CURRENCY})?\s*(?P<inner>[+-])?\s*"
-    rf"(?P<body>{BODY})(?P<exponent>[eE][+-]?[0-9]+)?(?P<space>\s*)(?P<trailing>--?|\u2013|\u2014)?\s*(?P<after>{UNIT})?\s*"
+    rf"(?P<first>{CURRENCY}\s*(?=\())?(?P<open>\()?\s*(?P<sign>[+\-\u2013])?\s*(?P<before>{CURRENCY})?\s*(?P<inner>[+\-\u2013])?\s*"
+    rf"(?P<body>{BODY})(?P<exponent>[eE][+-]?[0-9]+|D[+-][0-9]+)?(?P<space>\s*)(?P<trailing>--?|\u2013|\u2014)?\s*(?P<after>{UNIT})?\s*"
     r"(?P<close>\))?[*\u2020\u2021]{0,3}"
 )
 SCALES = {
@@ -30,13 +30,21 @@ LETTERS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 _SCALED = re.compile(rf"(?P<scale>{'|'.join(LETTERS)}|(?i:{'|'.join(SCALES)}))\.?(?:\s*(?P<currency>{CURRENCY}))?")
 _LIMIT = re.compile(r"[<>\u2264\u2265]=?\s*")
 _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DURATION = re.compile(
+    r"(?:(?P<days>-?[0-9]+) days?,? ?\+?)?(?P<h>[0-9]+):(?P<m>[0-5][0-9]):(?P<s>[0-5][0-9](?:\.[0-9]+)?)"
+)
+DAYS = "days"  # the unit of durations such as 27:10:05 and 2 days 03:10:05
 _INFINITE = re.compile(r"(?i)[+-]?inf(inity)?")
 OTHER = {".": ",", ",": "."}
+_DIGITS = {first + i: str(i) for first in (0x660, 0x6F0, 0x966, 0xFF10) for i in range(10)} | {
+    0x66B: ".", 0x66C: ",", 0xFF0E: ".", 0xFF0C: ",", 0xFF0D: "-", 0xFF0B: "+",
+}  # fmt: skip
+_KEPT_AS_TEXT = re.compile(r"=?\"([^\"]+)\"|'([^']+)'?")  # how spreadsheets write a number that is to stay text
 
 
 def _body_pattern(decimal: str) -> re.Pattern[str]:
     d, t = re.escape(decimal), OTHER[decimal]
-    groups = "|".join(rf"[1-9][0-9]{{0,2}}(?:{re.escape(mark)}[0-9]{{3}})+" for mark in (t, " ", "'"))
+    groups = "|".join(rf"[1-9][0-9]{{0,2}}(?:{re.escape(mark)}[0-9]{{3}})+" for mark in (t, " ", "'", "_"))
     indian = rf"[1-9][0-9]?(?:{re.escape(t)}[0-9]{{2}})+{re.escape(t)}[0-9]{{3}}"
     return re.compile(rf"(?:[0-9]+|{groups}|{indian})(?:{d}[0-9]*)?|{d}[0-9]+")
 
@@ -65,7 +73,8 @@ class Written(NamedTuple):
 
 def written(text: str) -> Written | None:
     """Take a cleaned cell apart; None if it is no number in any format."""
-    match = _CELL.fullmatch(text)
+    kept = _KEPT_AS_TEXT.fullmatch(text)
+    match = _CELL.fullmatch((kept[1] or kept[2] if kept else text).translate(_DIGITS))
     if match is None or bool(match["open"]) != bool(match["close"]):
         return None
     body, trailing = match["body"].strip(), match["trailing"] or ""
@@ -75,7 +84,7 @@ def written(text: str) -> Written | None:
     before, after = (match["first"] or match["before"] or "").strip(), (match["after"] or "").strip()
     if len(signs) + bool(match["open"]) > 1 or trailing not in ("", "-"):
         return None
-    negative, exponent = bool(match["open"]) or bool(trailing) or "-" in signs, match["exponent"] or ""
+    negative, exponent = bool(match["open"]) or signs not in ([], ["+"]), (match["exponent"] or "").replace("D", "e")
     scale, unit = _scale_of(after, bool(before), bool(match["space"]))
     return None if before and unit else Written(body, negative, exponent, before or unit, scale, after)
 
@@ -131,6 +140,9 @@ class NumberFormat(NamedTuple):
             return float(text)
         if _INFINITE.fullmatch(text):
             return float(text)
+        if self.unit == DAYS and (duration := _DURATION.fullmatch(text)):
+            hours = int(duration["h"]) + int(duration["m"]) / 60.0 + float(duration["s"]) / 3600.0
+            return int(duration["days"] or 0) + hours / 24.0
         parts = written(without_limit(text) if self.limits else text)
         if parts is not None and ((parts.is_letter and not self.scaled) or _same_unit(parts.suffix, self.unit)):
             parts = parts._replace(unit=parts.suffix, scale="")
@@ -138,7 +150,7 @@ class NumberFormat(NamedTuple):
             return None
         if parts.unit and self.unit and not _same_unit(parts.unit, self.unit):
             return None
-        digits = re.sub(rf"[ '{re.escape(OTHER[self.decimal])}]", "", parts.body).replace(",", ".")
+        digits = re.sub(rf"[ _'{re.escape(OTHER[self.decimal])}]", "", parts.body).replace(",", ".")
         factor = LETTERS.get(parts.scale) or SCALES.get(parts.scale.casefold(), 1.0)
         value = float(f"{digits}{parts.exponent}") * (-factor if parts.negative else factor)
         return value / 100.0 if parts.unit == "%" and self.unit != "%" and self.small else value
@@ -181,6 +193,10 @@ def number_format(cells: Iterable[str], decimal: str = "") -> NumberFormat | Non
     NumberFormat or None
         None if there is no such format, as for words, or numbers with different units.
     """
+    cells = list(cells)
+    durations = [duration for cell in cells if (duration := _DURATION.fullmatch(cell))]
+    if len(durations) == len(cells) and any(duration["days"] or int(duration["h"]) > 24 for duration in durations):
+        return NumberFormat(unit=DAYS)
     parts = [written(cell) for cell in cells if not _INFINITE.fullmatch(cell)]
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
