@@ -8,6 +8,8 @@ filled as gaps of training were.
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -115,8 +117,9 @@ class TableReader:
         Parameters
         ----------
         table : Table
-            Any number of rows, with the columns of training in any order; others are ignored. A table that shares no
-            name with training is taken by position.
+            Any number of rows, with the columns of training in any order; others are ignored. Capitals, blanks, quotes
+            and underscores in names make no difference where only one column can be meant. A table that shares no name
+            with training is taken by position.
         name : str
             The table, for messages.
 
@@ -159,16 +162,24 @@ class TableReader:
 
     def _named(self, table: pa.Table, name: str) -> pa.Table:
         """The table with the names of training."""
-        titles = [str(title) for title in table.column_names]
+        written = [str(title) for title in table.column_names]
+        titles = self._as_in_training(written)
         if not set(self.sources) & set(titles) and len(titles) == len(self.sources):
             self._refuse_row_as_names(titles, name)
             return table.rename_columns(list(self.sources))
         missing = [source for source in self.sources if source not in titles]
         if missing:
             raise DataError(
-                f"{name} has no column {quote(missing[0])} but {listing(titles)}: give every column trained on."
+                f"{name} has no column {quote(missing[0])} but {listing(written)}: give every column trained on."
             )
         return table.rename_columns(titles)
+
+    def _as_in_training(self, titles: list[str]) -> list[str]:
+        """The names with the spelling of training."""
+        found, trained = (Counter(map(_name_key, names)) for names in (titles, self.sources))
+        lacking = [source for source in self.sources if source not in titles]
+        alone = {key: name for name in lacking if found[key := _name_key(name)] == trained[key] == 1}
+        return [title if title in self.sources else alone.get(_name_key(title), title) for title in titles]
 
     def _refuse_row_as_names(self, titles: list[str], name: str) -> None:
         """DataError if the names of a table read as one of its rows, which would be lost; names may all be numbers."""
@@ -319,6 +330,11 @@ _POLICIES = {
     "fill": "the median", "level": "a word of its own", "average": "averaged over the values of training",
     "refuse": "no prediction",
 }  # fmt: skip
+
+
+def _name_key(title: str) -> str:
+    """What two spellings of the name of a column have in common."""
+    return re.sub(r"[\s_'\"`]+", "", title).casefold()
 
 
 def _brief(names: Sequence[str]) -> str:

@@ -237,6 +237,10 @@ def test_a_file_without_names_loses_no_row(model: Any, tmp_path: Path) -> None:
         predicted(model, tmp_path, "1.5,oak,03/01/2021\n2.5,elm,03/02/2021\n")
     other_names = predicted(model, tmp_path, "length,tree,day\n1.5,oak,03/01/2021\n")
     assert other_names["mean"].tolist() == pytest.approx([truth(1.5, "oak", "2021-03-01")], abs=0.3)
+    capitals = predicted(model, tmp_path, "\"'When'\",_X,WOOD \n03/01/2021,1.5,oak\n")
+    assert capitals["mean"].tolist() == other_names["mean"].tolist()
+    with pytest.raises(DataError, match='no column "wood" but "X", "when", "Wood", "WOOD"'):
+        predicted(model, tmp_path, "X,when,Wood,WOOD\n1.5,03/01/2021,oak,elm\n")
 
 
 def test_new_rows_in_utf16_are_those_of_utf8(model: Any, tmp_path: Path) -> None:
