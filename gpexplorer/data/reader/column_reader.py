@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -141,17 +141,25 @@ class ColumnReader:
         values = np.full(len(gap), np.nan) if parse is None else texts.parsed(parse)
         gap = gap | texts.spread(np.array([text in self.gap_words for text in texts.distinct], dtype=bool))
         unreadable = nothing if parse is None else np.isnan(values) & ~gap
-        if self.kind == "number" and unreadable.any():
+        if unreadable.any() and self.kind in ("number", "date"):
             unreadable |= texts.spread(self._in_doubt(texts.distinct))
             values[unreadable] = np.nan
         return Cells(values, gap, nothing, unreadable)
 
     def _in_doubt(self, distinct: Sequence[str]) -> Mask:
-        """Which texts have a mark of thousands that is one of decimals in cells beside them, as 1,234 beside 2,5."""
-        other = self.numbers._replace(decimal=OTHER[self.numbers.decimal])
-        as_other = np.array([other.decimal in text and other.number(text) is not None for text in distinct])
-        is_number = np.array([self.numbers.number(text) is not None for text in distinct])
-        return as_other & bool((as_other & ~is_number).any())
+        """Which texts mean something else in a format that others need: 1,234 beside 2,5, or 3/2 beside 3/16."""
+        others: list[Callable[[str], float | None]]
+        if self.kind == "number":
+            own, others = self.numbers.number, [self.numbers._replace(decimal=OTHER[self.numbers.decimal]).number]
+        else:
+            own, others = self.dates.days, [self.dates._replace(order=o).days for o in ORDERS if o != self.dates.order]
+        values = [own(text) for text in distinct]
+        doubt = np.zeros(len(distinct), dtype=bool)
+        for other in others:
+            meant = [other(text) for text in distinct]
+            if any(new is not None and old is None for new, old in zip(meant, values, strict=True)):
+                doubt |= [new is not None and new != old for new, old in zip(meant, values, strict=True)]
+        return doubt
 
     def shown_format(self) -> str:
         """The format in words."""
