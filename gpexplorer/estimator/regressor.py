@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from ..data.in_memory import column_titles, is_frame, is_texts, table_of
 from ..data.reader.table_reader import RowsRead
-from ..errors import DataError, PosteriorError, SettingError
+from ..errors import DataError, PosteriorError, SettingError, number
 from ..kernels.row_scaled import unscaled_kernel
 from ..kernels.theta.restrictions import kept_options
 from ..methods.base import registry
@@ -384,10 +384,15 @@ class Estimator(RegressorMixin, BaseEstimator):
         reader = self._reader
         names = tuple(getattr(self, "feature_names_in_", ())) if reader is None else reader.names
         split = all_for_training(X, y, names, details, reader)
+        callbacks = functions_of("callbacks", self.callbacks)
+        verbose = int(self.verbose) if isinstance(self.verbose, bool) else self.verbose
+        verbose = number("verbose", verbose, whole=True, low=0)
+        if (self.budget or {}).get("steps") == 0:
+            raise SettingError("The budget's steps is 0; give 1 or more, because a model is fitted by steps.")
         has_own_kernel = getattr(registry.get(str(self.method)), "own_kernel", False)  # its theta is of another form
         spec = self._spec(split.train, (not has_own_kernel and start) or self.kernel, seed)
         run = spec.open(data=split)
-        finish(run, functions_of("callbacks", self.callbacks), int(self.verbose))
+        finish(run, callbacks, verbose)
         run.close()
         if run.error is not None:
             raise run.error

@@ -19,7 +19,7 @@ from ..data.reader.cells import is_dictionary, is_text
 from ..data.reader.table_reader import RowsRead, TableReader
 from ..data.splits import ALL
 from ..data.standardising import fit_scale, targets
-from ..data.table_checks import LARGEST
+from ..data.table_checks import LARGEST, SMALLEST
 from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.base import registry as kernel_classes
 from ..kernels.composites import NAME
@@ -51,6 +51,11 @@ def all_for_training(
     numbers = X.numbers.numpy() if mixed else np.zeros(1) if texts else X
     if max(np.abs(numbers).max(initial=0.0), np.abs(y).max()) > LARGEST:
         raise DataError(f"X or y holds numbers beyond {LARGEST:g}, whose square no 64-bit number holds: rescale them.")
+    if 0.0 < np.ptp(y) < SMALLEST:
+        raise DataError(
+            f"y varies by {np.ptp(y):.3g} in all, less than {SMALLEST:g}, whose square is 0 as a 64-bit number: give it "
+            "in a smaller unit, such as multiplied by 1e200."
+        )
     row_bytes = "\0".join(X).encode() if texts else np.ascontiguousarray(numbers).tobytes()
     row_bytes += repr(X.texts).encode() if mixed else b""
     noise_bytes = b"" if noise is None else noise.ratio.numpy().tobytes() + str(noise.common).encode()

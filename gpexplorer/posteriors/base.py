@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from ..errors import PosteriorError, SettingError
+from ..errors import DataError, PosteriorError, SettingError
 from ..linalg.blocks import row_blocks
 from ..linalg.randomness import generator
 from ..problem import MixedRows, Prediction
@@ -191,7 +191,11 @@ class Posterior(ABC):
 
     def log_density(self, X: Any, y: Any, noise: bool | None = None) -> Tensor:
         """The log predictive density [t] of one value y [t] per row of X, such as held-out targets; see `var`."""
-        return self.marginals(X, noise).log_density(torch.as_tensor(y, dtype=torch.float64).to(self.like.device))
+        values, marginals = torch.as_tensor(y, dtype=torch.float64).to(self.like.device), self.marginals(X, noise)
+        count = len(marginals.moments[0])
+        if values.shape not in ((), (count,)):
+            raise DataError(f"y has shape {list(values.shape)}; give one value for each of {count:,} rows of X.")
+        return marginals.log_density(values)
 
     def marginals(self, X: Any, noise: bool | None = None) -> Marginals:
         """The predictive distribution of each row, with its density, probabilities and quantiles; see `var`."""

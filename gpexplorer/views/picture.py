@@ -20,7 +20,7 @@ from holoviews.plotting.bokeh import OverlayPlot
 from param.parameterized import resolve_ref
 
 from ..display import InPanel
-from ..errors import SettingError, closest
+from ..errors import SettingError, closest, quoted
 from ..runs import Run
 from ..runs.studies import comparison, split_comparison
 from ..runs.studies.comparison import Finished
@@ -188,13 +188,17 @@ class Compare(InPanel, param.Parameterized):
 
     def __init__(self, runs: Mapping[str, Compared] | Iterable[Compared] = ()) -> None:
         is_reference = bool(resolve_ref(runs))
-        super().__init__(runs=runs if isinstance(runs, Mapping) or is_reference else list(runs))
+        is_iterator = isinstance(runs, Iterable) and not isinstance(runs, Mapping)
+        super().__init__(runs=list(runs) if is_iterator and not is_reference else runs)
         self._number()
 
     @param.depends("runs", watch=True)
     def _number(self) -> None:
         """Give each run its name, and keep its numbers as they are now."""
         named = _named(self.runs)
+        for name, run in named.items():
+            if not isinstance(run, Compared):
+                raise SettingError(f"Compare: {name!r} is {quoted(run)}; give a Run, or what gpx.sweep yields.")
         self.failed = {name: run.sentence for name, run in named.items() if isinstance(run, Swept) and not run.finished}
         self.finished = {name: _finished(run) for name, run in named.items() if name not in self.failed}
         self._opened = {name: run for name, run in named.items() if isinstance(run, Run)}
@@ -296,6 +300,8 @@ class Compare(InPanel, param.Parameterized):
 def _named(runs: Mapping[str, Compared] | Iterable[Compared]) -> dict[str, Compared]:
     if isinstance(runs, Mapping):
         return dict(runs)
+    if not isinstance(runs, Iterable):
+        raise SettingError(f'Compare takes runs, or {{"its name": run}}, and not {quoted(runs)}.')
     named: dict[str, Compared] = {}
     for number, run in enumerate(runs, 1):
         method = run.spec.method if isinstance(run, Finished) else run.method.key if isinstance(run, Run) else ""

@@ -162,6 +162,30 @@ def test_a_sweep_over_an_array() -> None:
     assert list(grid(spec(), {"block": np.arange(3, 5)})) == ["block=3", "block=4"]  # type: ignore[dict-item]
 
 
+OF_A_RUN: list[tuple[Callable[[Run], object], str]] = [
+    (
+        lambda run: run.posterior().log_density(run.split.test.X, [1.0, 2.0]),
+        r"y has shape \[2\]; give one value for each",
+    ),
+    (
+        lambda run: run.posterior().save("no folder/model"),
+        "cannot be saved as 'no folder/model': give a file in a folder",
+    ),
+    (lambda run: run.posterior().save("."), "cannot be saved as '.': give a file"),
+    (lambda run: run.posterior().save(None), "cannot be saved as None: give a file"),  # type: ignore[arg-type]
+    (lambda run: gpx.Compare(5), "Compare takes runs.* and not 5"),  # type: ignore[arg-type]
+    (lambda run: gpx.Compare([run, 5]), "Compare: '2 ' is 5; give a Run"),  # type: ignore[list-item]
+    (lambda run: gpx.Compare({"a": "cholqr"}), "Compare: 'a' is 'cholqr'; give a Run"),  # type: ignore[dict-item]
+    (lambda run: gpx.RunWidget(5), "plays a run, and not 5: give what Spec.open returns"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("call", "says"), OF_A_RUN, ids=[says[:24] for _, says in OF_A_RUN])
+def test_what_is_asked_of_a_run_says_what_is_wrong(call: Callable[[Run], object], says: str, run: Run) -> None:
+    with pytest.raises(GPExplorerError, match=says):
+        call(run)
+
+
 def test_what_is_looked_at_in_a_notebook_says_what_it_is(run: Run) -> None:
     assert repr(run) == "<Run of toy on 36 rows: 2 steps>"
     assert repr(gpx.load(ROWS).train) == "<Dataset of 36 rows: y from x1, x2, x3, x4, ...>"
@@ -175,6 +199,10 @@ ESTIMATORS: list[tuple[dict[str, Any], float, str]] = [
     ({"random_state": "x"}, 1.0, "random_state is 'x'; give a whole number of at least 0"),
     ({"random_state": np.random.default_rng(0)}, 1.0, r"random_state is Generator\(PCG64\)"),
     ({"num_inducing": True}, 1.0, "num_inducing is True; give a whole number"),
+    ({"budget": {"steps": 0}}, 1.0, "steps is 0; give 1 or more"),
+    ({"verbose": "a"}, 1.0, "verbose is 'a'; give a whole number"),
+    ({"callbacks": 5}, 1.0, "callbacks is 5; give a list of functions"),
+    ({}, 1e-300, r"y varies by .*e-300 in all, less than 1e-150.* multiplied by 1e200"),
     ({}, 1e200, "X or y holds numbers beyond 1e\\+150"),
 ]
 

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import GPExplorerError, PosteriorError
+from ...errors import GPExplorerError, PosteriorError, quoted
 from .parts import ByBlocks, Parts, check_tensors, read_posterior, write_posterior
 
 FORMAT, VERSIONS = (
@@ -52,10 +52,16 @@ def save_posterior(posterior: Any, path: str | os.PathLike[str]) -> int:
     Raises
     ------
     PosteriorError
-        If the posterior contains something that a file cannot hold, such as a torch module given in Python.
+        If the posterior contains something that a file cannot hold, such as a torch module given in Python, or the
+        path is not one of a file in a folder that exists.
     """
     from safetensors.torch import save_file
 
+    if not isinstance(path, (str, os.PathLike)) or Path(path).is_dir() or not Path(path).parent.is_dir():
+        raise PosteriorError(
+            f"A model cannot be saved as {quoted(path)}: give a file in a folder that exists, such as "
+            '"model.safetensors".'
+        )
     parts = Parts()
     write_posterior(parts, posterior)
     header = {"format": FORMAT, "version": str(parts.version), "posterior": json.dumps(parts.text)}

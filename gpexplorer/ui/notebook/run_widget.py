@@ -11,7 +11,7 @@ import panel as pn
 import panel_material_ui as pmui
 import param
 
-from ...errors import SettingError
+from ...errors import SettingError, quoted
 from ...runs import Run, Spec
 from ...views import for_run
 from ...views.drawing.live import Live
@@ -65,6 +65,8 @@ class RunWidget(pn.viewable.Viewer):
     record = param.Parameter(None, doc="The record shown.")
 
     def __init__(self, run: Run, keys: Sequence[str] = (), **params: Any) -> None:
+        if not isinstance(run, Run):
+            raise SettingError(f"A RunWidget plays a run, and not {quoted(run)}: give what Spec.open returns.")
         if not isinstance(run.spec, Spec):
             raise SettingError("A run made without a Spec has no player: open it with Spec.open.")
         begin = follow(self, {name: params.pop(name) for name in ("at", "playing") if name in params})
