@@ -53,8 +53,8 @@ def all_for_training(
         raise DataError(f"X or y holds numbers beyond {LARGEST:g}, whose square no 64-bit number holds: rescale them.")
     if 0.0 < np.ptp(y) < SMALLEST:
         raise DataError(
-            f"y varies by {np.ptp(y):.3g} in all, less than {SMALLEST:g}, whose square is 0 as a 64-bit number: give it "
-            "in a smaller unit, such as multiplied by 1e200."
+            f"y varies by {np.ptp(y):.3g} in all, less than {SMALLEST:g}, whose square is 0 as a 64-bit number: give "
+            "it in a smaller unit, such as multiplied by 1e200."
         )
     row_bytes = "\0".join(X).encode() if texts else np.ascontiguousarray(numbers).tobytes()
     row_bytes += repr(X.texts).encode() if mixed else b""
