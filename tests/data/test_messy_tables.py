@@ -221,6 +221,14 @@ def test_strips_of_a_file_in_any_encoding_have_all_rows(tmp_path: Path, encoding
     assert [cell for table in tables for cell in table["y"].to_pylist()] == [f"ü{k}" for k in range(1000)]
 
 
+@pytest.mark.parametrize(
+    ("text", "cells"), [("x\r\n1\r\n\r\n3\r\n", ["1", "", "3"]), ("x,w\n1,2\n\n3,4\n", ["1", "3"])]
+)
+def test_a_blank_line_of_one_column_is_a_row(tmp_path: Path, text: str, cells: list[str]) -> None:
+    (tmp_path / "new.csv").write_bytes(text.encode())
+    assert [cell for strip in strips(tmp_path / "new.csv") for cell in strip["x"].to_pylist()] == cells
+
+
 def test_a_number_among_the_names_of_columns_is_mentioned(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     for names, count in (("red,1.5", 1), ("colour,1960", 0), ("colour,y", 0)):

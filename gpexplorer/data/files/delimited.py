@@ -118,7 +118,8 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
             reader = pv.open_csv(
                 file,
                 pv.ReadOptions(column_names=names, skip_rows=ahead + skip, block_size=block, encoding=encoding),
-                pv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                # of one column, a blank line is a gap, as spreadsheets write it
+                pv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(names) > 1),
                 pv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
             )
             for batch in reader:
