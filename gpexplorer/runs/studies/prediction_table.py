@@ -33,7 +33,7 @@ from ...data.files.reading import strips
 from ...data.quoting import display_name
 from ...data.reader.table_reader import RowsRead, Variant
 from ...data.standardising import scaled_inputs
-from ...errors import SettingError
+from ...errors import DataError, SettingError
 from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, TransformedMarginals, WidenedPosterior
 from ...problem import MixedRows
 
@@ -71,11 +71,14 @@ def predictions_of_file(
     Raises
     ------
     DataError
-        If the file cannot be read, or has not the columns of the model.
+        If the file cannot be read, has no rows, or has not the columns of the model.
     """
+    name, count = display_name(path.name), 0
     for table in strips(path):
-        read = rows_read(posterior, display_name(path.name), table)
-        yield prediction_table(posterior, read, of, quantiles)
+        count += table.num_rows
+        yield prediction_table(posterior, rows_read(posterior, name, table), of, quantiles)
+    if not count:
+        raise DataError(f"{name} has the names of columns and no rows below them: there is nothing to predict.")
 
 
 def rows_read(posterior: Model, name: str, table: pa.Table) -> RowsRead:
