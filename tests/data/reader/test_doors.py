@@ -239,7 +239,7 @@ def test_a_file_without_names_loses_no_row(model: Any, tmp_path: Path) -> None:
     assert other_names["mean"].tolist() == pytest.approx([truth(1.5, "oak", "2021-03-01")], abs=0.3)
     capitals = predicted(model, tmp_path, "\"'When'\",_X,WOOD \n03/01/2021,1.5,oak\n")
     assert capitals["mean"].tolist() == other_names["mean"].tolist()
-    with pytest.raises(DataError, match="new.csv has the names of columns and no rows below them"):
+    with pytest.raises(DataError, match="has the names of columns and no rows below them"):
         predicted(model, tmp_path, "x,wood,when\n")
     with pytest.raises(DataError, match='no column "wood" but "X", "when", "Wood", "WOOD"'):
         predicted(model, tmp_path, "X,when,Wood,WOOD\n1.5,03/01/2021,oak,elm\n")
