@@ -1,4 +1,7 @@
-"""Cells of text: which ones are gaps, and each different text once, so that long columns are parsed quickly."""
+"""Cells of text: which ones are gaps, and each different text once, so that long columns are parsed quickly.
+
+Cells that have a type of their own, such as numbers and dates of Parquet, become numbers here.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from .date_format import DAY
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -107,3 +112,32 @@ def texts_of(column: pa.ChunkedArray) -> Texts:
 def count_with(mark: str, column: pa.ChunkedArray) -> int:
     """How many texts of a column contain a mark."""
     return int(pc.sum(pc.match_substring(plain(column), mark)).as_py() or 0)
+
+
+def typed_values(column: pa.ChunkedArray, kind: str) -> Floats | None:
+    """Numbers, days or hours of cells that are no texts; None where they are texts, or are read as words."""
+    types, of = pa.types, column.type
+    if types.is_null(of):
+        return np.full(len(column), np.nan)
+    if is_text(of) or kind in ("words", "raw text", "text", "molecules"):
+        return None
+    if types.is_boolean(of):
+        column = column.cast(pa.int8())
+    if kind == "date" and (types.is_integer(of) or types.is_floating(of)):
+        return None  # 20210301
+    if types.is_boolean(of) or types.is_integer(of) or types.is_floating(of) or types.is_decimal(of):
+        values = np.array(pc.fill_null(column.cast(pa.float64(), safe=False), float("nan")).to_numpy())
+        return values
+    if types.is_timestamp(of) or types.is_date(of):
+        stamps = column.cast(pa.timestamp("us"), safe=False)
+        return _float64(stamps) / 1e6 / DAY
+    if types.is_time(of):
+        return _float64(column.cast(pa.time64("us"), safe=False)) / 3.6e9
+    if types.is_duration(of):
+        return _float64(column.cast(pa.duration("us"), safe=False)) / 1e6 / DAY
+    return None
+
+
+def _float64(column: pa.ChunkedArray) -> Floats:
+    values = pc.cast(column.cast(pa.int64()), pa.float64(), safe=False)
+    return np.array(pc.fill_null(values, float("nan")).to_numpy())

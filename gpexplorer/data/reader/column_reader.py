@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..quoting import listing, quote
-from .cells import MISSING, Floats, Mask, Texts, count_with, is_text, plain, texts_of
-from .date_format import DAY, ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format, may_be_digits
+from .cells import MISSING, Floats, Mask, Texts, count_with, is_text, plain, texts_of, typed_values
+from .date_format import ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format, may_be_digits
 from .number_format import DAYS, OTHER, NumberFormat, missing_number, number_format, without_limit, written
 from .words import Levels, are_yes_no, levels_of, yes_no
 
@@ -119,7 +119,7 @@ class ColumnReader:
         column = plain(column)
         nothing = np.zeros(len(column), dtype=bool)
         is_number = self.dates.compact and self.low > 1e7  # earlier versions learned from 20210301 itself, if not text
-        typed = _typed_values(column, "number" if is_number else self.kind)
+        typed = typed_values(column, "number" if is_number else self.kind)
         if typed is not None:
             gap = np.isnan(typed)
             return Cells(typed, gap, nothing, nothing)
@@ -205,35 +205,6 @@ def _plain_numbers(column: pa.ChunkedArray) -> Floats | None:
         return None
     numbers = pc.cast(pc.if_else(gap, None, cells), pa.float64())
     return np.array(pc.fill_null(numbers, float("nan")).to_numpy())
-
-
-def _typed_values(column: pa.ChunkedArray, kind: str) -> Floats | None:
-    """Numbers, days or hours of cells that are no texts; None where they are texts, or are read as words."""
-    types, of = pa.types, column.type
-    if types.is_null(of):
-        return np.full(len(column), np.nan)
-    if is_text(of) or kind in ("words", "raw text", "text", "molecules"):
-        return None
-    if types.is_boolean(of):
-        column = column.cast(pa.int8())
-    if kind == "date" and (types.is_integer(of) or types.is_floating(of)):
-        return None  # 20210301
-    if types.is_boolean(of) or types.is_integer(of) or types.is_floating(of) or types.is_decimal(of):
-        values = np.array(pc.fill_null(column.cast(pa.float64(), safe=False), float("nan")).to_numpy())
-        return values
-    if types.is_timestamp(of) or types.is_date(of):
-        stamps = column.cast(pa.timestamp("us"), safe=False)
-        return _float64(stamps) / 1e6 / DAY
-    if types.is_time(of):
-        return _float64(column.cast(pa.time64("us"), safe=False)) / 3.6e9
-    if types.is_duration(of):
-        return _float64(column.cast(pa.duration("us"), safe=False)) / 1e6 / DAY
-    return None
-
-
-def _float64(column: pa.ChunkedArray) -> Floats:
-    values = pc.cast(column.cast(pa.int64()), pa.float64(), safe=False)
-    return np.array(pc.fill_null(values, float("nan")).to_numpy())
 
 
 def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: str = "") -> ColumnReader:
@@ -323,7 +294,7 @@ def _may_be_compact(values: Floats) -> bool:
 
 
 def _are_compact_dates(column: pa.ChunkedArray) -> bool:
-    values = _typed_values(column, "number")
+    values = typed_values(column, "number")
     if values is None or np.isnan(values).all() or not _may_be_compact(values):
         return False
     form = date_format([f"{v:.15g}" for v in np.unique(values[~np.isnan(values)]).tolist()])
