@@ -387,7 +387,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         callbacks = functions_of("callbacks", self.callbacks)
         verbose = int(self.verbose) if isinstance(self.verbose, bool) else self.verbose
         verbose = number("verbose", verbose, whole=True, low=0)
-        if (self.budget or {}).get("steps") == 0:
+        if mapping_of("budget", self.budget).get("steps") == 0:
             raise SettingError("The budget's steps is 0; give 1 or more, because a model is fitted by steps.")
         has_own_kernel = getattr(registry.get(str(self.method)), "own_kernel", False)  # its theta is of another form
         spec = self._spec(split.train, (not has_own_kernel and start) or self.kernel, seed)

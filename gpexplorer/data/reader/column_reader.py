@@ -152,7 +152,8 @@ class ColumnReader:
         if self.kind == "number":
             own, others = self.numbers.number, [self.numbers._replace(decimal=OTHER[self.numbers.decimal]).number]
         else:
-            own, others = self.dates.days, [self.dates._replace(order=o).days for o in ORDERS if o != self.dates.order]
+            # "dmy" is also the order of training rows that show none, such as 2021-03-01
+            own, others = self.dates.days, [DateFormat("mdy").days] if self.dates == DAY_FIRST else []
         values = [own(text) for text in distinct]
         doubt = np.zeros(len(distinct), dtype=bool)
         for other in others:
