@@ -153,7 +153,7 @@ class ColumnReader:
             own, others = self.numbers.number, [self.numbers._replace(decimal=OTHER[self.numbers.decimal]).number]
         else:
             # "dmy" is also the order of training rows that show none, such as 2021-03-01
-            own, others = self.dates.days, [DateFormat("mdy").days] if self.dates == DAY_FIRST else []
+            own, others = self.dates.days, [DateFormat("mdy").days] if self.dates.order == "dmy" else []
         values = [own(text) for text in distinct]
         doubt = np.zeros(len(distinct), dtype=bool)
         for other in others:
