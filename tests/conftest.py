@@ -46,6 +46,8 @@ QUIET = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Side by side, a file stays with one worker, and what takes longest comes first.
 
+    Files that open panels of the shared page are the last ones that use it, since the panels stay there.
+
     The tests that open the page take longest. They are two groups, each with a server and a browser of its own; other
     tests that need the server join them, since a third server takes as long to start as most of these tests.
     """
@@ -60,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     group = {stem: f"page {number % 2}" for number, stem in enumerate(server_files)}
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group.get(item.path.stem, item.path.stem)))
-    items.sort(key=lambda item: (item.path.stem not in group, not marked(item, "long")))
+    items.sort(key=lambda item: (item.path.stem not in group, marked(item, "panels"), not marked(item, "long")))
 
 
 def pytest_collection_finish() -> None:

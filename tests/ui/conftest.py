@@ -62,23 +62,24 @@ def shared() -> Iterator[list[Seen]]:
 
 
 @pytest.fixture(scope="module")
-def _panels_stay(shared: list[Seen]) -> Iterator[None]:
-    """A file leaves no page with panels to the next one: every layout of it is slower, and `violations` sees them."""
-    yield
-    while shared and shared[0].is_fuller:
+def _panels_stay(request: pytest.FixtureRequest, shared: list[Seen]) -> None:
+    """Only files that open panels take a page with panels: every layout is slower, and `violations` sees them."""
+    while shared and shared[0].is_fuller and not request.node.get_closest_marker("panels"):
         shared.pop().page.close()
 
 
 @pytest.fixture
-def seen(
+def anywhere(
     request: pytest.FixtureRequest, served: Served, browser: Browser, shared: list[Seen], _panels_stay: None
 ) -> Iterator[Seen]:
-    """The shared page at step 0, on the data it opens with. It must not log an error during the test."""
+    """The shared page as the last test has left it, for tests that open rows or a run of their own: 5 s less each.
+
+    It must not log an error during the test.
+    """
     if not shared:
         shared.append(Seen(browser.new_page(viewport=SIZE), served.url))
     seen = shared.pop()
     seen.complaints.clear()
-    seen.begin()
     yield seen
     try:
         if not request.node.stash.get(FAILED, False):
@@ -89,3 +90,10 @@ def seen(
     finally:
         if seen not in shared:
             seen.page.close()
+
+
+@pytest.fixture
+def seen(anywhere: Seen) -> Seen:
+    """The shared page at step 0, on the data it opens with."""
+    anywhere.begin()
+    return anywhere

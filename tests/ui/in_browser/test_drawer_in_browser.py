@@ -12,16 +12,16 @@ from pages import PATIENCE, Seen, until
 pytestmark = pytest.mark.ui
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (768, 1024)])
-def test_the_settings_of_a_narrow_page_can_be_reached(open_page: Callable[..., Seen], width: int, height: int):
-    seen = open_page(width, height)
+def test_the_settings_of_a_narrow_page_can_be_reached(open_page: Callable[..., Seen]):
+    seen = open_page(390, 844)
     page = seen.page
     closing = page.get_by_role("button", name="Close data and settings")
     expect(page.get_by_role("tab", name="Calibration")).to_be_visible(timeout=PATIENCE)
     page.wait_for_timeout(800)  # the drawer closes itself three times while the page opens
     expect(closing).to_be_hidden()
 
-    for points in (7, 8):
+    for points, width, height in ((7, 390, 844), (8, 390, 844), (9, 768, 1024)):
+        page.set_viewport_size({"width": width, "height": height})
         seen.press("Open drawer")
         page.wait_for_timeout(1000)
         expect(closing).to_be_visible(timeout=PATIENCE)
@@ -33,8 +33,8 @@ def test_the_settings_of_a_narrow_page_can_be_reached(open_page: Callable[..., S
         expect(closing).to_be_hidden(timeout=PATIENCE)
     seen.press("One step")
     until(lambda: seen.step >= 1)
-    if width == 390:
-        check_what_the_sidebar_opens(seen)
+    page.set_viewport_size({"width": 390, "height": 844})
+    check_what_the_sidebar_opens(seen)
 
 
 def check_what_the_sidebar_opens(seen: Seen) -> None:

@@ -28,8 +28,12 @@ LEFTS = """() => [...new Set(Bokeh.documents.flatMap((of) => [...of.all_models])
   .map((view) => view.el.getBoundingClientRect().left + view.frame.bbox.left)"""  # of the figures on the screen
 
 
+LAPTOP = SIZES[2]
+
+
 @pytest.mark.parametrize(("method", "sizes"), [("cholqr", SIZES), ("gpcv-admm", SIZES[2::2])])
-def test_nothing_overlaps_and_nothing_is_cut(seen: Seen, method: str, sizes: tuple):
+def test_nothing_overlaps_and_nothing_is_cut_and_the_controls_fit_a_laptop(anywhere: Seen, method: str, sizes: tuple):
+    seen = anywhere
     seen.visit(f"?v=1&method={method}&data=snelson-like&data.n=60")
     seen.press("One step")
     until(lambda: seen.step == 1)
@@ -42,6 +46,9 @@ def test_nothing_overlaps_and_nothing_is_cut(seen: Seen, method: str, sizes: tup
         assert len(boxes["cards"]) == 4
         assert len(boxes["parts"]) > 40
         assert faults(boxes) == [], f"at {width} x {height}"
+        if (width, height) == LAPTOP:
+            device = seen.page.get_by_label("Device", exact=True).bounding_box()
+            assert device["y"] + device["height"] < height  # the last of the controls
 
 
 def test_the_first_screen_shows_the_prediction_the_hero_and_the_convergence(seen: Seen):

@@ -12,13 +12,13 @@ from playwright.sync_api import expect
 from messy_table import messy_csv
 from pages import Seen, until
 
-pytestmark = pytest.mark.ui
+pytestmark = [pytest.mark.ui, pytest.mark.panels]
 
 
 def test_a_messy_file_is_opened_and_a_program_prints_the_number_of_its_run(
-    seen: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    anywhere: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    page = seen.page
+    seen, page = anywhere, anywhere.page
     file = tmp_path / "messy.csv"
     file.write_bytes(messy_csv(rows=150))
     (tmp_path / "empty.csv").write_bytes(b"")
@@ -59,8 +59,8 @@ def test_a_messy_file_is_opened_and_a_program_prints_the_number_of_its_run(
     check_predictions(seen, file)
 
 
-def test_the_rows_of_a_group_are_set_aside_together(seen: Seen, tmp_path: Path):
-    page, rows, size = seen.page, 240, 8
+def test_the_rows_of_a_group_are_set_aside_together(anywhere: Seen, tmp_path: Path):
+    seen, page, rows, size = anywhere, anywhere.page, 240, 8
     file = tmp_path / "patients.csv"
     lines = [f"{i * 37 % 101 / 10},P{i % (rows // size):02d},{i * 53 % 97 / 10}" for i in range(rows)]
     file.write_text("\n".join(["dose,patient,outcome", *lines]))

@@ -29,8 +29,8 @@ def opacity(part: Locator) -> float:
     return float(part.evaluate(OPACITY))
 
 
-def test_pictures_are_not_faded_after_a_refused_file_was_corrected(seen: Seen, tmp_path: Path):
-    page = seen.page
+def test_pictures_are_not_faded_after_a_refused_file_was_corrected(anywhere: Seen, tmp_path: Path):
+    seen, page = anywhere, anywhere.page
     (tmp_path / "deutsch.csv").write_text(GERMAN)
     picture = page.get_by_role("heading", name="Data and prediction")
     expect(picture).to_be_visible()
@@ -47,11 +47,9 @@ def test_pictures_are_not_faded_after_a_refused_file_was_corrected(seen: Seen, t
     until(lambda: opacity(picture) == 1.0, seconds=20.0)
 
 
-@pytest.mark.parametrize("width", [390, 1366])
-def test_a_message_is_opaque_and_covers_nothing_in_both_themes(seen: Seen, width: int):
+def test_a_message_is_opaque_and_covers_nothing_in_both_themes(seen: Seen):
     page = seen.page
     wide = page.viewport_size
-    page.set_viewport_size({"width": width, "height": 768})
     page.locator("body").press("?")
     message = page.locator(".MuiAlert-root").first
     expect(message).to_be_visible()
@@ -59,15 +57,18 @@ def test_a_message_is_opaque_and_covers_nothing_in_both_themes(seen: Seen, width
     for dark in (True, False):
         seen.press("Toggle theme")
         until(lambda dark=dark: (page.locator(".mui-dark").count() > 0) == dark)
-        until(lambda: message.evaluate(BACKGROUND_ALPHA) == 1.0, seconds=10.0)
-        box = message.bounding_box()
-        assert box is not None
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= width
-        below = [page.get_by_role("button", name="Play or pause").first, page.locator(".facts").first]
-        for element in [*below, page.get_by_role("heading", name="Data and prediction")]:
-            assert box["y"] + box["height"] <= element.bounding_box()["y"]
-    page.set_viewport_size(wide)
+        for width in (1366, 390):
+            page.set_viewport_size({"width": width, "height": 768})
+            page.wait_for_timeout(400)
+            until(lambda: message.evaluate(BACKGROUND_ALPHA) == 1.0, seconds=10.0)
+            box = message.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+            below = [page.get_by_role("button", name="Play or pause").first, page.locator(".facts").first]
+            for element in [*below, page.get_by_role("heading", name="Data and prediction")]:
+                assert box["y"] + box["height"] <= element.bounding_box()["y"]
+        page.set_viewport_size(wide)
 
 
 def test_the_tooltip_of_a_button_does_not_cover_the_numbers_of_the_run(seen: Seen):

@@ -6,7 +6,7 @@ import pytest
 
 from pages import Seen, until
 
-pytestmark = pytest.mark.ui
+pytestmark = [pytest.mark.ui, pytest.mark.panels]
 
 
 def measured(seen: Seen, sizes: int) -> list[str]:
@@ -24,7 +24,8 @@ def measured(seen: Seen, sizes: int) -> list[str]:
     return row.locator("td").all_inner_texts()
 
 
-def test_scaling_comes_to_a_forecast(seen: Seen):
+def test_scaling_comes_to_a_forecast(anywhere: Seen):
+    seen = anywhere
     seen.visit("?v=1&data=hypercube&data.n=200&data.d=2&method=cholesky&set.learn=false")
 
     cells = measured(seen, sizes=4)

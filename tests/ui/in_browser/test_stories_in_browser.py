@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser
 
 from gpexplorer.ui.stories import STORIES
 from looks import BOXES, contrasts, faint, faults, violations
-from pages import Seen, until
+from pages import SIZE, Seen, Served, until
 
 pytestmark = pytest.mark.ui
 
@@ -29,9 +30,18 @@ def look_at(seen: Seen) -> None:
     assert violations(seen.page) == []
 
 
-def test_a_story_is_walked_to_its_end(open_page: Callable[..., Seen]):
-    parts = STORIES["six-ways"].parts
-    seen = open_page(query="?story=six-ways&part=2")
+@pytest.fixture(scope="module")
+def reader(served: Served, browser: Browser) -> Iterator[Seen]:
+    """A page that has been opened by the address of a part of a story."""
+    seen = Seen(browser.new_page(viewport=SIZE), served.url, "?story=six-ways&part=2")
+    yield seen
+    assert seen.complaints == []
+    assert seen.elsewhere == []
+    seen.page.close()
+
+
+def test_a_story_is_walked_to_its_end(reader: Seen):
+    parts, seen = STORIES["six-ways"].parts, reader
     until(lambda: seen.step == 1)  # the first block is solved
     assert seen.page.get_by_label("Method", exact=True).count() == 0  # the controls are left out
     said = seen.page.get_by_text(parts[1].answer)
@@ -57,11 +67,15 @@ def test_a_story_is_walked_to_its_end(open_page: Callable[..., Seen]):
     until(lambda: seen.page.get_by_text("Race: several methods on these rows").is_visible())
 
 
-def test_a_part_of_a_story_takes_little_of_a_small_screen(open_page: Callable[..., Seen]):
-    seen = open_page(width=1024, height=768, query="?story=swaps&part=1")
+def test_a_part_of_a_story_takes_little_of_a_small_screen(reader: Seen):
+    seen = reader
+    seen.visit("?story=swaps&part=1")
+    seen.page.set_viewport_size({"width": 1024, "height": 768})
     title = seen.page.get_by_role("heading", name=STORIES["swaps"].parts[0].title)
     place = seen.page.get_by_text("Ten rows that stand for 180, 1 of 6")
 
+    until(lambda: title.bounding_box() and place.bounding_box())
+    seen.page.wait_for_timeout(600)  # figures are drawn again at their new size
     first, second = title.bounding_box(), place.bounding_box()
     assert abs(first["y"] + first["height"] - second["y"] - second["height"]) < 8  # on one line
     assert first["x"] + first["width"] < second["x"]

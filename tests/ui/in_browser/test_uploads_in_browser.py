@@ -27,13 +27,15 @@ def upload(seen: Seen, path: Path) -> None:
     seen.page.locator("input[type=file]").first.set_input_files(path)
 
 
-def test_a_csv_of_eight_columns_plays(seen: Seen, tmp_path: Path):
+def test_a_csv_of_eight_columns_plays(anywhere: Seen, tmp_path: Path):
+    seen = anywhere
     upload(seen, write_csv(tmp_path / "mine.csv"))
     expect(seen.page.get_by_text("120 rows, 9 columns")).to_be_visible()
 
     seen.press("Use these columns")
 
     expect(seen.page.get_by_text("108 training rows, 12 test rows, 8 inputs")).to_be_visible()
+    until(lambda: seen.fact("step") == "0")
     seen.press("Play or pause")
     until(lambda: seen.step >= 12)
     assert seen.number("SMSE") < 1.5
@@ -50,10 +52,12 @@ def test_a_bad_csv_becomes_a_sentence_and_the_page_lives_on(seen: Seen, tmp_path
     until(lambda: seen.step >= 2)
 
 
-def test_kin40k_by_its_name_plays_in_eight_dimensions(seen: Seen):
+def test_kin40k_by_its_name_plays_in_eight_dimensions(anywhere: Seen):
+    seen = anywhere
     seen.page.get_by_label("Data (rows × inputs)", exact=True).select_option("kin40k · 40,000 × 8")
 
     expect(seen.page.get_by_text("36,000 training rows, 4,000 test rows, 8 inputs")).to_be_visible()
+    until(lambda: seen.fact("step") == "0")
     seen.press("Play or pause")
     until(lambda: seen.step >= 8)
     assert seen.number("SMSE") < 1.1
