@@ -6,6 +6,7 @@ Where two colours come close, the marks have to differ in shape, size, dashes or
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -44,6 +45,7 @@ def oklab(colour: str, seen: np.ndarray) -> np.ndarray:
     return matrix(TO_LAB) @ np.cbrt(matrix(TO_CONES) @ np.clip(seen @ linear, 0.0, 1.0))
 
 
+@cache
 def distance(first: str, second: str) -> float:
     """The least distance of two colours over all kinds of colour vision."""
     return min(float(np.linalg.norm(oklab(first, seen) - oklab(second, seen))) for seen in SEEN.values())
@@ -89,15 +91,26 @@ def test_the_distances_are_those_of_the_references():
     assert distance("#d00000", "#507000") < 0.4 * red_and_green
 
 
+@pytest.fixture(scope="module")
+def drawn() -> set[Any]:
+    """The key, layers and columns of each picture that was drawn: families share pictures, and these make the marks."""
+    return set()
+
+
 @pytest.mark.parametrize("key", FAMILIES)
-def test_marks_of_a_picture_can_be_told_apart(key: str):
+def test_marks_of_a_picture_can_be_told_apart(key: str, drawn: set[Any]):
     settings = {"chains": 3, "per_step": 6, "warm_up": 2, "samples": 6} if key == "grief-mcmc" else {}
     wrong = []
     for d in (1, 2):
         run = gpx.Spec(key, settings, data={"name": "hypercube", "n": 60, "d": d}).open()
         run.finish(steps=4)
         for view in for_run(run):
-            live = Live(view, view.data(run, len(run.trace) - 1))
+            layers = view.data(run, len(run.trace) - 1)
+            parts = (view.key, *((name, *frame.columns) for name, frame in layers.items()))
+            if parts in drawn:
+                continue
+            drawn.add(parts)
+            live = Live(view, layers)
             for theme in ("light", "dark"):
                 live.set_theme(theme)
                 wrong += [f"{view.key}, {d} inputs, {theme}: {pair}" for pair in confused(live.figure)]
