@@ -111,15 +111,22 @@ def small_views(run: Run) -> list[views.View]:
     return shown
 
 
+@pytest.fixture(scope="module")
+def plotted() -> set[str]:
+    """Pictures that were drawn of numbers from a GPU. Each is drawn once: the numbers of later runs are compared."""
+    return set()
+
+
 @pytest.mark.parametrize("key", PICTURED)
-def test_the_pictures_of_a_run_on_a_gpu_have_the_numbers_of_the_cpu(key: str):
+def test_the_pictures_of_a_run_on_a_gpu_have_the_numbers_of_the_cpu(key: str, plotted: set[str]):
     run = run_on("cpu", key, "float64")
     frames = {view.key: view.data(run, run.done) for view in small_views(run)}
     with a_gpu():
         other = run_on("cuda", key, "float64")
         shown = small_views(other)
         drawn = {view.key: view.data(other, other.done) for view in shown}
-        assert all(view.plot(drawn[view.key]) is not None for view in shown)
+        assert all(view.plot(drawn[view.key]) is not None for view in shown if view.key not in plotted)
+    plotted |= {*drawn}
 
     assert list(drawn) == list(frames)
     for name, layers in frames.items():
