@@ -24,6 +24,7 @@ import panel as pn
 import torch
 from bokeh.server.server import BaseServer
 from bokeh.server.tornado import BokehTornado
+from bokeh.settings import settings
 from bokeh.util.warnings import BokehUserWarning
 
 from ..errors import SettingError
@@ -128,6 +129,7 @@ def serve(
     shares = Shares(limits)
     repair_protocol()
     send_patches_together()
+    settings.perform_error_diagnostics = False  # Bokeh would read the signatures of a page's thousand callbacks
     torch.set_num_threads(shares.threads_per_turn)
     closed = ClosedPages(shares.turns, shares.arrivals)
     shared_store = None if store is None else Store(store)

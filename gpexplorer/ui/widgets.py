@@ -100,6 +100,13 @@ def column(*parts: Any, **style: Any) -> pn.Column:
     return pn.Column(*parts, **{**WIDE, **style})
 
 
+def hidden_column(*parts: Any, **style: Any) -> pn.Column:
+    """Return a hidden column, which is empty until it is first shown: what nobody sees costs the page nothing."""
+    hidden = column(visible=False, **style)
+    hidden.param.watch(lambda _: None if len(hidden) else hidden.extend(parts), "visible")
+    return hidden
+
+
 def watch(act: Callable[[], object], *widgets: Any) -> None:
     """Call a function whenever a person changes the value of one of these widgets."""
     for widget in widgets:

@@ -266,8 +266,11 @@ def test_the_question_about_a_file_names_its_target_and_one_about_other_data_doe
     try:
         page.settle()
         assert page.recommendation.begin.label == "What should I use?"
+        hidden = [page.sources.own.picker, page.recommendation._layout, page.story._layout]
+        assert not any(map(len, hidden))  # what nobody sees is not on the page
         page.sources.own.offer("houses.csv", content, gpx.data.preview("houses.csv", content))
         assert page.sources.own.picker in page.top
+        assert len(page.sources.own.picker) == 3
         page.sources.own._use_columns()
         wait(lambda: "What predicts &lt;i&gt;pricep" in page.title.object)
         assert "…?</h1>" in page.title.object

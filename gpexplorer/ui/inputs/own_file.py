@@ -19,7 +19,7 @@ from ...kernels.composites import quoted_name
 from ..browser.callbacks import change
 from ..styles import SHEET, beside
 from ..text import named, sentence, text
-from ..widgets import WIDE, FileUpload, WithLayout, button, column, line_of_text, row
+from ..widgets import WIDE, FileUpload, WithLayout, button, column, hidden_column, line_of_text, row
 from .field import Field
 
 
@@ -230,7 +230,7 @@ class OwnFile(WithLayout):
         self.use = button("Use these columns", "", self._use_columns, variant="contained")
         self.hide = button("Close", "", self._hide, "leave the rows on the page as they are.", variant="text")
         fields = row(self.target, self.groups, self.missing, self.decimal, self.use, self.hide, align_items="end")
-        self.picker = column(self.summary, fields, self.columns, visible=False, margin=(4, 8), stylesheets=[SHEET])
+        self.picker = hidden_column(self.summary, fields, self.columns, margin=(4, 8), stylesheets=[SHEET])
         self._layout = column(self.upload, self.again, margin=0)
 
     def choice(self) -> data_sets.Choice:

@@ -32,7 +32,7 @@ from ..session import Session
 from ..shared_limits import Turns
 from ..styles import FACTS, SHEET, TEXT
 from ..text import cut, named, sentence, span, text
-from ..widgets import WIDE, button, column, download, line_of_text, row, select, watch, whole
+from ..widgets import WIDE, button, column, download, hidden_column, line_of_text, row, select, watch, whole
 from .study_panel import StudyPanel
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class RecommendPanel(StudyPanel):
         ask = [self.seconds, self.held_out, self.before, self.prefer, self.go, self.cancel, self.hide]
         head = row(*ask, self.adopt, self.files, gap="4px")
         parts = [head, self.bar, self.note, self.details]
-        self._layout = column(*parts, visible=False, margin=(4, 8), stylesheets=[SHEET])
+        self._layout = hidden_column(*parts, margin=(4, 8), stylesheets=[SHEET])
 
     @property
     def figures(self) -> list[Chart]:

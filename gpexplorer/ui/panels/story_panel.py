@@ -12,7 +12,7 @@ from ..session import Session
 from ..stories import STORIES, Part
 from ..styles import TEXT
 from ..text import text
-from ..widgets import WithLayout, button, column, line_of_text, row
+from ..widgets import WithLayout, button, column, hidden_column, line_of_text, row
 from .scaling_panel import GrowthPanel
 
 STYLE = """
@@ -50,7 +50,7 @@ class StoryPanel(WithLayout):
         self.show_answer = button("Show the answer", "", self.answer, **look)
         self.end = button("Leave the story", "", self.leave, variant="text", **look)
         buttons = row(self.back, self.next, self.show_answer, self.end, margin=(0, 8))
-        self._layout = column(self.said, buttons, self._place, visible=False)
+        self._layout = hidden_column(self.said, buttons, self._place)
 
     @property
     def part(self) -> Part | None:

@@ -17,7 +17,7 @@ from ..playback.open_run import Layers, RunSummary
 from ..playback.readings import StatusNumbers
 from ..session import Session
 from ..text import number, text
-from ..widgets import WithLayout, button, line_of_text, watch
+from ..widgets import WithLayout, button, hidden_column, line_of_text, watch
 
 LOOK, MOVE_POINTS, EDIT_ROWS = "Look", "Move points", "Edit rows"
 HELP = {
@@ -66,12 +66,11 @@ class Gestures(WithLayout):
         look = {"size": "small", "margin": (8, 12), "sx": BUTTON_STYLE}
         self.mode = pmui.RadioButtonGroup(label="", options=[LOOK], value=LOOK, **look)
         self.message = line_of_text(styles=[CSS])
-        self.message.visible = False
         self.value = pmui.FloatInput(label="y of a new row", value=0.0, width=130, size="small", margin=(4, 8))
         self.back = button("Take back the last edit", "undo", lambda: self._edit_rows(None), size="small")
         self.edits = pmui.Row(self.value, self.back, visible=False, margin=0)
         watch(self._change_mode, self.mode)
-        self._layout = pmui.Column(self.message, self.edits, sizing_mode="stretch_width", margin=0)
+        self._layout = hidden_column(self.message, self.edits, margin=0)
         self.adopt(run)
 
     def adopt(self, run: RunSummary) -> None:
@@ -108,8 +107,8 @@ class Gestures(WithLayout):
 
     def _change_mode(self) -> None:
         mode = self.mode.value
-        self.message.param.update(visible=mode != LOOK, object=_small(HELP.get(mode, "")))
-        self.edits.visible = mode == EDIT_ROWS
+        self.message.object = _small(HELP.get(mode, ""))
+        self.edits.visible, self._layout.visible = mode == EDIT_ROWS, mode != LOOK
         self._session.player.redraw()
 
     def _edit_rows(self, edit: list[float] | None) -> None:

@@ -165,10 +165,10 @@ class Live:
             self.figure.min_border_left = LEFT
         parts = self.figure.references()  # a search for each kind would walk through all of them again
         is_map = any(frame.attrs.get("map") for frame in layers.values())
-        bars = [part for part in parts if isinstance(part, ColorBar)]
-        if bars and is_map:
-            self._put_below(bars)
-        elif bars:
+        self._bars = [part for part in parts if isinstance(part, ColorBar)]
+        if self._bars and is_map:
+            self._put_below()
+        elif self._bars:
             self.figure.min_border_right = RIGHT_OF_BAR
         self.figure.stylesheets = [EDGE, HINT]
         self.figure.toolbar.update(logo=None, autohide=True)  # it shares a line with the title, and covers no data
@@ -223,10 +223,10 @@ class Live:
 
     def set_theme(self, theme: str) -> None:
         """Use the colours of "light" or "dark"."""
-        paint(self.figure, theme)
+        paint(self.figure, theme, self._mappers)
         self.figure.toolbar.styles = {**TOOLBAR, "background-color": self.figure.background_fill_color}
         text_colour = self.figure.title.text_color
-        for bar in self.figure.select({"type": ColorBar}):
+        for bar in self._bars:
             bar.update(background_fill_alpha=0.0, major_label_text_color=text_colour, title_text_color=text_colour)
 
     def leave_words_to_page(self) -> None:
@@ -249,9 +249,9 @@ class Live:
         """Hide the layers of an entry of the legend, or show them again."""
         toggle(self.figure, entry)
 
-    def _put_below(self, bars: list[ColorBar]) -> None:
+    def _put_below(self) -> None:
         """Put colour bars under a map, which is as wide as it is high and would be small beside them."""
-        for bar in bars:
+        for bar in self._bars:
             self.figure.right = [model for model in self.figure.right if model is not bar]
             bar.update(orientation="horizontal", width="auto", height=BAR_HEIGHT, padding=BAR_PADDING, margin=0)
             self.figure.add_layout(bar, "below")

@@ -8,6 +8,7 @@ part of the scale that has this contrast; images, whose colours lie beside one a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ def cycled(k: int) -> dict[str, str]:
     return {"color": CYCLE[k % len(CYCLE)], "line_dash": _DASHES[k % len(CYCLE)]}
 
 
-def paint(figure: Any, theme: str) -> None:
+def paint(figure: Any, theme: str, mappers: Sequence[LinearColorMapper] = ()) -> None:
     """Set the colours of a Bokeh figure: background, axes, grid, title, legend, and the lines and marks of its layers.
 
     Parameters
@@ -116,6 +117,8 @@ def paint(figure: Any, theme: str) -> None:
         The figure.
     theme : str
         "dark"; anything else means the light theme.
+    mappers : sequence of LinearColorMapper, optional
+        Its colour scales, of which the diverging ones get that of the theme.
     """
     colours = _COLOURS["dark" if theme == "dark" else "light"]
     figure.update(
@@ -123,7 +126,7 @@ def paint(figure: Any, theme: str) -> None:
     )
     _paint_layers(figure, ON_DARK if theme == "dark" else _ON_LIGHT)
     _paint_dots(figure, DOTS["dark" if theme == "dark" else "light"])
-    for mapper in figure.select({"type": LinearColorMapper}):
+    for mapper in mappers:
         if list(mapper.palette) in DIVERGING.values():
             mapper.palette = DIVERGING["dark" if theme == "dark" else "light"]
     for axis in figure.axis:
