@@ -17,6 +17,45 @@ function writeOnce(sheet, layout) {
   }
 }
 
+function layOutTogether(layouts) {
+  const waiting = new Set()
+  const layOut = () => {
+    const views = [...waiting].filter((view) => view.el?.isConnected)
+    waiting.clear()
+    const isInside = (view) => view != null && (views.includes(view) || isInside(view.parent))
+    for (const view of views.filter((view) => !isInside(view.parent))) {
+      view.update_layout()
+      view.compute_layout()
+      view.root.notify_finished()
+    }
+  }
+  for (const layout of layouts) {
+    const { invalidate_layout } = layout
+    layout.invalidate_layout = function () {
+      if (this.is_managed) return invalidate_layout.call(this)
+      if (waiting.size === 0) {
+        const timer = setTimeout(layOut, 100)  // a page in the background draws no frames
+        requestAnimationFrame(() => { clearTimeout(timer); layOut() })
+      }
+      waiting.add(this)
+    }
+  }
+}
+
+function compileOnce(component) {
+  const { compile } = component, compiled = new Map()
+  component.compile = function () {
+    const code = compiled.get(this.esm) ?? compile.call(this)
+    compiled.set(this.esm, code)
+    return code
+  }
+}
+
+function readFontOnce(plot) {
+  const { get } = Object.getOwnPropertyDescriptor(plot, "base_font_size")
+  Object.defineProperty(plot, "base_font_size", { get() { return this.gpexplorer_font ??= get.call(this) } })
+}
+
 function updateOnce(renderer) {
   const { update_data } = renderer
   renderer.update_data = function (indices) {
@@ -57,6 +96,12 @@ export function render({ model, el }) {
   const sheet = window.Bokeh.require?.("core/dom")?.InlineStyleSheet?.prototype
   const layout = window.Bokeh.require?.("models/layouts/layout_dom")?.LayoutDOMView?.prototype
   if (model.own_page && sheet && layout) writeOnce(sheet, layout)
+  const component = window.Bokeh.Models.get("panel.models.esm.ReactiveESM")?.prototype
+  if (component?.compile) compileOnce(component)
+  const parts = component?.default_view?.prototype
+  if (model.own_page && layout && parts) layOutTogether([layout, parts])
+  const plot = window.Bokeh.require?.("models/plots/plot_canvas")?.PlotView?.prototype
+  if (model.own_page && plot && "base_font_size" in plot) readFontOnce(plot)
   const renderer = window.Bokeh.Models.get("GlyphRenderer")?.prototype.default_view?.prototype
   if (renderer?.update_data) updateOnce(renderer)
   const table = window.Bokeh.Models.get("panel.models.tabulator.DataTabulator")?.prototype.default_view?.prototype

@@ -269,7 +269,7 @@ class CopyButton(JSComponent):
 
 
 class BokehFixes(JSComponent):
-    """Workarounds for Bokeh 3.9 and Panel 1.9: figures are measured late, style sheets written once, no rows are lost.
+    """Workarounds for Bokeh 3.9 and Panel 1.9: figures are measured late, work is done once, no row is lost.
 
     Bokeh measures a newly added figure before the figure has a layout, and lays it out right afterwards, so that the
     only effect is an error in the browser's console: "reading 'top_panel'". And it asks the browser for the style of
@@ -277,7 +277,10 @@ class BokehFixes(JSComponent):
     then computes the styles of the page anew, which took two of the six seconds in which a page opens. Our own pages
     have none. And each layout of a page empties and writes again the style sheets of all its parts, with five writes
     per part, although they say what they said before: 21,000 writes while the laboratory opens. On our own pages a
-    layout writes those that differ, at its end and before anything is measured.
+    layout writes those that differ, at its end and before anything is measured. Each component that a browser has drawn
+    lays out all that is inside it, and so do the components around it. On our own pages they wait for the next frame,
+    and only the outermost does. The size of the letters of a figure is read once, and a script of several components is
+    compiled once.
 
     Bokeh reads the columns of a figure anew at each change of a colour: 134 times when the theme of the laboratory is
     switched, and where columns change in the same message, it then finds lengths that differ. Here it reads them once,
