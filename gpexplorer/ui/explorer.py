@@ -131,10 +131,7 @@ class Explorer(pn.viewable.Viewer):
         self._finalizer = weakref.finalize(self, self.session.player.close)
         self._name_run(None)
         self._wait_message = wait_message
-        if wait_message:
-            self.session.prepare(wait_message)
-        else:
-            self.session.open()
+        self.session.prepare(wait_message) if wait_message else self.session.open()
         self._following, self._asked = False, 0
         self.param.watch(self._carry_out, ["spec", "run", "at", "playing"])
         if pn.state.curdoc is None:  # in a script or a cell, where `run` and `at` are read at once
@@ -248,7 +245,7 @@ class Explorer(pn.viewable.Viewer):
     def _wait_for_run(self) -> None:
         end = time.monotonic() + STATIC_PICTURE_WAIT
         while self.run is None and not (self._wait_message or self._failed) and time.monotonic() < end:
-            self._drain(wait=0.05)
+            self._drain(wait=0.05, is_seen=False)
 
     def _carry_out(self, *events: Any) -> None:
         """Do what was asked for by setting parameters from outside."""
@@ -346,13 +343,14 @@ class Explorer(pn.viewable.Viewer):
         self._waiting = what
         self.status.busy(what)
 
-    def _drain(self, wait: float = 0.0) -> None:
+    def _drain(self, wait: float = 0.0, is_seen: bool = True) -> None:
         """Show the newest frame of the player; all changes of a frame are sent together.
 
         An error becomes a message: otherwise it would stand in the log only.
         """
         if not (wait or self.pulse.free):
             return
+        self.pictures.look(is_seen)
         with together():
             for part in (self.story, self.below, self.recommendation):
                 part.update()

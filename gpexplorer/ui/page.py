@@ -78,7 +78,8 @@ class PageParts(Protocol):
 
 def load_resources() -> None:
     """Load the browser parts that an explorer needs; they come from this machine, not from the network."""
-    if in_notebook():  # there pn.extension would load files of other hosts into the notebook's own page
+    # Into a notebook's own page pn.extension would load files of other hosts, and in a script there is no page yet.
+    if in_notebook() or pn.state.curdoc is None:
         for name in ("katex", "tabulator"):
             importlib.import_module(f"panel.models.{name}")
     else:

@@ -92,6 +92,7 @@ def warm() -> None:
     Objects that exist by then stay for ever. They are excluded from garbage collection, which would otherwise walk
     through all of them while pages are being built. From then on `server.py` decides when memory is freed.
     """
+    pn.extension()
     explorer = Explorer()
     explorer.settle()
     explorer.close()

@@ -91,7 +91,7 @@ class Steps(pn.viewable.Viewer):
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
         self._updated = 0.0
-        self.table = _tabulator(disabled=True, pagination="remote", page_size=10, margin=(6, 8), selectable=False)
+        self.table: pn.widgets.Tabulator | None = None
         self._place = pn.Column(sizing_mode="stretch_width")
 
     def update(self, frame: pd.DataFrame, at_once: bool = True) -> None:
@@ -108,11 +108,14 @@ class Steps(pn.viewable.Viewer):
             return
         self._updated = time.monotonic()
         cells, titles = with_safe_names(frame.map(cell))
+        if self.table is None:
+            look = {"pagination": "remote", "page_size": 10, "margin": (6, 8), "disabled": True, "selectable": False}
+            self.table = _tabulator(cells, titles=titles, **look)
+            self._place.append(self.table)
+            return
         if self.table.titles != titles:
             self.table.titles = titles
         self.table.value = cells
-        if not len(self._place):
-            self._place.append(self.table)
 
     def __panel__(self) -> Any:
         return self._place
@@ -124,7 +127,8 @@ class RunTable(pn.viewable.Viewer):
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
         self._names: list[str] = []
-        self.table = _tabulator(selectable="checkbox", pagination="local", page_size=12, margin=(4, 8))
+        look = {"selectable": "checkbox", "pagination": "local", "page_size": 12, "margin": (4, 8)}
+        self.table = _tabulator(pd.DataFrame({"c0": []}), **look)
 
     @property
     def selected(self) -> list[str]:
@@ -182,9 +186,9 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def _tabulator(**style: Any) -> pn.widgets.Tabulator:
+def _tabulator(frame: pd.DataFrame, **style: Any) -> pn.widgets.Tabulator:
     look = {"show_index": False, "sizing_mode": "stretch_width", "layout": "fit_data_fill", "theme": "simple"}
-    return pn.widgets.Tabulator(pd.DataFrame({"c0": []}), **look, **style)
+    return pn.widgets.Tabulator(frame, **look, **style)
 
 
 def _format(name: str) -> NumberFormatter:

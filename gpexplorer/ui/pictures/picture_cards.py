@@ -236,7 +236,8 @@ class Pictures:
         self._kind: tuple[Any, ...] = ()
         self.first: str | None = None
         self._asked, self._tab = "", ""
-        self._hurried = False
+        self._hurried = self._is_seen = False
+        self._waiting: Frame | None = None  # the newest one, until somebody looks
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
         cards = pn.Column(sizing_mode="stretch_width", margin=0, stylesheets=[CARDS], css_classes=["cards"])
@@ -248,7 +249,7 @@ class Pictures:
     @property
     def visible(self) -> list[str]:
         """Keys of the pictures on the screen: those on top, and the one in the open tab."""
-        keys = list(self.pictures)
+        keys = list(self.pictures) if self._is_seen else []
         if self._hurried:
             return self._first_keys
         return keys[:ON_TOP] + keys[ON_TOP:][self.tabs.active : self.tabs.active + 1]
@@ -256,7 +257,7 @@ class Pictures:
     @property
     def _first_keys(self) -> list[str]:
         """The picture that a page begins with, and that which a link asks for."""
-        keys = list(self.pictures)
+        keys = list(self.pictures) if self._is_seen else []
         return [key for key in keys[:ON_TOP] if key in (keys[0], self._asked)]
 
     @property
@@ -269,6 +270,15 @@ class Pictures:
     def chosen(self) -> str:
         """Key of the picture that a person chose, in a tab or by a link; empty where nobody chose one."""
         return self._tab or self._asked
+
+    def look(self, is_seen: bool) -> None:
+        """Draw from now on if somebody looks: a script that only reads the run needs no pictures."""
+        if is_seen and not self._is_seen:
+            self._is_seen = True
+            self._request_visible()
+            if self._waiting is not None:
+                self.update(self._waiting)
+                self._waiting = None
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
@@ -296,8 +306,11 @@ class Pictures:
     def update(self, frame: Frame) -> None:
         """Show this frame."""
         if frame.run is not None and frame.opening != self._opening:
-            self._opening = frame.opening
+            self._opening, self._waiting = frame.opening, None
             self._adopt(frame.run)
+        if not self._is_seen:
+            self._waiting = frame if frame.layers or frame.failures else self._waiting
+            return
         for key, layers in frame.layers.items():
             if key in self.pictures:
                 self.pictures[key].update(layers, self.theme)
@@ -348,13 +361,14 @@ class Pictures:
 
     def _request_visible(self) -> None:
         """Build the cards on the screen, and ask the player for their layers."""
+        if not self._is_seen:
+            return
         for key in self.visible:
             self.pictures[key].build()
         self._draw_visible()
 
     def _draw_visible(self) -> None:
         self._session.player.show(self.visible)
-        self._session.player.redraw()
 
 
 def _options(view: View) -> dict[str, Any]:
