@@ -16,6 +16,7 @@ from .verdict_report import run_all
 
 app = typer.Typer(pretty_exceptions_enable=False)
 MISTAKE = 2  # exit code
+CELLS = Path(__file__).parent / "cells"  # kept with the source: the reports are made from them
 
 
 @app.command()
@@ -39,9 +40,9 @@ def reproduce(
     judge: Annotated[
         bool, typer.Option("--judge", help="Compute nothing: judge the pieces that are there, as far as they go.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="The directory for the table (Parquet) and the picture (HTML).")] = Path(
-        "reproduced"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="The directory for the table (Parquet) and the picture (HTML); by default the kept cells.")
+    ] = CELLS,
 ) -> None:
     """Compute a figure or table of a paper again, beside the published one. The command continues a stopped run.
 

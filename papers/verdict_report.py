@@ -42,7 +42,8 @@ def run_all(figures: Sequence[Figure], out: Path, full: bool, compute: bool = Tr
     """Compute what is missing of each figure, judge it, and write report.html and report.md after every one.
 
     A figure that fails is named in the report and keeps no other from being computed. Without `compute`, the pieces
-    that are in `out` are judged as far as they go, and the report says how many are missing.
+    that are in `out` are judged as far as they go, and the report says how many are missing; a figure without any is
+    left out.
 
     Yields
     ------
@@ -50,16 +51,14 @@ def run_all(figures: Sequence[Figure], out: Path, full: bool, compute: bool = Tr
         Lines of progress, with the time to go; then the table of verdicts and the names of the files.
     """
     begin, judged = time.monotonic(), list[Judged]()
+    figures = [figure for figure in figures if compute or len(figure.missing(out, full)) < len(figure.units(full))]
     for number, figure in enumerate(figures, 1):
         yield f"{figure.name} ({number} of {len(figures)}): {figure.title}"
         try:
             for line in figure.run(out, full) if compute else ():
                 if " to go" in line:
                     yield f"  {line}"
-            rows = figure.rows(out, full)
-            missing = len(figure.missing(out, full))
-            verdicts = settled(figure, judge(figure.name, rows, full), out, full)
-            judged.append(Judged(figure, rows, verdicts, missing=missing))
+            judged.append(from_cells(figure, out, full))
         except (GPExplorerError, OSError, ArithmeticError, LookupError, ValueError) as error:
             judged.append(Judged(figure, pd.DataFrame(), [], f"{type(error).__name__}: {error}"))
             yield f"  {judged[-1].error}"
@@ -69,6 +68,12 @@ def run_all(figures: Sequence[Figure], out: Path, full: bool, compute: bool = Tr
     (out / "report.html").write_text(page(judged), "utf-8")
     yield markdown(judged)
     yield f"Written: {out / 'report.html'}, {out / 'report.md'}"
+
+
+def from_cells(figure: Figure, out: Path, full: bool) -> Judged:
+    """Judge a figure by the pieces that are in `out`, and count those that are not."""
+    rows, missing = figure.rows(out, full), len(figure.missing(out, full))
+    return Judged(figure, rows, settled(figure, judge(figure.name, rows, full), out, full), missing=missing)
 
 
 def settled(figure: Figure, verdicts: Sequence[Verdict], out: Path, full: bool) -> list[Verdict]:

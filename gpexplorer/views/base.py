@@ -103,8 +103,8 @@ class View(param.ParameterizedABC):
             column "row" with numbers of training rows links the layer to other pictures. `attrs` may contain
             "xlabel", "ylabel" and "title", "label" for a name in the legend that depends on the run, "loose" for a
             layer that the axes need not contain, "extent" and "colours" for the ends of the vertical axis and of the
-            colour scale where they do not follow the values, and "map" where both axes are inputs, so that a unit is
-            as long on both.
+            colour scale where they do not follow the values, "at_least" for two numbers that the vertical axis contains
+            besides them, and "map" where both axes are inputs, so that a unit is as long on both.
         """
 
     def unfinished(self, run: Run, at: int) -> bool:

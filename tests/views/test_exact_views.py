@@ -86,14 +86,16 @@ def test_the_gains_picture_shows_the_gains_of_the_step() -> None:
     assert view.data(run, 0)["rows"].empty
 
 
-def test_the_colours_of_gradients_leave_out_the_rows_that_are_solved():
+def test_the_colours_of_gradients_are_those_of_the_start_so_that_rows_that_are_solved_turn_dark():
     rows = {"name": "sin-product", "n": 120}
     run = Spec("bcd-gradient", {"block": 20, "learn": False}, data=rows, kernel="se-ard").open()
     run.finish(steps=3)
-    layers = next(view for view in views.for_run(run) if view.key == "gbcd-gradient").data(run, 3)
-    values = layers["rows"]["value"]
+    view = next(view for view in views.for_run(run) if view.key == "gbcd-gradient")
+    start, later = (view.data(run, at)["rows"] for at in (0, 3))
 
-    low, high = layers["rows"].attrs["colours"]
+    low, high = start.attrs["colours"]
 
-    assert values.min() == -12.0  # the last block
-    assert (low, high) == (values.max() - 3.0, values.max())
+    assert later.attrs["colours"] == (low, high)
+    assert high == pytest.approx(start["value"].max()) and low == high - 3.0
+    assert later["value"].min() == -12.0 < low  # the last block
+    assert later["value"].max() < high

@@ -5,10 +5,13 @@ from __future__ import annotations
 import holoviews as hv
 import numpy as np
 import pytest
+from bokeh.models import LinearColorMapper
 from scipy import stats
 
 from gpexplorer import Spec, views
 from gpexplorer.runs import Run
+from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.families import landscape_view
 from gpexplorer.views.families.swap_history import lives
 
 hv.extension("bokeh")
@@ -47,6 +50,23 @@ def test_the_value_colours_each_row_at_its_position(d: int, colour: str) -> None
     best = exact.loc[exact["value"].idxmax(), ["x", "y"]]
     assert np.allclose(layers["best"].to_numpy(float), best.to_numpy(float))
     assert landscape.plot(layers) is not None
+
+
+@pytest.mark.parametrize(("d", "show"), [(1, "over the data"), (2, "over the data"), (5, "predicted against exact")])
+def test_axis_and_colours_do_not_magnify_decreases_that_decide_nothing(d: int, show: str, monkeypatch) -> None:
+    run = finished_run(d, steps=2)
+    landscape = view(run, "landscape")
+    landscape.show = show
+    value = landscape_view.landscape_at(run, 1)
+    ends = []
+    for factor in (1e3, 1e-5):
+        shown = value._replace(exact=value.exact * factor, approx=value.approx * factor)
+        monkeypatch.setattr(landscape_view, "landscape_at", lambda run, at, shown=shown: shown)
+        live = Live(landscape, landscape.data(run, 1))
+        mapper = live.figure.select_one({"type": LinearColorMapper})
+        ends.append(live.figure.y_range.end if mapper is None else mapper.high)
+    assert ends[0] >= 1e3 * float(value.exact[value.exact.isfinite()].max()) > 1.2
+    assert 1.0 <= ends[1] < 1.2
 
 
 def test_rank_one_is_the_best_and_ranks_agree_with_the_correlation() -> None:

@@ -5,7 +5,7 @@ Apart because the explorer knows no story, and this panel nothing but its parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..session import Session
@@ -56,6 +56,11 @@ class StoryPanel(WithLayout):
     def part(self) -> Part | None:
         """The part that is open; None outside a story."""
         return STORIES[self.story].parts[self.number] if self.story else None
+
+    @property
+    def axes(self) -> Mapping[str, tuple[float, float]]:
+        """What the vertical axes of pictures contain in every part of the story; nothing outside a story."""
+        return STORIES[self.story].axes if self.story else {}
 
     def open(self, story: str, number: int = 0) -> None:
         """Show a part of a story, counted from 0, without moving the page."""

@@ -7,7 +7,7 @@ A picture that raises shows a sentence in its own card; the others are drawn as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -303,8 +303,8 @@ class Pictures:
             if stale or part.styles:  # a browser keeps a style that is left out, so that both are named
                 part.styles = {"opacity": "0.25" if stale else "1", "filter": "grayscale(1)" if stale else "none"}
 
-    def update(self, frame: Frame) -> None:
-        """Show this frame."""
+    def update(self, frame: Frame, axes: Mapping[str, tuple[float, float]]) -> None:
+        """Show this frame, with these numbers on the vertical axes of pictures, by their keys."""
         if frame.run is not None and frame.opening != self._opening:
             self._opening, self._waiting = frame.opening, None
             self._adopt(frame.run)
@@ -313,6 +313,8 @@ class Pictures:
             return
         for key, layers in frame.layers.items():
             if key in self.pictures:
+                if key in axes and layers:
+                    next(iter(layers.values())).attrs["at_least"] = axes[key]
                 self.pictures[key].update(layers, self.theme)
                 if (gestures := self.pictures[key].gestures) is not None:
                     gestures.report(frame.numbers)

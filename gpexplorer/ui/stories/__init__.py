@@ -63,6 +63,8 @@ class Story(NamedTuple):
         Five to eight.
     page : tuple of str
         Words and query of another page that shows the same at once; empty where there is none.
+    axes : mapping of str to tuple of float
+        Key of a picture -> two numbers that its vertical axis contains in every part, so that parts can be compared.
     """
 
     order: int
@@ -70,6 +72,7 @@ class Story(NamedTuple):
     title: str
     parts: tuple[Part, ...]
     page: tuple[str, str] | tuple[()] = ()
+    axes: Mapping[str, tuple[float, float]] = {}
 
 
 def _read(file: Path) -> Story:

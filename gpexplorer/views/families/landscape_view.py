@@ -29,6 +29,7 @@ from ..drawing.palette import ROLES, SEQUENTIAL
 MOST_ENTRIES = 4e7  # entries of a factor: with more of them the picture would delay the run
 COLUMNS = ("x", "y", "row", "exact", "approx")
 DECREASE = "decrease of the objective [nat]"
+WORTH_A_SWAP = (0.0, 1.0)  # nat; an axis or colours that end below would magnify what decides nothing
 OVER_DATA, SCATTER, RANKS = "over the data", "predicted against exact", "ranks"
 AXES = "Decrease over the inputs or their first two principal components, or predicted against exact decrease."
 COLOUR = "Which decrease colours the rows where both axes are inputs."
@@ -70,7 +71,7 @@ class SwapLandscape(View):
             order = np.argsort(x)
             order = order[np.isfinite(approx[order])]
             exact = frame.assign(x=x[frame["row"].to_numpy(int)], y=frame["exact"])
-            exact.attrs = {"xlabel": run_rows.input_name(run, 0), "ylabel": DECREASE}
+            exact.attrs = {"xlabel": run_rows.input_name(run, 0), "ylabel": DECREASE, "at_least": WORTH_A_SWAP}
             layers = {"exact": exact, "approx": pd.DataFrame({"x": x[order], "y": approx[order]})}
         elif over_data:
             layers = self._over_plane(run, frame, landscape)
@@ -91,6 +92,8 @@ class SwapLandscape(View):
         exact = frame.assign(x=xy[:, 0], y=xy[:, 1], value=value)
         best = exact.iloc[[int(exact["value"].argmax())]] if len(exact) else exact
         exact.attrs = {"map": True, "xlabel": names[0], "ylabel": names[1]}
+        if len(exact) and abs(value).max() < WORTH_A_SWAP[1]:
+            exact.attrs["colours"] = WORTH_A_SWAP
         removed = pd.DataFrame({"x": plane[[landscape.removed], 0], "y": plane[[landscape.removed], 1]})
         return {"exact": exact, "best": best[["x", "y"]], "removed": removed}
 
@@ -101,6 +104,8 @@ class SwapLandscape(View):
             quantity = "rank among the candidates; 1 is the best"
         ends = [float(exact["y"].min()), float(exact["y"].max())] if len(exact) else [0.0, 1.0]
         exact.attrs = {"xlabel": f"predicted {quantity}", "ylabel": f"exact {quantity}"}
+        if self.show != RANKS:
+            exact.attrs["at_least"] = WORTH_A_SWAP
         return {"exact": exact, "equal": pd.DataFrame({"x": ends, "y": ends})}
 
     def clicked(self, run: Run, at: int, x: float, y: float) -> Step | None:

@@ -17,7 +17,7 @@ from ..base import Layers, View, dots, labels, layer, line, overlay
 from ..drawing import run_rows
 from ..drawing.palette import ROLES, SEQUENTIAL
 
-DECADES = 3.0  # of the colour scale; smaller gradients have its first colour
+DECADES = 3.0  # below the start of a run, for colours and axis; smaller gradients have the first colour: solved
 SMALLEST = 1e-12  # smaller gradient entries are drawn as this value
 BINS = np.linspace(-1.0, 1.0, 41)
 CENTRES = 20  # random rows: a fifth of the paper's number, so that the picture is quick
@@ -49,8 +49,9 @@ class Gradient(View):
         largest = step.info.largest  # nan before the first iteration on alpha
         title = f"largest of all rows: {largest:.2g}" if math.isfinite(largest) else "no block solved yet"
         layers["rows"].attrs["title"] = title
-        top = float(size.max()) if len(size) else 0.0
-        layers["rows"].attrs["colours"] = (top - DECADES, top)  # rows that are solved would take the whole scale
+        top = math.log10(max(float(run.problem.train.y.abs().max()), SMALLEST))  # where all weights are zero
+        is_map = "map" in layers["rows"].attrs
+        layers["rows"].attrs |= {"colours": (top - DECADES, top)} | ({} if is_map else {"at_least": (top - DECADES, top)})
         return layers
 
     def _placed(self, run: Run, sample: torch.Tensor, size: np.ndarray) -> pd.DataFrame:
