@@ -62,7 +62,7 @@ def run_all(figures: Sequence[Figure], out: Path, full: bool, compute: bool = Tr
         except (GPExplorerError, OSError, ArithmeticError, LookupError, ValueError) as error:
             judged.append(Judged(figure, pd.DataFrame(), [], f"{type(error).__name__}: {error}"))
             yield f"  {judged[-1].error}"
-        (out / "report.md").write_text(markdown(judged), "utf-8")
+        (out / "report.md").write_text(f"# {TITLE}\n\n{markdown(judged)}", "utf-8")
         seconds_left = (time.monotonic() - begin) / number * (len(figures) - number)
         yield f"  about {seconds_left / 60:.0f} min to go"
     (out / "report.html").write_text(page(judged), "utf-8")
