@@ -41,7 +41,8 @@ def reproduce(
         bool, typer.Option("--judge", help="Compute nothing: judge the pieces that are there, as far as they go.")
     ] = False,
     out: Annotated[
-        Path, typer.Option(help="The directory for the table (Parquet) and the picture (HTML); by default the kept cells.")
+        Path,
+        typer.Option(help="The directory for the table (Parquet) and the picture (HTML); by default the kept cells."),
     ] = CELLS,
 ) -> None:
     """Compute a figure or table of a paper again, beside the published one. The command continues a stopped run.

@@ -51,7 +51,9 @@ class Gradient(View):
         layers["rows"].attrs["title"] = title
         top = math.log10(max(float(run.problem.train.y.abs().max()), SMALLEST))  # where all weights are zero
         is_map = "map" in layers["rows"].attrs
-        layers["rows"].attrs |= {"colours": (top - DECADES, top)} | ({} if is_map else {"at_least": (top - DECADES, top)})
+        layers["rows"].attrs |= {"colours": (top - DECADES, top)} | (
+            {} if is_map else {"at_least": (top - DECADES, top)}
+        )
         return layers
 
     def _placed(self, run: Run, sample: torch.Tensor, size: np.ndarray) -> pd.DataFrame:
