@@ -42,7 +42,7 @@ def reproduce(
     ] = False,
     out: Annotated[
         Path,
-        typer.Option(help="The directory for the table (Parquet) and the picture (HTML); by default the kept cells."),
+        typer.Option(help="The directory for the table (Parquet) and the picture (HTML), the kept cells by default."),
     ] = CELLS,
 ) -> None:
     """Compute a figure or table of a paper again, beside the published one. The command continues a stopped run.

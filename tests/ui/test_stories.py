@@ -58,7 +58,8 @@ def test_a_story_declares_an_axis_that_its_parts_fill_and_none_of_them_leaves(st
                 extents.append((ys.min(), ys.max()))
     least, greatest = np.min(extents), np.max(extents)
     room = 0.1 * (greatest - least)
-    assert least - room <= low <= least and greatest <= high <= greatest + room
+    assert least - room <= low <= least
+    assert greatest <= high <= greatest + room
 
 
 def smse(story: str, number: int, answered: bool = False) -> float:

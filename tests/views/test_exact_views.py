@@ -96,6 +96,7 @@ def test_the_colours_of_gradients_are_those_of_the_start_so_that_rows_that_are_s
     low, high = start.attrs["colours"]
 
     assert later.attrs["colours"] == (low, high)
-    assert high == pytest.approx(start["value"].max()) and low == high - 3.0
+    assert high == pytest.approx(start["value"].max())
+    assert low == high - 3.0
     assert later["value"].min() == -12.0 < low  # the last block
     assert later["value"].max() < high

@@ -50,10 +50,8 @@ class Gradient(View):
         title = f"largest of all rows: {largest:.2g}" if math.isfinite(largest) else "no block solved yet"
         layers["rows"].attrs["title"] = title
         top = math.log10(max(float(run.problem.train.y.abs().max()), SMALLEST))  # where all weights are zero
-        is_map = "map" in layers["rows"].attrs
-        layers["rows"].attrs |= {"colours": (top - DECADES, top)} | (
-            {} if is_map else {"at_least": (top - DECADES, top)}
-        )
+        for attribute in ("colours", *["at_least"] * ("map" not in frame.attrs)):
+            layers["rows"].attrs[attribute] = (top - DECADES, top)
         return layers
 
     def _placed(self, run: Run, sample: torch.Tensor, size: np.ndarray) -> pd.DataFrame:
