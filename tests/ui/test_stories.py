@@ -42,26 +42,6 @@ def at_part(story: str, number: int, answered: bool = False) -> tuple[gpx.Run, i
     return run, link.at
 
 
-@pytest.mark.parametrize(
-    ("story", "picture"), [(story.key, picture) for story in STORIES.values() for picture in story.axes]
-)
-def test_a_story_declares_an_axis_that_its_parts_fill_and_none_of_them_leaves(story: str, picture: str) -> None:
-    low, high = STORIES[story].axes[picture]
-    extents = []
-    for number, part in enumerate(STORIES[story].parts, 1):
-        for answered in (False, True):
-            link = part.shown if answered else part.link
-            if f"view={picture}" in link:
-                run, at = at_part(story, number, answered)
-                layers = next(view for view in for_run(run) if view.key == picture).data(run, at)
-                ys = np.concatenate([frame["y"] for frame in layers.values() if "y" in frame])
-                extents.append((ys.min(), ys.max()))
-    least, greatest = np.min(extents), np.max(extents)
-    room = 0.1 * (greatest - least)
-    assert least - room <= low <= least
-    assert greatest <= high <= greatest + room
-
-
 def smse(story: str, number: int, answered: bool = False) -> float:
     run, at = at_part(story, number, answered)
     return run.scores(at)["smse"]

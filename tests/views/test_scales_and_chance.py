@@ -10,6 +10,10 @@ from bokeh.models import LinearColorMapper
 
 import gpexplorer as gpx
 from gpexplorer import views
+from gpexplorer.runs import Spec
+from gpexplorer.runs import link as links
+from gpexplorer.ui.explorer import START
+from gpexplorer.ui.stories import STORIES
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.drawing.run_rows import targets_of
 from gpexplorer.views.runs.calibration import by_chance
@@ -122,3 +126,21 @@ def test_the_axes_of_the_prediction_are_the_same_at_every_step_and_for_every_met
             axis = Live(fit, fit.data(run, at)).figure.y_range
             ends.add((round(axis.start, 9), round(axis.end, 9)))
     assert len(ends) == 1
+
+
+@pytest.mark.parametrize(("key", "picture"), [(s.key, picture) for s in STORIES.values() for picture in s.axes])
+def test_a_story_declares_an_axis_that_its_parts_fill_and_none_of_them_leaves(key: str, picture: str):
+    numbers = []
+    queries = [query for part in STORIES[key].parts for query in (part.shown, part.link)]
+    for query in (query for query in queries if f"view={picture}" in query):
+        link = links.read(query, Spec(**START), views.registry)
+        run = link.spec.open()
+        run.finish(steps=link.at)
+        view = next(view for view in views.for_run(run) if view.key == picture)
+        numbers += [number for frame in view.data(run, link.at).values() for number in frame["y"]]
+
+    low, high = STORIES[key].axes[picture]
+
+    room = 0.1 * (max(numbers) - min(numbers))
+    assert min(numbers) - room <= low <= min(numbers)
+    assert max(numbers) <= high <= max(numbers) + room
