@@ -379,7 +379,8 @@ class Explorer(pn.viewable.Viewer):
                 self._name_run(run)
         working_since = self.session.player.working_since
         self.transport.update(frame)
-        self.pictures.update(frame, self.story.axes)
+        self.pictures.axes = self.story.axes
+        self.pictures.update(frame)
         self.hyperparameters.update(frame)
         self.status.update(frame, time.monotonic() - working_since if working_since else 0.0)
         self.session.show_view(self.pictures.chosen)

@@ -224,6 +224,8 @@ class Pictures:
     first : str or None
         Key of the picture that takes the place of the hero with the next run; empty for the hero of the family, and
         None for the same picture as before.
+    axes : mapping of str to tuple of float
+        Key of a picture -> two numbers that its vertical axis contains.
     pictures : dict of str to Picture
         Key -> picture, in the order of the page.
     theme : str
@@ -235,6 +237,7 @@ class Pictures:
         self._opening, self.theme = -1, "light"
         self._kind: tuple[Any, ...] = ()
         self.first: str | None = None
+        self.axes: Mapping[str, tuple[float, float]] = {}
         self._asked, self._tab = "", ""
         self._hurried = self._is_seen = False
         self._waiting: Frame | None = None  # the newest one, until somebody looks
@@ -303,8 +306,8 @@ class Pictures:
             if stale or part.styles:  # a browser keeps a style that is left out, so that both are named
                 part.styles = {"opacity": "0.25" if stale else "1", "filter": "grayscale(1)" if stale else "none"}
 
-    def update(self, frame: Frame, axes: Mapping[str, tuple[float, float]]) -> None:
-        """Show this frame, with these numbers on the vertical axes of pictures, by their keys."""
+    def update(self, frame: Frame) -> None:
+        """Show this frame."""
         if frame.run is not None and frame.opening != self._opening:
             self._opening, self._waiting = frame.opening, None
             self._adopt(frame.run)
@@ -313,8 +316,8 @@ class Pictures:
             return
         for key, layers in frame.layers.items():
             if key in self.pictures:
-                if key in axes and layers:
-                    next(iter(layers.values())).attrs["at_least"] = axes[key]
+                if key in self.axes and layers:
+                    next(iter(layers.values())).attrs["at_least"] = self.axes[key]
                 self.pictures[key].update(layers, self.theme)
                 if (gestures := self.pictures[key].gestures) is not None:
                     gestures.report(frame.numbers)
