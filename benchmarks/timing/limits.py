@@ -88,6 +88,16 @@ def measure(like: Tensor, n: int, m: int) -> Limits:
     return Limits(product, factor.nbytes / product, 2 * 1500**3 / gemm, os.getloadavg()[0])
 
 
+def seconds_per_call(like: Tensor, calls: int = 2000) -> float:
+    """Seconds of one operation of torch on a single number: those of Python and of starting it."""
+
+    def work() -> None:
+        for _ in range(calls):
+            torch.add(like, like)
+
+    return median_seconds(work, 3) / calls
+
+
 def _done(result: Tensor) -> Tensor:
     """The result, after a GPU has finished computing it."""
     if result.is_cuda:

@@ -80,14 +80,21 @@ class Network:
             H.append(self.activation.value(linear(H[-1], W, bias)))
         return H
 
-    def pullback(self, parts: Parts, H: list[Tensor], G: Float[Tensor, "b w"], into: Parts) -> None:
-        """Write the gradient with respect to the parameters into `into`, given that of the features. 4 b size flops."""
+    def pullback(
+        self, parts: Parts, H: list[Tensor], G: Float[Tensor, "b w"], into: Parts, into_X: Tensor | None = None
+    ) -> None:
+        """Write the gradient with respect to the parameters into `into`, given that of the features. 4 b size flops.
+
+        The gradient with respect to the first rows of X is written into `into_X`, as many as it has.
+        """
         for k in range(len(H) - 1, 0, -1):
             G = self.activation.derivative(H[k]).mul_(G)
             torch.mm(G.T, H[k - 1], out=into[2 * k - 2])
             torch.sum(G, 0, out=into[2 * k - 1])
             if k > 1:
                 G = G @ parts[2 * k - 2]
+            elif into_X is not None:
+                torch.mm(G[: len(into_X)], parts[0], out=into_X)
 
 
 class Scaled:
@@ -109,6 +116,10 @@ class Scaled:
         X = torch.cat([X, X.new_ones(len(X), 1)], 1) if self.constant else X
         return [X, X * parts[0].exp()]
 
-    def pullback(self, parts: Parts, H: list[Tensor], G: Float[Tensor, "b w"], into: Parts) -> None:
-        """Write the gradient with respect to the log scales into `into`."""
+    def pullback(
+        self, parts: Parts, H: list[Tensor], G: Float[Tensor, "b w"], into: Parts, into_X: Tensor | None = None
+    ) -> None:
+        """Write the gradient with respect to the log scales, and to the first rows of X, as `Network` does."""
         torch.sum(G * H[-1], 0, out=into[0])
+        if into_X is not None:
+            torch.mul(G[: len(into_X), : self.d], parts[0][: self.d].exp(), out=into_X)

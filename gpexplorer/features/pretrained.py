@@ -86,17 +86,21 @@ class Module:
         """Return the inputs and the features."""
         return [X, torch.func.functional_call(self.module, dict(zip(self.names, parts, strict=True)), (X,))]
 
-    def pullback(self, parts: Parts, H: list[Tensor], G: Float[Tensor, "b w"], into: Parts) -> None:
-        """Write the gradient with respect to the parameters into `into`, by another forward and backward pass."""
-        if not parts:
+    def pullback(
+        self, parts: Parts, H: list[Tensor], G: Float[Tensor, "b w"], into: Parts, into_X: Tensor | None = None
+    ) -> None:
+        """Write the gradients as `Network` does, by another forward and backward pass."""
+        if not parts and into_X is None:
             return
         with torch.enable_grad():
             differentiable = [part.detach().requires_grad_() for part in parts]
-            gradients = torch.autograd.grad(
-                self.layers(differentiable, H[0])[-1], differentiable, G, materialize_grads=True
-            )
-        for gradient, target in zip(gradients, into, strict=True):
+            X = H[0].detach().requires_grad_(into_X is not None)
+            sources = differentiable if into_X is None else [*differentiable, X]
+            gradients = torch.autograd.grad(self.layers(differentiable, X)[-1], sources, G, materialize_grads=True)
+        for gradient, target in zip(gradients, into, strict=into_X is None):
             target.copy_(gradient)
+        if into_X is not None:
+            into_X.copy_(gradients[-1][: len(into_X)])
 
 
 def save(path: str | Path, network: Network, alpha: Float[Tensor, " p"]) -> None:

@@ -42,7 +42,8 @@ def test_a_table_is_written_and_compared_with(monkeypatch: pytest.MonkeyPatch, t
     assert {key: len(values) for key, values in ratios.items()} == {"gbcd": 4, "ml": 4}
     assert min(map(median, ratios.values())) > 1.0  # one floor may be measured while another program takes the core
     title, gbcd, ml = second.output.splitlines()
-    assert title.split() == ["method", "ms", "per", "step", "over", "floor", "quartiles", "since"]
+    assert title.split() == ["method", "ms", "per", "step", "over", "floor", "quartiles", "and", "calls", "since"]
     assert gbcd.split()[0] == "gbcd"
     assert int(gbcd.split()[-1].strip("+%")) > 10_000
+    assert 0.0 < float(gbcd.split()[-2]) < float(gbcd.split()[2])
     assert ml.split()[-1] == "new"
