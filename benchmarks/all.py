@@ -3,9 +3,11 @@
 The floor is the time that this machine needs at least for the flops or the bytes which a method's formula counts, at
 rates measured in the same round. A step of many small operations cannot come near it from Python: `and calls` is the
 ratio to the floor plus the time of starting as many operations as the formula counts, each as long as the addition of
-two numbers. For `grief-mcmc`, whose step is 100 iterations on 4 chains of 100 numbers, these are all of its time. A shared machine changes its pace within minutes, so two days are compared by the
-ratio to the floor; milliseconds are printed beside it. A line has moved if its ratio differs from that of the former
-table by more than the quartiles of both and by more than a twentieth.
+two numbers. In `grief-mcmc`, whose step is 100 iterations on 4 chains of 100 numbers, they take nearly all the time.
+
+A shared machine changes its pace within minutes, so two days are compared by the ratio to the floor; milliseconds are
+printed beside it. A line has moved if its ratio differs from that of the former table by more than the quartiles of
+both and by more than a twentieth.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ proposals, a swap does two products with L: one for the columns of the proposals
 one for the inner products of the proposals. Without proposals, L is read only when z pivots are drawn again, twice for
 many swaps. Both variants read and write L once every few accepted swaps. The column `ms each` is the median time of an
 accepted try. A polishing step evaluates the objective and its gradient in all points: 8 n m^2 flops.
+
+A draw of z pivots, with the columns of k removals, is timed beside the products that it consists of: [z + k, m] and
+[z, n] with L, three of z^2 n, one of them in float32, and beside the z columns of the kernel.
 """
 
 from __future__ import annotations
@@ -21,15 +24,17 @@ import torch
 import typer
 
 from gpexplorer import data, kernels
+from gpexplorer.linalg.matrix_products import rows_times, times_rows
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.methods.inducing.swapping.compiled_swapper import compiled_code
+from gpexplorer.methods.inducing.swapping.state import SwapState
 from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.run import Run
 from gpexplorer.runs.trace import Record
 
-from .timing.limits import measure
+from .timing.limits import in_turns, measure, ratio
 
 LEARN_ROWS = 1_000
 
@@ -91,6 +96,7 @@ def report(
         begin, state = steps[-1].seconds, steps[-1].step.state if phase == "swap" else state
     dense = nystrom(kernel, state.theta.double(), _double(problem), train.rows(state.inducing.cpu()).X)
     drift = abs(state.objective - dense.terms.total("vfe")) / abs(dense.terms.total("vfe"))
+    yield draws(method, problem, state)
     yield f"after {state.step} tries the updated objective differs from the recomputed one by {drift:.1e} (relative)"
 
 
@@ -100,6 +106,31 @@ def learned(rows: Dataset, kernel: kernels.Covariance) -> torch.Tensor:
     method = CholQR(num_inducing=len(rows), max_epochs=4, evaluations=20)
     *_, last = method.steps(problem)
     return last.state.theta
+
+
+@torch.inference_mode()
+def draws(method: CholQR, problem: Problem, state: SwapState, rounds: int = 9) -> str:
+    """Time a draw of pivots beside the products that it consists of, and the kernel columns, in turns."""
+    swapper, _ = method.prepare(problem, state)
+    pivots, L = swapper.pivots, swapper.factor.L.applied()
+    assert pivots is not None, "no row is left to draw"
+    z, slots = len(pivots.rows), list(range(min(method.pivot_refresh, L.shape[1])))
+    E, W, X = pivots.E, L[: z + len(slots)], problem.train.rows(pivots.rows).X
+    square, single = pivots.EE.to(E), E.float()
+
+    def draw() -> None:
+        swapper.removals = None
+        swapper.refresh(state.step + 1, slots)
+
+    def products() -> None:
+        _ = times_rows(L, W), rows_times(E, L), E @ E.T, square @ E, square.float() @ single
+
+    works = {"draw": draw, "products": products, "kernel": lambda: problem.kernel(problem.theta, X, problem.train.X)}
+    times = in_turns(works, rounds)
+    ms = {name: f"{1e3 * median(of):.1f} ms" for name, of in times.items()}
+    longer = f"{ratio(times['draw'], times['products']):.2f} x its products ({ms['products']})"
+    kernel = f"the {z} kernel columns in it take {ms['kernel']}"
+    return f"a draw of {z} pivots and {len(slots)} removals takes {ms['draw']}: {longer}; {kernel}"
 
 
 def _sweep(record: Record) -> tuple[str, int]:

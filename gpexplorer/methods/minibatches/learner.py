@@ -13,7 +13,7 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -98,7 +98,6 @@ class Learner(ABC):
         Rows per minibatch; None for all rows.
     """
 
-    closed: ClassVar[bool] = True  # all gradients are in closed form, except those of the model's feature map
     refresh: int = 0  # minibatches after which the matrices are recomputed from all rows; 0: never
     defers_reads: bool = True  # on a GPU, a minibatch needs no value on the host
 
@@ -128,9 +127,7 @@ class Learner(ABC):
         self._recorded: tuple[float, ...] = ()  # the constants of the graph
         self._launched = 0  # minibatches without a graph
         has_prior = self.noise_limits is not None and self.noise_limits.prior is not None  # which reads the noise
-        self._is_recordable = (
-            not has_prior and self.closed and self.model.map.closed and self.rows.device.type == like.device.type
-        )
+        self._is_recordable = not has_prior and self.model.map.closed and self.rows.device.type == like.device.type
 
     @abstractmethod
     def begin(self, state: State) -> Parameters:
@@ -193,7 +190,7 @@ class Learner(ABC):
 
         If no gradient needs autograd, it is disabled, which saves a tenth of the time per minibatch.
         """
-        with torch.inference_mode(self.closed and self.model.map.closed):
+        with torch.inference_mode(self.model.map.closed):
             carried = self._carried()
             self.before(t)
             self.minibatch(self.indices(t), t, t, self.scheduled_rate(t))

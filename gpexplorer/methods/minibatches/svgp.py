@@ -49,7 +49,6 @@ from .loop import ADDED_SETTINGS, Evaluation, Minibatches
 from .model import MATCHED_ROWS, Model
 from .state import Info, State
 
-
 JITTER = {torch.float32: 1e-4, torch.float64: 1e-6}  # on K_mm, as in GPyTorch, if the setting `jitter` is 0
 CALLS = 90.0  # torch operations of a minibatch
 SCALE_ROWS = 8  # inducing inputs whose mean prior variance is the scale of rounding in K_mm
@@ -60,8 +59,9 @@ class SVGP(Minibatches):
 
     Notes
     -----
-    A minibatch of b rows and m inducing inputs costs 11/3 m^3 + 10 m^2 b + (4 m + 6 b) m D flops for kernels of D inputs
-    or features, and three passes of m + b rows through the network. The objective that is reported is the negative bound, which is no less than the NLML.
+    A minibatch of b rows and m inducing inputs costs 11/3 m^3 + 10 m^2 b + (4 m + 6 b) m D flops for kernels of D
+    inputs or features, and three passes of m + b rows through the network. The objective that is reported is the
+    negative bound, which is no less than the NLML.
 
     References
     ----------
