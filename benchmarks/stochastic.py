@@ -1,7 +1,10 @@
 """Time per minibatch of every method, compared with the necessary arithmetic, plain torch and GPyTorch.
 
 The floor is the arithmetic that every method needs: the forward and backward products of the network, 6 b (size) flops,
-and a Cholesky factor with its inverse, D^3 flops. Plain torch is SCGD written with modules, autograd and torch's Adam.
+and a Cholesky factor with its inverse, D^3 flops. Formulas of some methods need more: those of MINIMAX three matrices of
+order D with two inverses, their product, and the features of other rows; SVGP passes m inducing inputs through the
+network too. `its products` is the time of the products, solves and factors of one minibatch of the method, recorded and
+repeated alone: what is above it are passes over memory, small operations and Python. Plain torch is SCGD written with modules, autograd and torch's Adam.
 All are timed in turns in the same process. A ratio compares times of the same round, so it stays valid when a shared
 machine changes its speed.
 """
@@ -19,6 +22,7 @@ from typing import Annotated, Any, cast
 import torch
 import typer
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpexplorer import data as data_sets
 from gpexplorer import kernels
@@ -38,6 +42,7 @@ METHODS = ("scgd", "minimax", "bsgd", "svgp")
 REPEATS = 20  # minibatches per timing
 SQUARE = 600  # rows of the square product that measures the speed of the machine
 ALL_ROWS: dict[str, Any] = {"validation": 0.0, "patience": 0}  # every method uses all rows for all epochs
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "linalg_cholesky_ex", "cholesky_inverse", "linalg_solve_triangular"}
 WHOLE = 10**6  # minibatches per step: the method limits this to one epoch
 
 
@@ -99,7 +104,8 @@ def report(
     square = torch.randn(SQUARE, SQUARE, generator=torch.Generator().manual_seed(0)).to(problem.train.y)
     baselines = {PLAIN: _plain(problem, b, D), "GPyTorch SVGP, its own modules": _gpytorch(problem, b, D)}
     works = {FLOOR: _arithmetic(problem, b, D), **baselines}
-    works |= {key: _minibatch(learner) for key, learner in learners.items()}
+    for key, learner in learners.items():
+        works |= {key: _minibatch(learner), f"  its products ({key})": _products(learner)}
     if "scgd" in learners:
         works |= _parts(learners["scgd"])
     repeated = {label: _several(work) for label, work in works.items()}
@@ -141,6 +147,35 @@ def _minibatch(learner: Learner) -> Callable[[], object]:
     """Return a function that takes the next minibatch at each call."""
     t = count()
     return lambda: learner.move(next(t))
+
+
+class _Products(TorchDispatchMode):
+    """Records the products, solves and factors that are computed in this context, with copies of their arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Callable[[], object]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.overloadpacket.__name__.rstrip("_") in PRODUCTS:
+            copies = [part.clone() if isinstance(part, Tensor) else part for part in args]
+            named = {name: part.clone() if isinstance(part, Tensor) else part for name, part in kwargs.items()}
+            self.calls.append(lambda: func(*copies, **named))
+        return func(*args, **kwargs)
+
+
+def _products(learner: Learner) -> Callable[[], object]:
+    """Return the products, solves and factors of the first minibatch, in which MINIMAX raises no eigenvalues."""
+    with _Products() as recorded:
+        learner.move(0)
+
+    @torch.inference_mode()
+    def again() -> None:
+        for call in recorded.calls:
+            call()
+
+    return again
 
 
 def _parts(learner: Learner) -> dict[str, Callable[[], object]]:
