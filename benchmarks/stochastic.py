@@ -1,12 +1,13 @@
 """Time per minibatch of every method, compared with the necessary arithmetic, plain torch and GPyTorch.
 
 The floor is the arithmetic that every method needs: the forward and backward products of the network, 6 b (size) flops,
-and a Cholesky factor with its inverse, D^3 flops. Formulas of some methods need more: those of MINIMAX three matrices of
-order D with two inverses, their product, and the features of other rows; SVGP passes m inducing inputs through the
-network too. `its products` is the time of the products, solves and factors of one minibatch of the method, recorded and
-repeated alone: what is above it are passes over memory, small operations and Python. Plain torch is SCGD written with modules, autograd and torch's Adam.
-All are timed in turns in the same process. A ratio compares times of the same round, so it stays valid when a shared
-machine changes its speed.
+and a Cholesky factor with its inverse, D^3 flops. The formulas of some methods need more: those of MINIMAX need three
+factors of order D, two inverses and a product, and the features of other rows; SVGP passes m inducing inputs through
+the network too. `its products` is the time of the products, solves and factors of one minibatch of a method, recorded
+and repeated alone. The rest of its time is passes over memory, small operations and Python.
+
+Plain torch is SCGD written with modules, autograd and torch's Adam. All are timed in turns in the same process. A ratio
+compares times of the same round, so it stays valid when a shared machine changes its speed.
 """
 
 from __future__ import annotations
