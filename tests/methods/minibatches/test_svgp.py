@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from gpexplorer import Spec
@@ -81,7 +82,8 @@ class TheirBound(gpytorch.models.ApproximateGP):  # type: ignore[misc, name-defi
         strategy.jitter_val = float(jitter(model.covariance(self.theta, learner.Z, learner.Z), s2, learner.jitter))
 
     def forward(self, X: Tensor) -> Any:
-        return gpytorch.distributions.MultivariateNormal(X.new_zeros(len(X)), self.model.covariance(self.theta, X, X))
+        K = to_linear_operator(self.model.covariance(self.theta, X, X))
+        return gpytorch.distributions.MultivariateNormal(X.new_zeros(len(X)), K)
 
     def gradient(self, X: Tensor, y: Tensor) -> tuple[float, list[Tensor]]:
         """Return -2 ELBO / n and the gradient of half of it in Z, mean, factor and theta."""
