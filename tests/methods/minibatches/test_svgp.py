@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from linear_operator import to_linear_operator
 from torch import Tensor
 
 from gpexplorer import Spec
@@ -82,6 +81,8 @@ class TheirBound(gpytorch.models.ApproximateGP):  # type: ignore[misc, name-defi
         strategy.jitter_val = float(jitter(model.covariance(self.theta, learner.Z, learner.Z), s2, learner.jitter))
 
     def forward(self, X: Tensor) -> Any:
+        from linear_operator import to_linear_operator
+
         K = to_linear_operator(self.model.covariance(self.theta, X, X))
         return gpytorch.distributions.MultivariateNormal(X.new_zeros(len(X)), K)
 
