@@ -92,7 +92,7 @@ from .state import State
 
 MIN_RELATIVE_M = -0.5  # M is restricted to M >= this times A^-1
 MULTIPLIER_DAMPING = 0.25  # l above; with 1/2, A alone would have no delay and M no weight
-LIFTS = 0.2  # the share of steps after which eigenvalues of A have to be raised, as measured for the cost
+LIFTS = 0.3  # the share of steps after which eigenvalues of A have to be raised, as measured for the cost
 LARGE_GAP = 3.0  # with |A - F| larger than this times |F| at the end, the outcome says so; below 1 is usual
 MAX_GAP = 100.0  # with |A - F| larger than this times |F|, A has diverged in the affine metric
 
