@@ -37,7 +37,7 @@ def test_the_swap_bench_counts_the_reads_of_the_factor_for_both_settings(monkeyp
         _, _, _, heads, *table, draws, drift = lines
         assert heads.split()[3:5] == ["products", "reads"]
         assert drift.startswith("after 16 tries the updated objective differs from the recomputed one by")
-        assert re.fullmatch(r"a draw of 8 pivots and 8 removals takes [\d.]+ ms: [\d.]+ x its products .*", draws)
+        assert re.fullmatch(r"a draw of \d+ pivots and \d+ removals takes [\d.]+ ms: [\d.]+ x its products .*", draws)
         assert [row.split()[0] for row in table] == (["1", "2", "polish"] if name == "defaults" else ["1", "2"])
         reads[name] = float(table[1].split()[4])
     assert reads["defaults"] < 0.75  # one draw per eight tries: two products with L, and one for all removals
