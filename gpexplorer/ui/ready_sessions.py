@@ -29,7 +29,7 @@ from panel.util import edit_readonly
 from tornado.httputil import HTTPServerRequest, RequestStartLine
 
 from .address import LABORATORY, asked_page
-from .connections import BUILT_AHEAD
+from .connections import BUILT_AHEAD, DocumentText
 from .gate.waiting_line import PlaceHandler, WaitingLine, lines
 from .shared_limits import Shares
 from .text import record
@@ -64,7 +64,7 @@ class ReadySessions:
         self._application, self._path, self._count = application, path, count
         self._turns, self._arrivals, self._pictures = shares.turns, shares.arrivals, shares.first_pictures
         self._line = WaitingLine()
-        self._stock: dict[str, deque[ServerSession]] = {PLAIN: deque()}  # query -> pages; links oldest first
+        self._stock: dict[str, deque[DocumentText]] = {PLAIN: deque()}  # query -> pages; links oldest first
         self._last_visit = float("-inf")
 
     def __len__(self) -> int:
@@ -121,11 +121,13 @@ class ReadySessions:
             query, pages = min(self._stock.items(), key=lambda item: len(item[1]))
             if len(self._line):
                 continue  # pages are built for those who wait first
-            if len(pages) < self._count and (idle > QUIET or not self._stock[PLAIN]):
-                try:
+            try:
+                if idle > QUIET:
+                    await self.write()
+                if len(pages) < self._count and (idle > QUIET or not self._stock[PLAIN]):
                     await self.build(query if idle > QUIET else PLAIN)
-                except Exception as error:
-                    record(error, "a page was being built in advance")
+            except Exception as error:
+                record(error, "a page was being built in advance")
 
     async def build(self, query: str = PLAIN) -> None:
         """Build one session of this address. It does not expire before a visitor has taken it."""
@@ -139,9 +141,15 @@ class ReadySessions:
             BUILT_AHEAD.reset(token)
         session.block_expiration()
         if query in self._stock:
-            self._stock[query].append(session)
+            self._stock[query].append(DocumentText(session))
         else:  # other links were asked for in the meantime
             _discard(session)
+
+    async def write(self) -> None:
+        """Write the document of one page of the stock that has no text, or none any more."""
+        page = next((page for pages in self._stock.values() for page in pages if not page.is_written), None)
+        if page is not None:
+            await page.session.with_document_locked(page.write)
 
     def remember(self, query: str) -> None:
         """Keep pages of this link ready from now on, in the place of the link that was asked for longest ago."""
@@ -149,8 +157,8 @@ class ReadySessions:
             return
         self._stock[query] = self._stock.pop(query, deque())
         for oldest in list(self._stock)[1:-RECENT_LINKS]:
-            for session in self._stock.pop(oldest):
-                _discard(session)
+            for page in self._stock.pop(oldest):
+                _discard(page.session)
 
     def _must_wait(self, handler: DocHandler) -> bool:
         """Whether the visitor of this request gets a waiting page."""
@@ -182,7 +190,7 @@ class ReadySessions:
         pages = self._stock.get(query)
         if not pages:
             return None
-        session, application, payload = pages.popleft(), self._application, handler._generate_token_payload()
+        session, application, payload = pages.popleft().session, self._application, handler._generate_token_payload()
         session._token = generate_jwt_token(
             session.id,
             secret_key=application.secret_key,

@@ -110,6 +110,15 @@ async def message(socket: WebSocketClientConnection) -> tuple[dict[str, Any], di
     return header, content, buffers
 
 
+async def soon(holds: Callable[[], bool]) -> None:
+    """Wait until this holds, at most 10 s."""
+    for _ in range(200):
+        if holds():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("not within 10 s")
+
+
 @pytest.fixture
 def visit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A function that runs a visit on a loop of its own, and what the server has patched is restored afterwards."""

@@ -10,33 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import panel as pn
 import pytest
 from bokeh.core.serialization import Buffer, Serialized
 from bokeh.document import Document
 from bokeh.models import ColumnDataSource
 from bokeh.protocol.message import Message
 from bokeh.server.connection import ServerConnection
-from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
+from tornado.httpclient import HTTPClientError
 from tornado.websocket import WebSocketClosedError
 
 from gpexplorer.ui import connections
 from gpexplorer.ui.browser.protocol_repairs import LARGE
 from gpexplorer.ui.gate import request_guard, visitors
 from gpexplorer.ui.gate.visitors import Budget
-from gpexplorer.ui.ready_sessions import ReadySessions
-from gpexplorer.ui.shared_limits import Shares
-from visited import Visited, message, visit
+from visited import Visited, message, soon, visit
 
 __all__ = ["visit"]  # a fixture
-
-
-async def soon(holds: Callable[[], bool]) -> None:
-    for _ in range(200):
-        if holds():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("not within 10 s")
 
 
 def test_a_session_too_many_is_refused_and_a_known_one_may_connect(visit: Callable[..., None]):
@@ -313,142 +302,3 @@ def test_changes_that_are_made_together_are_one_message_with_their_arrays(
         socket.close()
 
     visit(story)
-
-
-def test_a_page_of_the_stock_is_given_once_and_only_to_the_plain_address(visit: Callable[..., None]):
-    async def story(visited: Visited) -> None:
-        ready = ReadySessions(visited.application, "/explorer", 1, Shares())
-        ready.install()
-        await ready.build()
-        assert (len(ready), visited.built) == (1, 1)
-
-        first = await visited.get(Cookie="a=1")
-        assert (first.code, len(ready), visited.built) == (200, 0, 1)
-        assert (await visited.get()).code == 200
-        assert visited.built == 2
-        socket = await visited.connect(first)  # its token is of today and signed
-        session = next(session for session in visited.application.get_sessions("/explorer") if session.connection_count)
-        assert session.document.session_context.request.cookies == {"a": "1"}
-        assert not session.expiration_blocked
-        socket.close()
-
-        await ready.build()
-        link = HTTPRequest(f"http://localhost:{visited.server.port}/explorer?seed=3")
-        assert (await AsyncHTTPClient().fetch(link)).code == 200
-        assert (len(ready), visited.built) == (1, 4)
-
-    visit(story)
-
-
-def test_a_link_that_was_asked_for_is_answered_from_the_stock_and_old_links_leave_it(visit: Callable[..., None]):
-    async def story(visited: Visited) -> None:
-        ready = ReadySessions(visited.application, "/explorer", 2, Shares())
-        ready.install()
-        address = f"http://localhost:{visited.server.port}/explorer?"
-
-        async def opened(query: str) -> int:
-            return (await AsyncHTTPClient().fetch(HTTPRequest(address + query))).code
-
-        assert await opened("seed=1") == 200
-        for _ in range(2):
-            await ready.build("seed=1")
-        assert visited.built == 3
-        assert [await opened("seed=1") for _ in range(2)] == [200, 200]
-        assert (len(ready), visited.built) == (0, 3)
-
-        await ready.build("seed=1")
-        for seed in (2, 3):
-            await opened(f"seed={seed}")
-        assert (len(ready), visited.built) == (0, 6)  # the page of the oldest link is gone
-        await ready.build("seed=1")
-        assert len(ready) == 0
-        await opened("seed=" + "9" * 3000)
-        await ready.build("seed=3")
-        assert len(ready) == 1
-
-    visit(story)
-
-
-def test_the_parts_of_a_page_wait_while_others_arrive_but_not_for_ever(
-    visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(connections, "NEXT_LOOK", 20)
-    monkeypatch.setattr(connections, "LONGEST_ARRIVAL", 60.0)
-
-    async def story(visited: Visited) -> None:
-        shares, completed = Shares(), list[str]()
-        ReadySessions(visited.application, "/explorer", 0, shares).install()
-        for _ in range(2):
-            await visited.get()
-        assert shares.arrivals.pending == 2
-        first, second = (session.document for session in visited.application.get_sessions("/explorer"))
-
-        shares.arrivals.complete(first, lambda: completed.append("first"))
-        await asyncio.sleep(0.1)
-        assert completed == []
-        shares.arrivals.complete(second, lambda: completed.append("second"))
-        assert completed == ["second"]
-        await soon(lambda: completed == ["second", "first"])
-
-        shares.arrivals.begin(second)  # its browser never comes
-        monkeypatch.setattr(connections, "LONGEST_WAIT", 0.1)
-        shares.arrivals.complete(first, lambda: completed.append("after a while"))
-        assert len(completed) == 2
-        await soon(lambda: completed[2:] == ["after a while"])
-        monkeypatch.setattr(connections, "LONGEST_ARRIVAL", 0.0)
-        assert shares.arrivals.pending == 0
-
-    visit(story)
-
-
-def test_what_can_wait_is_built_with_a_page_of_the_stock_and_sent_after_its_first_picture(
-    visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-):
-    place = pn.Column("a control")
-
-    def page(visited: Visited) -> pn.Column:
-        withheld = connections.Withheld(pn.state.curdoc, [place])
-        pn.state.onload(withheld.show)
-        assert connections.BUILT_AHEAD.get()
-        return pn.Column("a picture", place)
-
-    monkeypatch.setattr(Visited, "page", page)
-
-    async def story(visited: Visited) -> None:
-        ready = ReadySessions(visited.application, "/explorer", 1, Shares())
-        ready.install()
-        await ready.build()
-        [session] = visited.application.get_sessions("/explorer")
-        [(layout, _)] = place._models.values()
-        [control] = layout.children
-        await soon(lambda: not layout.children)
-        assert (layout.document, control.document) == (session.document, None)
-
-        socket = await visited.connect(await visited.get())
-        for _ in range(2):  # metadata and content of the acknowledgement
-            await socket.read_message()
-        event = {"type": "event", "name": "document_ready", "values": {"type": "map", "entries": []}}
-        sent = {"kind": "MessageSent", "msg_type": "bokeh_event", "msg_data": event}
-        for part in ({"msgid": "1", "msgtype": "PATCH-DOC"}, {}, {"events": [sent]}):
-            await socket.write_message(json.dumps(part))
-        [change] = (await message(socket))[1]["events"]
-        assert (change["attr"], [child["id"] for child in change["new"]]) == ("children", [control.id])
-        assert control.document is session.document
-        assert not connections.BUILT_AHEAD.get()
-        await visited.leave(socket)
-
-    visit(story)
-
-
-def test_pages_of_the_stock_are_no_visitors(visit: Callable[..., None]):
-    async def story(visited: Visited) -> None:
-        ready = ReadySessions(visited.application, "/explorer", 3, Shares())
-        ready.install()
-        for _ in range(3):
-            await ready.build()
-        sockets = [await visited.connect(await visited.get()) for _ in range(2)]
-        assert (await visited.get()).code == 503
-        for opened in sockets:
-            await visited.leave(opened)
-
-    visit(story, max_sessions=2)
