@@ -16,12 +16,14 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import panel as pn
 from bokeh.server.contexts import ApplicationContext
 from bokeh.server.session import ServerSession
 from bokeh.server.tornado import BokehTornado
 from bokeh.util.token import generate_jwt_token, generate_session_id
+from panel.io import server as panel_server
 from panel.io.location import Location
 from panel.io.server import DocHandler, RequestProxy
 from panel.io.state import set_curdoc
@@ -29,7 +31,7 @@ from panel.util import edit_readonly
 from tornado.httputil import HTTPServerRequest, RequestStartLine
 
 from .address import LABORATORY, asked_page
-from .connections import BUILT_AHEAD, DocumentText
+from .connections import BUILT_AHEAD, WrittenPage
 from .gate.waiting_line import PlaceHandler, WaitingLine, lines
 from .shared_limits import Shares
 from .text import record
@@ -64,7 +66,8 @@ class ReadySessions:
         self._application, self._path, self._count = application, path, count
         self._turns, self._arrivals, self._pictures = shares.turns, shares.arrivals, shares.first_pictures
         self._line = WaitingLine()
-        self._stock: dict[str, deque[DocumentText]] = {PLAIN: deque()}  # query -> pages; links oldest first
+        self._stock: dict[str, deque[WrittenPage]] = {PLAIN: deque()}  # query -> pages; links oldest first
+        self._taken: WeakValueDictionary[str, WrittenPage] = WeakValueDictionary()  # id of the session -> its page
         self._last_visit = float("-inf")
 
     def __len__(self) -> int:
@@ -74,6 +77,7 @@ class ReadySessions:
         """Answer the addresses of the stock from it from now on, and those of the laboratory with a waiting page."""
         build: Callable[[DocHandler], Awaitable[ServerSession]] = DocHandler.get_session
         answer: Callable[..., Awaitable[None]] = DocHandler.get
+        html: Callable[..., str] = panel_server.server_html_page_for_session
         self._build = build
         context = self._application._applications[self._path]
 
@@ -91,7 +95,12 @@ class ReadySessions:
             else:
                 await answer(handler, *args, **kwargs)
 
+        def written_html(session: ServerSession, *, token: str, **options: Any) -> str:
+            page = self._taken.get(session.id)
+            return (page.html(token) if page is not None else None) or html(session, token=token, **options)
+
         DocHandler.get_session, DocHandler.get = get_session, get
+        panel_server.server_html_page_for_session = written_html
         lines.setdefault(self._application, []).append(self._line)
         place = f"{self._application.prefix}{self._path.rstrip('/')}/place"
         self._application.add_handlers(".*", [(place, PlaceHandler, {"line": self._line})])
@@ -141,12 +150,12 @@ class ReadySessions:
             BUILT_AHEAD.reset(token)
         session.block_expiration()
         if query in self._stock:
-            self._stock[query].append(DocumentText(session))
+            self._stock[query].append(WrittenPage(session, self._application.resources))
         else:  # other links were asked for in the meantime
             _discard(session)
 
     async def write(self) -> None:
-        """Write the document of one page of the stock that has no text, or none any more."""
+        """Write the texts of one page of the stock that has none, or none any more."""
         page = next((page for pages in self._stock.values() for page in pages if not page.is_written), None)
         if page is not None:
             await page.session.with_document_locked(page.write)
@@ -190,7 +199,9 @@ class ReadySessions:
         pages = self._stock.get(query)
         if not pages:
             return None
-        session, application, payload = pages.popleft().session, self._application, handler._generate_token_payload()
+        page = pages.popleft()
+        session, application, payload = page.session, self._application, handler._generate_token_payload()
+        self._taken[session.id] = page
         session._token = generate_jwt_token(
             session.id,
             secret_key=application.secret_key,

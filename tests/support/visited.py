@@ -19,6 +19,7 @@ from bokeh.server.session import ServerSession
 from bokeh.server.tornado import BokehTornado
 from bokeh.server.views.ws import WSHandler
 from panel.io import document as panel_document
+from panel.io import server as panel_server
 from panel.io.server import DocHandler
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from tornado.websocket import WebSocketClientConnection, websocket_connect
@@ -37,6 +38,7 @@ PATCHED = (
     (patch_doc, "create"),
     (panel_document, "write_events"),
     (panel_document, "schedule_write_events"),
+    (panel_server, "server_html_page_for_session"),
     (ErrorMessage, "create"),
 )
 
