@@ -42,6 +42,8 @@ NEXT_LOOK = 150  # milliseconds between two looks whether others are arriving
 UNUSED_LIFETIME = 60.0  # seconds that a session waits for its first connection: a busy server is slow to accept it
 BUILT_AHEAD: ContextVar[bool] = ContextVar("BUILT_AHEAD", default=False)  # whether a page is being built in advance
 
+SET_BY_PANEL = {"theme_name", "dist_url"}  # variables of a template that writing HTML sets, from theme and path
+
 
 class Arrivals:
     """The pages of a server that were asked for and are not on their screens yet."""
@@ -151,6 +153,7 @@ class WrittenPage:
         self._json: list[str] = []  # around the address
         self._address: Location | None = None
         self._without_events: Any = None
+        self._variables: dict[str, Any] = {}  # of the template
         self._callbacks = session.document.callbacks
         self._trigger = self._callbacks.trigger_on_change
         self._callbacks.trigger_on_change = self._follow  # type: ignore[method-assign]
@@ -174,12 +177,16 @@ class WrittenPage:
         if self._address is not None:
             content["roots"][document.roots.index(self._address)] = mark
         self._without_events = _changing_without_events(document)
+        self._variables = dict(document.template_variables)
         self._html, self._json = html.split(mark), serialize_json({"doc": content}).split(f'"{mark}"')
 
     def html(self, token: str) -> str | None:
         """The HTML for a visitor with this token; None if the page was not written, or has changed."""
         html, self._html = self._html, []
-        return token.join(html) if html and self._is_unchanged() else None
+        if not html or not self._is_unchanged():
+            return None
+        self.session.document.template_variables.update(self._variables)
+        return token.join(html)
 
     def _is_unchanged(self) -> bool:
         return self.is_written and self._without_events == _changing_without_events(self.session.document)
@@ -218,7 +225,8 @@ def _changing_without_events(document: Document) -> Any:
     serializer = Serializer(references=set(document.models), deferred=False)
     others = serializer.encode([document.config, dict(document.callbacks.js_event_callbacks)])
     with set_curdoc(document):
-        html = document.template, dict(document.template_variables), pn.config.theme
+        variables = {name: value for name, value in document.template_variables.items() if name not in SET_BY_PANEL}
+        html = document.template, variables, pn.config.theme, pn.state.rel_path
     return others, html, list(Model.model_class_reverse_map)
 
 
