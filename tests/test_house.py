@@ -33,7 +33,6 @@ PROGRAM = sorted(path for part in ("gpexplorer", "benchmarks", "papers") for pat
 SOURCES = [*PROGRAM, *sorted([*ROOT.glob("apps/**/*.py"), *ROOT.glob("tests/**/*.py")])]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PLAYER = "gpexplorer/views/saved_page/page_player.js"
-TOO_LONG = {"test_sessions_of_a_server.py"}  # a file that is still too long; none may join it
 WITHOUT_REASON = 0  # files that do not say yet why they are apart; this number only falls
 DRAWING = {"bokeh", "holoviews", "panel", "panel_material_ui", "matplotlib"}
 
@@ -90,7 +89,7 @@ def test_files_and_functions_are_small_and_named_for_what_they_hold():
 
     assert len(modules) > 700
     too_long = {module.path.name: module.code for module in modules if module.code > figures.LONGEST}
-    assert too_long.keys() <= TOO_LONG
+    assert too_long == {}
     assert {name: length for name, length in functions.items() if length > 60} == {}
     assert not {module.path.stem for module in modules} & {"utils", "util", "misc", "helpers", "core", "common"}
 
