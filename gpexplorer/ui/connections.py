@@ -43,6 +43,7 @@ UNUSED_LIFETIME = 60.0  # seconds that a session waits for its first connection:
 BUILT_AHEAD: ContextVar[bool] = ContextVar("BUILT_AHEAD", default=False)  # whether a page is being built in advance
 
 SET_BY_PANEL = {"theme_name", "dist_url"}  # variables of a template that writing HTML sets, from theme and path
+MOST_TRIES = 3  # to write a page in advance
 
 
 class Arrivals:
@@ -149,6 +150,7 @@ class WrittenPage:
 
     def __init__(self, session: ServerSession, resources: Callable[[], Any]) -> None:
         self.session, self._resources = session, resources
+        self._tries = 0
         self._html: list[str] = []  # around the token of the visitor
         self._json: list[str] = []  # around the address
         self._address: Location | None = None
@@ -160,12 +162,13 @@ class WrittenPage:
         session._handle_pull = self._answer  # type: ignore[method-assign]
 
     @property
-    def is_written(self) -> bool:
-        """Whether there are texts, and no event has dropped them."""
-        return bool(self._json)
+    def is_due(self) -> bool:
+        """Whether to write it: there are no texts, and it is not a page that changes by itself again and again."""
+        return not self._json and self._tries < MOST_TRIES
 
     def write(self) -> None:
         """Write the page as it is now; called with the document locked."""
+        self._tries += 1
         document, mark = self.session.document, secrets.token_hex(16)
         with set_curdoc(document):
             html = server_html_page_for_session(
@@ -189,7 +192,7 @@ class WrittenPage:
         return token.join(html)
 
     def _is_unchanged(self) -> bool:
-        return self.is_written and self._without_events == _changing_without_events(self.session.document)
+        return bool(self._json) and self._without_events == _changing_without_events(self.session.document)
 
     def _follow(self, event: DocumentChangedEvent) -> None:
         """Drop the texts if this changes the document."""

@@ -156,7 +156,7 @@ class ReadySessions:
 
     async def write(self) -> None:
         """Write the texts of one page of the stock that has none, or none any more."""
-        page = next((page for pages in self._stock.values() for page in pages if not page.is_written), None)
+        page = next((page for pages in self._stock.values() for page in pages if page.is_due), None)
         if page is not None:
             await page.session.with_document_locked(page.write)
 

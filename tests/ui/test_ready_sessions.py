@@ -264,6 +264,10 @@ def test_a_document_that_was_written_in_advance_is_never_out_of_date(
             await ready.build()
             await ready.write()
             session, source = ready._stock[""][0].session, sources[-1]
+            for tag in {"nothing": "ab", "an attribute": "abcdef"}.get(name, ""):  # it is written again, not for ever
+                await session.with_document_locked(setattr, source, "tags", [tag])
+                await ready.write()
+            assert ready._stock[""][0]._tries <= connections.MOST_TRIES
             before = as_json(session.document)
             await session.with_document_locked(change, session.document, source)
             answer = await visited.get(Cookie="a=1")
