@@ -129,8 +129,8 @@ class Withheld:
 class WrittenPage:
     """The texts of a page that was built in advance: the HTML that opens it, and the JSON of its document.
 
-    Writing them takes two thirds of the time that a visit to a page of the stock costs. The first visitor gets them if
-    nothing has changed since they were written. Otherwise they are dropped, and what he gets is made as usual.
+    Writing them takes more than half of the time that a visit to a page of the stock costs. The first visitor gets them
+    if nothing has changed since they were written. Otherwise they are dropped, and what he gets is made as usual.
 
     All changes of a document pass through one method, also those that are held back or sent to nobody. What can change
     without an event is compared. The address of the page differs between visitors, and is always written anew.
@@ -158,8 +158,7 @@ class WrittenPage:
         self._variables: dict[str, Any] = {}  # of the template
         self._callbacks = session.document.callbacks
         self._trigger = self._callbacks.trigger_on_change
-        self._callbacks.trigger_on_change = self._follow  # type: ignore[method-assign]
-        session._handle_pull = self._answer  # type: ignore[method-assign]
+        vars(self._callbacks)["trigger_on_change"], vars(session)["_handle_pull"] = self._follow, self._answer
 
     @property
     def is_due(self) -> bool:
@@ -175,7 +174,7 @@ class WrittenPage:
                 self.session, Resources.from_bokeh(self._resources()), document.title, mark, document.template,
                 document.template_variables,
             )  # fmt: skip
-        content = document.to_json(deferred=False)  # arrays are inside
+        content: Any = document.to_json(deferred=False)  # arrays are inside
         self._address = next((root for root in document.roots if isinstance(root, Location)), None)
         if self._address is not None:
             content["roots"][document.roots.index(self._address)] = mark
@@ -204,7 +203,8 @@ class WrittenPage:
     async def _answer(self, question: Any, connection: ServerConnection) -> Any:
         """Answer the question for the document in place of `ServerSession._handle_pull`, once."""
         answer = await self.session.with_document_locked(self._message, question)
-        return answer or await ServerSession._handle_pull(self.session, question, connection)
+        as_usual: Any = ServerSession._handle_pull
+        return answer or await as_usual(self.session, question, connection)
 
     def _message(self, question: Any) -> pull_doc_reply | None:
         """The answer with the text; None if it was dropped. From now on the document is followed no more."""
@@ -218,7 +218,8 @@ class WrittenPage:
             if self._address.references() != {self._address}:
                 return None
             address = serialize_json(Serializer(deferred=False).encode(self._address))
-        answer = pull_doc_reply(pull_doc_reply.create_header(question.header["msgid"]), {}, {})
+        content: Any = {}  # is there already as text
+        answer = pull_doc_reply(pull_doc_reply.create_header(question.header["msgid"]), {}, content)
         answer._content_json = address.join(parts)
         return answer
 
