@@ -212,7 +212,7 @@ CHANGES: dict[str, Change] = {
     "a part less": lambda document, source: document.remove_root(source),
     "the title": lambda document, _: setattr(document, "title", "new"),
     "the theme": lambda document, _: setattr(document, "theme", "dark_minimal"),
-    "a setting of the document": lambda document, _: setattr(document.config, "notifications", None),
+    "a setting of the document": lambda document, _: setattr(document.config, "reconnect_session", True),
     "a function of the document": lambda document, _: document.js_on_event("document_ready", CustomJS(code="new")),
     "a class of parts": new_class,
     "a variable of the template": lambda document, _: document.template_variables.update(new=1),
