@@ -158,7 +158,8 @@ class ReadySessions:
         """Write the texts of one page of the stock that has none, or none any more."""
         page = next((page for pages in self._stock.values() for page in pages if page.is_due), None)
         if page is not None:
-            await page.session.with_document_locked(page.write)
+            session: Any = page.session
+            await session.with_document_locked(page.write)
 
     def remember(self, query: str) -> None:
         """Keep pages of this link ready from now on, in the place of the link that was asked for longest ago."""
