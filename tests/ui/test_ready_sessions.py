@@ -183,7 +183,7 @@ def held_back_and_sent_to_nobody(document: Document, source: ColumnDataSource) -
 
 def new_class(document: Document, source: ColumnDataSource) -> None:
     """Another page was the first to show a component of a kind that this page may show later."""
-    type("NewInTest", (DataModel,), {"__module__": __name__, "number": Int(0)})
+    type("NewInTest", (DataModel,), {"__module__": connections.__name__, "number": Int(0)})
 
 
 def moved(document: Document, source: ColumnDataSource) -> None:
