@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 import panel as pn
+import param
 import pytest
 from bokeh.core.has_props import _default_resolver
 from bokeh.core.json_encoder import serialize_json
-from bokeh.core.properties import Int
 from bokeh.document import Document
-from bokeh.model import DataModel, Model
+from bokeh.model import Model
 from bokeh.models import ColumnDataSource, CustomJS, Div, Plot, Title
 from bokeh.server.session import ServerSession
 from panel.io import server as panel_server
+from panel.io.datamodel import construct_data_model
 from panel.models.location import Location
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection
@@ -183,7 +184,7 @@ def held_back_and_sent_to_nobody(document: Document, source: ColumnDataSource) -
 
 def new_class(document: Document, source: ColumnDataSource) -> None:
     """Another page was the first to show a component of a kind that this page may show later."""
-    type("NewInTest", (DataModel,), {"__module__": connections.__name__, "number": Int(0)})
+    construct_data_model(type("Numbers", (param.Parameterized,), {"number": param.Integer(0)}), name="NewInTest")
 
 
 def moved(document: Document, source: ColumnDataSource) -> None:
