@@ -203,8 +203,9 @@ class WrittenPage:
     async def _answer(self, question: Any, connection: ServerConnection) -> Any:
         """Answer the question for the document in place of `ServerSession._handle_pull`, once."""
         session: Any = self.session
+        usual: Any = ServerSession._handle_pull
         answer = await session.with_document_locked(self._message, question)
-        return answer or await ServerSession._handle_pull(session, question, connection)
+        return answer or await usual(session, question, connection)
 
     def _message(self, question: Any) -> pull_doc_reply | None:
         """The answer with the text; None if it was dropped. From now on the document is followed no more."""
