@@ -53,6 +53,8 @@ class Method(param.ParameterizedABC):
         Whether the rows that the method holds out, if any, are whole groups where rows have them (`Dataset.groups`).
     uses_folds : bool
         Whether the method takes folds that are given with the rows in place of its own (`Dataset.groups`).
+    draws : bool
+        Whether another seed gives other steps; False for a method that draws no random numbers.
     learned_channel : str
         The channel whose value hyperparameters minimise, without the priors.
     takes_priors : bool
@@ -83,6 +85,7 @@ class Method(param.ParameterizedABC):
     row_noise: ClassVar[tuple[str, ...]] = ("relative", "known")
     uses_groups: ClassVar[bool] = False
     uses_folds: ClassVar[bool] = False
+    draws: ClassVar[bool] = True
     learned_channel: ClassVar[str] = "objective"
     takes_priors: ClassVar[bool] = True
     no_priors_because: ClassVar[str] = "minimises squared errors of rows left out, to which no log density is added"
