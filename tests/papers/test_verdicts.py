@@ -11,7 +11,7 @@ import pytest
 import papers
 from gpexplorer.errors import DataError, SettingError
 from papers import verdict_report
-from papers.__main__ import reproduce
+from papers.__main__ import CELLS, reproduce
 from papers.base import Figure
 from papers.verdicts import judge
 from papers.verdicts.rules import Verdict, lower, number, statement
@@ -248,3 +248,16 @@ def test_several_names_are_computed_and_judged_in_one_report(tmp_path, monkeypat
     assert [line for line in lines if line.startswith("###")] == ["### one: Figure one", "### three: Figure three"]
     with pytest.raises(SettingError, match="four"):
         reproduce("one,four", out=tmp_path)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_the_reports_say_what_the_kept_cells_give(full):
+    folder = CELLS / ("full" if full else "quick")
+    figures = [
+        figure
+        for figure in map(papers.find, papers.names())
+        if len(figure.missing(folder, full)) < len(figure.units(full))
+    ]
+    judged = [verdict_report.from_cells(figure, folder, full) for figure in figures]
+    text = (folder / "report.md").read_text("utf-8")
+    assert text == f"# {verdict_report.TITLE}\n\n{verdict_report.markdown(judged)}"
