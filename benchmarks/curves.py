@@ -49,6 +49,7 @@ CASES = (
     Case("minimax", "n", N, "1 per minibatch, n per evaluation", {"width": 64}),
     Case("scgd", "n", N, "1 per minibatch, n per evaluation", {"width": 64}),
     Case("vecchia", "n", N, "n k³", {"learn": False}, inputs=2, kernel="matern32-ard"),
+    Case("vecchia", "k", (5, 10, 20, 40, 80), "n k³", {"learn": False}, inputs=2, kernel="matern32-ard"),
     Case("states", "n", N, "n", {}, inputs=1, kernel="matern32"),
 )
 

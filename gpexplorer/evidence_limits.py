@@ -55,7 +55,7 @@ class EvidenceLimits(NamedTuple):
         return f"At most {max(self.gap, 0.0):.3g} nat from the exact model with these hyperparameters."
 
 
-def least_objective(model: Nystrom, yy: float) -> float:
+def least_objective(model: Nystrom, yy: float, energy: float | None = None) -> float:
     """Return a lower limit of the exact model's objective from the factors of a sparse one: m^3 / 3 flops.
 
     Parameters
@@ -64,9 +64,16 @@ def least_objective(model: Nystrom, yy: float) -> float:
         Factors, with `unexplained` = tr(K - K_hat).
     yy : float
         y'y.
+    energy : float, optional
+        `explained_energy` of the model, if it has been read.
     """
-    A = model.L_A @ model.L_A.T  # [m, m]
-    return _least_from(A, model.c, yy, model.s2, model.unexplained, model.terms.complexity)
+    energy = float(explained_energy(model)) if energy is None else energy
+    return _limit(yy - energy, model.s2, model.unexplained, model.terms.complexity)
+
+
+def explained_energy(model: Nystrom) -> Float[Tensor, ""]:
+    """Return c'(L'L + (s2 + T) I)^-1 c, the part of y'y that the lower limit explains, on the device."""
+    return _explained_energy(model.L_A @ model.L_A.T, model.c, model.unexplained)
 
 
 def least_from(A: Tensor, c: Tensor, yy: float, s2: float, unexplained: float, complexity: float) -> float:
@@ -85,15 +92,18 @@ def least_from(A: Tensor, c: Tensor, yy: float, s2: float, unexplained: float, c
     complexity : float
         E_C = log det(K_hat + s2 I).
     """
-    return _least_from(A.clone(), c, yy, s2, unexplained, complexity)
+    return _limit(yy - float(_explained_energy(A.clone(), c, unexplained)), s2, unexplained, complexity)
 
 
-def _least_from(A: Tensor, c: Tensor, yy: float, s2: float, unexplained: float, complexity: float) -> float:
-    """Return the same, and overwrite A."""
-    T = max(unexplained, 0.0)
-    A.diagonal().add_(T)
+def _explained_energy(A: Tensor, c: Tensor, unexplained: float) -> Tensor:
+    """Overwrite A = L'L + s2 I."""
+    A.diagonal().add_(max(unexplained, 0.0))
     whitened_c = torch.linalg.solve_triangular(cholesky(A, "L'L + (s2 + T) I").L, c[:, None], upper=False)[:, 0]
-    return 0.5 * ((yy - float(whitened_c @ whitened_c)) / (s2 + T) + complexity)
+    return whitened_c @ whitened_c
+
+
+def _limit(remaining: float, s2: float, unexplained: float, complexity: float) -> float:
+    return 0.5 * (remaining / (s2 + max(unexplained, 0.0)) + complexity)
 
 
 def evidence_limits(

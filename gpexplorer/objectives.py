@@ -105,7 +105,7 @@ def rounding(dtype: torch.dtype) -> float:
 
 def least_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
     """Return the noise variance below which the terms of an objective that are divided by it consist of rounding."""
-    return rounding(train.y.dtype) * float(kernel.diag(theta, train.X).mean())
+    return rounding(train.y.dtype) * float(kernel.diag(theta.to(train.y.device), train.X).mean())
 
 
 def least_learned_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
@@ -199,9 +199,10 @@ def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any, 
 
 def _fit(kernel: Kernel, theta: Tensor, train: Dataset, Z: Any, objective: str, keep: bool) -> _Fit:
     """The pass over the rows; L' is kept for a second pass if asked for and small enough."""
+    m, n, y, s2 = len(Z), len(train), train.y, noise_variance(theta)
+    theta = theta.to(y.device)
     K_mm = kernel(theta, Z, Z)
     L_mm, jitter = cholesky(K_mm, "K_mm", accurate=True)
-    m, n, y, s2 = len(Z), len(train), train.y, noise_variance(theta)
     Lt, sums, prior = _Columns(kernel, theta, Z, train.X, L_mm, keep), Sums(m, y), kernel.diag(theta, train.X)
     D = torch.empty_like(prior) if objective in ("fitc", "tight-vfe") else prior[:0]  # [n]
     block_bytes = KEPT_BYTES if Lt.kept is not None and objective != "fitc" else BLOCK
@@ -297,7 +298,7 @@ def pull_back(
     Parameters
     ----------
     kernel, theta, train, Z, objective : Covariance, Tensor, Dataset, inputs and str
-        As for `nystrom_gradient`.
+        As for `nystrom_gradient`. theta may be on the host, where its noise is known without a read.
     receive : callable
         It is called with some inputs X, dF/dK(Z, X), which it may overwrite, and K(Z, X) or None: block by block with
         the rows, and last with Z itself. K is there where it was kept and the kernel is its own derivative.
@@ -329,7 +330,7 @@ def pull_back(
 
     for rows in row_blocks(n, (3 if is_uniform else 4) * y.element_size() * m, y, BLOCK):
         Lt, V = columns[rows], s2 + D[rows] if objective == "fitc" else None  # [m, block], [block]
-        beta[rows] = model.beta(Lt, y[rows], V)
+        model.beta(Lt, y[rows], V, out=beta[rows])
         if is_uniform:
             dK = (right @ Lt).addr_(alpha, beta[rows], alpha=-1.0)  # [m, block]
         else:
@@ -344,6 +345,7 @@ def pull_back(
 
     receive(Z, solve_transposed(L_mm, solve_transposed(L_mm, S).T).mul_(-0.5), K_mm)
     is_pp = objective == "pp"
+    theta = columns.theta
     gradient = torch.zeros_like(theta) if is_pp else kernel.theta_gradient_diag(theta, train.X, 0.5 * delta)
     by_noise = 0.5 * delta.sum() if objective == "fitc" else model.by_noise(beta @ beta)  # []
     if is_vfe:

@@ -76,11 +76,11 @@ def kill_a_worker(address: str) -> None:
 
 
 @contextmanager
-def cluster() -> Iterator[str]:
-    """A local cluster of two processes, and its address."""
+def cluster(workers: int = 2) -> Iterator[str]:
+    """A local cluster of one process per worker, and its address."""
     try:
         from distributed import LocalCluster
     except ImportError:
         raise SettingError("Dask is not installed: pip install gpexplorer[cluster].") from None
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as local:
+    with LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0") as local:
         yield local.scheduler_address

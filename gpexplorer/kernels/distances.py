@@ -81,6 +81,17 @@ def scaled_rows(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: T
     return Scaled(A, B, A2, B2, ROUNDING * torch.finfo(X.dtype).eps * largest, wide)
 
 
+def scaled_again(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor) -> Scaled:
+    """Return the scaled rows of a pair whose covariances were computed before, for `weighted_differences`.
+
+    While rare cases are assumed away, those covariances have recorded whether a row is far, so no norm is needed.
+    """
+    if not is_deferring():
+        return scaled_rows(X, Z, lengthscale)
+    A = X / lengthscale
+    return Scaled(A, A if Z is X else Z / lengthscale, A[:0], A[:0], 0.0, ())
+
+
 def _divided(X: Tensor, Z: Tensor, lengthscale: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Number]:
     """X / l and Z / l with what `_squared_norms` returns of them; on a GPU both at once, with half of the launches."""
     if X.is_cpu or Z is X or not len(X) or not len(Z):
@@ -258,7 +269,7 @@ def weighted_differences(
     A, B = scaled.A, scaled.B
     products = W @ B
     differences = torch.addcmul(products, A, W.sum(1, keepdim=True), value=-1.0)
-    squares = B.square().T @ W.sum(0) - products.add_(differences).mul_(A).sum(0)
+    squares = torch.addmv(products.add_(differences).mul_(A).sum(0), B.square().T, W.sum(0), beta=-1.0)
     for q in scaled.wide:
         difference = (Z[:, q] - X[:, q, None]) / _of_input(lengthscale, q)
         differences[:, q], squares[q] = (W * difference).sum(1), (W * difference.square()).sum()

@@ -210,7 +210,7 @@ class Stationary(Covariance):
     def theta_gradient_diag(self, theta: Theta, X: Tensor, g: Float[Tensor, " n"]) -> Theta:
         """Gradient [p] of sum_i g_i sd^2, which is in the log sd alone."""
         total = torch.zeros_like(theta)
-        total[0] = g.sum().mul_(torch.exp(2.0 * theta[0])).mul_(2.0)
+        total[0].addcmul_(g.sum(), torch.exp(2.0 * theta[0]), value=2.0)
         return total
 
     def add_extra_gradient(self, theta: Tensor, r2: Tensor, G: Tensor, total: Tensor) -> None:

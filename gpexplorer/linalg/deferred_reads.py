@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -33,14 +33,23 @@ class RareCases:
     def __init__(self, like: Tensor) -> None:
         self.happened = torch.zeros((), dtype=torch.bool, device=like.device)
 
-    @contextmanager
-    def assumed_away(self) -> Iterator[None]:
+    def assumed_away(self) -> AbstractContextManager[None]:
         """Inside this context, `happens` records its condition here and returns False."""
-        token = _cases.set(self)
-        try:
-            yield
-        finally:
-            _cases.reset(token)
+        return _recorded_by(self)
+
+
+@contextmanager
+def _recorded_by(cases: RareCases | None) -> Iterator[None]:
+    token = _cases.set(cases)
+    try:
+        yield
+    finally:
+        _cases.reset(token)
+
+
+def with_reads() -> AbstractContextManager[None]:
+    """Inside this context, `happens` reads its condition, also where rare cases are assumed away around it."""
+    return _recorded_by(None)
 
 
 def is_traced() -> bool:
@@ -81,6 +90,29 @@ def repeat_if_rare(work: Callable[[], T], undo: Callable[[], None], like: Tensor
         return result
     undo()
     return work()
+
+
+def read_at_once(work: Callable[[], tuple[T, Tensor]], like: Tensor) -> tuple[T, Tensor]:
+    """Return what work returns, with its numbers on the host: on a GPU by one read, which tells of rare cases too.
+
+    Parameters
+    ----------
+    work : callable
+        Returns anything, and numbers [k]. It is repeated with reads if a rare case has happened.
+    like : Tensor
+        A tensor on the device.
+    """
+    if like.is_cpu:
+        return work()
+    cases = RareCases(like)
+    with cases.assumed_away():
+        result, numbers = work()
+    numbers = torch.cat([numbers, cases.happened.to(numbers)[None]]).cpu()
+    if numbers[-1] == 0.0:
+        return result, numbers[:-1]
+    del result  # its memory serves the repetition
+    result, numbers = work()
+    return result, numbers.cpu()
 
 
 def moved_together(parts: Sequence[Tensor], device: torch.device) -> list[Tensor]:

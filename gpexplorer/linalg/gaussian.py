@@ -156,10 +156,14 @@ class Pullback(NamedTuple):
     trace: Tensor  # [] tr A^-1, in the precision of the model
 
     def beta(
-        self, Phi_t: Float[Tensor, "m b"], y: Float[Tensor, " b"], V: Float[Tensor, " b"] | None = None
+        self,
+        Phi_t: Float[Tensor, "m b"],
+        y: Float[Tensor, " b"],
+        V: Float[Tensor, " b"] | None = None,
+        out: Float[Tensor, " b"] | None = None,
     ) -> Float[Tensor, " b"]:
         """The entries of C^-1 y at some rows, given their noise variances V if these are not s2."""
-        return torch.addmv(y, Phi_t.T, self.weights, alpha=-1.0).div_(self.s2 if V is None else V)
+        return torch.addmv(y, Phi_t.T, self.weights, alpha=-1.0, out=out).div_(self.s2 if V is None else V)
 
     def columns(self, Phi_t: Float[Tensor, "m b"], beta: Float[Tensor, " b"]) -> Float[Tensor, "m b"]:
         """dNLML/dPhi' where W = I. 2 b m^2 flops."""

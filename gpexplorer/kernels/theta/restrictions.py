@@ -246,6 +246,10 @@ class Restrictions:
     named_priors: Mapping[int, Prior] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def to(self, device: torch.device) -> Restrictions:
+        """Return the same restrictions of a theta on another device."""
+        return replace(self, parameters=self.parameters.to(device))
+
     def penalty(self, theta: Float[Tensor, " p"]) -> tuple[float, Float[Tensor, " p"]]:
         """Return minus the log prior density at theta, and its gradient."""
         value, gradient = 0.0, torch.zeros_like(theta)

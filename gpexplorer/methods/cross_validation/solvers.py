@@ -77,8 +77,8 @@ def solve(
     S = Y = F = rz_before = R  # [c, K] direction, the smoothed iterate, and its residual or error: after an iteration
     k = since = 0  # iterations, and those since R was computed from its definition
     while True:
-        Z = precondition(R)
-        E, before = (Z if target.of_solution else R), (Y, F)
+        Z = precondition(R) if target.of_solution else None  # else it is needed only where an iteration follows
+        E, before = (R if Z is None else Z), (Y, F)
         Y, F = _smoothed(Y, F, X, E) if since else (X, E)
         is_exact = k < FEWEST and not reads_cost and not bool(R.any())
         error = _largest_share(F, norms) if k >= min(FEWEST, most) or is_exact else math.inf
@@ -93,6 +93,7 @@ def solve(
             continue
         if k >= most or solved:
             return Solution(Y, k, error)
+        Z = precondition(R) if Z is None else Z
         rz = (R * Z).sum(0)  # [K]
         S = torch.addcmul(Z, _ratio(rz, rz_before), S) if since else Z
         AS = product(S)
@@ -110,7 +111,7 @@ def _largest_share(F: Tensor, norms: Tensor) -> float:
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
     """Return a / b [K], or 0 where b is not positive: a column that is solved already."""
-    return (a / b).masked_fill_(b <= torch.finfo(b.dtype).tiny, 0.0)
+    return a / torch.threshold(b, torch.finfo(b.dtype).tiny, math.inf)
 
 
 def _smoothed(Y: Tensor, F: Tensor, X: Tensor, E: Tensor) -> tuple[Tensor, Tensor]:

@@ -45,6 +45,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -52,6 +53,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...kernels.theta.free_parameters import FreeParameters
+from ...linalg.deferred_reads import read_at_once
 from .folds import FoldGroup, FoldKernel
 from .solvers import NystromInverse, Solution, Target, solve
 
@@ -88,7 +90,7 @@ def theta_gradient(group: FoldGroup, M: FoldKernel, Z: Tensor, W: Tensor, r: Ten
     U = -2.0 * r
     U[: group.trained].add_(W)
     pairs = zip(U.split(FOLDS_AT_ONCE, 1), Z.split(FOLDS_AT_ONCE, 1), strict=True)
-    gradient = sum((M.gradient(u, z) for u, z in pairs), start=torch.zeros_like(M.theta))
+    gradient = reduce(torch.add, (M.gradient(u, z) for u, z in pairs))
     gradient[-1].add_((W * Z).sum(), alpha=2.0 * M.s2)
     return gradient
 
@@ -259,6 +261,7 @@ class ConsensusPenalty(NamedTuple):
         return g if self.free is None else self.free.descending(theta, g)
 
 
+Solved = tuple[FoldSystems, Tensor, int, LagrangianTerms]  # at one theta: Z, its iterations, and L
 ZRule = Callable[["ThetaProblem", FoldSystems], tuple[Tensor, int]]
 
 
@@ -316,15 +319,20 @@ class ThetaProblem(NamedTuple):
             return None
         theta = self.penalty.project(theta)
         penalty = self.penalty.value(theta, self.nu)
-        try:
+
+        def solved() -> tuple[Solved, Tensor]:
             systems = FoldSystems(self.group, self.group.kernel_matrix(theta), 0 if z_rule is fixed_z else self.rank)
+            Z, iterations = z_rule(self, systems)
+            terms = lagrangian_terms(self.group, systems.M, Z, self.dual, self.rho)
+            return (systems, Z, iterations, terms), (terms.gaps / systems.y_norms.clamp_min(TINY)).max()[None]
+
+        try:
+            (systems, Z, iterations, terms), gaps = read_at_once(solved, self.group.y)
         except NotPositiveDefinite:  # the kernel matrix is not finite, or beyond rounding
             return None
-        Z, iterations = z_rule(self, systems)
-        terms = lagrangian_terms(self.group, systems.M, Z, self.dual, self.rho)
+        gap = float(gaps)
         if not math.isfinite(terms.total):
             return None
-        gap = float((terms.gaps / systems.y_norms.clamp_min(TINY)).max())
         tolerance = max(self.limits.tolerance, torch.finfo(self.group.y.dtype).eps ** 0.5)
         if z_rule is z_eliminated and gap > UNSOLVED * tolerance:
             return None  # the condition number of C is so large that its solution, and the loss, are not accurate
@@ -333,7 +341,9 @@ class ThetaProblem(NamedTuple):
     def lagrangian_gradient(self, trial: Trial) -> Tensor:
         """Return dL/dtheta [p] without the penalty and its part along u, on the device of the penalty."""
         W = self.dual + self.rho * trial.terms.c  # [c, K]
-        gradient = theta_gradient(self.group, trial.systems.M, trial.Z, W, trial.terms.r)
+        _, gradient = read_at_once(
+            lambda: (None, theta_gradient(self.group, trial.systems.M, trial.Z, W, trial.terms.r)), W
+        )
         return self.penalty.without_scale(gradient.to(self.penalty.u.device))
 
     def total_gradient(self, theta: Tensor, g: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ The axis that grows is one of
     m   the setting that gives the rank, such as the number of inducing points
     p   the setting that gives the size of an expansion, such as the number of eigenfunctions
     b   the setting that gives the size of a block or batch
+    k   the setting that gives the number of neighbours
 
 Each size is measured in a process of its own (`measured_run.in_child`). Formulas need no data at any size.
 """
@@ -41,6 +42,7 @@ SETTINGS = {
     "m": ("num_inducing", "num_rows", "grid_points", "num_features", "num_regressors"),
     "p": ("num_eigenfunctions", "num_pivots", "rank"),
     "b": ("block", "batch", "batch_size", "pairs", "num_candidates", "num_ahead"),
+    "k": ("num_neighbours",),
 }
 APART = 3.0  # a forecast and a formula that differ by more than this factor cannot both be right
 SPARE = 1.15  # this multiple of the training rows is drawn, because a tenth of the rows goes to the test
@@ -97,7 +99,7 @@ class Axis:
     Attributes
     ----------
     name : str
-        "n", "d", "m", "p" or "b".
+        "n", "d", "m", "p", "b" or "k".
     setting : str
         The method's setting; empty for n and d.
     """

@@ -30,8 +30,8 @@ from ..widgets import button, column, line_of_text, row, select, watch, whole
 from .study_panel import StudyPanel
 
 MOST_SIZES = 12
-RANGES = {"n": (250, 4000), "d": (1, 16), "m": (8, 128), "p": (20, 320), "b": (25, 400)}
-NAMES = {"n": "rows n", "d": "inputs d", "m": "inducing points m", "p": "rank p", "b": "block b"}
+RANGES = {"n": (250, 4000), "d": (1, 16), "m": (8, 128), "p": (20, 320), "b": (25, 400), "k": (5, 40)}
+NAMES = {"n": "rows n", "d": "inputs d", "m": "inducing points m", "p": "rank p", "b": "block b", "k": "neighbours k"}
 HOW = "Each size is measured in a separate process and takes a few seconds."
 
 

@@ -26,8 +26,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ....errors import NotPositiveDefinite
-from ....evidence_limits import BOUNDS, least_objective
-from ....kernels.distances import distances_of_scaled, scaled_rows, weighted_differences
+from ....evidence_limits import BOUNDS, explained_energy, least_objective
+from ....kernels.distances import distances_of_scaled, scaled_again, scaled_rows, weighted_differences
+from ....linalg.deferred_reads import read_at_once
 from ....linalg.replayed_descent import Evaluated, replayed_descent
 from ....objectives import BLOCK, Nystrom, Terms, is_kept, may_learn, nystrom, pull_back
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
@@ -36,7 +37,7 @@ from ...base import Steps
 from .. import settings
 from ..initial_sets import start_inputs
 from ..reporting import EVALUATION_CALLS, entry_flops
-from .state import START, State, initial_state, report
+from .state import START, State, distance_moved, initial_state, report, reported
 from .state import Info as MovingInfo
 from .state import State as MovingState
 
@@ -58,7 +59,7 @@ def sparse_gradient(
     kernel : Covariance
         A kernel of columns of numbers.
     theta : Tensor [p]
-        Log-hyperparameters.
+        Log-hyperparameters, on the host or on the device of the rows.
     train : Dataset
         n rows.
     Z : Tensor [m, d]
@@ -76,10 +77,11 @@ def sparse_gradient(
     About 6 n m^2 flops, 10 n m^2 for FITC and the tight VFE, and 3 n m kernel entries. Memory is n m numbers, or, where
     these would take more than `objectives.KEPT_BYTES`, O(n) numbers for n m^2 flops and n m kernel entries more.
     """
-    gradient = Gradient(torch.zeros_like(theta), torch.zeros_like(Z))
+    on_device = theta.to(Z.device)
+    gradient = Gradient(torch.zeros_like(on_device), torch.zeros_like(Z))
 
     def receive(X: Tensor, G: Tensor, K: Tensor | None) -> None:
-        add_gradient(gradient, kernel, theta, (Z, X), G, K)
+        add_gradient(gradient, kernel, on_device, (Z, X), G, K)
 
     model, rest, trace_S = pull_back(kernel, theta, train, Z, likelihood, receive)
     gradient.theta.add_(rest)
@@ -121,7 +123,7 @@ def add_gradient(
         gradient.Z.add_(_autograd_in_Z(kernel, theta, Z, X, G + G.T if symmetric else G))
         return
     lengthscale = theta[1:-1].exp()
-    scaled = scaled_rows(Z, X, lengthscale)
+    scaled = scaled_rows(Z, X, lengthscale) if K is None else scaled_again(Z, X, lengthscale)
     if K is not None:
         W = G.mul_(K)
     else:
@@ -293,38 +295,62 @@ def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator
 
     A state in the middle of the descent is resumed by repeating the evaluations that led to it.
     """
-    yy = float(problem.train.y @ problem.train.y)
-    for theta, Z, model in _descend(problem, state, descent):
-        before, position = state.Z, state.position + 1
+    Z_before = state.Z.cpu()
+    for point, model, least in _descend(problem, state, descent):
+        position, theta, Z = state.position + 1, *_separated(point, state)
         if state.epoch == 0 and position == 1:
             state = state._replace(epoch_begin=model.terms.total(descent.likelihood))
         state = state._replace(
-            step=state.step + 1, phase="move", position=position, theta=theta, Z=Z, terms=model.terms
+            step=state.step + 1,
+            phase="move",
+            position=position,
+            theta=theta.to(state.theta, copy=True),
+            Z=Z.to(state.Z, copy=True),
+            terms=model.terms,
         )
-        least = math.nan if descent.likelihood not in BOUNDS or not len(model.c) else least_objective(model, yy)
-        info = report(state, descent.likelihood, before, model.jitter, least)
-        yield Step(state, info)
+        yield Step(state, reported(state, descent.likelihood, distance_moved(Z, Z_before), model.jitter, least))
+        Z_before = Z
     return state
 
 
-def _descend(problem: Problem, state: State, descent: Descent) -> Generator[tuple[Tensor, Tensor, Nystrom], None, None]:
-    """Yield the best theta, Z and model after each evaluation that was not done before."""
+def _separated(point: Tensor, state: State) -> tuple[Tensor, Tensor]:
+    """Return theta [p] and Z [m, d] of a point of the descent, as views."""
     p = len(state.theta)
+    return point[:p], point[p:].reshape(state.Z.shape)
+
+
+def _descend(problem: Problem, state: State, descent: Descent) -> Generator[tuple[Tensor, Nystrom, float], None, None]:
+    """Yield the best point, its model and the limit of the exact objective after each evaluation not done before.
+
+    The descent is on the host: a GPU gets a point, and is asked once for all numbers of its evaluation.
+    """
+    train, has_limit = problem.train, descent.likelihood in BOUNDS
+    begin = torch.cat([state.theta_begin, state.Z_begin.reshape(-1)]).cpu()
+    theta_begin, yy = begin[: len(state.theta)], float(train.y @ train.y)
 
     def evaluate(point: Tensor) -> Evaluated:
-        theta, Z = point[:p], point[p:].reshape(state.Z.shape)
-        if not may_learn(problem.kernel, theta, problem.train, state.theta_begin):
-            raise NotPositiveDefinite("K_hat + s2 I", len(problem.train), 0.0)  # its objective consists of rounding
-        model, gradient = descent.model_and_gradient(problem.kernel, theta, problem.train, Z)
-        if not descent.learn:
-            gradient.theta.zero_()
-        flat = torch.cat([gradient.theta, gradient.Z.reshape(-1)])
-        return Evaluated(model.terms.total(descent.likelihood), flat, model)
+        theta, Z = _separated(point, state)
+        if not may_learn(problem.kernel, theta, train, theta_begin):
+            raise NotPositiveDefinite("K_hat + s2 I", len(train), 0.0)  # its objective consists of rounding
+        Z = Z.to(state.Z.device)
 
-    begin = torch.cat([state.theta_begin, state.Z_begin.reshape(-1)])
+        def numbers() -> tuple[Nystrom, Tensor]:
+            model, gradient = descent.model_and_gradient(problem.kernel, theta, train, Z)
+            if not descent.learn:
+                gradient.theta.zero_()
+            energy = [explained_energy(model)[None]] if has_limit and len(model.c) else []
+            return model, torch.cat([gradient.theta, gradient.Z.reshape(-1), *energy])
+
+        model, read = read_at_once(numbers, train.y)
+        gradient, energy = read[: len(point)], read[len(point) :]
+        least = least_objective(model, yy, float(energy)) if len(energy) else math.nan
+        return Evaluated(model.terms.total(descent.likelihood), gradient, (model, least))
+
     restrictions = getattr(problem.kernel, "restrictions", None) if descent.learn else None
+    if restrictions is not None:
+        restrictions = restrictions.to(begin.device)
     steps = replayed_descent(
         evaluate, begin, descent.optimiser, descent.limit, state.position, restrictions=restrictions
     )
     for best in steps:
-        yield best.theta[:p].clone(), best.theta[p:].reshape(state.Z.shape).clone(), best.extra
+        yield best.theta, *best.extra

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ....errors import SettingError
 from ....linalg.cholesky import cholesky
+from ....linalg.deferred_reads import with_reads
 from ....linalg.gaussian import LinearGaussian
 from ....objectives import Nystrom, Terms, noise_variance
 from ....problem import Dataset, Problem
@@ -65,6 +66,7 @@ def gpytorch_gradient(kernel: Any, theta: Tensor, train: Dataset, Z: Tensor) -> 
     NotPositiveDefinite
         K_mm has no Cholesky factor, even with jitter.
     """
+    theta = theta.to(Z.device)
     parts = gpytorch_parts.parts(kernel, theta)
     with torch.enable_grad():
         model = _gpytorch_model(parts, train, Z)
@@ -90,7 +92,8 @@ def _gpytorch_model(parts: gpytorch_parts.Parts, train: Dataset, Z: Tensor) -> A
         @property
         def _inducing_mat(self) -> Tensor:
             K = super()._inducing_mat
-            self.jitter = cholesky(K.detach(), "GPyTorch's K_mm").jitter
+            with with_reads():  # GPyTorch raises an error where a jitter that it needs is left out
+                self.jitter = cholesky(K.detach(), "GPyTorch's K_mm").jitter
             return K + self.jitter * torch.eye(len(K)).to(K) if self.jitter else K
 
     class Model(gpytorch.models.ExactGP):  # type: ignore[misc]

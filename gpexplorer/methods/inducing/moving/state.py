@@ -79,5 +79,14 @@ def continuous_inputs(problem: Problem, title: str) -> Tensor:
 
 def report(state: State, objective: str, before: Tensor, jitter: float, exact_least: float = math.nan) -> Info:
     """Report a step that moved the points from `before` to those of the state."""
-    moved = float((state.Z - before).norm()) / math.sqrt(len(before)) if before.shape == state.Z.shape else math.nan
+    return reported(state, objective, distance_moved(state.Z, before), jitter, exact_least)
+
+
+def reported(state: State, objective: str, moved: float, jitter: float, exact_least: float = math.nan) -> Info:
+    """Report a step that moved the points by a distance that is known."""
     return Info(state.phase, state.terms.total(objective), *halves(state.terms), moved, jitter, exact_least)
+
+
+def distance_moved(Z: Tensor, before: Tensor) -> float:
+    """Return the root mean square of the distances between points, nan where their number differs."""
+    return float((Z - before).norm()) / math.sqrt(len(before)) if before.shape == Z.shape else math.nan
