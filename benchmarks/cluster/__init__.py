@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
-from gpexplorer.runs.studies.cluster_costs import measured_link
 
 from gpexplorer.runs import Spec, working
-from gpexplorer.runs.studies.cluster import connected
+from gpexplorer.runs.studies.cluster import connected, measured_link
 from gpexplorer.runs.studies.sweep import grid, sweep
 
 from ..hammer.workers import cluster
