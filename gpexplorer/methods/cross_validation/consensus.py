@@ -283,9 +283,9 @@ def iterate_folds(setup: Setup, state: State) -> tuple[State, Info]:
     if len(scores) < count:
         scores = _score(setup, mean, [local.z for local in folds])
     error, log_scale = _cross_validated_error(setup, scores), _log_scale(setup, scores)
-    gradient, distance, moved = _first_order(setup, folds, mean, state.mean)
-    moved = max(moved, *(report.refused for report in reports))
+    moved = max(float((mean - state.mean).norm()), *(report.refused for report in reports))
     rolled_back = all(report.rolled_back for report in reports)
+    gradient, distance = _first_order(setup, folds)
     at_rest = moved <= scheme.tolerance or gradient <= FAR_BELOW * scheme.tolerance
     after = State(
         step=state.step + 1,
@@ -307,10 +307,8 @@ def iterate_folds(setup: Setup, state: State) -> tuple[State, Info]:
     return after, _info("iterate", (error, log_scale), after, reports, scores)
 
 
-def _first_order(setup: Setup, folds: Sequence[Local], mean: Tensor, mean_before: Tensor) -> tuple[float, float, float]:
-    """Return the largest |d CV / d theta_j| / CV, the length of a Newton step, and how far the mean has moved.
-
-    CV is the sum of the losses.
+def _first_order(setup: Setup, folds: Sequence[Local]) -> tuple[float, float]:
+    """Return the largest |d CV / d theta_j| / CV, CV being the sum of the losses, and the length of a Newton step.
 
     At the multipliers of a fold the gradient of L is that of its loss, to first order in the gap: this is the
     first-order condition of eq 15. Copies of theta that differ have gradients at different places, so that their
@@ -321,8 +319,7 @@ def _first_order(setup: Setup, folds: Sequence[Local], mean: Tensor, mean_before
         torch.stack(part) for part in zip(*((fold.g, fold.B, fold.theta) for fold in first_of_group), strict=True)
     )
     host, penalty = torch.device("cpu"), setup.penalty(setup.problem.theta, 1.0)
-    parts = [gs, Bs, copies, penalty.begin, mean, mean_before]
-    gs, Bs, copies, begin, mean, mean_before = moved_together(parts, host)
+    gs, Bs, copies, begin = moved_together([gs, Bs, copies, penalty.begin], host)
     penalty = penalty._replace(begin=begin, free=None if penalty.free is None else penalty.free.to(host))
     g = penalty.descending(copies.mean(0), gs.sum(0))
     B = sum(B / max(local.length, 1.0) for B, local in zip(Bs, first_of_group, strict=True))
@@ -332,7 +329,7 @@ def _first_order(setup: Setup, folds: Sequence[Local], mean: Tensor, mean_before
     distance = math.inf
     if bool(B.any()) and bool(B.isfinite().all()) and bool(g.isfinite().all()):
         distance = float((torch.linalg.pinv(B[rows][:, rows], hermitian=True) @ g[rows]).norm())
-    return max(gradient, disagreement), max(distance, disagreement), float((mean - mean_before).norm())
+    return max(gradient, disagreement), max(distance, disagreement)
 
 
 def form_consensus(setup: Setup, state: State, folds: list[Local]) -> tuple[Tensor, list[Local]]:
