@@ -57,7 +57,7 @@ class Grief(GridMethod):
     num_eigenfunctions, grid_points, spacing : int, int, str
         The basis: p functions, mbar grid points per input, and where the grid points lie.
     basis, candidates : str, int
-        How the functions are chosen, by their eigenvalues or by evidence; see `evidence_choice.py`.
+        How the functions are chosen, by their eigenvalues or by evidence; see `evidence.py`.
     learn, subset, starts, evaluations, max_rounds, tolerance : bool or int or float
         How hyperparameters are learned; see `learning.py`.
     weights : {"kernel", "posterior", "likelihood"}

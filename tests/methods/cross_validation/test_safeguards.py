@@ -63,7 +63,7 @@ def test_with_a_small_memory_budget_no_n_by_n_array_is_made_and_the_numbers_are_
     monkeypatch: pytest.MonkeyPatch,
 ):
     task, n = problem(n=160), 160
-    for module in ("methods.cross_validation.folds", "kernels.stationary", "kernels.exponential"):
+    for module in ("methods.cross_validation.folds", "kernels.stationary"):
         monkeypatch.setattr(f"gpexplorer.{module}.row_blocks", small_blocks)
     settings: dict[str, Any] = {"rank": 25, "cg_iterations": 300, "cg_tolerance": 1e-10, "max_iterations": 2}
     whole = list(registry["gpcv-admm-holdout"](**settings).steps(task))
