@@ -108,6 +108,9 @@ class Notebook:
             nonlocal pressed
             count = (prompt.text_content() or "").strip("[]: ")
             if count == count_before and time.monotonic() > pressed + 10.0:  # a page that is not ready loses the keys
+                accept = self.page.locator(".jp-Dialog .jp-mod-accept")
+                if accept.count():  # a slow machine has Jupyter ask, and nothing else can be pressed meanwhile
+                    accept.first.click()
                 prompt.click()
                 self.page.keyboard.press("Control+Enter")
                 pressed = time.monotonic()

@@ -43,7 +43,11 @@ def _header(colour: str) -> dict[str, Any]:
 
 THEME = {
     "light": {
-        "palette": {"primary": {"main": "#0b6e99"}, "background": {"default": "#f6f8fa", "paper": "#ffffff"}},
+        "palette": {
+            "primary": {"main": "#0b6e99"},
+            "default": {"dark": "#454c54"},  # of a button under the pointer; the grey of Material is too faint there
+            "background": {"default": "#f6f8fa", "paper": "#ffffff"},
+        },
         **_COMMON,
         "components": _COMMON["components"] | _header("#0b6e99"),
     },

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pages import Seen, until
@@ -18,7 +20,8 @@ def measured(seen: Seen, sizes: int) -> list[str]:
         field.press_sequentially(value)
         field.press("Enter")
     seen.page.get_by_role("button", name="Measure").click()
-    row = seen.page.locator("tr", has_text="400")
+    first = seen.page.locator("td:first-child", has_text=re.compile("^400$"))  # another table may have 400 elsewhere
+    row = seen.page.locator("tr", has=first)
     until(lambda: row.count() == 1, seconds=120)
     until(lambda: seen.page.get_by_text("Seconds:").count() == 1)
     return row.locator("td").all_inner_texts()
