@@ -131,7 +131,10 @@ class Explorer(pn.viewable.Viewer):
         self._finalizer = weakref.finalize(self, self.session.player.close)
         self._name_run(None)
         self._wait_message = wait_message
-        self.session.prepare(wait_message) if wait_message else self.session.open()
+        if wait_message:
+            self.session.prepare(wait_message)
+        else:
+            self.session.open()
         self._following, self._asked = False, 0
         self.param.watch(self._carry_out, ["spec", "run", "at", "playing"])
         if pn.state.curdoc is None:  # in a script or a cell, where `run` and `at` are read at once

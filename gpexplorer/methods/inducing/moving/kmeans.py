@@ -21,7 +21,7 @@ from ..initial_sets import lloyd, spread_rows
 from ..learning import learn_hyperparameters
 from ..reporting import EVALUATION_CALLS, UNKNOWN_TERMS, entry_flops
 from .loop import MovablePoints
-from .state import START, initial_state, report
+from .state import START, distance_moved, initial_state, report
 from .state import State as MovingState
 
 Phase = Generator[Step, None, MovingState]
@@ -85,14 +85,14 @@ class KMeans(MovablePoints):
             before = state.Z
             terms = UNKNOWN_TERMS if k else nystrom(problem.kernel, state.theta, problem.train, Z, self.objective).terms
             state = state._replace(step=state.step + 1, position=k + 1, Z=Z, terms=terms)
-            yield Step(state, report(state, self.objective, before, 0.0))
+            yield Step(state, report(state, self.objective, distance_moved(state.Z, before), 0.0))
 
         model = nystrom(problem.kernel, state.theta, problem.train, state.Z, self.objective)
         state = state._replace(
             step=state.step + 1, phase="learn", position=0,
             terms=model.terms, epoch_begin=model.terms.total(self.objective),
         )  # fmt: skip
-        yield Step(state, report(state, self.objective, state.Z, model.jitter))
+        yield Step(state, report(state, self.objective, 0.0, model.jitter))
         return state
 
     def _learn_theta(self, problem: Problem, state: MovingState) -> Phase:
@@ -100,7 +100,7 @@ class KMeans(MovablePoints):
         evaluations = learn_hyperparameters(problem, state.Z, self, state.theta_begin, state.position)
         for position, theta, terms, jitter in evaluations:
             state = state._replace(step=state.step + 1, position=position, phase="learn", theta=theta, terms=terms)
-            yield Step(state, report(state, self.objective, state.Z, jitter))
+            yield Step(state, report(state, self.objective, 0.0, jitter))
         return state
 
     def cost(self, problem: Problem) -> Cost:

@@ -37,7 +37,7 @@ from ...base import Steps
 from .. import settings
 from ..initial_sets import start_inputs
 from ..reporting import EVALUATION_CALLS, entry_flops
-from .state import START, State, distance_moved, initial_state, report, reported
+from .state import START, State, distance_moved, initial_state, report
 from .state import Info as MovingInfo
 from .state import State as MovingState
 
@@ -221,7 +221,8 @@ class MovablePoints(settings.SparseMethod):
             Z=Z, Z_begin=Z.clone(), theta=theta.clone(), theta_begin=theta.clone(),
             epoch_begin=model.terms.total(self.likelihood_name),
         )  # fmt: skip
-        return Step(moved, report(moved, self.likelihood_name, state.Z, model.jitter)._replace(phase="forced"))
+        distance = distance_moved(Z, state.Z)
+        return Step(moved, report(moved, self.likelihood_name, distance, model.jitter)._replace(phase="forced"))
 
     def bound_terms(self, problem: Problem, state: MovingState) -> Terms:
         return nystrom(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name).terms
@@ -308,7 +309,7 @@ def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator
             Z=Z.to(state.Z, copy=True),
             terms=model.terms,
         )
-        yield Step(state, reported(state, descent.likelihood, distance_moved(Z, Z_before), model.jitter, least))
+        yield Step(state, report(state, descent.likelihood, distance_moved(Z, Z_before), model.jitter, least))
         Z_before = Z
     return state
 

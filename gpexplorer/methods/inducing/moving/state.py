@@ -77,13 +77,8 @@ def continuous_inputs(problem: Problem, title: str) -> Tensor:
     )
 
 
-def report(state: State, objective: str, before: Tensor, jitter: float, exact_least: float = math.nan) -> Info:
-    """Report a step that moved the points from `before` to those of the state."""
-    return reported(state, objective, distance_moved(state.Z, before), jitter, exact_least)
-
-
-def reported(state: State, objective: str, moved: float, jitter: float, exact_least: float = math.nan) -> Info:
-    """Report a step that moved the points by a distance that is known."""
+def report(state: State, objective: str, moved: float, jitter: float, exact_least: float = math.nan) -> Info:
+    """Report a step that moved the points by this distance."""
     return Info(state.phase, state.terms.total(objective), *halves(state.terms), moved, jitter, exact_least)
 
 
