@@ -453,7 +453,8 @@ const gpexplorerLesson = (() => {
         }
     }
     for (const { model } of Object.values(figures))  // labels and limits keep their distance in pixels
-      model.properties.inner_height.change.connect(() => { if (lesson && !moving) requestAnimationFrame(() => show(at)) })
+      for (const side of ["inner_width", "inner_height"])
+        model.properties[side].change.connect(() => { if (lesson && !moving) requestAnimationFrame(() => show(at)) })
     const watched = new ResizeObserver(fit)
     watched.observe(root)
     document.addEventListener("gpexplorer-lesson", told)

@@ -27,6 +27,10 @@ COVERED = """() => Bokeh.documents.at(-1).roots().flatMap((figure) => {
   return curves.x.filter((x, i) => x_scale.compute(x) > from && x_scale.compute(x) < from + width &&
     [curves.exact[i], curves.approx[i]].some((value) => Math.abs(y_scale.compute(value) - y) < 8))
 })"""  # places of the landscape's curves that lie under the words of the tested row
+PLACES = """() => Bokeh.documents.at(-1).roots().map((figure) => {
+  const labels = figure.renderers.find((renderer) => renderer.data_source.name === "labels")?.data_source.data
+  return labels ? [labels.x, labels.dx, labels.dy, labels.align] : []
+})"""  # where the words of each picture lie
 FRAMES = """() => [...Bokeh.documents.at(-1).roots()].map((figure) => {
   const view = Bokeh.index.find_one(figure), box = view.el.getBoundingClientRect(), { bbox } = view.frame
   const words = figure.renderers.find((renderer) => renderer.data_source.name === "labels")?.data_source.data
@@ -169,7 +173,13 @@ def test_no_size_scrolls_sideways_or_cuts_a_control_and_axe_finds_nothing(
         assert len(left) == 3
         for edge in ("start", "end"):
             assert max(figure[edge] for figure in left) - min(figure[edge] for figure in left) <= 1
-    page.set_viewport_size({"width": 1440, "height": 900})
+    for width in (1180, 900, 1440):  # the words find their places anew when only the width changes
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(1000)
+        placed = page.evaluate(PLACES)
+        go_to(page, 4)
+        go_to(page, 5)
+        assert page.evaluate(PLACES) == placed, width
     for swap in (0, 1, 7):  # where the tested row lies at the top or on a slope
         go_to(page, swap)
         assert len(page.evaluate(COVERED)) <= 2, swap
