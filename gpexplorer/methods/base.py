@@ -13,6 +13,7 @@ from torch import Tensor
 from ..errors import SettingError
 from ..posteriors import Posterior
 from ..problem import Channel, Cost, Outcome, Problem, Step, channels_of
+from .setting_kinds import count
 
 Steps = Generator[Step, None, Outcome]
 registry: dict[str, type[Method]] = {}
@@ -92,7 +93,7 @@ class Method(param.ParameterizedABC):
 
     map: Callable[..., Iterable[Any]] = map
 
-    seed = param.Integer(0, bounds=(0, None), doc="Seed of every random choice; the same seed gives the same steps.")
+    seed = count(0, least=0, doc="Seed of every random choice; the same seed gives the same steps.")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Register a class that has a key; refuse one that lacks what the rest of the package needs."""

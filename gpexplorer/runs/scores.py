@@ -7,7 +7,6 @@ Symbols (t test rows; y is observed, mu and v are the predicted mean and varianc
     nlpd = mean [ log(2 pi v)/2 + (y - mu)^2 / (2 v) ]
     snlp = nlpd - nlpd of a Gaussian with the mean and variance of the TRAINING targets   (their MSLL; negative is good)
     coverage68, coverage95 = share of rows with |y - mu| <= z sqrt(v), for the z of a 68 % and a 95 % band
-    crps = mean sqrt(v) [ u (2 Phi(u) - 1) + 2 phi(u) - 1/sqrt(pi) ], u = (y - mu)/sqrt(v)   Gneiting & Raftery 2007
 
 Where a distribution is not normal, nlpd is the mean of -log p(y), and a central band lies between two quantiles.
 smse, snlp and the coverages do not change when the targets are shifted or scaled.
@@ -16,7 +15,6 @@ smse, snlp and the coverages do not change when the targets are shifted or scale
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,21 +23,6 @@ from ..errors import DataError
 from ..posteriors import Marginals, NormalMarginals
 
 OF_VARIANCE = ("snlp", "nlpd", "coverage68", "coverage95")  # scores that depend on the predictive variance
-
-
-class Calibration(NamedTuple):
-    """The share of rows inside central bands of several levels.
-
-    Attributes
-    ----------
-    expected : Tensor
-        The levels [k].
-    observed : Tensor
-        The share of rows [k] inside the band of each level.
-    """
-
-    expected: Tensor
-    observed: Tensor
 
 
 def rmse(y: Tensor, mean: Tensor) -> float:
@@ -57,46 +40,14 @@ def nlpd(y: Tensor, mean: Tensor, var: Tensor) -> float:
     return float(-NormalMarginals(mean, var).log_density(y).mean())
 
 
-def snlp(y: Tensor, mean: Tensor, var: Tensor, train_mean: float, train_var: float) -> float:
-    """The nlpd minus that of the trivial model N(train_mean, train_var). Below 0 is better than no model at all."""
-    trivial = nlpd(y, torch.full_like(y, train_mean), torch.full_like(y, train_var))
-    return nlpd(y, mean, var) - trivial
-
-
 def coverage(y: Tensor, mean: Tensor, var: Tensor, level: float) -> float:
     """The share of rows inside the central band that should contain the share `level` of them."""
     z = math.sqrt(2) * float(torch.erfinv(torch.tensor(level, dtype=torch.float64)))  # P(|N(0, 1)| <= z) = level
     return float(((y - mean).abs() <= z * var.sqrt()).double().mean())
 
 
-def crps(y: Tensor, mean: Tensor, var: Tensor) -> float:
-    """Continuous ranked probability score in the units of y: the mean absolute error of a whole distribution."""
-    sd = var.sqrt()
-    u = (y - mean) / sd
-    density = (-0.5 * u.square()).exp() / math.sqrt(2 * math.pi)
-    return float((sd * (u * torch.erf(u / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi))).mean())
-
-
-def calibration(y: Tensor, mean: Tensor, var: Tensor) -> Calibration:
-    """Expected and observed shares of rows inside central bands of levels 0.05, 0.10, ..., 0.95.
-
-    Parameters
-    ----------
-    y, mean, var : Tensor
-        Test targets and predictions of y [t].
-
-    Returns
-    -------
-    Calibration
-        Points on the diagonal are calibrated, and points below it are overconfident.
-    """
-    expected = [round(0.05 * k, 2) for k in range(1, 20)]
-    observed = [coverage(y, mean, var, level) for level in expected]
-    return Calibration(torch.tensor(expected, dtype=torch.float64), torch.tensor(observed, dtype=torch.float64))
-
-
 def scores(y: Tensor, mean: Tensor, var: Tensor, train_y: Tensor) -> dict[str, float]:
-    """All scores of this module except crps.
+    """All scores of this module.
 
     Parameters
     ----------

@@ -22,6 +22,7 @@ from ...linalg.blocks import BLOCK_BYTES
 from ...posteriors import Posterior
 from ...problem import Cost, Problem, take
 from ..base import Method, Steps
+from ..setting_kinds import amount, count, positive, share
 from . import settings
 from .consensus import Info as ConsensusInfo
 from .consensus import State as ConsensusState
@@ -60,17 +61,14 @@ class GPCV(Method):
     }
     added_settings: ClassVar[Mapping[str, Any]] = {"forcing": 0.0}
 
-    rho: Any = param.Number(
+    rho: Any = positive(
         20.0,
-        bounds=(0.0, None),
-        inclusive_bounds=(False, True),
-        softbounds=(0.05, 100.0),
+        (0.05, 100.0),
         doc="Initial weight of the penalty on Cz = y (published: 5). Too small diverges; too large makes theta slow.",
     )
-    balance: Any = param.Number(
+    balance: Any = amount(
         0.0,
-        bounds=(0.0, None),
-        softbounds=(0.0, 1000.0),
+        (0.0, 1000.0),
         doc="rho doubles where the primal residual exceeds the dual one, and halves where it is this many times "
         "smaller. 0 leaves rho as it is.",
     )
@@ -84,18 +82,13 @@ class GPCV(Method):
         softbounds=(0.5, 1.8),
         doc="Length of a dual step: above 1 over-relaxes; below 1 is the smaller rho' that the paper suggests.",
     )
-    largest_gap: Any = param.Number(
+    largest_gap: Any = positive(
         0.1,
-        bounds=(0.0, None),
-        inclusive_bounds=(False, True),
-        softbounds=(0.01, 1.0),
+        (0.01, 1.0),
         doc="A step with |Cz - y| above this share of |y| is taken back, and rho is multiplied by four.",
     )
-    max_rollbacks: Any = param.Integer(
-        12,
-        bounds=(1, None),
-        softbounds=(1, 30),
-        doc="The run has diverged after this many consecutive steps were taken back.",
+    max_rollbacks: Any = count(
+        12, (1, 30), doc="The run has diverged after this many consecutive steps were taken back."
     )
     theta_method: Any = param.Selector(
         default="z eliminated",
@@ -103,38 +96,31 @@ class GPCV(Method):
         doc="While theta moves, Cz = y holds (the limit of a large rho), or z minimises L, or z is fixed, as "
         "published. The first two take a quasi-Newton step per iteration, the last gradient steps.",
     )
-    theta_steps: Any = param.Integer(
-        2, bounds=(1, 100), softbounds=(1, 10), doc="Gradient steps per iteration, where z is held still."
-    )
+    theta_steps: Any = count(2, (1, 10), most=100, doc="Gradient steps per iteration, where z is held still.")
     one_at_a_time: Any = param.Boolean(
         False,
         doc="Where z is held still, a gradient step moves one hyperparameter after the other, each as far as Armijo's "
         "rule allows: coordinate descent, as in section 5.3 of the paper.",
     )
-    cg_iterations: Any = param.Integer(
-        100,
-        bounds=(1, None),
-        softbounds=(5, 300),
-        doc="Iterations of conjugate gradients (CG) per z step, at most; each costs O(n^2).",
+    cg_iterations: Any = count(
+        100, (5, 300), doc="Iterations of conjugate gradients (CG) per z step, at most; each costs O(n^2)."
     )
-    cg_tolerance: Any = param.Number(
+    cg_tolerance: Any = share(
         3e-4,
-        bounds=(0.0, 1.0),
-        softbounds=(1e-8, 1e-2),
+        (1e-8, 1e-2),
         doc="CG ends where the error of a z step, measured as an error of Cz, is about this share of |y|.",
     )
-    forcing: Any = param.Number(
+    forcing: Any = share(
         0.1,
-        bounds=(0.0, 1.0),
-        softbounds=(0.01, 0.5),
+        (0.01, 0.5),
         doc="The CG tolerance of a z step is this share of the relative gradient in theta, within a factor of 30 above "
         "and 1000 below cg_tolerance. 0 keeps cg_tolerance, as before. It has no effect where rank covers all rows, "
         "because two iterations then solve to rounding.",
     )
-    rank: Any = param.Integer(
+    rank: Any = count(
         300,
-        bounds=(0, None),
-        softbounds=(0, 1000),
+        (0, 1000),
+        least=0,
         doc="Largest number of rows in the preconditioner of the z step; it costs n rank^2 per iteration. A smooth "
         "kernel needs fewer, and uses fewer. 0 means no preconditioner, as published.",
     )
@@ -144,21 +130,17 @@ class GPCV(Method):
         doc="First multipliers. With the adjoint, the first gradient is that of the loss itself; ones are published.",
     )
     restarts = settings.restarts()
-    tolerance: Any = param.Number(
+    tolerance: Any = amount(
         5e-3,
-        bounds=(0.0, None),
-        softbounds=(1e-5, 1e-1),
+        (1e-5, 1e-1),
         doc="Stop when theta moves by less than this and |Cz - y| is a smaller share of |y| (published: 0.01).",
     )
-    patience: Any = param.Integer(
+    patience: Any = count(
         4,
-        bounds=(1, None),
-        softbounds=(1, 20),
+        (1, 20),
         doc="Number of consecutive iterations that must move theta by less than the tolerance (published: 1).",
     )
-    max_iterations: Any = param.Integer(
-        100, bounds=(1, None), softbounds=(10, 500), doc="Outer iterations, at most (published: 100)."
-    )
+    max_iterations: Any = count(100, (10, 500), doc="Outer iterations, at most (published: 100).")
     calibrate = settings.calibrate()
     refit = settings.refit("auto")
     memory = settings.memory()
@@ -226,10 +208,10 @@ class Consensus(GPCV):
         r"+\tfrac{\kappa}{2}\|\theta_k-\bar\theta\|^2",
     }
 
-    folds: Any = param.Integer(
+    folds: Any = count(
         4,
-        bounds=(2, None),
-        softbounds=(2, 10),
+        (2, 10),
+        least=2,
         doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest. It has no effect "
         "where folds are given with the rows.",
     )
@@ -238,11 +220,9 @@ class Consensus(GPCV):
         doc="Give every fold a theta and a kernel matrix of its own, made to agree by consensus, as in the paper. It "
         "is for a cluster, where each fold is a worker's. Otherwise all folds have one theta and one kernel matrix.",
     )
-    coupling: Any = param.Number(
+    coupling: Any = positive(
         1.0,
-        bounds=(0.0, None),
-        inclusive_bounds=(False, True),
-        softbounds=(0.01, 100.0),
+        (0.01, 100.0),
         doc="Where each fold has its own copy of theta: how strongly these are tied together, relative to the loss. "
         "With too little they disagree; with too much theta moves slowly.",
     )
@@ -270,10 +250,10 @@ class Naive(GPCV):
     key: ClassVar[str] = "gpcv-admm-naive"
     title: ClassVar[str] = "GPCV-ADMM, naive averaging"
 
-    folds: Any = param.Integer(
+    folds: Any = count(
         4,
-        bounds=(2, None),
-        softbounds=(2, 10),
+        (2, 10),
+        least=2,
         doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest. It has no effect "
         "where folds are given with the rows.",
     )
@@ -293,11 +273,10 @@ class HoldOut(GPCV):
     key: ClassVar[str] = "gpcv-admm-holdout"
     title: ClassVar[str] = "GPCV-ADMM, hold-out"
 
-    fraction: Any = param.Number(
+    fraction: Any = share(
         0.5,
-        bounds=(0.0, 1.0),
-        inclusive_bounds=(False, False),
-        softbounds=(0.1, 0.5),
+        (0.1, 0.5),
+        inclusive=(False, False),
         doc="Share of the rows used for validation; the others are for training (published: one half).",
     )
 

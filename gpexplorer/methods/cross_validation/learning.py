@@ -44,6 +44,7 @@ from ...posteriors import Posterior
 from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel, channels_of
 from .. import gpytorch_parts
 from ..base import Method, Steps
+from ..setting_kinds import amount, count
 from . import settings
 from .exact_posterior import exact_posterior
 from .scale_direction import scale_direction
@@ -103,14 +104,9 @@ class ExactLearning(Method):
         objects=["L-BFGS-B", "CG", GRADIENT_DESCENT],
         doc="How theta moves. Gradient descent with Armijo's rule is the benchmark of the paper, and the slowest.",
     )
-    evaluations: Any = param.Integer(
-        60, bounds=(1, None), softbounds=(10, 200), doc="Evaluations of the objective at most, n^3 flops each."
-    )
-    tolerance: Any = param.Number(
-        1e-4,
-        bounds=(0.0, None),
-        softbounds=(1e-6, 1e-1),
-        doc="Stop when no derivative in a log-hyperparameter exceeds this share of the objective.",
+    evaluations: Any = count(60, (10, 200), doc="Evaluations of the objective at most, n^3 flops each.")
+    tolerance: Any = amount(
+        1e-4, (1e-6, 1e-1), doc="Stop when no derivative in a log-hyperparameter exceeds this share of the objective."
     )
     restarts = settings.restarts()
     refit = settings.refit("cholesky")

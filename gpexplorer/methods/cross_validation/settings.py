@@ -6,6 +6,8 @@ from typing import Any
 
 import param
 
+from ..setting_kinds import amount, count
+
 GIGABYTE = 1e9
 
 
@@ -21,10 +23,9 @@ def refit(default: str) -> Any:
 
 def memory() -> Any:
     """Declare the memory for kernel matrices."""
-    return param.Number(
+    return amount(
         2.0,
-        bounds=(0.0, None),
-        softbounds=(0.0, 16.0),
+        (0.0, 16.0),
         doc="Gigabytes for kernel matrices. Rows that do not fit are computed again, in blocks, whenever needed.",
     )
 
@@ -40,9 +41,10 @@ def calibrate() -> Any:
 
 def restarts() -> Any:
     """Declare the number of random initial values."""
-    return param.Integer(
+    return count(
         0,
-        bounds=(0, 100),
-        softbounds=(0, 10),
+        (0, 10),
+        least=0,
+        most=100,
         doc="Random initial values in addition to the first. The result with the lowest objective is kept.",
     )

@@ -17,6 +17,7 @@ from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...linalg.randomness import generator, random_rows
 from ...problem import Dataset, Problem, described_rows
 from ..base import Method
+from ..setting_kinds import count
 from . import settings
 from .evidence import ROWS, choose_by_evidence, regress
 
@@ -26,30 +27,33 @@ SPACINGS = ("equispaced", "quantile", "mixed")
 def spacing_setting() -> Any:
     """Where the grid points of an axis lie, as a setting."""
     return param.Selector(
-        default="equispaced", objects=[*SPACINGS, "by likelihood"],
+        default="equispaced",
+        objects=[*SPACINGS, "by likelihood"],
         doc="Where the grid points lie. quantile puts them where the rows are, for inputs that are concentrated in a "
         "part of their range. mixed puts half of them where the rows are, and covers the range with the other half. by "
         "likelihood tries all three at every choice of basis functions; each costs one pass over the training rows.",
-    )  # fmt: skip
+    )
 
 
 def basis_setting() -> Any:
     """How the basis functions are chosen, as a setting."""
     return param.Selector(
-        default="eigenvalues", objects=["eigenvalues", "evidence"],
+        default="eigenvalues",
+        objects=["eigenvalues", "evidence"],
         doc="Which eigenfunctions are used. eigenvalues takes the largest, without y, as the paper does. evidence "
         "takes those of many candidates that make the training rows most likely: it finds products of many inputs, "
         "and costs a few evaluations of the likelihood per choice. Use it with ten times as many rows as functions or "
         "more. With few rows, grief corrects the noise by cross-validation; the bands of grief-mcmc are too narrow.",
-    )  # fmt: skip
+    )
 
 
 def candidates_setting() -> Any:
     """Number of candidates of a choice by evidence, as a setting."""
-    return param.Integer(
-        20_000, bounds=(1, None), softbounds=(1000, 100_000),
+    return count(
+        20_000,
+        (1000, 100_000),
         doc="Number of eigenfunctions among which the evidence chooses, those of the largest eigenvalues.",
-    )  # fmt: skip
+    )
 
 
 class GridMethod(Method):
@@ -61,19 +65,23 @@ class GridMethod(Method):
     family: ClassVar[str] = "eigenfunctions"
     functions: ClassVar[type[Leading]] = Leading  # how the functions follow from the grid
 
-    num_eigenfunctions = param.Integer(
-        500, bounds=(1, None), softbounds=(10, 2000),
+    num_eigenfunctions = count(
+        500,
+        (10, 2000),
         doc="Number of eigenfunctions p. More functions fit better and cost n p^2 flops per pass over the rows.",
-    )  # fmt: skip
-    grid_points = param.Integer(
-        0, bounds=(0, None), softbounds=(0, 40),
+    )
+    grid_points = count(
+        0,
+        (0, 40),
+        least=0,
         doc="Grid points per input. The whole grid has this number to the power d, but it is never formed. With 0, "
         "each input has 10 to 160, as many as its lengthscale needs.",
-    )  # fmt: skip
+    )
     points_per_input: Any = param.String(
-        "", regex=r"^\s*(\d{1,4}\s*(,\s*\d{1,4}\s*)*)?$",
+        "",
+        regex=r"^\s*(\d{1,4}\s*(,\s*\d{1,4}\s*)*)?$",
         doc="Grid points of each input, separated by commas, such as 20, 5, 2. If empty, every input has grid_points.",
-    )  # fmt: skip
+    )
     learn = settings.learn()
     subset = settings.subset()
     evaluations = settings.evaluations()
@@ -180,11 +188,16 @@ class GridMethod(Method):
         grids = [self.grid(problem, name, theta) for name in spacings]
         choices = [
             choose_by_evidence(
-                self.functions, grid, theta, rows, self.num_eigenfunctions, self.candidates,
+                self.functions,
+                grid,
+                theta,
+                rows,
+                self.num_eigenfunctions,
+                self.candidates,
                 previous if previous is not None and is_same_size(previous.grid, grid) else None,
             )
             for grid in grids
-        ]  # fmt: skip
+        ]
         return choices[0] if len(choices) == 1 else min(choices, key=lambda it: self._objective(problem, it, theta))
 
     def choice_rows(self, problem: Problem) -> Dataset:

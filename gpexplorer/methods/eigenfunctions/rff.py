@@ -20,6 +20,7 @@ from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...posteriors import Posterior
 from ...problem import Cost, Outcome, Problem, Step, described_rows
 from ..base import Method, Steps
+from ..setting_kinds import count
 from . import settings
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
@@ -78,10 +79,10 @@ class RFF(Method):
     equations: ClassVar[dict[str, str]] = {"num_features": r"k(x,z) \approx \phi(x)^\top \phi(z)"}
     row_noise: ClassVar[tuple[str, ...]] = ("relative",)
 
-    num_features = param.Integer(
+    num_features = count(
         500,
-        bounds=(2, None),
-        softbounds=(10, 2000),
+        (10, 2000),
+        least=2,
         doc="Number of features D, an even number. More features fit better and cost n D^2 flops per pass.",
     )
     frequencies: Any = param.Selector(

@@ -6,6 +6,8 @@ from typing import Any
 
 import param
 
+from ..setting_kinds import count, share
+
 
 def learn() -> Any:
     """Whether the hyperparameters are learned."""
@@ -16,40 +18,36 @@ def learn() -> Any:
 
 def subset() -> Any:
     """Number of rows of the first likelihood."""
-    return param.Integer(
-        500, bounds=(2, None), softbounds=(100, 2000),
-        doc="Number of random rows on which an exact GP first learns the hyperparameters.",
-    )  # fmt: skip
+    return count(
+        500, (100, 2000), least=2, doc="Number of random rows on which an exact GP first learns the hyperparameters."
+    )
 
 
 def starts() -> Any:
     """Number of initial values tried on the subset."""
-    return param.Integer(
-        2, bounds=(1, 8), softbounds=(1, 4),
+    return count(
+        2,
+        (1, 4),
+        most=8,
         doc="Number of initial values tried on the subset: lengthscales times 1, 2, 4, and so on. The likelihood "
         "selects one.",
-    )  # fmt: skip
+    )
 
 
 def evaluations(default: int = 15) -> Any:
     """Number of evaluations of a likelihood in one descent."""
-    return param.Integer(
-        default, bounds=(1, None), softbounds=(5, 50), doc="Most evaluations of the likelihood in one descent."
-    )
+    return count(default, (5, 50), doc="Most evaluations of the likelihood in one descent.")
 
 
 def max_rounds() -> Any:
     """Number of times that the basis functions are chosen."""
-    return param.Integer(
-        10, bounds=(1, None), softbounds=(1, 20), doc="Most rounds; each begins with a choice of basis functions."
-    )
+    return count(10, (1, 20), doc="Most rounds; each begins with a choice of basis functions.")
 
 
 def tolerance() -> Any:
     """Relative decrease of the objective below which learning stops."""
-    return param.Number(
+    return share(
         1e-4,
-        bounds=(0.0, 1.0),
         doc="Stop when a new choice of basis functions lowers the NLML by less than this fraction. A descent stops "
         "when six evaluations together do.",
     )

@@ -27,6 +27,7 @@ from ...features.grid_eigenfunctions import grid_root
 from ...linalg.preconditioners import drawn_root, nystrom_root, pivoted_root, woodbury
 from ...linalg.randomness import generator
 from ...problem import Cost, Problem
+from ..setting_kinds import count
 from . import settings
 from .solver import Solver
 from .system import FLOPS_PER_ENTRY, Iteration, State, System, iteration_cost
@@ -157,10 +158,10 @@ class PreconditionedCG(Solver):
     paper: ClassVar[str] = "Gardner et al. (2018). Blackbox matrix-matrix Gaussian process inference. NeurIPS."
     equations: ClassVar[dict[str, str]] = {"rank": r"M = L_r L_r^\top + (\sigma^2 + \lambda_r) I"}
 
-    rank = param.Integer(
+    rank = count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 1000),
+        (0, 1000),
+        least=0,
         doc="Rank of the preconditioner. A larger rank saves iterations. 0 chooses the rank at which building it takes "
         "as long as one product with the matrix, as far as it fits into the memory of the cache.",
     )

@@ -6,6 +6,8 @@ from typing import Any
 
 import param
 
+from ..setting_kinds import count
+
 GIGABYTE = 1e9  # bytes: memory budgets are settings in gigabytes
 
 
@@ -16,10 +18,10 @@ MANY_ROWS = 4000  # with at least this many rows, more coarse rows and float32 c
 
 def block() -> Any:
     """Number of rows in a block."""
-    return param.Integer(
+    return count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 1000),
+        (0, 1000),
+        least=0,
         doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. 0 takes an "
         f"eighth of all rows, but at least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
     )
@@ -27,10 +29,10 @@ def block() -> Any:
 
 def greedy_block() -> Any:
     """Number of rows in a block that is chosen greedily, by default that of the paper."""
-    return param.Integer(
+    return count(
         -1,
-        bounds=(-1, None),
-        softbounds=(-1, 1000),
+        (-1, 1000),
+        least=-1,
         doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. -1 takes "
         f"{MOST_BLOCK}, the number of the paper, or all rows if there are fewer. 0 takes an eighth of all rows, but at "
         f"least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
@@ -45,10 +47,10 @@ def rows_per_block(block: int, n: int) -> int:
 
 def conjugate(steps: int) -> Any:
     """Number of previous steps that each step is combined with."""
-    return param.Integer(
+    return count(
         steps,
-        bounds=(0, None),
-        softbounds=(0, 5),
+        (0, 5),
+        least=0,
         doc="Number of previous steps that each step is combined with, with the best coefficients. Each takes 2 n "
         "numbers of memory and no kernel entries. 0 is the published method.",
     )
@@ -65,10 +67,10 @@ def learn() -> Any:
 
 def subset() -> Any:
     """Number of rows that hyperparameters are learned on."""
-    return param.Integer(
+    return count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 2000),
+        (0, 2000),
+        least=0,
         doc="Number of rows on which the hyperparameters are learned, at subset^3 flops per evaluation. 0 takes an "
         f"eighth of all rows, but at least {LEAST_SUBSET} and at most {MOST_SUBSET}, the number of the paper.",
     )
@@ -81,12 +83,7 @@ def rows_to_learn_on(subset: int, n: int) -> int:
 
 def evaluations() -> Any:
     """Number of likelihood evaluations for the hyperparameters."""
-    return param.Integer(
-        25,
-        bounds=(1, None),
-        softbounds=(5, 100),
-        doc="Number of likelihood evaluations that are spent on the hyperparameters.",
-    )
+    return count(25, (5, 100), doc="Number of likelihood evaluations that are spent on the hyperparameters.")
 
 
 def mixed() -> Any:
@@ -113,10 +110,10 @@ def mixed_by_noise(signal_to_noise: float) -> Any:
 
 def refresh() -> Any:
     """Number of iterations between gradients from scratch."""
-    return param.Integer(
+    return count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 200),
+        (0, 200),
+        least=0,
         doc="Number of iterations after which the gradient is computed from scratch, at n^2 / 2 kernel entries. "
         "0 does so only before stopping.",
     )

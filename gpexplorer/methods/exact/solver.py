@@ -27,6 +27,7 @@ from ...problem import Outcome, Problem, Step
 from ..base import Method, Steps
 from ..capabilities import Correlations
 from ..fixed_subset import learn_on_subset, subset_rows
+from ..setting_kinds import amount, count
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
 from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, Bands, exact_posterior, posterior_of_subset
@@ -58,26 +59,21 @@ class Solver(Method):
     learn = settings.learn()
     subset = settings.subset()
     evaluations = settings.evaluations()
-    tolerance = param.Number(
+    tolerance = amount(
         0.0,
-        bounds=(0.0, None),
-        softbounds=(0.0, 1e-1),
+        (0.0, 1e-1),
         doc="Iterate until no entry of the gradient exceeds this; 1e-4 is the rule of the paper. 0 leaves the end to "
         "mean_tolerance; if both are set, both must hold. The gradient is computed from scratch before stopping.",
     )
-    mean_tolerance = param.Number(
+    mean_tolerance = amount(
         CONVERGED,
-        bounds=(0.0, None),
-        softbounds=(0.0, 1.0),
+        (0.0, 1.0),
         doc="Iterate until it is certain that no predictive mean errs by more than this, in noise standard deviations, "
         "and the objective by no more than this, in nats. 0 leaves the end to tolerance, on the gradient.",
     )
-    max_iterations = param.Integer(2000, bounds=(1, None), softbounds=(10, 5000), doc="Largest number of iterations.")
-    cache = param.Number(
-        1.0,
-        bounds=(0.0, None),
-        softbounds=(0.0, 8.0),
-        doc="Gigabytes of kernel rows that are kept in memory instead of computed again; 0 keeps none.",
+    max_iterations = count(2000, (10, 5000), doc="Largest number of iterations.")
+    cache = amount(
+        1.0, (0.0, 8.0), doc="Gigabytes of kernel rows that are kept in memory instead of computed again; 0 keeps none."
     )
     bands: Any = param.Selector(
         default="auto",
@@ -85,17 +81,16 @@ class Solver(Method):
         doc="Which rows a predictive variance of the solution uses. exact: all rows. rows: some random rows "
         "(variance_rows), which give an upper bound. auto: all rows if there are at most 5000, and otherwise some.",
     )
-    band_tolerance = param.Number(
+    band_tolerance = amount(
         0.01,
-        bounds=(0.0, None),
-        softbounds=(1e-4, 0.1),
+        (1e-4, 0.1),
         doc="Largest relative error of a predictive variance that uses all rows and is found by iterations. The "
         "variance is then an upper bound.",
     )
-    variance_rows = param.Integer(
+    variance_rows = count(
         2000,
-        bounds=(0, None),
-        softbounds=(0, 5000),
+        (0, 5000),
+        least=0,
         doc="Number of random training rows that a predictive variance uses. It is then an upper bound on the exact "
         "variance. 0 uses all rows.",
     )

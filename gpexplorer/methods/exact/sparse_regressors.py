@@ -18,7 +18,6 @@ import math
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
-import param
 import torch
 from torch import Tensor
 
@@ -31,6 +30,7 @@ from ...posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ...problem import Cost, Outcome, Problem, Step, channel, take
 from ..base import Method, Steps
 from ..fixed_subset import learn_on_subset
+from ..setting_kinds import count
 from . import settings
 from .system import CALLS_PER_GAINS, CALLS_PER_JOIN, FLOPS_PER_ENTRY, fill_calls
 
@@ -164,13 +164,12 @@ class SparseModel(Method):
     State: ClassVar[type] = SparseState
     Info: ClassVar[type] = SparseInfo
 
-    num_regressors = param.Integer(
+    num_regressors = count(
         500,
-        bounds=(1, None),
-        softbounds=(50, 2000),
+        (50, 2000),
         doc="Number of rows that become regressors. The paper uses 2000. Each takes n numbers of memory.",
     )
-    growth = param.Integer(50, bounds=(1, None), softbounds=(1, 200), doc="Number of rows that join in one step.")
+    growth = count(50, (1, 200), doc="Number of rows that join in one step.")
     chunk: Any  # number of rows that join before the fit is updated, a setting of each subclass
     learn = settings.learn()
     subset = settings.subset()
@@ -254,12 +253,7 @@ class SubsetOfRegressors(SparseModel):
         "num_regressors": r"\min_a\ \tfrac12\|y-K_{nm}a\|^2+\tfrac{\sigma^2}{2}a^\top K_{mm}a"
     }
 
-    chunk = param.Integer(
-        50,
-        bounds=(1, None),
-        softbounds=(1, 500),
-        doc="Number of rows that join together. It changes the time, not the fit.",
-    )
+    chunk = count(50, (1, 500), doc="Number of rows that join together. It changes the time, not the fit.")
 
     def choose(self, fit: GrowingFit, count: int) -> Tensor:
         """The next rows of a random order, without those that add nothing."""
@@ -286,16 +280,10 @@ class MatchingPursuit(SparseModel):
         "pool": r"s = \arg\max_i\ \frac{(k_i^\top(y-f)-\sigma^2 f_i)^2}{2(k_i^\top k_i+\sigma^2 k_{ii})}"
     }
 
-    chunk = param.Integer(
-        5,
-        bounds=(1, None),
-        softbounds=(1, 50),
-        doc="Number of rows that join before the fit is updated. 1 is the published method.",
-    )
-    pool = param.Integer(
+    chunk = count(5, (1, 50), doc="Number of rows that join before the fit is updated. 1 is the published method.")
+    pool = count(
         60,
-        bounds=(1, None),
-        softbounds=(10, 600),
+        (10, 600),
         doc="Number of random candidates each time that rows join, at n kernel entries per candidate. The paper uses "
         "59.",
     )

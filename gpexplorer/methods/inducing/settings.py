@@ -14,6 +14,7 @@ from ...objectives import nystrom_gradient
 from ...problem import Outcome, Problem
 from ..base import Method
 from ..own_points import number_of_points
+from ..setting_kinds import count, share
 
 FEWEST = 64  # inducing points that a method has by default, unless there are fewer rows
 MOST_ENTRIES = 4e7  # entries of an n x m factor to which the default number of inducing points is limited: 320 MB
@@ -21,10 +22,10 @@ MOST_ENTRIES = 4e7  # entries of an n x m factor to which the default number of 
 
 def num_inducing() -> Any:
     """Return the setting m, the number of inducing points."""
-    return param.Integer(
+    return count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 512),
+        (0, 512),
+        least=0,
         doc="Inducing points m: more of them fit better; choosing costs m per row, and learning m^2 per row. "
         "0 means the square root of the number of rows, but at least 64.",
     )
@@ -84,18 +85,14 @@ class LearningMethod(Method):
     optimiser: Any = param.Selector(
         default="CG", objects=["CG", "L-BFGS-B"], doc="SciPy's optimiser for the hyperparameters; the paper uses CG."
     )
-    evaluations: Any = param.Integer(
+    evaluations: Any = count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 50),
+        (0, 50),
+        least=0,
         doc="Evaluations of the objective per epoch for learning hyperparameters; 0 means min(20, max(15, 2 p)).",
     )
-    max_epochs = param.Integer(
-        100, bounds=(1, None), softbounds=(1, 200), doc="Largest number of epochs; each chooses points, then learns."
-    )
-    tolerance = param.Number(
-        1e-4, bounds=(0.0, 1.0), doc="Stop when an epoch decreases the objective by less than this fraction."
-    )
+    max_epochs = count(100, (1, 200), doc="Largest number of epochs; each chooses points, then learns.")
+    tolerance = share(1e-4, doc="Stop when an epoch decreases the objective by less than this fraction.")
 
     def converged(self, problem: Problem, state: Any, objective: float) -> Outcome | None:
         """Return why the epoch of a state, at whose end the objective has this value, is the last one; None if not."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import ClassVar
 
-import param
 import torch
 from torch import Tensor
 
@@ -24,6 +23,7 @@ from ...objectives import Terms, evidence_terms
 from ...posteriors import Posterior, exact_gp_posterior
 from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel, channels_of
 from ..base import Steps
+from ..setting_kinds import count
 from . import settings
 from .distinct_rows import random_order
 from .initial_sets import start, start_rows
@@ -68,11 +68,8 @@ class SubsetOfData(settings.LearningMethod):
         objective=channel("objective of the subset", "nat", monotone=True),
     )
 
-    num_rows = param.Integer(
-        500,
-        bounds=(1, None),
-        softbounds=(50, 2000),
-        doc="Rows m of the exact GP: a step costs m^3, independent of the number of rows of the data.",
+    num_rows = count(
+        500, (50, 2000), doc="Rows m of the exact GP: a step costs m^3, independent of the number of rows of the data."
     )
     start = start("random")
 

@@ -26,6 +26,7 @@ from ...kernels.theta.restrictions import noise_limits
 from ...posteriors import Posterior
 from ...problem import Outcome, Problem, Step
 from ..base import Method, Steps
+from ..setting_kinds import amount, count, share
 from . import settings
 from .exact_likelihood import exact_likelihood, exact_posterior, gradient_in_standard_errors, stationarity
 from .held_out_refit import band_factor, refit_magnitude_and_noise, ridge_error, rows_set_aside, validation_error
@@ -86,21 +87,19 @@ class Minibatches(Method):
         objects=["linear", "gaussian"],
         doc="Kernel on features: of the learned features z. linear is exact, gaussian uses random Fourier features.",
     )
-    layers = param.Integer(
+    layers = count(
         2,
-        bounds=(0, 20),
-        softbounds=(0, 4),
+        (0, 4),
+        least=0,
+        most=20,
         doc="Layers of the network; with 0 the features are the inputs, with one scale per input.",
     )
-    width = param.Integer(128, bounds=(1, None), softbounds=(8, 256), doc="Outputs of each layer of the network.")
+    width = count(128, (8, 256), doc="Outputs of each layer of the network.")
     activation: Any = param.Selector(
         default="relu", objects=[*ACTIVATIONS], doc="Function applied to each layer's outputs."
     )
-    num_features = param.Integer(
-        1000,
-        bounds=(2, None),
-        softbounds=(50, 2000),
-        doc="Random Fourier features D of the gaussian kernel; a minibatch costs D^3.",
+    num_features = count(
+        1000, (50, 2000), least=2, doc="Random Fourier features D of the gaussian kernel; a minibatch costs D^3."
     )
     frequencies: Any = param.Selector(
         default="orthogonal",
@@ -114,53 +113,43 @@ class Minibatches(Method):
         objects=["power", "cosine"],
         doc="How the learning rate decreases: by a power of the epochs, or along half a cosine to zero at the end.",
     )
-    rate_decay = param.Number(
+    rate_decay = share(
         0.0,
-        bounds=(0.0, 1.0),
         doc="Power p of the power schedule: minibatch t has rate (1 + t / epoch)^-p; convergence is proved for 3/4.",
     )
-    epochs = param.Integer(100, bounds=(1, None), softbounds=(10, 200), doc="Maximum number of passes over the rows.")
+    epochs = count(100, (10, 200), doc="Maximum number of passes over the rows.")
     minibatches = settings.minibatches()
-    evaluate_every = param.Integer(
-        1,
-        bounds=(1, None),
-        softbounds=(1, 20),
-        doc="Epochs between evaluations of the exact likelihood, from which the best theta is chosen.",
+    evaluate_every = count(
+        1, (1, 20), doc="Epochs between evaluations of the exact likelihood, from which the best theta is chosen."
     )
-    validation = param.Number(
+    validation = amount(
         0.1,
-        bounds=(0.0, 0.5),
+        most=0.5,
         doc="Fraction of the rows set aside; theta is chosen by their error, or by the likelihood if it is 0.",
     )
-    patience = param.Integer(
-        10,
-        bounds=(0, None),
-        softbounds=(0, 50),
-        doc="Stop after this many evaluations without improvement; 0 uses all epochs.",
+    patience = count(
+        10, (0, 50), least=0, doc="Stop after this many evaluations without improvement; 0 uses all epochs."
     )
     refit: Any = param.Selector(
         default="held-out",
         objects=["held-out", "none"],
         doc="Magnitude and noise at the end: by the predictive density of the rows set aside, or as they were learned.",
     )
-    folds = param.Integer(
+    folds = count(
         5,
-        bounds=(1, None),
-        softbounds=(1, 10),
+        (1, 10),
         doc="Parts of the rows that are set aside in turn for the refit, until these are 100 rows; 1: the first only.",
     )
-    samples = param.Integer(
+    samples = count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 200),
+        (0, 200),
+        least=0,
         doc="Steps in which Langevin chains sample weights and noise of the learned features; 0 samples none.",
     )
-    search = param.Integer(
-        0, bounds=(0, 9), doc="Learning rates tried first, half a decade apart around the rate; 0 or 1 tries none."
+    search = count(
+        0, least=0, most=9, doc="Learning rates tried first, half a decade apart around the rate; 0 or 1 tries none."
     )
-    trial = param.Integer(
-        500, bounds=(1, None), softbounds=(100, 5000), doc="Minibatches for which each learning rate is tried."
-    )
+    trial = count(500, (100, 5000), doc="Minibatches for which each learning rate is tried.")
     noise_floor = param.Number(
         1e-3, bounds=(1e-6, 1.0), doc="Smallest noise standard deviation sigma_min, relative to that of the targets."
     )

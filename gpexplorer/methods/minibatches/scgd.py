@@ -31,6 +31,7 @@ from torch import Tensor
 from ...linalg.cholesky import inverse_and_logdet
 from ...linalg.deferred_reads import Number, number
 from ...problem import Cost, Problem
+from ..setting_kinds import share
 from . import settings
 from .costs import factorisation_flops, step_cost
 from .exact_likelihood import ExactLikelihood, exact_likelihood
@@ -62,16 +63,13 @@ class SCGD(Minibatches):
     }
 
     batch_size = settings.batch_size()
-    averaging = param.Number(
+    averaging = share(
         0.02,
-        bounds=(0.0, 1.0),
-        inclusive_bounds=(False, True),
+        inclusive=(False, True),
         doc="Weight b_0 of a new minibatch in the averages; 0.9 in the paper. 1 / b_0 minibatches should have D rows.",
     )
-    averaging_decay = param.Number(
-        0.0,
-        bounds=(0.0, 1.0),
-        doc="Power p of the schedule b_t = b_0 (1 + t / epoch)^-p; convergence is proved for 1/2.",
+    averaging_decay = share(
+        0.0, doc="Power p of the schedule b_t = b_0 (1 + t / epoch)^-p; convergence is proved for 1/2."
     )
     head = settings.head(
         "Weights w of the features: solved for with running averages, or moved by their gradient as in the paper."

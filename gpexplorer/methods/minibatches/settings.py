@@ -6,36 +6,30 @@ from typing import Any
 
 import param
 
+from ..setting_kinds import count, positive
+
 
 def batch_size(default: int = 64) -> Any:
     """Return the number of rows per minibatch."""
-    return param.Integer(
-        default, bounds=(1, None), softbounds=(16, 512), doc="Rows per minibatch b; all rows if there are fewer."
-    )
+    return count(default, (16, 512), doc="Rows per minibatch b; all rows if there are fewer.")
 
 
 def rate(default: float = 3e-3) -> Any:
     """Return the learning rate a_0."""
-    return param.Number(
-        default,
-        bounds=(0.0, None),
-        inclusive_bounds=(False, True),
-        softbounds=(1e-4, 1.0),
-        doc="Learning rate; for adadelta it is a factor close to 1.",
-    )
+    return positive(default, (1e-4, 1.0), doc="Learning rate; for adadelta it is a factor close to 1.")
 
 
 def minibatches() -> Any:
     """Return the number of minibatches per step."""
-    return param.Integer(100, bounds=(1, None), softbounds=(1, 1000), doc="Minibatches per step; at most one epoch.")
+    return count(100, (1, 1000), doc="Minibatches per step; at most one epoch.")
 
 
 def refresh() -> Any:
     """Return the number of minibatches after which the Gram matrix is recomputed from all rows."""
-    return param.Integer(
+    return count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 5000),
+        (0, 5000),
+        least=0,
         doc="Minibatches after which the Gram matrix is recomputed from all rows; 0 computes it only at the start.",
     )
 

@@ -40,6 +40,7 @@ from ...linalg.randomness import generator
 from ...posteriors import CovarianceRoot, InducingPosterior, Posterior
 from ...problem import Channel, Cost, Problem, channel, channels_of
 from ..own_points import number_of_points, own_inputs, own_start
+from ..setting_kinds import amount, count, share
 from . import settings
 from .costs import factorisation_flops, feature_flops, step_cost
 from .exact_likelihood import exact_posterior
@@ -93,17 +94,11 @@ class SVGP(Minibatches):
         objects=["linear", "gaussian"],
         doc="Kernel on features: of the inputs, or of the learned features if there are layers. gaussian is SE-ARD.",
     )
-    layers = param.Integer(
-        0, bounds=(0, 20), softbounds=(0, 4), doc="Layers of the network; with 0 the features are the inputs."
-    )
+    layers = count(0, (0, 4), least=0, most=20, doc="Layers of the network; with 0 the features are the inputs.")
     batch_size = settings.batch_size(128)
     rate = settings.rate(1e-2)
-    validation = param.Number(
-        0.0, bounds=(0.0, 0.5), doc="Fraction of the rows set aside; 0 chooses theta by the ELBO."
-    )
-    patience = param.Integer(
-        0, bounds=(0, None), softbounds=(0, 50), doc="Stop after this many evaluations without improvement; 0 uses all."
-    )
+    validation = amount(0.0, most=0.5, doc="Fraction of the rows set aside; 0 chooses theta by the ELBO.")
+    patience = count(0, (0, 50), least=0, doc="Stop after this many evaluations without improvement; 0 uses all.")
     refit: Any = param.Selector(
         default="held-out",
         objects=["held-out", "none"],
@@ -114,25 +109,21 @@ class SVGP(Minibatches):
     samples = param.Integer(
         0, bounds=(0, None), precedence=-1, doc="0, since the weights of an inducing-point model are not sampled."
     )
-    num_inducing = param.Integer(
-        256, bounds=(1, None), softbounds=(16, 1000), doc="Inducing inputs m; all rows if there are fewer."
-    )
+    num_inducing = count(256, (16, 1000), doc="Inducing inputs m; all rows if there are fewer.")
     start = own_start("random", "Initial inducing inputs, by default random rows.")
     variational: Any = param.Selector(
         default="natural",
         objects=["natural", "optimiser"],
         doc="How the variational normal moves: by natural gradients, or by the optimiser as all other parameters.",
     )
-    natural_rate = param.Number(
+    natural_rate = share(
         0.1,
-        bounds=(0.0, 1.0),
-        inclusive_bounds=(False, True),
+        inclusive=(False, True),
         doc="Step length r of the natural gradients; 1 with all rows is the optimum for the present kernel.",
     )
 
-    jitter = param.Number(
+    jitter = share(
         1e-4,
-        bounds=(0.0, 1.0),
         doc="Jitter on K_mm as a share of the noise variance, and at least the rounding of K_mm. Large jitter costs "
         "likelihood where the noise is small. 0 adds 1e-6, in float32 1e-4, whatever the noise, as GPyTorch does.",
     )

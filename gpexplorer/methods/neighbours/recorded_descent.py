@@ -19,6 +19,7 @@ from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
 from ...problem import Problem
 from ..base import Method
+from ..setting_kinds import amount, count
 
 
 class Recorded(Protocol):
@@ -47,13 +48,10 @@ class DescendingMethod(Method):
     family: ClassVar[str] = "neighbours"
 
     learn: Any = param.Boolean(True, doc="Whether hyperparameters are learned, or stay at their initial values.")
-    evaluations: Any = param.Integer(
-        40, bounds=(1, None), softbounds=(10, 100), doc="Evaluations of the likelihood per descent, at most."
-    )
-    tolerance: Any = param.Number(
+    evaluations: Any = count(40, (10, 100), doc="Evaluations of the likelihood per descent, at most.")
+    tolerance: Any = amount(
         1e-4,
-        bounds=(0.0, None),
-        softbounds=(1e-6, 1e-1),
+        (1e-6, 1e-1),
         doc="A descent ends when no derivative in a log-hyperparameter exceeds this share of the objective.",
     )
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-import param
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -30,6 +29,7 @@ from ...objectives import may_learn, noise_derivative, noise_variance
 from ...posteriors import Posterior, StatesPosterior
 from ...problem import Cost, Dataset, Outcome, Problem, Step, channel
 from ..base import Steps
+from ..setting_kinds import count
 from .recorded_descent import DescendingMethod, no_answers, recorded_descent, slope_of
 
 WORTH = 4.0  # a series this many times as long as the stretch is learned from the stretch first
@@ -77,10 +77,10 @@ class States(DescendingMethod):
     State: ClassVar[type] = StatesState
     Info: ClassVar[type] = StatesInfo
 
-    stretch: Any = param.Integer(
+    stretch: Any = count(
         8000,
-        bounds=(5, None),
-        softbounds=(1000, 50_000),
+        (1000, 50_000),
+        least=5,
         doc="Rows in a row, at a random place, from which learning begins where there are over four times as many.",
     )
 

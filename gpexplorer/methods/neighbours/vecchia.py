@@ -57,6 +57,7 @@ from ...posteriors import NearestRowsPosterior, Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
 from ..base import Steps
 from ..capabilities import NearRows
+from ..setting_kinds import count
 from .merged_conditionals import Batch, merged_conditionals, single_conditionals
 from .recorded_descent import DescendingMethod, no_answers, recorded_descent, slope_of
 
@@ -328,22 +329,17 @@ class Vecchia(DescendingMethod):
     State: ClassVar[type] = VecchiaState
     Info: ClassVar[type] = VecchiaInfo
 
-    num_neighbours: Any = param.Integer(
-        15,
-        bounds=(1, None),
-        softbounds=(1, 40),
-        doc="Rows that each row depends on, k. Too few give a patchwork; time grows with k^2 to k^3.",
+    num_neighbours: Any = count(
+        15, (1, 40), doc="Rows that each row depends on, k. Too few give a patchwork; time grows with k^2 to k^3."
     )
-    num_nearest: Any = param.Integer(
+    num_nearest: Any = count(
         30,
-        bounds=(1, None),
-        softbounds=(5, 100),
+        (5, 100),
         doc="Training rows from which a new row is predicted. All rows may be its neighbours, so more pay here.",
     )
-    conditionals: Any = param.Integer(
+    conditionals: Any = count(
         5000,
-        bounds=(1, None),
-        softbounds=(500, 50_000),
+        (500, 50_000),
         doc="Rows whose conditionals make the likelihood: where there are more, a random sample of this size.",
     )
     merge: Any = param.Boolean(
@@ -357,9 +353,7 @@ class Vecchia(DescendingMethod):
         doc="The order of the rows. maximin: first a few that are far apart, then those between them. sorted: by the "
         "first input. With one input and a Matérn 1/2 kernel, one neighbour is then nearly exact.",
     )
-    rounds: Any = param.Integer(
-        3, bounds=(1, None), softbounds=(1, 6), doc="How often neighbours are found and learning begins anew, at most."
-    )
+    rounds: Any = count(3, (1, 6), doc="How often neighbours are found and learning begins anew, at most.")
 
     def steps(self, problem: Problem, resume: VecchiaState | None = None) -> Steps:
         check_stationary(problem.kernel, problem.train.X, self.title)

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import param
 import torch
 from torch import Tensor
 
 from ....linalg.cholesky import cholesky
 from ....linalg.randomness import generator
 from ....problem import Cost, Problem
+from ...setting_kinds import amount
 from .. import settings
 from ..block import combine_steps
 from ..reliability import Point
@@ -45,10 +45,9 @@ class AlternatingProjections(Solver):
     }
 
     block = settings.block()
-    factors = param.Number(
+    factors = amount(
         0.5,
-        bounds=(0.0, None),
-        softbounds=(0.0, 4.0),
+        (0.0, 4.0),
         doc="Gigabytes for the factors of blocks, n block numbers in all. Factors that do not fit are computed again; "
         "0 keeps none.",
     )

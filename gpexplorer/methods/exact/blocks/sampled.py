@@ -23,6 +23,7 @@ from ....linalg.cholesky import cholesky
 from ....linalg.preconditioners import largest_eigenvalue, sketched_root, woodbury
 from ....linalg.randomness import generator
 from ....problem import Cost, Problem
+from ...setting_kinds import count
 from .. import settings
 from ..solver import Solver
 from ..system import CALLS_PER_SKETCH, Iteration, State, System, iteration_cost, updated_gradient
@@ -54,10 +55,10 @@ class SampledBlocks(Solver):
     }
 
     block = settings.block()
-    rank = param.Integer(
+    rank = count(
         100,
-        bounds=(0, None),
-        softbounds=(0, 500),
+        (0, 500),
+        least=0,
         doc="Rank of the sketch that replaces a block. 0 inverts the block itself, at block^3 / 3 flops.",
     )
     momentum = param.Boolean(True, doc="Accelerate with momentum: each step starts from an extrapolated point.")

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import param
 import torch
 from torch import Tensor
 
 from ....linalg.preconditioners import largest_eigenvalue
 from ....linalg.randomness import generator
 from ....problem import Channel, Cost, Problem
+from ...setting_kinds import positive, share
 from .. import settings
 from ..solver import Solver
 from ..system import CHANNELS_NOT_MONOTONE, Iteration, State, System, iteration_cost, updated_gradient
@@ -54,24 +54,18 @@ class StochasticDual(Solver):
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS_NOT_MONOTONE
 
     block = settings.block()
-    rate = param.Number(
+    rate = positive(
         0.5,
-        bounds=(0.0, None),
-        inclusive_bounds=(False, True),
-        softbounds=(0.05, 1.0),
+        (0.05, 1.0),
         doc="Step size as a share of the largest that a minibatch allows. Where it diverges, it is halved, and the "
         "descent begins again.",
     )
-    momentum = param.Number(
-        0.9,
-        bounds=(0.0, 1.0),
-        inclusive_bounds=(True, False),
-        doc="Share of the velocity that is kept from one iteration to the next.",
+    momentum = share(
+        0.9, inclusive=(True, False), doc="Share of the velocity that is kept from one iteration to the next."
     )
-    averaging = param.Number(
+    averaging = share(
         0.05,
-        bounds=(0.0, 1.0),
-        inclusive_bounds=(False, True),
+        inclusive=(False, True),
         doc="Weight of the newest iterate in the average that is returned. 1 returns the newest iterate.",
     )
     mixed = settings.mixed()

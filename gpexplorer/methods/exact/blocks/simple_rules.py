@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import param
 import torch
 
 from ....problem import Cost, Problem
+from ...setting_kinds import count
 from .. import settings
 from ..solver import Solver
 from ..system import CALLS_PER_PAIR, VECTORS_PER_PAIR, Iteration, State, System, iteration_cost, solve_block
@@ -107,9 +107,7 @@ class SMO(Solver):
     paper: ClassVar[str] = "Keerthi and Shevade (2003). SMO for least squares SVM formulations. Neural Comput."
     equations: ClassVar[dict[str, str]] = {"pairs": r"i = \arg\max g,\quad j = \arg\min g"}
 
-    pairs = param.Integer(
-        50, bounds=(1, None), softbounds=(1, 500), doc="Number of pairs per step; each pair takes two kernel rows."
-    )
+    pairs = count(50, (1, 500), doc="Number of pairs per step; each pair takes two kernel rows.")
     mixed = settings.mixed()
     refresh = settings.refresh()
 

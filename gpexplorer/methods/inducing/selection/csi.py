@@ -42,6 +42,7 @@ from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Dataset, Kernel, Outcome, Problem, Step, channel
 from ...base import Method, Steps
 from ...cross_validation.scale_direction import scale_direction
+from ...setting_kinds import count, share
 from .. import settings
 from ..reporting import entry_flops
 from .unsupervised import argmax_of_ties
@@ -110,18 +111,9 @@ class CSI(Method):
     added_settings: ClassVar[Mapping[str, Any]] = {"calibrate": False}
 
     num_inducing = settings.num_inducing()
-    num_ahead = param.Integer(
-        40,
-        bounds=(1, None),
-        softbounds=(5, 100),
-        doc="Look-ahead pivots a: more estimate the gains better; costs grow with a^2.",
-    )
-    weight = param.Number(
-        0.99, bounds=(0.0, 1.0), doc="Weight of the targets when pivots are chosen; with 0 only the inputs count."
-    )
-    grid_size = param.Integer(
-        5, bounds=(1, 99), softbounds=(1, 9), doc="Number of noise levels on the grid, and number of lengthscales."
-    )
+    num_ahead = count(40, (5, 100), doc="Look-ahead pivots a: more estimate the gains better; costs grow with a^2.")
+    weight = share(0.99, doc="Weight of the targets when pivots are chosen; with 0 only the inputs count.")
+    grid_size = count(5, (1, 9), most=99, doc="Number of noise levels on the grid, and number of lengthscales.")
     grid_factor = param.Number(
         2.0,
         bounds=(1.0, 1e6),

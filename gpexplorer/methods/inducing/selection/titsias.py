@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import param
 import torch
 from torch import Tensor
 
 from ....linalg.randomness import generator
 from ....problem import Cost, Problem
+from ...setting_kinds import count
 from .. import settings
 from .loop import RowRule, RowSelection, choosing_cost
 from .streamed_gp import GrowingModel, StreamedGP
@@ -52,10 +52,10 @@ class Titsias(RowSelection):
         "num_candidates": r"i_{k+1} = \arg\max_{j\in J}\tfrac12(\Delta E_D + \Delta E_C + \Delta E_V)_j",
     }
 
-    num_candidates = param.Integer(
+    num_candidates = count(
         16,
-        bounds=(0, None),
-        softbounds=(0, 512),
+        (0, 512),
+        least=0,
         doc="Candidates evaluated exactly for each point; 0 evaluates every row that is left, at n^2 m.",
     )
     again = settings.again()

@@ -24,6 +24,7 @@ from ....posteriors import Posterior, nystrom_posterior
 from ....problem import Cost, Outcome, Problem, Step
 from ...base import Steps
 from ...capabilities import Landscape
+from ...setting_kinds import amount, count
 from .. import settings
 from ..distinct_rows import check_precision, distinct_rows, random_order
 from ..initial_sets import start, start_rows
@@ -99,31 +100,25 @@ class CholQR(SwapMethod):
     shorthands: ClassVar[Mapping[str, Any]] = {"num_inducing": {"auto": AUTO}}
 
     objective = settings.objective()
-    gap = param.Number(
+    gap = amount(
         0.0,
-        bounds=(0.0, None),
-        softbounds=(0.0, 100.0),
+        (0.0, 100.0),
         doc="Add or remove points between epochs until the exact model is at most this many nat better; 0 does not. "
         "The value 'auto' of num_inducing means 32 points at the start and a gap of 3.",
     )
-    num_pivots = param.Integer(
-        64,
-        bounds=(1, None),
-        softbounds=(4, 128),
-        doc="Information pivots z: more of them rank the candidates better, at n z^2 flops per ranking.",
+    num_pivots = count(
+        64, (4, 128), doc="Information pivots z: more of them rank the candidates better, at n z^2 flops per ranking."
     )
-    num_proposals = param.Integer(
+    num_proposals = count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 8),
+        (0, 8),
+        least=0,
         doc="Candidates tested exactly beside the pivots: half by score, half drawn uniformly; the paper has 1.",
     )
     compete = param.Boolean(
         True, doc="Test all pivots exactly at every swap. Off tests the best candidate by score alone, as in the paper."
     )
-    pivot_refresh = param.Integer(
-        16, bounds=(1, None), softbounds=(4, 100), doc="Swaps after which the pivots are drawn again."
-    )
+    pivot_refresh = count(16, (4, 100), doc="Swaps after which the pivots are drawn again.")
     pivot_policy: Any = param.Selector(
         default="scored",
         objects=list(POLICIES),
@@ -136,23 +131,17 @@ class CholQR(SwapMethod):
         doc="Which point is offered for removal: each in turn (random), or those the objective needs least.",
     )
     start: Any = start("random")
-    swaps_per_epoch = param.Integer(
-        0,
-        bounds=(0, None),
-        softbounds=(0, 200),
-        doc="Swaps tried in an epoch, before hyperparameters are learned; 0 means min(60, m).",
+    swaps_per_epoch = count(
+        0, (0, 200), least=0, doc="Swaps tried in an epoch, before hyperparameters are learned; 0 means min(60, m)."
     )
-    polish = param.Integer(
+    polish = count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 300),
+        (0, 300),
+        least=0,
         doc="Evaluations for moving the points off their rows by gradient once swaps end; 0 leaves them at rows.",
     )
-    rebuild = param.Integer(
-        1000,
-        bounds=(1, None),
-        softbounds=(50, 2000),
-        doc="Swaps after which the factor is computed from scratch and its drift is reported.",
+    rebuild = count(
+        1000, (50, 2000), doc="Swaps after which the factor is computed from scratch and its drift is reported."
     )
     memory = memory()
 

@@ -16,7 +16,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
-import param
 import torch
 from torch import Tensor
 
@@ -24,6 +23,7 @@ from ....errors import SettingError
 from ....objectives import nystrom
 from ....problem import Cost, Outcome, Problem, Step
 from ...capabilities import Landscape
+from ...setting_kinds import amount
 from ..distinct_rows import random_order
 from ..reductions import ENTRY_FLOPS, SAMPLE, WIDTH
 from ..reporting import halves
@@ -44,10 +44,9 @@ TIGHT_CALLS = 12.0  # further ones per pass of `log_reductions`
 
 def memory() -> Any:
     """Return the setting that limits the memory of swaps."""
-    return param.Number(
+    return amount(
         2.0,
-        bounds=(0.0, None),
-        softbounds=(0.0, 16.0),
+        (0.0, 16.0),
         doc="Gigabytes for the columns of swaps, about. Where all rows take more, points are chosen on a random core "
         "set of as many rows as fit, and then fitted to all rows; 0 means no limit.",
     )
