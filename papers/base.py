@@ -1,6 +1,7 @@
 """A figure or table of a paper, computed again: pieces of work, the rows that each gives, and the picture of all rows.
 
-Rows are kept after each piece, so that a computation that was stopped half-way continues where it was.
+Rows are kept after each piece, so that a computation that was stopped half-way continues where it was. Processes that
+compute the same figure share its pieces: each holds the lock of the piece that it does, and skips those of the others.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from bokeh.embed import file_html
 from bokeh.layouts import column
 from bokeh.models.widgets import Div
 from bokeh.resources import INLINE
+from filelock import FileLock, Timeout
 
 Unit = Mapping[str, Any]  # the parameters of one piece of work, as JSON can represent them
 Rows = Sequence[Mapping[str, Any]]
@@ -105,24 +109,29 @@ class Figure:
         """
         units, table = self.units(full), self._table(out)
         out.mkdir(parents=True, exist_ok=True)
-        rows, missing = self._kept(out), self.missing(out, full)
+        missing = self.missing(out, full)
         if len(missing) < len(units):
             yield f"{len(units) - len(missing)} of {len(units)} pieces are in {table} already."
         begin = time.monotonic()
         for number, unit in enumerate(missing, 1):
-            start = time.process_time()
-            done = self.work(unit)
-            kept = {"unit": _key(unit), SECONDS: time.process_time() - start}
-            unit_rows = pd.DataFrame([{**kept, **row} for row in done])
-            rows = pd.concat([rows, unit_rows], ignore_index=True) if len(rows) else unit_rows
-            _replace(table, rows.to_parquet(index=False))
+            with _claimed(out, f"{table.name} {_key(unit)}") as is_free:
+                if not is_free or _key(unit) in set(self._kept(out)["unit"]):
+                    continue
+                start = time.process_time()
+                done = self.work(unit)
+                kept = {"unit": _key(unit), SECONDS: time.process_time() - start}
+                self._keep(out, pd.DataFrame([{**kept, **row} for row in done]))
             seconds_left = (time.monotonic() - begin) / number * (len(missing) - number)
             yield f"{number} of {len(missing)} · {_described(unit)} · about {seconds_left:.0f} s to go"
-        frame = self.rows(out, full)
-        yield frame.to_string(index=False)
-        page = out / f"{self.name}.html"
-        _replace(page, self._page(frame).encode())
-        yield f"{self.paper}\nWritten: {table}, {page}"
+        others = len(self.missing(out, full))
+        if others:
+            yield f"{others} pieces are computed by other processes; --judge makes the report when these have ended."
+        if others < len(units):
+            frame = self.rows(out, full)
+            yield frame.to_string(index=False)
+            page = out / f"{self.name}.html"
+            _replace(page, self._page(frame).encode())
+            yield f"{self.paper}\nWritten: {table}, {page}"
 
     def missing(self, out: Path, full: bool) -> list[Unit]:
         """The pieces of work of the quick or the full version whose rows are not in `out`."""
@@ -163,6 +172,12 @@ class Figure:
         table = self._table(out)
         return pd.read_parquet(table) if table.exists() else pd.DataFrame({"unit": []})
 
+    def _keep(self, out: Path, unit_rows: pd.DataFrame) -> None:
+        with _claimed(out, self._table(out).name, wait=True):
+            rows = self._kept(out)
+            rows = pd.concat([rows, unit_rows], ignore_index=True) if len(rows) else unit_rows
+            _replace(self._table(out), rows.to_parquet(index=False))
+
     def rows(self, out: Path, full: bool) -> pd.DataFrame:
         """The rows in `out` that belong to the quick or the full version."""
         rows, keys = pd.read_parquet(self._table(out)), [_key(unit) for unit in self.units(full)]
@@ -200,6 +215,21 @@ def _described(unit: Unit) -> str:
 
 def _key(unit: Unit) -> str:
     return json.dumps(unit, sort_keys=True)
+
+
+@contextmanager
+def _claimed(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
+    """Hold the lock of this name; whether it is ours. A process that is killed holds none."""
+    path = out / f"{sha256(name.encode()).hexdigest()[:16]}.claim"
+    try:
+        with FileLock(path, timeout=-1 if wait else 0):
+            try:
+                yield True
+            finally:
+                with suppress(OSError):
+                    path.unlink()
+    except Timeout:
+        yield False
 
 
 def _replace(path: Path, content: bytes | None) -> None:

@@ -77,9 +77,10 @@ def from_cells(figure: Figure, out: Path, full: bool) -> Judged:
 
 
 def settled(figure: Figure, verdicts: Sequence[Verdict], out: Path, full: bool) -> list[Verdict]:
-    """Settle statements without a basis by the pieces of the full version that are kept beside, as far as they go.
+    """Settle statements by the pieces of the full version that are kept beside, as far as they go.
 
-    Where these do not decide a statement, the reason is the time that its pieces take, if it was measured.
+    Where neither these nor the quick ones decide a statement, the reason is the time that its pieces take, if it was
+    measured.
     """
     kept = out.with_name("full")
     try:
@@ -87,8 +88,8 @@ def settled(figure: Figure, verdicts: Sequence[Verdict], out: Path, full: bool) 
     except (OSError, LookupError, ValueError):  # nothing is there, or too little of it
         in_full = {}
     return [
-        verdict if verdict.verdict != NO_BASIS
-        else _in_full(in_full[verdict.about]) if in_full.get(verdict.about, verdict).verdict != NO_BASIS
+        _in_full(in_full[verdict.about]) if verdict.about in in_full and in_full[verdict.about].verdict != NO_BASIS
+        else verdict if verdict.verdict != NO_BASIS
         else _with_seconds(figure, verdict, kept)
         for verdict in verdicts
     ]  # fmt: skip

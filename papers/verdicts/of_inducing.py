@@ -81,14 +81,20 @@ def fig4(frame: pd.DataFrame, full: bool) -> list[Verdict]:
 def fig5(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     """KIN40K over the number of inducing points."""
     mean = frame.groupby(["method", "m"])["SMSE"].mean().unstack("method")
-    ours = mean["CholQR-VAR"]
-    below = bool((ours <= mean["IVM-VAR"]).all())
-    errors_text = "; ".join(f"m = {m}: {listed(row)}" for m, row in mean.iterrows())
-    falls = bool(ours.is_monotonic_decreasing)
+    ours, pairs = mean["CholQR-VAR"].dropna(), mean.reindex(columns=["CholQR-VAR", "IVM-VAR"]).dropna()
+    below = bool((pairs["CholQR-VAR"] <= pairs["IVM-VAR"]).all()) if len(pairs) else None
+    errors_text = "; ".join(f"m = {m}: {listed(row.dropna())}" for m, row in mean.iterrows())
+    falls = bool(ours.is_monotonic_decreasing) if len(ours) > 1 else None
     verdicts = [
-        statement("SMSE of CholQR-VAR below IVM-VAR at every m", "yes", errors_text, below),
-        statement("SMSE of CholQR-VAR falls with m", "yes", listed(ours), falls),
-    ]
+        statement(
+            "SMSE of CholQR-VAR below IVM-VAR at every m", "yes", errors_text, below,
+            "" if len(pairs) else "it takes the errors of IVM-VAR", method=["IVM-VAR"],
+        ),
+        statement(
+            "SMSE of CholQR-VAR falls with m", "yes", listed(ours), falls,
+            "" if len(ours) > 1 else "it takes two numbers of points", method=["CholQR-VAR"],
+        ),
+    ]  # fmt: skip
     for m, published in ((128, 0.2), (2048, 0.08)):
         values = frame[(frame["method"] == "CholQR-VAR") & (frame["m"] == m)]
         seeds = "; ".join(filter(None, ["read from the figure", of_repeats(values, "seed", SEEDS)]))

@@ -54,6 +54,27 @@ def test_pieces_done_are_kept_and_not_done_again(tmp_path: Path):
     assert not re.findall(r"<[^>]* (src|href)=\"http", page)
 
 
+def test_processes_that_are_started_together_share_the_pieces_and_lose_none(tmp_path: Path):
+    done: list[int] = []
+    one, two = figure(done).run(tmp_path), figure(done).run(tmp_path)
+    first, _, second = next(one), next(two), next(two)
+
+    def work(unit: Unit) -> Rows:  # a third process is started while this piece is in work
+        if not lines:
+            lines.extend(replace(figure(done), work=work).run(tmp_path, full=True))
+        return figure(done).work(unit)
+
+    lines: list[str] = []
+    list(one)
+    list(replace(figure(done), work=work).run(tmp_path, full=True))
+
+    assert (first[:6], second[:6]) == ("1 of 3", "1 of 2")
+    assert done == [1, 2, 3, 5, 4]
+    assert "1 pieces are computed by other processes" in lines[-3]
+    assert sorted(pd.read_parquet(tmp_path / "squares.parquet")["n"]) == [1, 2, 3, 4, 5]
+    assert not list(tmp_path.glob("*.claim"))
+
+
 def test_quick_pieces_serve_the_full_version_but_not_the_other_way(tmp_path: Path):
     done: list[int] = []
     list(figure(done).run(tmp_path, full=True))

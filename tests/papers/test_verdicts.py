@@ -177,6 +177,31 @@ def test_statements_of_the_quick_version_are_settled_by_pieces_in_full_or_by_the
     )
 
 
+def test_a_verdict_in_the_sizes_of_the_paper_replaces_that_of_the_quick_version(tmp_path):
+    """Two tables of one page said "fails" and "holds" of one statement."""
+    ahead, behind = ({"scgd": a, "minimax": a, "svgp": -1.5, "bsgd": -1.0} for a in (-1.75, 1.0))
+    figure = replace(
+        papers.find("stochastic-table2"),
+        work=lambda unit: cells({unit["method"]: ahead[unit["method"]]}).to_dict("records"),
+        plot=lambda frame: hv.Scatter(frame, "batch", "nlml"),
+    )
+    quick = judge("stochastic-table2", cells(behind), full=False)
+    list(figure.only(["kin40k", "32"]).limited(1).run(tmp_path / "full", True))
+    order, *_ = verdict_report.settled(figure, quick, tmp_path / "quick", False)
+    assert (quick[0].verdict, order.verdict, order.why) == (
+        "fails", "holds", "in the sizes of the paper; 1 of 5 splits",
+    )  # fmt: skip
+
+
+def test_one_cell_of_kin40k_decides_its_number_and_no_order():
+    rows = [{"method": "CholQR-VAR", "m": 128, "seed": 0, "SMSE": 0.2}]
+    below, falls, at_128, _ = judge("cholqr-fig5", pd.DataFrame(rows), full=True)
+    assert (below.verdict, falls.verdict, at_128.verdict) == ("no basis", "no basis", "same")
+    assert (below.why, falls.why) == ("it takes the errors of IVM-VAR", "it takes two numbers of points")
+    rows += [{"method": name, "m": m, "seed": 0, "SMSE": 0.1} for name, m in (("CholQR-VAR", 256), ("IVM-VAR", 256))]
+    assert [v.verdict for v in judge("cholqr-fig5", pd.DataFrame(rows), full=True)[:2]] == ["holds", "holds"]
+
+
 def test_solvers_that_disagree_and_a_slower_gbcd_are_reported():
     rows = [
         {"set": "Kin40k", "solver": solver, "seconds": seconds, "RMSE": rmse, "paper": 0.098, "converged": True}
