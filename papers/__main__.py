@@ -20,7 +20,7 @@ CELLS = Path(__file__).parent / "cells"  # kept with the source: the reports are
 
 
 @app.command()
-def reproduce(
+def reproduce(  # noqa: PLR0913 - the options of the command
     name: Annotated[
         str,
         typer.Argument(help='A figure or table, several joined by commas, or "all". Without it, the names are listed.'),
@@ -33,6 +33,9 @@ def reproduce(
     only: Annotated[
         list[str] | None,
         typer.Option(help="Only pieces with this value of a parameter, such as kin40k; repeated: all values."),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1.0, help="Stop a run of a solver after so many seconds of the processor.")
     ] = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Measure how long the missing pieces take, by a part of each.")
@@ -57,6 +60,7 @@ def reproduce(
     folder = out / ("full" if full else "quick")
     chosen = [find(part.strip()) for part in (names() if name == "all" else name.split(","))]
     chosen = chosen if repeats is None else [figure.limited(repeats) for figure in chosen]
+    chosen = chosen if seconds is None else [figure.within(seconds) for figure in chosen]
     chosen = [part for part in (figure.only(only or ()) for figure in chosen) if part.units(full)]
     if not chosen:
         raise SettingError(f"No piece of {name} has the values {', '.join(only or ())}.")

@@ -33,6 +33,7 @@ Rows = Sequence[Mapping[str, Any]]
 SECONDS_FILE = "seconds.json"  # what `measure` found
 SECONDS = "seconds of the processor"  # of a whole piece of work, kept with its rows
 REPEATED = ("seed", "trial", "split", "fold")  # names of the parameters that number the repeats of a piece
+LIMIT = "seconds"  # name of the parameter that ends the run of a piece
 FRAME = {"frame_width": 260, "frame_height": 220}
 silence(FIXED_SIZING_MODE, True)  # a figure is as large as its frame, its axes and its legend together
 
@@ -92,6 +93,14 @@ class Figure:
 
         return replace(self, units=units, paper=f"{self.paper} Here each piece has at most {repeats} repeats.")
 
+    def within(self, seconds: float) -> Figure:
+        """Return the same figure with pieces that end after so many seconds of their runs, where they have a limit."""
+
+        def units(full: bool) -> list[Unit]:
+            return [{**unit, LIMIT: min(unit[LIMIT], seconds)} if LIMIT in unit else unit for unit in self.units(full)]
+
+        return replace(self, units=units)
+
     def run(self, out: Path, full: bool = False) -> Iterator[str]:
         """Do the pieces of work that are missing in `out`, and write the table and the picture there.
 
@@ -135,8 +144,8 @@ class Figure:
 
     def missing(self, out: Path, full: bool) -> list[Unit]:
         """The pieces of work of the quick or the full version whose rows are not in `out`."""
-        kept = set(self._kept(out)["unit"])
-        return [unit for unit in self.units(full) if _key(unit) not in kept]
+        kept = self._limits(self._kept(out))
+        return [unit for unit in self.units(full) if kept.get(_piece(unit), -math.inf) < unit.get(LIMIT, 0.0)]
 
     def measure(self, out: Path, full: bool) -> Iterator[str]:
         """Measure by a part of each missing piece how long the whole takes.
@@ -162,8 +171,8 @@ class Figure:
         return sum(known.get(self._measured_key(unit), math.nan) for unit in units)
 
     def _measured_key(self, unit: Unit) -> str:
-        measured = {name: value for name, value in unit.items() if name not in (*REPEATED, "seconds")}
-        return f"{getattr(self.estimate, '__qualname__', '')} {_key(measured)}"
+        measured = {name: value for name, value in unit.items() if name not in REPEATED}
+        return f"{getattr(self.estimate, '__qualname__', '')} {_piece(measured)}"
 
     def _table(self, out: Path) -> Path:
         return out / f"{self.cells or self.name}.parquet"
@@ -179,9 +188,20 @@ class Figure:
             _replace(self._table(out), rows.to_parquet(index=False))
 
     def rows(self, out: Path, full: bool) -> pd.DataFrame:
-        """The rows in `out` that belong to the quick or the full version."""
-        rows, keys = pd.read_parquet(self._table(out)), [_key(unit) for unit in self.units(full)]
-        return rows[rows["unit"].isin(keys)].drop(columns=["unit", SECONDS], errors="ignore").reset_index(drop=True)
+        """The rows in `out` of the quick or the full version; of one piece, those with the longest limit."""
+        rows, pieces = pd.read_parquet(self._table(out)), {_piece(unit) for unit in self.units(full)}
+        longest = self._limits(rows)
+        units = rows["unit"].map(json.loads)
+        chosen = [_piece(unit) in pieces and unit.get(LIMIT, 0.0) == longest[_piece(unit)] for unit in units]
+        return rows[chosen].drop(columns=["unit", SECONDS], errors="ignore").reset_index(drop=True)
+
+    @staticmethod
+    def _limits(rows: pd.DataFrame) -> dict[str, float]:
+        """The longest limit of each piece of work of which there are rows."""
+        limits: dict[str, float] = {}
+        for unit in map(json.loads, rows["unit"].unique()):
+            limits[_piece(unit)] = max(limits.get(_piece(unit), 0.0), unit.get(LIMIT, 0.0))
+        return limits
 
     def _page(self, frame: pd.DataFrame) -> str:
         """The picture of these rows as an HTML page. (hv.save would link an icon on another host.)"""
@@ -230,6 +250,11 @@ def _claimed(out: Path, name: str, wait: bool = False) -> Iterator[bool]:
                     path.unlink()
     except Timeout:
         yield False
+
+
+def _piece(unit: Unit) -> str:
+    """A piece of work, whatever the limit of its seconds."""
+    return _key({name: value for name, value in unit.items() if name != LIMIT})
 
 
 def _replace(path: Path, content: bytes | None) -> None:

@@ -109,6 +109,21 @@ def test_fewer_repeats_are_part_of_all_and_are_not_computed_twice(tmp_path: Path
     assert sorted(set(two.rows(tmp_path, False)["seed"])) == [0, 1]
 
 
+def test_a_piece_that_was_stopped_is_kept_until_it_has_run_longer(tmp_path: Path):
+    whole = replace(
+        figure([]),
+        units=lambda full: [{"n": n, "seconds": 100.0} for n in (1, 2)],
+        work=lambda unit: [{"n": unit["n"], "square": unit["seconds"]}],
+    )
+    list(whole.within(5.0).run(tmp_path))
+    list(whole.within(2.0).run(tmp_path))
+    assert (whole.within(5.0).missing(tmp_path, False), len(whole.missing(tmp_path, False))) == ([], 2)
+    assert whole.rows(tmp_path, False)["square"].tolist() == [5.0, 5.0]
+    list(whole.only(["1"]).run(tmp_path))
+    assert whole.rows(tmp_path, False)["square"].tolist() == [5.0, 100.0]
+    assert len(pd.read_parquet(tmp_path / "squares.parquet")) == 3
+
+
 def test_a_figure_without_repeats_is_whole_under_any_limit():
     whole = papers.find("cholqr-fig4")
     assert whole.limited(1).units(True) == whole.units(True)

@@ -212,6 +212,28 @@ def test_solvers_that_disagree_and_a_slower_gbcd_are_reported():
     assert error.published == "0.098"
 
 
+@pytest.mark.parametrize(
+    ("seconds", "stopped", "verdict"),
+    [
+        ((83.0, 160.0), 120.0, "holds"),  # every other solver takes more than GBCD, to its end or until it was stopped
+        ((83.0, 160.0), 80.0, "no basis"),
+        ((170.0, 160.0), 80.0, "fails"),
+        ((None, 160.0), 170.0, "fails"),  # GBCD was stopped after 170 s
+        ((None, 180.0), 170.0, "no basis"),
+    ],
+)
+def test_a_solver_that_was_stopped_takes_more_than_its_seconds(seconds, stopped, verdict):
+    times = dict(zip(("GBCD", "SMO", "BCDC", "BCDG", "CG"), (*seconds, None, None, None), strict=True))
+    rows = [
+        {"set": "Calhouse", "solver": name, "seconds": time or stopped, "RMSE": 0.46, "paper": 0.477}
+        | {"converged": time is not None}
+        for name, time in times.items()
+    ]
+    fastest = judge("gbcd-table2", pd.DataFrame(rows), full=True)[2]
+    assert fastest.verdict == verdict
+    assert f"BCDC more than {stopped:.2g} s" in fastest.ours
+
+
 def test_a_table_of_which_some_cells_are_missing_is_judged_as_far_as_it_goes():
     def cells(names: tuple[str, ...]) -> pd.DataFrame:
         return pd.DataFrame(
