@@ -41,6 +41,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from source_mutants import Mutant, mutants  # noqa: E402
 
+FAMILIES = ("cross_validation", "eigenfunction", "exact", "inducing", "minibatch", "neighbour")  # as tests of views
 ALL_METHODS = ["methods/test_contract.py"]
 TESTS = {  # a group of source files (a folder, or one file), and the tests that concern them
     "objectives.py": ["test_objectives.py", "methods/inducing/test_singular_points.py"],
@@ -63,6 +64,9 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
     "recommendation/candidates.py": ["recommendation/test_candidates.py"],
     "recommendation/averaging.py": ["recommendation/test_averaging.py"],
     "recommendation/skewness.py": ["recommendation/test_skewness.py"],
+    "recommendation/result.py": ["recommendation/test_answer_in_words.py"],
+    "views/families": [f"views/test_{name}_views.py" for name in FAMILIES],
+    "views/runs": ["views/test_views.py", "views/test_scales_and_chance.py", "views/test_likelihood_surface.py"],
     "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }
 SLOWER = 4.0  # a mutant whose tests take this many times as long as before, and 20 s, is killed

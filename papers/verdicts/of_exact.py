@@ -129,7 +129,7 @@ def _fastest(name: str, of_set: pd.DataFrame, full: bool) -> Verdict:
     """Is GBCD the fastest? A solver that was stopped takes more than its seconds, which may be enough to know."""
     ended = of_set.set_index("solver")["converged"].to_dict()
     seconds = of_set.set_index("solver")["seconds"].to_dict()
-    gbcd, others = seconds.get("GBCD", -math.inf), [solver for solver in ITERATIVE if solver != "GBCD"]
+    gbcd, others = seconds.get("GBCD", math.nan), [solver for solver in ITERATIVE if solver != "GBCD"]
     faster = any(ended.get(solver, False) and seconds[solver] < gbcd for solver in others)
     missing = [s for s in ITERATIVE if not (ended.get(s, False) or (s != "GBCD" and seconds.get(s, 0.0) > gbcd))]
     holds = None if not full or (missing and not faster) else not faster

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import admm
+from gpexplorer.runs import Spec
 
 
 def test_everything_has_a_line_and_factors_follow_from_the_times(monkeypatch: pytest.MonkeyPatch):
@@ -39,3 +40,15 @@ def test_the_task_with_many_inputs_needs_more_iterations_of_conjugate_gradients(
     assert used[1] > 2 * used[0]
     assert title.startswith("se-ard, d = 10")
     assert len([line for line in lines if line.startswith("n = 40 ")]) == 7
+
+
+def test_test_rows_of_splits_judge_the_methods(monkeypatch):
+    rows = {"name": "hypercube", "n": 30, "d": 2, "noise": 0.2, "seed": 3}
+    monkeypatch.setattr(admm, "SETS", (rows,))
+    runs = [Spec("ml", data=rows, split=k).open() for k in (0, 1)]
+    assert [run.finish().reason for run in runs] == ["converged", "converged"]
+    line = [line for line in admm.judged(2) if " ml: " in line]
+    mean = sum(run.scores()["smse"] for run in runs) / 2
+    assert len(line) == 1
+    assert f"smse {mean:.3f}" in line[0]
+    assert line[0].endswith("{'converged': 2}")

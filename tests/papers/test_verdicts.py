@@ -245,6 +245,7 @@ def test_a_table_of_which_some_cells_are_missing_is_judged_as_far_as_it_goes():
     fastest = [judge("gbcd-table2", cells(solvers), full=True)[2] for solvers in names]
     assert [verdict.verdict for verdict in fastest] == ["no basis", "fails", "no basis"]
     assert fastest[0].why == "it takes the times of BCDC, BCDG, SMO"
+    assert fastest[2].why == "it takes the times of GBCD, BCDC, BCDG, SMO"
     same = [judge("gbcd-table2", cells(solvers), full=True)[0].verdict for solvers in names]
     assert same == ["holds", "holds", "no basis"]  # one solver agrees with itself
     order, error = judge("gbcd-table4", cells(("SD",)), full=True)

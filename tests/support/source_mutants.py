@@ -64,8 +64,11 @@ def ignored_parts(tree: ast.Module) -> Iterator[ast.AST]:
     `row_numbers` is how a posterior says how large its blocks of rows may be.
     """
     for node in ast.walk(tree):
-        if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
+        if isinstance(node, ast.Raise | ast.Assert):
             yield node
+        elif isinstance(node, ast.JoinedStr):  # its words and formats; the numbers that a sentence states are changed
+            parts = (getattr(part, "format_spec", part) for part in node.values)
+            yield from (part for part in parts if part is not None)
         elif isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
             yield node.annotation
         elif isinstance(node, ast.FunctionDef):
