@@ -137,7 +137,7 @@ def _fastest(name: str, of_set: pd.DataFrame, full: bool) -> Verdict:
     texts = [f"{'' if ended[solver] else 'more than '}{seconds[solver]:.2g} s" for solver in seconds]
     ours = ", ".join(f"{solver} {text}" for solver, text in zip(seconds, texts, strict=True))
     about = f"{name}: GBCD is the fastest iterative solver"
-    return statement(about, "yes", ours, holds, why, set=[name], solver=missing or ITERATIVE)
+    return statement(about, "yes", ours, holds, why, set=[name], solver=missing if full else ITERATIVE)
 
 
 def table3(frame: pd.DataFrame, full: bool) -> list[Verdict]:
