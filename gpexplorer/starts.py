@@ -368,10 +368,9 @@ def _descended(part: Problem, start: Start, limit: int, enough: float, keeps_per
             raise NotPositiveDefinite("K + s2 I", len(part.train), 0.0)
         return evaluated._replace(gradient=torch.as_tensor(evaluated.gradient).to(theta.device))
 
-    descent = replayed_descent(
-        function, start.theta, "L-BFGS-B", limit, restrictions=getattr(part.kernel, "restrictions", None),
-        units=descent_units(part.kernel, start.theta, part.train),
-    )  # fmt: skip
+    units = descent_units(part.kernel, start.theta, part.train)
+    restrictions = getattr(part.kernel, "restrictions", None)
+    descent = replayed_descent(function, start.theta, "L-BFGS-B", limit, restrictions=restrictions, units=units)
     begin = start.theta
     with closing(descent):
         for best in descent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -13,16 +14,17 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from ..data.in_memory import column_titles, is_frame, is_texts, table_of
 from ..data.reader.table_reader import RowsRead
+from ..data.standardising import targets as targets_in_units
 from ..errors import DataError, PosteriorError, SettingError, number
-from ..kernels.row_scaled import unscaled_kernel
+from ..kernels.row_scaled import log_density_change, plain_rows, unscaled_kernel
 from ..kernels.theta.restrictions import kept_options
 from ..methods.base import registry
-from ..posteriors import InUnits
+from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
 from ..problem import Dataset, MixedRows
 from ..runs import Run, Spec
+from ..runs.studies.prediction_table import with_unknown_averaged
 from ..runs.trace import Record
 from . import training_rows
-from .fitted_values import evidence, finish, inducing_points, last_theta, mean_and_sd
 from .parameters import functions_of, mapping_of, seed_of, sized_settings, spec_kernel
 from .training_rows import (
     RowDetails,
@@ -469,3 +471,65 @@ class Estimator(RegressorMixin, BaseEstimator):
         if not isinstance(self.posterior_, list):
             return tuple(answers[0])
         return tuple(np.stack(parts, -1) for parts in zip(*answers, strict=True))
+
+
+def finish(run: Run, callbacks: Sequence[Callable[[Record], Any]] = (), verbose: int = 0) -> None:
+    """Take all steps of a run, which callbacks may stop, and print lines of progress."""
+
+    def report(record: Record) -> bool:
+        if verbose and record.index % verbose == 0:
+            value = getattr(record.step.info, "objective", math.nan)
+            print(f"step {record.index}, {record.seconds:.1f} s: objective {value:.6g}")
+        return any([bool(callback(record)) for callback in callbacks])  # each of them is called
+
+    run.finish(callback=report if callbacks or verbose else None)
+
+
+def last_theta(run: Run) -> Floats:
+    """Log-hyperparameters [p] of the last record, or the initial ones if the method does not learn any."""
+    theta = getattr(run.trace[-1].step.state, "theta", run.problem.theta)
+    return theta.detach().cpu().double().numpy().copy()
+
+
+def evidence(run: Run) -> float | None:
+    """The log likelihood of the targets in their own units, if the objective of the method is its negative."""
+    objective = next((channel for channel in run.method.channels if channel.name == "objective"), None)
+    value = getattr(run.trace[-1].step.info, "objective", math.nan)
+    of_all_rows = objective is not None and objective.unit == "nat" and "of the subset" not in objective.label
+    if (not of_all_rows and run.method.family != "eigenfunctions") or not math.isfinite(value):
+        return None
+    train = plain_rows(run.problem)
+    change = log_density_change(run.problem)  # 0 unless rows differ in noise
+    if train.scale is not None:
+        change += float(train.scale.log_derivative(targets_in_units(train.y.double(), train)).sum())
+    return change - value - 0.5 * len(train) * math.log(2.0 * math.pi)
+
+
+def mean_and_sd(posterior: InUnits, X: Any, read: RowsRead | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean [t] and standard deviation [t] of what the posterior is of.
+
+    With rows of a frame as they were read, those with words that training does not have are averaged over its words.
+    """
+    mean, var = posterior(X)
+    if read is None or not read.unknown:
+        return mean, var.sqrt()
+    averaged = with_unknown_averaged(posterior, read, mean.cpu().numpy(), var.sqrt().cpu().numpy())
+    return torch.from_numpy(averaged[0]), torch.from_numpy(averaged[1])
+
+
+def inducing_points(posterior: InUnits) -> Any:
+    """Inducing inputs [m, d] in the units of the data, or a list of m objects; an AttributeError without any."""
+    inner: Any = posterior.inner
+    if isinstance(inner, UnitRowsPosterior):
+        inner = inner.inner
+    scale = posterior.columns.scale
+    if not isinstance(inner, InducingPosterior):
+        raise AttributeError(f"A {type(inner).__name__} has no inducing points.")
+    if isinstance(inner.Z, MixedRows):
+        of_rows = inner.Z.numbers.double()
+        in_units = of_rows if scale is None else scale.inputs_in_units(of_rows)
+        return list(inner.Z.with_numbers(in_units))
+    if not isinstance(inner.Z, torch.Tensor):
+        return list(inner.Z)
+    Z = inner.Z.double()[:, : posterior.columns.d]  # without the column of `kernels.row_scaled`
+    return (Z if scale is None else scale.inputs_in_units(Z)).cpu().numpy()

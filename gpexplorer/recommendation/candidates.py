@@ -27,7 +27,7 @@ from ..linalg.seasons import is_curved, periods
 from ..problem import Dataset, MixedRows
 from ..runs.opening import LEARNED_START, SEVERAL_STARTS
 from ..runs.run import Run
-from ..runs.spec import Spec
+from ..runs.spec import TRANSFORMS, Spec
 from ..runs.studies.machine_speed import points_for, rows_for
 from .relevance_pursuit import with_pursued_noise
 from .row_order import is_series, numbers_of
@@ -111,12 +111,9 @@ class Candidate:
             name: min(value, n) if name in ("num_inducing", "num_rows") else value
             for name, value in self.settings.items()
         }
-        beginning = {"start": start} if theta is None else {"theta": theta}
-        kernel = {"name": self.kernel, **beginning}
-        return Spec(
-            self.method, settings, kernel=kernel, seed=seed,
-            target_transform=self.target_transform, input_transform=self.input_transform,
-        )  # fmt: skip
+        kernel = {"name": self.kernel} | ({"start": start} if theta is None else {"theta": theta})
+        transforms = {name: getattr(self, name) for name in TRANSFORMS}
+        return Spec(self.method, settings, kernel=kernel, seed=seed, **transforms)
 
     def opened(self, split: Split, seed: int, logs: Sequence[float] | None = None, anew: bool = False) -> Run:
         """A run on these rows, from hyperparameters that were learned on others if there are some.

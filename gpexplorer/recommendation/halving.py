@@ -55,7 +55,7 @@ from .result import (
     sentences,
     table,
     why_not,
-)  # fmt: skip
+)
 from .row_order import Plan, in_blocks, is_series
 from .simple_members import Member, fitted_members, refitted_members
 from .skewness import Transforms, suitable_transforms, with_transforms

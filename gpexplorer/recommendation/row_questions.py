@@ -50,9 +50,8 @@ def findings(rows: Dataset) -> list[str]:
         X = np.empty((len(y), 0))
     X, y = X[:MOST_ROWS], y[:MOST_ROWS]
     names = rows.names[: X.shape[1]]
-    checks: tuple[Callable[[Array, Array, tuple[str, ...], str], Iterator[str]], ...] = (
-        _two_values, _leaks, _sentinels, _outliers_in_words, _counters, _copies,
-    )  # fmt: skip
+    checks: list[Callable[[Array, Array, tuple[str, ...], str], Iterator[str]]]
+    checks = [_two_values, _leaks, _sentinels, _outliers_in_words, _counters, _copies]
     return [sentence for check in checks for sentence in check(X, y, names, rows.target)]
 
 

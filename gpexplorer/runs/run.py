@@ -276,10 +276,8 @@ class Run(RunDisplay):
         """
         records = self.trace[: self.trace[at].index + 1]
         records += [records[-1]._replace(index=len(records), step=step, scores=None)] if step else []
-        return Run(
-            self.method, problem or self.problem, self.split, spec=self.spec, resume=records,
-            start_note=self.start_note, clock=self._clock,
-        )  # fmt: skip
+        kept: dict[str, Any] = {"spec": self.spec, "start_note": self.start_note, "clock": self._clock}
+        return Run(self.method, problem or self.problem, self.split, resume=records, **kept)
 
     def with_hyperparameters(self, at: int = -1, after: int | None = None, **options: Any) -> Run:
         """Make a second run in which hyperparameters have other values, or other restrictions, from one record on.

@@ -170,10 +170,9 @@ class WrittenPage:
         self._tries += 1
         document, mark = self.session.document, secrets.token_hex(16)
         with set_curdoc(document):
-            html = server_html_page_for_session(
-                self.session, Resources.from_bokeh(self._resources()), document.title, mark, document.template,
-                document.template_variables,
-            )  # fmt: skip
+            resources, title = Resources.from_bokeh(self._resources()), document.title
+            template, variables = document.template, document.template_variables
+            html = server_html_page_for_session(self.session, resources, title, mark, template, variables)
         content: Any = document.to_json(deferred=False)  # arrays are inside
         self._address = next((root for root in document.roots if isinstance(root, Location)), None)
         if self._address is not None:

@@ -93,10 +93,9 @@ class FirstPictures:
                 ("bar", options["components"]["MuiAppBar"]["styleOverrides"]["root"]["backgroundColor"]),
             )
         }
-        return PAGE.substitute(
-            colours, font=FONT, styles=STYLES, drawer_below=DRAWER_BELOW, cookie=COOKIE, ticket=json.dumps(ticket),
-            content=f"{above}{place}{below}</div></div></main>",
-        )  # fmt: skip
+        look = {"font": FONT, "styles": STYLES, "drawer_below": DRAWER_BELOW}
+        content = f"{above}{place}{below}</div></div></main>"
+        return PAGE.substitute(colours, **look, cookie=COOKIE, ticket=json.dumps(ticket), content=content)
 
     def _keep(self, query: str, above: str, below: str) -> None:
         self._kept[query] = above, below

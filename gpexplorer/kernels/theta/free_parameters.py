@@ -117,11 +117,9 @@ class FreeParameters:
         like, q = self.given, len(self.lower)
         places = torch.arange(q, q + count, device=self.group.device)
         infinite = like.new_full((count,), math.inf)
-        return replace(
-            self, group=torch.cat([self.group, places]), given=torch.cat([like, like.new_zeros(count)]),
-            lower=torch.cat([self.lower, -infinite]), upper=torch.cat([self.upper, infinite]),
-            offset=torch.cat([self.offset, like.new_zeros(count)]),
-        )  # fmt: skip
+        others = {"group": places, "lower": -infinite, "upper": infinite}
+        others |= dict.fromkeys(("given", "offset"), like.new_zeros(count))
+        return replace(self, **{name: torch.cat([getattr(self, name), added]) for name, added in others.items()})
 
     def sums(self, v: Float[Tensor, " p"]) -> Float[Tensor, " q"]:
         """Sum the entries of each group: the gradient in the free numbers from the gradient in all entries."""

@@ -188,11 +188,9 @@ def basis_descent(learner: Learner, kernel: Kernel, choice: Choice, rows: Datase
         gradient = evidence_gradient(choice, theta, rows, regression, learner.map)
         return Evaluated(regression.value, gradient, regression.fit)
 
-    limit = learner.evaluations if learner.learn else 1
-    return replayed_descent(
-        likelihood, initial, "L-BFGS-B", limit, undefined=(NotPositiveDefinite, IndexError),
-        restrictions=getattr(kernel, "restrictions", None) if learner.learn else None,
-    )  # fmt: skip
+    limit, undefined = learner.evaluations if learner.learn else 1, (NotPositiveDefinite, IndexError)
+    restrictions = getattr(kernel, "restrictions", None) if learner.learn else None
+    return replayed_descent(likelihood, initial, "L-BFGS-B", limit, undefined=undefined, restrictions=restrictions)
 
 
 def subset_rows(learner: Learner, problem: Problem) -> Dataset:

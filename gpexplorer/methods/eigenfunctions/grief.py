@@ -100,10 +100,11 @@ class Grief(GridMethod):
     max_rounds = settings.max_rounds()
     tolerance = settings.tolerance()
     weights: Any = param.Selector(
-        default="kernel", objects=["kernel", "posterior", "likelihood"],
+        default="kernel",
+        objects=["kernel", "posterior", "likelihood"],
         doc="Weights of the eigenfunctions at the end: those of the kernel, the mode of their posterior under the "
         "priors of type I, or those of highest likelihood, which overfit.",
-    )  # fmt: skip
+    )
 
     def steps(self, problem: Problem, resume: BasisState | None = None) -> Steps:
         state = resume
@@ -138,10 +139,8 @@ class Grief(GridMethod):
     def _with_held_out_noise(self, problem: Problem, state: BasisState) -> BasisState:
         """The state with the noise of `held_out_noise` in place of the learned one, and the NLML there."""
         choice, theta = self.eigenfunctions(problem, state), state.theta.clone()
-        s2 = held_out_noise(
-            self.functions, choice.grid, theta, self.choice_rows(problem), self.num_eigenfunctions, self.candidates,
-            self.seed,
-        )  # fmt: skip
+        rows, count = self.choice_rows(problem), self.num_eigenfunctions
+        s2 = held_out_noise(self.functions, choice.grid, theta, rows, count, self.candidates, self.seed)
         theta[-1] = 0.5 * math.log(s2)
         value = regress(choice, theta, problem.train, self.map).value
         return state._replace(step=state.step + 1, phase="noise", position=0, theta=theta, objective=value)

@@ -33,9 +33,8 @@ WORTH = 100  # a graph is recorded if it stays valid for this many minibatches; 
 WARM_UP = 3  # minibatches before the first one that is recorded: libraries of the GPU are set up by their first calls
 Averages = tuple[Tensor, ...]
 RHO, ADADELTA_EPS = 0.9, 1e-6
-ADAM: dict[str, Any] = {
-    "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False, "maximize": False,
-}  # fmt: skip
+ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+ADAM |= {"amsgrad": False, "maximize": False}
 MOMENTUM = 0.9
 FUSED_ADAM = getattr(torch, "_fused_adam_", None)
 

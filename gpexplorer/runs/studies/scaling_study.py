@@ -46,18 +46,8 @@ SETTINGS = {
 }
 APART = 3.0  # a forecast and a formula that differ by more than this factor cannot both be right
 SPARE = 1.15  # this multiple of the training rows is drawn, because a tenth of the rows goes to the test
-COLUMNS = (
-    "value",
-    "n",
-    "d",
-    "seconds",
-    "memory",
-    "first",
-    "steps",
-    "seconds predicted",
-    "memory predicted",
-    "sentence",
-)
+PREDICTED = ("seconds predicted", "memory predicted")
+COLUMNS = ("value", "n", "d", "seconds", "memory", "first", "steps", *PREDICTED, "sentence")
 
 
 class Forecast(NamedTuple):

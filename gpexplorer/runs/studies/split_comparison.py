@@ -171,14 +171,13 @@ def sentences(compared: pd.DataFrame, score: str = "smse") -> list[str]:
         share = f"{int(row['wins'])} of {number} {over}" + f", equal on {int(row['ties'])}" * bool(row["ties"])
         times = f" for {int(row['pairs'])} pairs" * (row["pairs"] > 1)
         test = f"(sign test over {over}, p = {row['p']:.2g}{times})"
+        lower_on = f"{row['best']} is lower on {share} {test}."
         if row["p"] >= LEVEL:
-            said.append(f"{number} {over} cannot tell the {of} of {row['best']} from that of {name}: "
-                        f"{row['best']} is lower on {share} {test}.")  # fmt: skip
+            said.append(f"{number} {over} cannot tell the {of} of {row['best']} from that of {name}: {lower_on}")
         elif row["wins"] * 2 > number - row["ties"]:
             said.append(f"{row['best']} has a lower {of} than {name} on {share} {test}.")
         else:
-            said.append(f"{row['best']} has the lower mean {of}, but {name} is lower on most: "
-                        f"{row['best']} is lower on {share} {test}.")  # fmt: skip
+            said.append(f"{row['best']} has the lower mean {of}, but {name} is lower on most: {lower_on}")
     return said
 
 

@@ -14,7 +14,7 @@ from .predict_panel import PredictPanel
 from .race_panel import RacePanel
 from .scaling_panel import ScalingPanel
 from .share_panel import SharePanel
-from .study_panel import PanelAccordion
+from .study_panel import PanelAccordion, StudyPanel
 
 
 def panels_below(
@@ -31,10 +31,11 @@ def panels_below(
     options : callable
         Returns the options of these pictures.
     """
-    return PanelAccordion({
+    builders: dict[str, Callable[[], StudyPanel]] = {
         "Compare: runs you keep, sweeps, the front of time and error": lambda: ComparePanel(session),
         "Race: several methods on these rows, in turns": lambda: RacePanel(session),
         "Predict: new rows by the run on the screen": lambda: PredictPanel(session),
         "Scaling: what would more rows cost?": lambda: ScalingPanel(session),
         "Link, code and files": lambda: SharePanel(session, export, options),
-    })  # fmt: skip
+    }
+    return PanelAccordion(builders)

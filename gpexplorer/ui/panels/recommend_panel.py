@@ -123,10 +123,8 @@ class RecommendPanel(StudyPanel):
         hint = "Wall-clock time for all of it. A step that has begun is not interrupted."
         self.seconds = whole("Seconds", 60, LEAST_SECONDS, MOST_SECONDS, 115, size="medium", description=hint)
         self.held_out = select("Held-out rows", HELD_OUT, "", 230, size="medium", description=HELD_OUT_HINT)
-        self.before = pmui.TextInput(
-            label=FROM, placeholder="2020-01-31", width=130, max_length=40, size="medium", margin=(6, 8),
-            description=FROM_HINT, visible=False,
-        )  # fmt: skip
+        look = {"placeholder": "2020-01-31", "width": 130, "max_length": 40, "size": "medium", "margin": (6, 8)}
+        self.before = pmui.TextInput(label=FROM, description=FROM_HINT, visible=False, **look)
         watch(lambda: self.before.param.update(visible=self.held_out.value == "time"), self.held_out)
         self.prefer = select("Wanted", PREFERRED, "nlpd", 250, size="medium", description=PREFER_HINT)
         self.begin = button(WHAT_TO_USE, "help", self.open, BEGIN_HINT, **WIDE, margin=(3, 10))
@@ -310,8 +308,11 @@ def _rows(spec: Spec, read: Callable[..., Any] | None) -> Any:
 
 
 HELD_OUT = {
-    "as the rows suggest": "", "later rows": "time", "whole groups": "groups", "single rows at random": "random"
-}  # fmt: skip
+    "as the rows suggest": "",
+    "later rows": "time",
+    "whole groups": "groups",
+    "single rows at random": "random",
+}
 PREFERRED = {"best bands (NLPD)": "nlpd", "smallest error (RMSE)": "rmse", "Gaussian processes only": "gp"}
 FROM = "Held out from"
 CHOOSE_GROUPS = "choose “Rows that belong together” under “Choose columns”"

@@ -351,10 +351,8 @@ class Player(BackgroundWorker):
             run.score(at)
         layers, unfinished = run.layers(at, visible), run.unfinished(at, visible)
         table = run.hyperparameters(at, with_gradient=paused) if with_hyperparameters else None
-        self._publish(
-            numbers=run.numbers(at), layers=layers, failures=dict(run.failures), table=run.table(at),
-            hyperparameters=table,
-        )  # fmt: skip
+        shown: dict[str, Any] = {"numbers": run.numbers(at), "table": run.table(at), "hyperparameters": table}
+        self._publish(layers=layers, failures=dict(run.failures), **shown)
         if unfinished:
             self._request(redraw=True)
         self._pace.picture(begin, time.monotonic())

@@ -40,11 +40,9 @@ class TrainedRun(Run):
     def __init__(self, answer: Recommendation) -> None:
         run, average = answer.run, answer.average
         split = run.split and replace(run.split, test=run.split.test.rows(torch.arange(0)))
-        super().__init__(
-            run.method, run.problem, split, spec=run.spec,
-            resume=[record._replace(scores=None) for record in run.trace[:]], outcome=run.outcome,
-            start_note=run.start_note,
-        )  # fmt: skip
+        records = [record._replace(scores=None) for record in run.trace[:]]
+        kept: dict[str, Any] = {"spec": run.spec, "outcome": run.outcome, "start_note": run.start_note}
+        super().__init__(run.method, run.problem, split, resume=records, **kept)
         self._average = None if average is None else _ScaledAverage(average.posterior, run.problem.train.scale)
         self.answered_at = self.done
 

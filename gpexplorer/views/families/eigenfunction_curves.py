@@ -150,15 +150,16 @@ class EigenfunctionsView(View):
         x, y = np.array(corners, float).T
         bars = np.abs(weights[ranks]) / (np.abs(weights[: ranks.stop]).max() or 1.0)
         texts = [f"{rank + 1}: {weights[rank].round(2) + 0.0:.2f}".replace("-", "−") for rank in ranks]
+        texts.append(f"sum of {ranks.stop}" if ranks.stop > 1 else "the first one alone")
+        below_sum = SUM_PLACE[0] + SUM_SIDE / 2, SUM_PLACE[1] - 5.0
         layers = {
             "map": _image_frame(maps, (0, 0), limit),
             "sum": _image_frame(total, SUM_PLACE, limit),
             "weights": pd.DataFrame({"x0": x, "y0": y - 2, "x1": x + SIDE * bars, "y1": y - 2}),
-            "words": pd.DataFrame({
-                "x": [*(x + SIDE / 2), SUM_PLACE[0] + SUM_SIDE / 2], "y": [*(y - 6.5), SUM_PLACE[1] - 5.0],
-                "text": [*texts, f"sum of {ranks.stop}" if ranks.stop > 1 else "the first one alone"],
-            }),
-        }  # fmt: skip
+            "words": pd.DataFrame(
+                {"x": [*(x + SIDE / 2), *below_sum[:1]], "y": [*(y - 6.5), *below_sum[1:]], "text": texts}
+            ),
+        }
         names = [run_rows.input_name(run, q) for q in (0, 1)]
         title = f"rank and weight of each; in all maps {names[0]} goes to the right and {names[1]} upward"
         layers["map"].attrs |= {"map": True, "title": title, "colours": (-limit, limit)}

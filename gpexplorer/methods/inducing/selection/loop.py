@@ -258,10 +258,9 @@ class RowSelection(settings.SparseMethod):
             return super().set_by_hand(problem, state)
         Z, theta = problem.train.rows(state.inducing).X, problem.theta
         model = nystrom(problem.kernel, theta, problem.train, Z, self.objective)
-        state = state._replace(
-            step=state.step + 1, phase="learn", position=0, growing=state.growing[:0].clone(), theta=theta.clone(),
-            theta_begin=theta.clone(), terms=model.terms, epoch_begin=model.terms.total(self.objective),
-        )  # fmt: skip
+        state = state._replace(step=state.step + 1, phase="learn", position=0, growing=state.growing[:0].clone())
+        state = state._replace(theta=theta.clone(), theta_begin=theta.clone())
+        state = state._replace(terms=model.terms, epoch_begin=model.terms.total(self.objective))
         return Step(state, self._info("forced", model.terms)._replace(jitter=model.jitter))
 
     def _info(self, phase: str, terms: Terms) -> SelectionInfo:
