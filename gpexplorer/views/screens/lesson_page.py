@@ -69,9 +69,8 @@ def lesson_figures(lesson: Lesson) -> LessonFigures:
     data = _plain(x_range, _y_range(lesson), y_axis_label=lesson["ylabel"])
     data.xaxis.visible = False
     data.varea("x", "lower", "upper", source=_source("band", "x", "lower", "upper"), fill_alpha=0.26, tags=["band"])
-    for name, ink, width, dash in (
-        ("exact", "exact", 1.7, "dashed"), ("before", "mean", 1.7, "dotted"), ("mean", "mean", 3.2, "solid"),
-    ):  # fmt: skip
+    curves = [("exact", "exact", 1.7, "dashed"), ("before", "mean", 1.7, "dotted"), ("mean", "mean", 3.2, "solid")]
+    for name, ink, width, dash in curves:
         data.line("x", "y", source=_source(name, "x", "y"), line_width=width, line_dash=dash, tags=[ink])
     rows = data.scatter("x", "y", source=_source("rows", "x", "y", "row", "exact", "approx"), size=6.5, tags=["rows"])
     tooltips = [("row", "@row"), ("exact", "@exact"), ("predicted", "@approx")]
@@ -85,10 +84,8 @@ def lesson_figures(lesson: Lesson) -> LessonFigures:
     points.line("x", "y", source=_source("bracket", "x", "y"), line_width=1.8, tags=["removed"])
     points.scatter("x", "y", source=_source("inducing", "x", "y"), size=13, marker="triangle", tags=["inducing"])
     points.scatter("x", "y", source=_source("star", "x", "y"), size=15, marker="star", tags=["tested"])
-    points.scatter(
-        "x", "y", source=_source("removed", "x", "y"), size=15, marker="triangle", line_width=2.2,
-        tags=["removed", "hollow"],
-    )  # fmt: skip
+    removed: dict[str, Any] = {"size": 15, "marker": "triangle", "line_width": 2.2, "tags": ["removed", "hollow"]}
+    points.scatter("x", "y", source=_source("removed", "x", "y"), **removed)
     points.add_tools(PanTool(dimensions="width"))
 
     # The short label of a phone: `lesson_player.js` has the long ones, of which a narrow figure would keep a part.
@@ -100,10 +97,8 @@ def lesson_figures(lesson: Lesson) -> LessonFigures:
     landscape.line("x", "exact", source=lines, line_width=2.4, tags=["mean"])
     landscape.line("x", "approx", source=lines, line_width=2.4, line_dash=[3, 3], tags=["predicted"])
     landscape.line("x", "y", source=_source("drop", "x", "y"), line_width=1.6, line_dash=[2, 4], tags=["tested"])
-    landscape.scatter(
-        "x", "y", source=_source("pivots", "x", "y"), size=12, marker="diamond", line_width=1.7,
-        tags=["predicted", "hollow"],
-    )  # fmt: skip
+    pivots: dict[str, Any] = {"size": 12, "marker": "diamond", "line_width": 1.7, "tags": ["predicted", "hollow"]}
+    landscape.scatter("x", "y", source=_source("pivots", "x", "y"), **pivots)
     landscape.scatter("x", "y", source=_source("tested", "x", "y"), size=16, marker="star", tags=["tested"])
     _labels(landscape)
 
@@ -122,18 +117,15 @@ def lesson_figures(lesson: Lesson) -> LessonFigures:
 
 def _plain(x_range: Range1d, y_range: Range1d, **axes: str) -> Any:
     """A figure without title, toolbar and outline. Bokeh's types do not know all arguments of its glyph methods."""
-    plot = figure(
-        x_range=x_range, y_range=y_range, sizing_mode="stretch_both", toolbar_location=None, tools="",
-        min_border_left=LEFT, min_border_right=6, min_border_top=8, min_border_bottom=2, outline_line_color=None,
-        background_fill_color=None, border_fill_color=None,  # the page is the ground: white would show at the edges
-        **axes,
-    )  # fmt: skip
+    look: dict[str, Any] = {"sizing_mode": "stretch_both", "toolbar_location": None, "tools": ""}
+    look |= {"min_border_left": LEFT, "min_border_right": 6, "min_border_top": 8, "min_border_bottom": 2}
+    # The page is the ground: white would show at the edges.
+    look |= {"outline_line_color": None, "background_fill_color": None, "border_fill_color": None}
+    plot = figure(x_range=x_range, y_range=y_range, **look, **axes)
     for axis in plot.axis:
-        axis.update(
-            minor_tick_line_color=None, axis_line_color=None, major_tick_line_color=None,
-            major_label_text_font_size="12px", axis_label_text_font_size="13px", axis_label_text_font_style="normal",
-            formatter=CustomJSTickFormatter(code=MINUS),
-        )  # fmt: skip
+        axis.update(minor_tick_line_color=None, axis_line_color=None, major_tick_line_color=None)
+        axis.update(major_label_text_font_size="12px", axis_label_text_font_size="13px")
+        axis.update(axis_label_text_font_style="normal", formatter=CustomJSTickFormatter(code=MINUS))
     plot.toolbar.autohide = True
     for event in (Tap, PanStart, Pan, PanEnd):
         plot.js_on_event(event, CustomJS(code=TELL))
@@ -146,11 +138,10 @@ def _source(name: str, *columns: str) -> ColumnDataSource:
 
 def _labels(plot: Any) -> None:
     """Words beside the lines, in the colour of what they name, on a ground that keeps them readable."""
-    plot.text(
-        "x", "y", "text", text_color="ink", text_align="align", text_baseline="middle", x_offset="dx", y_offset="dy",
-        text_font_size="13.5px", background_fill_color="ground", background_fill_alpha=0.8, padding=2, border_radius=3,
-        source=_source("labels", "x", "y", "text", "ink", "align", "dx", "dy", "ground"), tags=["labels"],
-    )  # fmt: skip
+    source = _source("labels", "x", "y", "text", "ink", "align", "dx", "dy", "ground")
+    look = {"text_align": "align", "text_baseline": "middle", "x_offset": "dx", "y_offset": "dy", "text_color": "ink"}
+    ground = {"background_fill_color": "ground", "background_fill_alpha": 0.8, "padding": 2, "border_radius": 3}
+    plot.text("x", "y", "text", text_font_size="13.5px", source=source, tags=["labels"], **look, **ground)
 
 
 def _y_range(lesson: Lesson) -> Range1d:
@@ -210,7 +201,7 @@ def screen_page(
     """
     text = json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     scripts = [*scripts, CONTENT + begin]
-    return "".join([
+    lines = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{escape(content_policy(scripts))}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -220,7 +211,8 @@ def screen_page(
         f'<script type="text/plain" id="bokeh">{bokeh}</script>',
         *(f"<script>{script}</script>" for script in scripts),
         "</body></html>",
-    ])  # fmt: skip
+    ]
+    return "".join(lines)
 
 
 def written(path: str | os.PathLike[str], content: Callable[[], str]) -> Path:
@@ -237,6 +229,8 @@ GRID = 321  # points of the curves
 MARGIN = 0.025  # of the range of x, beside the rows
 GAP = 0.03  # of the range of x: wider intervals without candidates interrupt the lines of a landscape
 SWAPS = 12  # tried at most
+SETTINGS = {"num_inducing": 10, "start": "left", "num_proposals": 1, "compete": False, "learn": False}
+SETTINGS |= {"num_pivots": 5, "pivot_policy": "random", "pivot_refresh": 1, "swaps_per_epoch": 60}
 START: dict[str, Any] = {
     "method": "cholqr",
     "data": "snelson-like",
@@ -244,12 +238,9 @@ START: dict[str, Any] = {
     "seed": 38,
     # Fixed by hand between the maximum likelihood of the exact model and what ten points learn: good, not optimal.
     "kernel": {"name": "se", "theta": [0.1, -1.4, -1.0]},
-    "settings": {
-        "num_inducing": 10, "start": "left", "num_pivots": 5, "num_proposals": 1, "compete": False,
-        "pivot_policy": "random", "pivot_refresh": 1, "learn": False, "swaps_per_epoch": 60,
-    },
+    "settings": SETTINGS,
     "budget": {"steps": SWAPS},
-}  # fmt: skip
+}
 
 
 class Lesson(TypedDict):
@@ -309,12 +300,13 @@ def lesson_of(run: Run, first: int = 0) -> Lesson:
     for at, state in enumerate(states):
         landscape = run.method.swap_landscape(run.problem, run.trace[at].step.state)
         following = run.trace[at + 1].step.info if at + 1 < len(run.trace) else None
-        frames.append({
+        frame = {
             **_curve(in_units(run.method.posterior(run.problem, state), run.problem), grid),
             "distance": rounded(float(run.method.bound_terms(run.problem, state).total("vfe")) - floor),
             "points": [int(row) for row in state.inducing],
             "next": _next_swap(landscape, following, order),
-        })  # fmt: skip
+        }
+        frames.append(frame)
     return {
         "xlabel": run_rows.input_name(run, 0),
         "ylabel": train.target,
@@ -358,6 +350,8 @@ def _next_swap(landscape: Landscape | None, following: Any, order: np.ndarray) -
     shown = np.isfinite(exact) & np.isfinite(approx)
     best = int(order[shown][np.argmax(exact[shown])])
     of_row = {int(row): (exact[k], approx[k]) for k, row in enumerate(order)}
+    values = {"best": of_row[best][0], "predicted_best": of_row[best][1]}
+    values |= {"tested": float(following.exact), "predicted": float(following.approx)}
     return {
         "exact": rounded(np.where(shown, exact, np.nan)),
         "approx": rounded(np.where(shown, approx, np.nan)),
@@ -366,9 +360,8 @@ def _next_swap(landscape: Landscape | None, following: Any, order: np.ndarray) -
         "tested": int(following.proposed),
         "accepted": bool(following.accepted),
         "best": best,
-        "values": {"best": rounded(of_row[best][0]), "tested": rounded(float(following.exact)),
-                   "predicted": rounded(float(following.approx)), "predicted_best": rounded(of_row[best][1])},
-    }  # fmt: skip
+        "values": {name: rounded(value) for name, value in values.items()},
+    }
 
 
 def rounded(values: Any) -> Any:

@@ -146,8 +146,8 @@ def surface_of(n: int) -> dict[str, Any]:
     """Return where the training rows lie, as shares of the sides of the maps, and the scale of the colours."""
     plane = Plane(spec_of("exact", n).open())
     places = (plane.rows - plane.low) / (plane.high - plane.low)
-    return {"n": n, "rows": [rounded(places[:, 0]), rounded(1 - places[:, 1])], "ends": list(ENDS), "side": SIDE,
-            "small": SMALL_SIDE, "steps": STEPS, "sizes": list(SIZES)}  # fmt: skip
+    sizes = {"n": n, "side": SIDE, "small": SMALL_SIDE, "steps": STEPS, "sizes": list(SIZES)}
+    return {**sizes, "rows": [rounded(places[:, 0]), rounded(1 - places[:, 1])], "ends": list(ENDS)}
 
 
 def packed(values: Tensor, ends: tuple[float, float] = ENDS) -> str:
