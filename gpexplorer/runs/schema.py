@@ -32,6 +32,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 def spec_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the JSON that `Spec.from_json` reads."""
     count = {"type": "integer", "minimum": 0, "maximum": LARGEST_INTEGER}
+    split = {"description": "The number of a split, or how to make one.", "anyOf": [count, {"type": "object"}]}
     return {
         "$schema": DRAFT,
         "title": "A gpexplorer Spec",
@@ -47,8 +48,7 @@ def spec_schema() -> dict[str, Any]:
                 "description": "A data set by name, a file, or an object with a name and options.",
                 "anyOf": [{"type": "string", "minLength": 1}, {"type": "object", "required": ["name"]}],
             },
-            "split": {"description": "The number of a split, or how to make one.",
-                      "anyOf": [count, {"type": "object"}]},
+            "split": split,
             "kernel": {
                 "description": "A kernel, or several joined by + and *; column names in brackets may follow each: "
                 f"{', '.join(kernels.available())}.",
@@ -79,7 +79,7 @@ def spec_schema() -> dict[str, Any]:
             }
             for key in sorted(registry)
         ],
-    }  # fmt: skip
+    }
 
 
 def _named_kernel() -> dict[str, Any]:
@@ -119,23 +119,13 @@ def _settings(method: type[Method]) -> dict[str, Any]:
 
 
 def _values(setting: param.Parameter[Any]) -> dict[str, Any]:
-    """What a setting takes, in the words of JSON Schema."""
-    if isinstance(setting, param.Boolean):
-        return {"type": "boolean"}
-    if isinstance(setting, param.Selector) and hasattr(setting, "lists"):
-        point = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "array", "items": {"type": "number"}}]}
-        return {"anyOf": [{"enum": list(setting.objects)}, {"type": "array", "minItems": 1, "items": point}]}
-    if isinstance(setting, param.Selector):
-        return {"enum": list(setting.objects)}
-    if isinstance(setting, param.Range):
-        return {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
-    if not isinstance(setting, param.Number):
+    """What a setting takes, in the words of JSON Schema, as param says it of numbers and texts."""
+    if isinstance(setting, param.Boolean | param.Number | param.String):
+        values: dict[str, Any] = setting.schema()
+        return values
+    if not isinstance(setting, param.Selector):
         return {}
-    low, high = setting.bounds or (None, None)
-    inclusive_low, inclusive_high = setting.inclusive_bounds
-    limits = {}
-    if low is not None:
-        limits["minimum" if inclusive_low else "exclusiveMinimum"] = low
-    if high is not None:
-        limits["maximum" if inclusive_high else "exclusiveMaximum"] = high
-    return {"type": "integer" if isinstance(setting, param.Integer) else "number", **limits}
+    if not hasattr(setting, "lists"):
+        return {"enum": list(setting.objects)}
+    point = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "array", "items": {"type": "number"}}]}
+    return {"anyOf": [{"enum": list(setting.objects)}, {"type": "array", "minItems": 1, "items": point}]}
