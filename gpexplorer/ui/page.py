@@ -16,7 +16,7 @@ import panel_material_ui as pmui
 
 from .address import FIRST, GALLERY, SIDE_BY_SIDE
 from .browser.callbacks import together, weakly
-from .browser.components import BokehFixes, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Pulse, Tour, Ways
+from .browser.components import OWN_PAGE, BokehFixes, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Pulse, Tour, Ways
 from .connections import BUILT_AHEAD, Arrivals, Withheld, follow_connection
 from .notebook.shown_in_cells import in_notebook
 from .styles import BESIDE, GUEST, MAIN, PAGE, THEME
@@ -196,7 +196,6 @@ def explorer_page(
         sidebar=[drawer, side] if show_controls else [],
         main=[
             pn.Column(
-                BokehFixes(own_page=True),
                 ButtonNames(),
                 *explorer.top,
                 rest,
@@ -207,6 +206,7 @@ def explorer_page(
         ],
         sidebar_width=SIDEBAR,
         theme_config=THEME,
+        template=OWN_PAGE,
         raw_css=[PAGE],
         busy_indicator=None,
         dark_theme=bool(dark),

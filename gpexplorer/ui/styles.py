@@ -61,7 +61,12 @@ THEME = {
         "components": _COMMON["components"] | _header("#12303f"),
     },
 }
-PAGE = "body { overflow-x: hidden; }"
+# Until a page answers, Panel lays a dark veil with a large wheel over the pictures that are there already.
+PAGE = """
+body { overflow-x: hidden; }
+#loader:not(.error) { background: none; }
+#loader .spinner { position: fixed; top: 56px; width: 20px; height: 20px; border-width: 3px; }
+"""
 
 HEAD = """
 :host > div { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 14px; }

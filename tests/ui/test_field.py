@@ -78,7 +78,7 @@ def test_the_number_of_inducing_points_that_0_stands_for_is_beside_the_control(m
     spec = gpx.Spec(method, {"num_inducing": 0})
     controls = Controls(spec, lambda: None)
     points = controls.settings.widgets["num_inducing"]
-    assert points.zero == "0 means the square root of the number of rows, but at least 64"
+    assert points.zero == "0 is automatic"
 
     controls.describe(rows)
     assert (points.value, points.zero) == (0, f"0 is automatic: {m}")
@@ -89,8 +89,9 @@ def test_the_number_of_inducing_points_that_0_stands_for_is_beside_the_control(m
 
 
 @pytest.mark.parametrize(("method", "setting", "words"), [
-    ("gbcd", "block", "0 takes an eighth of all rows, but at least 10 and at most 500"),
-    ("grief", "grid_points", "With 0, each input has 10 to 160, as many as its lengthscale needs"),
+    ("gbcd", "chunk", "0 is automatic"),
+    ("grief", "grid_points", "0 is automatic"),
+    ("gbcd", "shortlist", ""),  # longer than the line
     ("sgpr", "evaluations", "0 means 40"),
     ("grief-mcmc", "acceptance", ""),
     ("scgd", "averaging", ""),

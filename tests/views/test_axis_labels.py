@@ -58,3 +58,14 @@ def test_a_long_label_is_written_in_lines_that_a_phone_does_not_cut() -> None:
     for label in (figure.xaxis[0].axis_label, recorded.figure.xaxis[0].axis_label):
         assert max(map(len, label.split("\n"))) <= 36
         assert label.replace("\n", " ") == name
+
+
+def test_a_step_that_reaches_the_end_of_the_axis_is_not_cut_in_half() -> None:
+    run = gpx.Spec("gbcd", data={"name": "snelson-like", "n": 60}, budget={"steps": 1}).open()
+    run.finish()
+    view = registry["convergence"]()
+    live = Live(view, view.data(run, 0))
+
+    live.update(view.data(run, 1))
+
+    assert live.figure.x_range.start < 0 < 1 < live.figure.x_range.end

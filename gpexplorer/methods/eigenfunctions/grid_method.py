@@ -74,8 +74,8 @@ class GridMethod(Method):
         0,
         (0, 40),
         least=0,
-        doc="Grid points per input. The whole grid has this number to the power d, but it is never formed. With 0, "
-        "each input has 10 to 160, as many as its lengthscale needs.",
+        doc="Grid points per input. The whole grid has this number to the power d, but it is never formed. 0 is "
+        "automatic: each input has 10 to 160, as many as its lengthscale needs.",
     )
     points_per_input: Any = param.String(
         "",

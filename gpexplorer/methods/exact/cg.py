@@ -162,8 +162,8 @@ class PreconditionedCG(Solver):
         0,
         (0, 1000),
         least=0,
-        doc="Rank of the preconditioner. A larger rank saves iterations. 0 chooses the rank at which building it takes "
-        "as long as one product with the matrix, as far as it fits into the memory of the cache.",
+        doc="Rank of the preconditioner. A larger rank saves iterations. 0 is automatic: the rank at which building it "
+        "takes as long as one product with the matrix, as far as it fits into the memory of the cache.",
     )
     root: Any = param.Selector(
         default="drawn",

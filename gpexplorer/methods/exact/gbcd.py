@@ -122,8 +122,8 @@ class GBCD(Solver):
         bounds=(0, None),
         softbounds=(0, 200),
         doc="Number of rows that join a block before the decrease that each row promises is computed again. "
-        "1 is the published method. 0 takes 50, or a tenth of a block that follows the number of rows if that is less; "
-        "with float32 columns and at least 4000 rows, a fifth of the block.",
+        "1 is the published method. 0 is automatic: 50, or a tenth of a block that follows the number of rows if "
+        "that is less; with float32 columns and at least 4000 rows, a fifth of the block.",
     )
     pool = param.Integer(
         0,

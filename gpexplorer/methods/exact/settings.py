@@ -22,8 +22,8 @@ def block() -> Any:
         0,
         (0, 1000),
         least=0,
-        doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. 0 takes an "
-        f"eighth of all rows, but at least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
+        doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. 0 is "
+        f"automatic: an eighth of all rows, but at least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
     )
 
 
@@ -34,8 +34,8 @@ def greedy_block() -> Any:
         (-1, 1000),
         least=-1,
         doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. -1 takes "
-        f"{MOST_BLOCK}, the number of the paper, or all rows if there are fewer. 0 takes an eighth of all rows, but at "
-        f"least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
+        f"{MOST_BLOCK}, the number of the paper, or all rows if there are fewer. 0 is automatic: an eighth of all "
+        f"rows, but at least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
     )
 
 
@@ -71,8 +71,8 @@ def subset() -> Any:
         0,
         (0, 2000),
         least=0,
-        doc="Number of rows on which the hyperparameters are learned, at subset^3 flops per evaluation. 0 takes an "
-        f"eighth of all rows, but at least {LEAST_SUBSET} and at most {MOST_SUBSET}, the number of the paper.",
+        doc="Number of rows on which the hyperparameters are learned, at subset^3 flops per evaluation. 0 is "
+        f"automatic: an eighth of all rows, but at least {LEAST_SUBSET} and at most {MOST_SUBSET}, as in the paper.",
     )
 
 

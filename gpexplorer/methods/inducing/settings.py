@@ -27,7 +27,7 @@ def num_inducing() -> Any:
         (0, 512),
         least=0,
         doc="Inducing points m: more of them fit better; choosing costs m per row, and learning m^2 per row. "
-        "0 means the square root of the number of rows, but at least 64.",
+        "0 is automatic: the square root of the number of rows, but at least 64.",
     )
 
 
@@ -89,7 +89,8 @@ class LearningMethod(Method):
         0,
         (0, 50),
         least=0,
-        doc="Evaluations of the objective per epoch for learning hyperparameters; 0 means min(20, max(15, 2 p)).",
+        doc="Evaluations of the objective per epoch for learning hyperparameters. 0 is automatic: "
+        "min(20, max(15, 2 p)).",
     )
     max_epochs = count(100, (1, 200), doc="Largest number of epochs; each chooses points, then learns.")
     tolerance = share(1e-4, doc="Stop when an epoch decreases the objective by less than this fraction.")

@@ -83,28 +83,42 @@ function keepLateRows(table) {
   }
 }
 
-export function render({ model, el }) {
-  el.style.display = "none"
+function importNatively(shim) {
+  const { addImportMap } = shim
+  let isMapped = false
+  const load = (url) => isMapped ? shim(url) : import(new URL(url, document.baseURI).href)
+  shim.addImportMap = (map) => { isMapped = true; addImportMap(map) }
+  window.importShim = Object.assign(load, shim)
+}
+
+function mend(ownPage) {
   const view = window.Bokeh?.Models?.get("Plot")?.prototype.default_view?.prototype
   if (!view || view.gpexplorer_mended) return
   for (const name of ["_measure_layout", "_after_layout"]) {
     const step = view[name]
     if (step) view[name] = function () { if (this.layout != null) step.call(this) }
   }
-  const visual = window.Bokeh.require?.("core/visuals/visual")?.VisualProperties?.prototype
-  if (model.own_page && visual?._get_css_value) visual._get_css_value = () => ""
-  const sheet = window.Bokeh.require?.("core/dom")?.InlineStyleSheet?.prototype
-  const layout = window.Bokeh.require?.("models/layouts/layout_dom")?.LayoutDOMView?.prototype
-  if (model.own_page && sheet && layout) writeOnce(sheet, layout)
   const component = window.Bokeh.Models.get("panel.models.esm.ReactiveESM")?.prototype
   if (component?.compile) compileOnce(component)
-  const parts = component?.default_view?.prototype
-  if (model.own_page && layout && parts) layOutTogether([layout, parts])
-  const plot = window.Bokeh.require?.("models/plots/plot_canvas")?.PlotView?.prototype
-  if (model.own_page && plot && "base_font_size" in plot) readFontOnce(plot)
   const renderer = window.Bokeh.Models.get("GlyphRenderer")?.prototype.default_view?.prototype
   if (renderer?.update_data) updateOnce(renderer)
   const table = window.Bokeh.Models.get("panel.models.tabulator.DataTabulator")?.prototype.default_view?.prototype
   if (table?.setData && table.tableBuilt) keepLateRows(table)
   view.gpexplorer_mended = true
+  if (!ownPage) return
+  const visual = window.Bokeh.require?.("core/visuals/visual")?.VisualProperties?.prototype
+  if (visual?._get_css_value) visual._get_css_value = () => ""
+  const sheet = window.Bokeh.require?.("core/dom")?.InlineStyleSheet?.prototype
+  const layout = window.Bokeh.require?.("models/layouts/layout_dom")?.LayoutDOMView?.prototype
+  if (sheet && layout) writeOnce(sheet, layout)
+  const parts = component?.default_view?.prototype
+  if (layout && parts) layOutTogether([layout, parts])
+  const plot = window.Bokeh.require?.("models/plots/plot_canvas")?.PlotView?.prototype
+  if (plot && "base_font_size" in plot) readFontOnce(plot)
+  if (window.importShim?.addImportMap) importNatively(window.importShim)
+}
+
+export function render({ el }) {
+  el.style.display = "none"
+  mend(false)
 }

@@ -290,6 +290,10 @@ class BokehFixes(JSComponent):
     shown once the table is built.
     """
 
-    own_page = param.Boolean(False, doc="Whether nobody else draws on this page.")
-
     _esm = beside(__file__, "bokeh_fixes.js")
+
+
+# A page of our own is mended by its head, before anything is drawn on it.
+OWN_PAGE = """{{% extends "base.html" %}}
+{{% block custom_css %}}<script>{{% raw %}}{}mend(true){{% endraw %}}</script>{{% endblock %}}
+""".format(BokehFixes._esm.partition("export ")[0])

@@ -90,8 +90,9 @@ export function render({ model, el }) {
         range.value = model.shown
       }
     }
-    zero.textContent = zero.title = model.zero
-    zero.hidden = !model.zero || model.shown !== 0
+    const isBelow = model.kind === "whole" && model.shown < 0  // -1 and -2 are automatic as well
+    zero.textContent = zero.title = isBelow ? "automatic" : model.zero
+    zero.hidden = !zero.textContent || (model.shown !== 0 && !isBelow)
     const changed = model.default != null && model.shown !== model.default
     el.classList.toggle("changed", changed)
     reset.hidden = !changed || model.disabled

@@ -19,8 +19,9 @@ from ..text import texts_beside
 from ..widgets import WIDE, WithLayout, column
 from .field import Field
 
-_ZERO = re.compile(r"(?:^|[.;] )((?:With 0,|0(?! does)) [^.;]*)")  # the clause of a doc that says what 0 stands for
+_ZERO = re.compile(r"(?:^|[.;] )((?:With 0,|0(?! does)) [^.;:]*)")  # what a doc says 0 stands for, in short
 MAX_LABEL = 24  # characters
+ONE_LINE = 41  # characters of a label and of what 0 stands for, for which a line of the sidebar has room
 
 LABELS: dict[str, str] = texts_beside(__file__, "setting_labels.yaml")
 MOST_OPEN = 5  # settings that are shown outside the accordion where a method has no equations
@@ -91,7 +92,8 @@ class Settings(WithLayout):
         elif not isinstance(setting, param.Boolean):
             low, high = setting.softbounds or setting.bounds or (None, None)
             clause = _ZERO.search(doc)
-            common |= {"start": low, "end": high, "zero": (clause[1] if clause else "")}
+            fits = clause and len(label_of(name, doc)) + len(clause[1]) <= ONE_LINE
+            common |= {"start": low, "end": high, "zero": clause[1] if clause and fits else ""}
             value = value if isinstance(setting, param.Integer) else float(value)
         return Field(label_of(name, doc), value, self._on_change, choices, default=setting.default, **common)
 

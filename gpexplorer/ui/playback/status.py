@@ -85,7 +85,7 @@ class Status(WithLayout):
     def beside(self, transport: Any, folded: Any) -> Any:
         """Return the row of the transport and three numbers, and add a part to those that unfold."""
         self.folded.append(folded)
-        return row(row(transport, styles={"flex": "1 1 420px"}), self.line, self.more, **WIDE, css_classes=["playback"])
+        return row(row(transport, styles={"flex": "1 1 520px"}), self.line, self.more, **WIDE, css_classes=["playback"])
 
     def unfold(self) -> None:
         """Show all numbers and what a step costs, or three numbers only."""

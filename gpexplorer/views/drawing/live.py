@@ -424,11 +424,11 @@ def _extent(layers: Layers, columns: tuple[str, ...], log: bool) -> tuple[float,
 
 
 def _misfits(extent: tuple[float, float], axis: tuple[float, float], log: bool) -> bool:
-    """Whether the data leave the axis, or fill less than `SMALL` of it."""
+    """Whether the data reach an end of the axis, or fill less than `SMALL` of it."""
     (low, high), (start, end) = (
         tuple(np.log10(np.maximum(value, 1e-300)) if log else value for value in pair) for pair in (extent, axis)
     )
-    return low < start or high > end or (high - low) < SMALL * (end - start)
+    return low <= start or high >= end or (high - low) < SMALL * (end - start)
 
 
 def _with_margin(extent: tuple[float, float], log: bool) -> tuple[float, float]:

@@ -151,7 +151,8 @@ class Paths(ThetaSurface):
         infos = [record.step.info for record in run.trace[: at + 1] if len(record.step.info.consensus)]
         copies = [info.thetas[:, [i, j]].cpu().double().numpy() for info in infos]
         mean = np.array([info.consensus[[i, j]].tolist() for info in infos]).reshape(-1, 2)
-        layers = {"consensus": pd.DataFrame(mean, columns=["x", "y"])}
+        consensus = pd.DataFrame(mean, columns=["x", "y"])
+        layers = {"consensus": consensus, "now": consensus.tail(1).reset_index(drop=True)}
         method, train = _method(run), run.problem.train
         _, validation = ordered_by_fold(train, method.validation(len(train)), method.seed)
         for k in range(len(validation)):
@@ -179,11 +180,12 @@ class Paths(ThetaSurface):
         return log_error
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Draw the surface in colour, a thin line per fold, and the consensus as a thick line."""
+        """Draw the surface in colour, the consensus as a broad line, and a thin line per fold on it."""
         parts = [image(layers, "surface", alpha=0.7, clabel="log10 error")]
         folds = [name for name in layers if name.startswith("fold ")]
+        parts.append(line(layers, "consensus", "consensus", color=ROLES["reference"], line_width=7))
         parts += [line(layers, name, name, **cycled(k)) for k, name in enumerate(folds)]
-        parts.append(line(layers, "consensus", "consensus", color=ROLES["reference"], line_width=3))
+        parts.append(dots(layers, "now", "this step", color=ROLES["inducing"], size=10))
         return overlay(parts, layers["surface"], 4, show_grid=False)
 
 

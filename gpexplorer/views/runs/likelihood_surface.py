@@ -173,7 +173,7 @@ class Likelihood(ThetaSurface):
             for column, each in zip("xy", parameters, strict=True):
                 frame[column] = (frame[column] + math.log(each.factor)) / math.log(10.0)
         xlabel, ylabel = (f"log10 {each.own_name}{each.unit and f' [{each.unit}]'}" for each in parameters)
-        title = f"here {here - lowest:.3g} nat above the lowest point" if math.isfinite(here) else ""
+        title = f"here {round(here - lowest, 2):.3g} nat above the lowest point" if math.isfinite(here) else ""
         surface.attrs |= {"xlabel": xlabel, "ylabel": ylabel, "title": title, "colours": (0.0, DECADES)}
         return layers
 

@@ -31,7 +31,9 @@ LEFTS = """() => [...new Set(Bokeh.documents.flatMap((of) => [...of.all_models])
 LAPTOP = SIZES[2]
 
 
-@pytest.mark.parametrize(("method", "sizes"), [("cholqr", SIZES), ("gpcv-admm", SIZES[2::2])])
+@pytest.mark.parametrize(
+    ("method", "sizes"), [("cholqr", SIZES), ("gpcv-admm", SIZES[2::2]), ("gbcd", [LAPTOP]), ("grief", [LAPTOP])]
+)
 def test_nothing_overlaps_and_nothing_is_cut_and_the_controls_fit_a_laptop(anywhere: Seen, method: str, sizes: tuple):
     seen = anywhere
     seen.visit(f"?v=1&method={method}&data=snelson-like&data.n=60")
