@@ -18,27 +18,38 @@ function writeOnce(sheet, layout) {
 }
 
 function layOutTogether(layouts) {
-  const waiting = new Set()
+  const waiting = new Map()  // view -> whether its styles have changed, not only its size
   const layOut = () => {
-    const views = [...waiting].filter((view) => view.el?.isConnected)
+    const views = new Map([...waiting].filter(([view]) => view.el?.isConnected))
     waiting.clear()
-    const isInside = (view) => view != null && (views.includes(view) || isInside(view.parent))
-    for (const view of views.filter((view) => !isInside(view.parent))) {
-      view.update_layout()
+    const outermost = (view) => (view == null ? null : outermost(view.parent) ?? (views.has(view) ? view : null))
+    const restyled = new Set([...views].flatMap(([view, isRestyled]) => (isRestyled ? [outermost(view)] : [])))
+    for (const view of new Set([...views.keys()].map(outermost))) {
+      if (restyled.has(view)) view.update_layout()
       view.compute_layout()
       view.root.notify_finished()
     }
+  }
+  const wait = (view, isRestyled) => {
+    if (waiting.size === 0) {
+      const timer = setTimeout(layOut, 100)  // a page in the background draws no frames
+      requestAnimationFrame(() => { clearTimeout(timer); layOut() })
+    }
+    waiting.set(view, isRestyled || (waiting.get(view) ?? false))
   }
   for (const layout of layouts) {
     const { invalidate_layout } = layout
     layout.invalidate_layout = function () {
       if (this.is_managed) return invalidate_layout.call(this)
-      if (waiting.size === 0) {
-        const timer = setTimeout(layOut, 100)  // a page in the background draws no frames
-        requestAnimationFrame(() => { clearTimeout(timer); layOut() })
-      }
-      waiting.add(this)
+      wait(this, true)
     }
+  }
+  const { _after_resize } = layouts[0]
+  layouts[0]._after_resize = function () {
+    if (this.is_layout_root && !this._was_built) return _after_resize.call(this)
+    let view = this
+    while (view.is_managed) view = view.parent
+    wait(view, false)
   }
 }
 

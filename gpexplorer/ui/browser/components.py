@@ -277,11 +277,11 @@ class BokehFixes(JSComponent):
     then computes the styles of the page anew, which took two of the six seconds in which a page opens. Our own pages
     have none. And each layout of a page empties and writes again the style sheets of all its parts, with five writes
     per part, although they say what they said before: 21,000 writes while the laboratory opens. On our own pages a
-    layout writes those that differ, at its end and before anything is measured. Each component that a browser has drawn
-    lays out all that is inside it, and so do the components around it. On our own pages they wait for the next frame,
-    and only the outermost does. The size of the letters of a figure is read once, and a script of several components is
-    compiled once. Panel searches each script, 1.4 MB of them, for names of packages; on our own pages, where no script
-    has any, the browser imports them.
+    layout writes those that differ, at its end and before anything is measured. Each component that a browser has
+    drawn, or that has another size than before, lays out all that is inside it, and so do the components around it. On
+    our own pages they wait for the next frame, and only the outermost does. The size of the letters of a figure is read
+    once, and a script of several components is compiled once. Panel searches each script, 1.4 MB of them, for names of
+    packages; on our own pages, where no script has any, the browser imports them.
 
     Bokeh reads the columns of a figure anew at each change of a colour: 134 times when the theme of the laboratory is
     switched, and where columns change in the same message, it then finds lengths that differ. Here it reads them once,
