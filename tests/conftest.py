@@ -40,6 +40,25 @@ QUIET = (
     "--disable-sync",
     "--no-first-run",
 )
+# Playwright's list, which a second list replaces, and two pages that each window has for its address bar: with them a
+# blank page takes 1.1 s of a processor instead of 0.25 s.
+FEATURES_OFF = (
+    "AimEnabled",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "LensOverlay",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
+    "PreconnectToSearch",
+    "ThirdPartyStoragePartitioning",
+    "WebUIOmniboxAimPopup",
+    "WebUIOmniboxPopup",
+)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -114,4 +133,5 @@ def data_dir(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
     """The browser installed here if there is one, else the one Playwright brought; never a call to another host."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    return {**browser_type_launch_args, "args": list(QUIET), **({"executable_path": found} if found else {})}
+    arguments = [*QUIET, f"--disable-features={','.join(FEATURES_OFF)}"]
+    return {**browser_type_launch_args, "args": arguments, **({"executable_path": found} if found else {})}

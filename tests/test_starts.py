@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import gpexplorer as gpx
+from gpexplorer import starts
 from gpexplorer.data import load
 from gpexplorer.errors import SettingError
 from gpexplorer.linalg.periodogram import peaks
 from gpexplorer.objectives import evidence, least_learned_noise, least_noise, noise_variance
+from gpexplorer.problem import Problem
 from gpexplorer.runs import Spec, Store
 from gpexplorer.starts import KERNEL_START, proposals, race, variogram
 
@@ -195,13 +199,51 @@ def test_a_start_that_is_kept_although_another_one_is_lower_says_so():
     run.close()
 
 
-def test_the_race_draws_nothing_from_global_generators_and_repeats():
+def test_the_race_draws_nothing_from_global_generators_and_repeats(monkeypatch: pytest.MonkeyPatch):
     problem = Spec("ml", kernel=ONE).open(data=waves(9, 400, 0.3)[:2]).problem
     state = torch.get_rng_state()
-    first, second = race(problem), race(problem)
+    first = race(problem)
+    monkeypatch.setattr(starts, "_kept", {})
+    second = race(problem)
+    assert second is not first
     assert torch.equal(state, torch.get_rng_state())
     assert torch.equal(first.starts[0].theta, second.starts[0].theta)
     assert first.rows == 200
+
+
+def test_equal_rows_are_raced_once_and_anything_else_again(monkeypatch: pytest.MonkeyPatch):
+    def opened(kernel: Any = ONE, **changes: Any) -> Problem:
+        return Spec("ml", kernel=kernel, data={"name": "hypercube", "n": 40, "d": 2}, **changes).open().problem
+
+    raced, ran = starts._raced, list[Any]()
+    monkeypatch.setattr(starts, "_kept", {})
+    monkeypatch.setattr(starts, "_raced", lambda *parts: ran.append(parts) or raced(*parts))
+    problem = opened()
+    kept = race(problem)
+    assert race(opened()) is kept
+    y = problem.train.y.clone()
+    y[3] += 1e-12
+    others = [
+        replace(problem, train=replace(problem.train, y=y)),
+        replace(problem, theta=problem.theta + 1e-12),
+        *(opened(ONE | {"bounds": {"noise": [0.1, high]}}) for high in (2.0, 3.0)),
+        opened(ONE | {"name": "matern52-ard"}),
+        opened(dtype="float32"),
+    ]
+    assert all(race(other) is not kept for other in others)
+    assert race(problem, 5) is not kept
+    assert race(problem, 0, follow=True) is not kept
+    assert len(ran) == len(others) + 3
+    monkeypatch.setattr(starts, "KEPT_ENTRIES", 10)  # the numbers of a large table are not read again
+    assert race(opened()) is not kept
+
+
+def test_a_run_that_changes_its_theta_leaves_the_start_of_the_next_one_alone():
+    rows = waves(14, 220, 0.3)[:2]
+    first = Spec("ml", kernel="se").open(data=rows)
+    expected = first.problem.theta.clone()
+    first.problem.theta.zero_()
+    assert torch.equal(Spec("ml", kernel="se").open(data=rows).problem.theta, expected)
 
 
 def test_few_inducing_points_keep_the_long_lengthscale():

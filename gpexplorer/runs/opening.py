@@ -110,11 +110,11 @@ def _raced(spec: Description, problem: Problem) -> tuple[Problem, Race]:
     learns = not registry[spec.method].own_kernel and spec.settings.get("learn", True)
     given = set(entries.get("values", ())) - set(entries.get("fixed", ()))  # learning begins there
     if "theta" in entries or entries.get("start") == ONE_START or not learns or given:
-        return problem, Race((), 0, 0.0)
+        return problem, Race((), 0)
     follow = entries.get("start") == LEARNED_START
     result = race(problem, int(spec.settings.get("num_inducing", 0)), follow)
     theta = result.learned if follow and result.learned is not None else result.starts[0].theta
-    theta = registry[spec.method].beginning(problem.kernel, theta)
+    theta = registry[spec.method].beginning(problem.kernel, theta.clone())
     return replace(problem, theta=theta), result
 
 
