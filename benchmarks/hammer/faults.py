@@ -171,7 +171,7 @@ def fail_calls(scenario: Scenario, kind: str, folder: Path, most: int | None = N
     with _fresh(folder), Fault(kind, 0) as counted:
         scenario.act(folder, [])
     count = counted.calls
-    stride = 1 if most is None else max(count // most, 1)
+    stride = 1 if most is None else max(-(-count // most), 1)
     failed, broken = 0, list[str]()
     for number in range(1, count + 1, stride):
         happened, sentence = _one(scenario, kind, number, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -12,6 +13,13 @@ from benchmarks.hammer.fault_scenarios import SCENARIOS, Scenario
 from gpexplorer import Spec, Store
 
 FEW = 3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _little_is_searched_for_garbage() -> None:
+    """The scenarios search after each failure, and what other tests have left is not theirs."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)

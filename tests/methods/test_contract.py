@@ -150,10 +150,13 @@ def test_it_continues_from_any_state_as_if_it_had_not_stopped(run: Run, at: int)
     steps = STEPS if at in (0, 13) or at + 7 > STEPS else at + 7
 
     resumed = run.fork(at)
-    resumed.finish(steps=steps)
+    while steps < STEPS and resumed.done < steps and resumed.advance():
+        pass  # without scores
+    if steps == STEPS:
+        resumed.finish(steps=STEPS)
+        assert resumed.outcome == run.outcome
 
     alike(resumed, run, steps=steps)
-    assert resumed.outcome == run.outcome or steps < STEPS
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7, 9])

@@ -55,6 +55,17 @@ def moved(split: data.Split, shift: float, scale: float) -> data.Split:
     return replace(split, train=parts[0], test=parts[1], key=f"{split.key}/moved")
 
 
+def small_views(run: Run) -> list[Any]:
+    """The pictures of a run; those of a surface have few points, each of which costs a kernel matrix or several."""
+    from gpexplorer.views import for_run  # which takes longer to import than the script to run
+
+    shown = for_run(run)
+    for view in shown:
+        if "side" in view.param:
+            view.side = 3
+    return shown
+
+
 def trail(run: Run) -> list[list[Tensor]]:
     """Every tensor of every state, in order."""
     return [list(tensors(record.step.state)) for record in run.trace]

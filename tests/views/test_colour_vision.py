@@ -15,9 +15,9 @@ import pytest
 from bokeh.models import Line, Scatter, Segment
 
 import gpexplorer as gpx
-from gpexplorer.views import for_run
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.drawing.palette import CYCLE, DIVERGING, ON_DARK, cycled
+from steps_of import small_views
 
 MACHADO = {  # rows of the matrices for red, green and blue light
     "no long cones": "0.152286 1.052583 -0.204868 0.114503 0.786281 0.099216 -0.003882 -0.048116 1.051998",
@@ -104,7 +104,7 @@ def test_marks_of_a_picture_can_be_told_apart(key: str, drawn: set[Any]):
     for d in (1, 2):
         run = gpx.Spec(key, settings, data={"name": "hypercube", "n": 60, "d": d}).open()
         run.finish(steps=4)
-        for view in for_run(run):
+        for view in small_views(run):
             layers = view.data(run, len(run.trace) - 1)
             parts = (view.key, *((name, *frame.columns) for name, frame in layers.items()))
             if parts in drawn:

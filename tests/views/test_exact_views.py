@@ -12,6 +12,7 @@ import torch
 from gpexplorer import Spec, methods, views
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.runs.run import Run
+from steps_of import small_views
 
 hv.extension("bokeh")
 MEMBERS = sorted(key for key in methods if methods[key].family == "exact")
@@ -37,7 +38,7 @@ def run_of(method: str, d: int = 2, steps: int = 9) -> Run:
 @pytest.mark.parametrize("method", MEMBERS)
 def test_every_picture_of_every_method_of_the_family_can_be_drawn(method: str) -> None:
     run = run_of(method)
-    shown = views.for_run(run)
+    shown = small_views(run)
     keys = {view.key for view in shown}
     assert {"fit", "convergence", "hyperparameters"} <= keys
     assert ("gbcd-gradient" in keys) == ("alpha" in methods[method].State._fields)

@@ -34,8 +34,7 @@ def view(run, key: str) -> views.View:
     return next(view for view in views.for_run(run) if view.key == key)
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("d", "theme"), [(1, "dark"), (2, "light"), (5, "light")])
 def test_every_view_draws_its_start_and_follows_without_redrawing(d: int, theme: str) -> None:
     run = played(d)
     pictures = views.for_run(run)

@@ -12,6 +12,7 @@ import gpexplorer as gpx
 from gpexplorer import views
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.live import Live
+from steps_of import small_views
 
 SETTINGS = {
     "gbcd": {"block": 8, "chunk": 2, "subset": 25, "evaluations": 4},
@@ -31,11 +32,10 @@ def view(run: Run, key: str) -> views.View:
     return next(view for view in views.for_run(run) if view.key == key)
 
 
-@pytest.mark.parametrize("d", [1, 2, 4])
-@pytest.mark.parametrize("method", sorted(SETTINGS))
+@pytest.mark.parametrize(("method", "d"), [("gbcd", 1), ("gbcd", 2), ("grief", 2), ("grief", 4)])
 def test_every_picture_draws_its_start_and_follows(method: str, d: int):
     run = played(method, d)
-    pictures = views.for_run(run)
+    pictures = small_views(run)
     assert any(picture.family == run.method.family for picture in pictures)
     for picture in pictures:
         live = Live(picture, picture.data(run, 0))

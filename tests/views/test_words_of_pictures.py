@@ -9,7 +9,7 @@ import pytest
 
 from gpexplorer import Spec
 from gpexplorer.methods.base import registry as methods
-from gpexplorer.views import for_run
+from steps_of import small_views
 
 ROWS = {"name": "hypercube", "n": 60, "d": 2}
 OF_A_FAMILY = ("cholqr", "gbcd", "grief", "grief-mcmc", "gpcv-admm", "scgd")
@@ -31,7 +31,7 @@ def words(key: str) -> Iterator[str]:
     """The texts of all pictures of a short run."""
     run = Spec(key, data=ROWS).open()
     run.finish(steps=3)
-    for view in for_run(run):
+    for view in small_views(run):
         yield from (view.title, view.help, view.click)
         for name in view.param.values():
             setting = view.param.objects("existing")[name]
