@@ -180,12 +180,21 @@ def test_a_column_of_many_words_is_sent_before_its_means_are_known(tmp_path: Pat
         reader_from(re.sub(r'"values": \[[^]]*\]', '"values": []', sent.train.reader.to_json()))
 
 
+def table_with_totals(cell: str) -> bytes:
+    """Forty rows, and a last one that begins with this word."""
+    rows = [f"{1000 + k};{k * 37 % 11},5;{k * k % 17},25" for k in range(40)]
+    return "\n".join(["number;a;price", *rows, f"{cell};;321,5"]).encode()
+
+
 @pytest.mark.parametrize("cell", ["Summe", "Total général", "Grand total (EUR)"])
 def test_a_last_row_of_totals_is_noted_before_the_columns_are_chosen(cell: str) -> None:
-    rows = [f"{1000 + k};{k * 37 % 11},5;{k * k % 17},25" for k in range(40)]
-    content = "\n".join(["number;a;price", *rows, f"{cell};;321,5"]).encode()
-    choice = Choice(target="price", inputs=("a",))
-    assert any(f'Row 41 has "{cell}" in "number"' in note for note in gpx.data.preview("t.csv", content).notes)
+    notes = gpx.data.preview("t.csv", table_with_totals(cell)).notes
+    assert any(f'Row 41 has "{cell}" in "number"' in note for note in notes)
+
+
+def test_a_last_row_of_totals_is_left_out_where_it_has_no_value_of_an_input() -> None:
+    cell, choice = "Summe", Choice(target="price", inputs=("a",))
+    content = table_with_totals(cell)
     read = gpx.data.read_upload("t.csv", content, choice, "all")
     assert read.notes[-1].endswith("no value of an input: it was left out as a total.")
     assert (len(read.train), float(read.train.y.max())) == (40, 16.25)

@@ -105,11 +105,15 @@ def answers(url: str) -> bool:
 
 
 def until(holds: Callable[[], object], seconds: float = 45.0, every: float = 0.1) -> None:
-    """Call this function every so many seconds until it returns something true; AssertionError if not in time."""
-    end = time.monotonic() + seconds
+    """Call this function until it returns something true; AssertionError if not in time.
+
+    It is called again after so many seconds, and then less and less often: to look for a text costs 20 ms of a browser.
+    """
+    end, pause = time.monotonic() + seconds, every
     while not holds():
         assert time.monotonic() < end, f"not within {seconds:g} s"
-        time.sleep(every)
+        time.sleep(pause)
+        pause = max(every, min(1.25 * pause, 0.4))
 
 
 class Seen:

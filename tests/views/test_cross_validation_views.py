@@ -17,6 +17,7 @@ from gpexplorer.runs import Run
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.runs import likelihood_surface
 from oracles_admm import held_out
+from steps_of import small_views
 
 QUICK = {"max_iterations": 5, "rank": 20, "cg_tolerance": 1e-7}
 
@@ -32,11 +33,10 @@ def view(run: Run, key: str) -> Any:
     return next(shown for shown in views.for_run(run) if shown.key == key)
 
 
-@pytest.mark.parametrize("d", [1, 3])
-@pytest.mark.parametrize("method", ["gpcv-admm", "gpcv-admm-holdout"])
+@pytest.mark.parametrize(("method", "d"), [("gpcv-admm", 1), ("gpcv-admm", 3), ("gpcv-admm-holdout", 1)])
 def test_every_picture_draws_the_first_record_and_updates(method: str, d: int):
     run = played(method, d)
-    shown = [picture for picture in views.for_run(run) if picture.family == "cross_validation"]
+    shown = [picture for picture in small_views(run) if picture.family == "cross_validation"]
 
     assert {picture.key for picture in shown} == {"admm-curves", "admm-residuals", "admm-paths"}
     for picture in shown:
