@@ -81,10 +81,9 @@ def test_a_keyboard_skips_the_bar_and_the_bar_opens_a_panel(seen: Seen):
 
 def test_the_data_begin_early_and_three_numbers_are_shown(seen: Seen):
     seen.page.set_viewport_size({"width": 1440, "height": 900})
-    seen.page.wait_for_timeout(400)
 
-    assert seen.page.locator(".prediction").bounding_box()["y"] <= 150
-    assert seen.page.locator(".facts div").filter(visible=True).count() == 3
+    until(lambda: seen.page.locator(".prediction").bounding_box()["y"] <= 150)
+    until(lambda: seen.page.locator(".facts div").filter(visible=True).count() == 3)
     seen.press("All numbers")
     until(lambda: seen.page.locator(".facts div").filter(visible=True).count() == 8)
     seen.press("Fewer numbers")

@@ -74,8 +74,11 @@ def test_a_part_of_a_story_takes_little_of_a_small_screen(reader: Seen):
     title = seen.page.get_by_role("heading", name=STORIES["swaps"].parts[0].title)
     place = seen.page.get_by_text("Ten rows that stand for 180, 1 of 6")
 
-    until(lambda: title.bounding_box() and place.bounding_box())
-    seen.page.wait_for_timeout(600)  # figures are drawn again at their new size
-    first, second = title.bounding_box(), place.bounding_box()
-    assert abs(first["y"] + first["height"] - second["y"] - second["height"]) < 8  # on one line
-    assert first["x"] + first["width"] < second["x"]
+    def are_on_one_line() -> bool:
+        first, second = title.bounding_box(), place.bounding_box()
+        if first is None or second is None:
+            return False
+        lower_edges = first["y"] + first["height"], second["y"] + second["height"]
+        return abs(lower_edges[0] - lower_edges[1]) < 8 and first["x"] + first["width"] < second["x"]
+
+    until(are_on_one_line)
