@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, TimeoutError, expect
+from playwright.sync_api import Locator, expect
 
 from pages import Seen, until
 
@@ -48,30 +48,26 @@ def test_pictures_are_not_faded_after_a_refused_file_was_corrected(anywhere: See
 
 
 def test_a_message_is_opaque_and_covers_nothing_in_both_themes(seen: Seen):
-    page, wide = seen.page, seen.page.viewport_size
+    page = seen.page
+    wide = page.viewport_size
+    page.locator("body").press("?")
     message = page.locator(".MuiAlert-root").first
-
-    def is_opaque_and_apart(width: int) -> bool:
-        if message.count() == 0:  # it goes by itself
-            page.locator("body").press("?")
-            return False
-        try:
-            alpha, box = message.evaluate(
-                f"(one) => [({BACKGROUND_ALPHA})(one), one.getBoundingClientRect()]", timeout=2e3
-            )
-        except TimeoutError:
-            return False
-        below = [page.get_by_role("button", name="Play or pause").first, page.locator(".facts").first]
-        below.append(page.get_by_role("heading", name="Data and prediction"))
-        highest = min(element.bounding_box()["y"] for element in below)
-        return alpha == 1.0 and box["x"] >= 0 and box["right"] <= width and 0 < box["bottom"] <= highest
+    expect(message).to_be_visible()
 
     for dark in (True, False):
         seen.press("Toggle theme")
         until(lambda dark=dark: (page.locator(".mui-dark").count() > 0) == dark)
         for width in (1366, 390):
             page.set_viewport_size({"width": width, "height": 768})
-            until(lambda width=width: is_opaque_and_apart(width), seconds=20.0)
+            page.wait_for_timeout(400)
+            until(lambda: message.evaluate(BACKGROUND_ALPHA) == 1.0, seconds=10.0)
+            box = message.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+            below = [page.get_by_role("button", name="Play or pause").first, page.locator(".facts").first]
+            for element in [*below, page.get_by_role("heading", name="Data and prediction")]:
+                assert box["y"] + box["height"] <= element.bounding_box()["y"]
         page.set_viewport_size(wide)
 
 
