@@ -44,7 +44,7 @@ def load_of(served: Served, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_every_visitor_gets_pages_and_steps_and_leaves_no_run_behind(load_of: SimpleNamespace, served: Served):
-    small = Visitors(users=2, players=1, presses=2, cycles=1, run=SMALL)
+    small = Visitors(users=2, players=1, presses=2, cycles=2, run=SMALL)
 
     rows = awaited(visits(load_of, small, print))
 
