@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -289,3 +290,5 @@ def test_the_spectrum_shows_the_ranks_of_functions_chosen_by_evidence():
     assert not set(layers["dropped"]["x"]) & set(ranks)
     s2 = float(state.theta[-1].exp()) ** 2  # eigenvalues are variances, and so is the line
     assert layers["noise"]["y"].tolist() == pytest.approx([np.log10(s2)] * 2)
+    points = math.prod(len(U) for U in grid.axes)
+    assert layers["kept"].attrs["title"] == f"a grid of {points:,} points"
