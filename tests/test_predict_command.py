@@ -6,6 +6,7 @@ import io
 import json
 import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,23 @@ def test_mistakes_are_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         ("recommend", "rows.csv", "--out", "nowhere/spec.json"),
         ("recommend", "rows.csv", "--model", "nowhere/model"),
         ("predict", "model", "rows.csv", "--out", "nowhere/table.csv"),
+        # names that say another kind of file than is written
+        ("predict", "model", "rows.csv", "--out", "table.xlsx"),
+        ("predict", "model", "rows.csv", "--out", "table"),
+        ("recommend", "rows.csv", "--out", "predictions.csv"),
+        ("run", "spec.json", "--model", "predictions.csv"),
+        ("sweep", "spec.json", "--out", "table.csv"),
+        ("export", "run", "--page", "run.pdf"),
+        # files that are read
+        ("predict", "model", "rows.csv", "--out", "./rows.csv"),
+        ("predict", "model", "linked.csv", "--out", "rows.csv"),
+        ("predict", "model.csv", "rows.csv", "--out", "model.csv"),
+        ("run", "spec.json", "--model", "spec.json"),
+        ("recommend", "rows.csv", "--model", "rows.csv"),
+        ("sweep", "grid.parquet", "--out", "grid.parquet"),
     ],
 )
-def test_a_folder_that_is_missing_is_a_sentence_before_the_work(
+def test_a_file_that_cannot_be_written_is_a_sentence_before_the_work(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def work(*_: Any, **__: Any) -> None:
@@ -120,9 +135,33 @@ def test_a_folder_that_is_missing_is_a_sentence_before_the_work(
     monkeypatch.setattr(posteriors, "load_posterior", work)
     pd.DataFrame({"x": range(20), "y": range(20)}).to_csv("rows.csv", index=False)
     Path("spec.json").write_text(json.dumps({"gpexplorer": 1, "method": "cholqr", "data": "rows.csv"}))
+    Path("linked.csv").symlink_to("rows.csv")
+    for name in ("model.csv", "grid.parquet"):
+        Path(name).write_text("kept")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
 
     assert call(*words) == 2
-    assert "choose another" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert f"Cannot write {Path(words[-1])}" in printed
+    assert "choose another" in printed
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_predictions_are_written_as_the_name_says(tmp_path: Path):
+    frame = pd.DataFrame({"x": np.linspace(0.0, 1.0, 20)})
+    frame["y"] = np.sin(frame["x"])
+    run = Spec("cholqr", {"num_inducing": 4}, kernel="se").open(data=frame)
+    run.finish(steps=1)
+    run.posterior(of="y").save(tmp_path / "model")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+
+    read = {".csv": pd.read_csv, ".tsv": partial(pd.read_csv, sep="\t"), ".parquet": pd.read_parquet}
+    tables = []
+    for ending, reader in read.items():
+        out = tmp_path / f"p{ending}"
+        assert call("predict", str(tmp_path / "model"), str(tmp_path / "rows.csv"), "--out", str(out)) == 0
+        tables.append(reader(out)["mean"].to_numpy())
+    np.testing.assert_allclose(tables, [tables[0]] * 3, rtol=1e-12)
 
 
 def test_a_model_is_as_readable_as_other_new_files(tmp_path: Path):

@@ -25,6 +25,9 @@ from .output import format_duration
 MOST_RUNS = 100_000  # in one sweep
 TABLE_SECONDS = 2.0  # between two versions of the table while runs end
 PIPE_SECONDS = 10.0  # without a byte from a pipe
+PARQUET, PAGES, SPECS = (".parquet", ".pq"), (".html", ".htm"), (".json",)
+TABLES = (".csv", ".tsv", *PARQUET)
+NO_MODEL = (*TABLES, ".csv.gz", ".npz", ".txt", ".xlsx", ".pkl", *PAGES, *SPECS)  # they say another kind of file
 
 
 def read_spec(source: str, changes: Sequence[str]) -> Spec:
@@ -75,11 +78,6 @@ def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Call
     -------
     DataFrame
         The table of all runs.
-
-    Raises
-    ------
-    SettingError
-        If `out` cannot be written. This is tried before the first run starts.
     """
     finished, begin, last_write = dict[str, Finished](), time.monotonic(), 0.0
     require_writable(out)
@@ -115,11 +113,33 @@ def writable(out: Path, option: str = "--out") -> Iterator[None]:
         raise SettingError(f"Cannot write {out} ({error.strerror or error}): choose another {option}.") from None
 
 
-def require_writable(out: Path | None, option: str = "--out") -> None:
-    """Raise SettingError if the file cannot be written, so that no work is lost later; None is no file."""
+def require_writable(
+    out: Path | None,
+    option: str = "--out",
+    endings: Sequence[str] = (),
+    others: Sequence[str] = (),
+    sources: Sequence[str | Path] = (),
+) -> None:
+    """Raise SettingError if the file cannot be written, so that no work is lost later; None is no file.
+
+    Parameters
+    ----------
+    option : str
+        The option that names it, for messages.
+    endings, others : sequence of str
+        One of these its name must have, or none of these. A device or a pipe may have any name.
+    sources : sequence of str or Path
+        Files that are read, which it must not replace.
+    """
     if out is None:
         return
-    existed = out.exists()
+    existed, name = out.exists(), out.name.lower()
+    if existed and any(os.path.exists(source) and out.samefile(source) for source in sources):
+        raise SettingError(f"Cannot write {out}, which is a file that is read here: choose another {option}.")
+    is_other = name.endswith(tuple(others)) or (endings and not name.endswith(tuple(endings)))
+    if is_other and (out.is_file() or not existed):
+        kinds = f"whose name ends in {' or '.join(endings)}" if endings else "such as model.safetensors"
+        raise SettingError(f"Cannot write {out} as what its name says: choose another {option}, {kinds}.")
     with writable(out, option):
         out.open("ab").close()
         if not existed:

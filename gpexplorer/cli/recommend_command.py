@@ -44,7 +44,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
         list[str] | None, typer.Option("--kind", help='How a column is read, such as when="date mdy" or code=words.')
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of every method.", min=0)] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write the Spec of the answer to this file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the Spec of the answer to this .json file.")] = None,
     model: Annotated[
         Path | None, typer.Option(help="Write the fitted model to this safetensors file, for `predict`.")
     ] = None,
@@ -54,10 +54,10 @@ def recommend(  # noqa: PLR0913 - the options of the command
     """Try the methods on held-out rows for a minute, and say which one to use, with what to expect of it."""
     from ..errors import DataError
     from ..recommendation import recommend as find
-    from .files import require_writable
+    from .files import NO_MODEL, SPECS, require_writable
 
-    require_writable(out)
-    require_writable(model, "--model")
+    require_writable(out, endings=SPECS, sources=[source])
+    require_writable(model, "--model", others=NO_MODEL, sources=[source])
     options: dict[str, Any] = {
         "target": target, "inputs": inputs, "drop": drop, "encode": encode, "dates": dates, "groups": groups,
         "missing": missing, "decimal": decimal if decimal != "." else "", "kinds": _kinds(kinds or []),

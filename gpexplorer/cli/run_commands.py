@@ -44,19 +44,19 @@ def export(
     ] = None,
     by: Annotated[str, typer.Option(help='What two runs have in common: "step" or "seconds".')] = "step",
     pictures: Annotated[str, typer.Option(help="Which pictures of the run, such as fit,landscape.")] = "",
-    steps: Annotated[Path | None, typer.Option(help="Write the table of steps to this CSV or Parquet file.")] = None,
+    steps: Annotated[Path | None, typer.Option(help="Write the table of steps to this .csv, .tsv or .parquet file.")] = None,
 ) -> None:
     """Write a stored run as one HTML file that plays its pictures, or its steps as a table.
 
     Nothing is computed again but the pictures, and the store is only read.
     """
     from ..errors import SettingError
-    from .files import require_writable
+    from .files import PAGES, TABLES, require_writable
 
     if page is None and steps is None:
         raise SettingError("Nothing to write: give --page run.html, --steps steps.csv, or both.")
-    require_writable(page, "--page")
-    require_writable(steps, "--steps")
+    require_writable(page, "--page", PAGES)
+    require_writable(steps, "--steps", TABLES)
     run = _opened(kept)
     if steps is not None:
         _write([run.table()], steps, "--steps")
@@ -116,12 +116,12 @@ def run(  # noqa: PLR0913 - the options of the command
     is kept. A second signal ends the command at once.
     """
     from ..runs import Store, working
-    from .files import read_spec, require_writable, writable
+    from .files import NO_MODEL, read_spec, require_writable, writable
 
     with stopping() as signals:
         changes = [*(change or []), *([] if target_transform is None else [f"target_transform={target_transform}"])]
         checked = read_spec(spec, changes)
-        require_writable(model, "--model")
+        require_writable(model, "--model", others=NO_MODEL, sources=[spec])
         opened = Store(out).open(checked)
         command = ["python", "-m", "gpexplorer", "run", spec, "--out", str(out)]
         command += [word for text in changes for word in ("--set", text)]
@@ -150,7 +150,7 @@ def sweep(
     scheduler: Annotated[
         str, typer.Option(help="The address of a Dask scheduler. Without one, the runs follow one another here.")
     ] = "",
-    out: Annotated[Path, typer.Option(help="The table of all runs.")] = Path("sweep.parquet"),
+    out: Annotated[Path, typer.Option(help="The table of all runs, a .parquet file.")] = Path("sweep.parquet"),
     store: Annotated[
         Path, typer.Option(help="Where every step is kept. A run that is kept there is not run again.")
     ] = Path("runs-store"),
@@ -164,8 +164,9 @@ def sweep(
     """
     from ..runs import Store
     from ..runs.studies.sweep import sweep as run_all
-    from .files import read_sweep, write_sweep_table
+    from .files import PARQUET, read_sweep, require_writable, write_sweep_table
 
+    require_writable(out, endings=PARQUET, sources=[source])
     with stopping() as signals:
         specs = read_sweep(source)
         Store(store).require_writable()
@@ -298,14 +299,11 @@ def _print_result(opened: Run, directory: Path) -> None:
     typer.echo(f"kept in {directory}")
 
 
-PARQUET = (".parquet", ".pq")
-
-
 def predict(
     model: Annotated[Path, typer.Argument(help="A file that `run --model` or posterior.save wrote.")],
     rows: Annotated[Path, typer.Argument(help="A CSV, Parquet or NPZ file with the input columns of the model.")],
     out: Annotated[
-        Path | None, typer.Option(help="Write the table to this CSV or Parquet file instead of printing it.")
+        Path | None, typer.Option(help="Write the table to this .csv, .tsv or .parquet file instead of printing it.")
     ] = None,
     of: Annotated[str, typer.Option(help='"y" for new observations, or "f" for the function without noise.')] = "y",
     quantiles: Annotated[str, typer.Option(help="Probabilities of further columns, such as 0.1,0.5,0.9.")] = "",
@@ -319,9 +317,9 @@ def predict(
     from ..errors import SettingError
     from ..runs.storage.saved_posterior import load_posterior
     from ..runs.studies.prediction_table import predictions_of_file, sentence_of_counts
-    from .files import require_writable
+    from .files import TABLES, require_writable
 
-    require_writable(out)
+    require_writable(out, endings=TABLES, sources=[model, rows])
     try:
         levels = [float(level) for level in quantiles.split(",") if level.strip()]
     except ValueError:
@@ -348,7 +346,7 @@ def _counted(tables: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[p
 def _write(tables: Iterable[pd.DataFrame], out: Path, option: str) -> None:
     """Write one table after the other to a Parquet or CSV file, which appears when all are written."""
     from ..runs.storage.own_files import replacing
-    from .files import writable
+    from .files import PARQUET, writable
 
     with writable(out, option), replacing(out, private=False) as fresh:
         if out.suffix.lower() in PARQUET:
@@ -366,9 +364,9 @@ def _write(tables: Iterable[pd.DataFrame], out: Path, option: str) -> None:
                     writer.close()
         else:
             with fresh.open("w", encoding="utf-8", newline="") as file:
-                _write_csv(tables, file)
+                _write_csv(tables, file, "\t" if out.suffix.lower() == ".tsv" else ",")
 
 
-def _write_csv(tables: Iterable[pd.DataFrame], file: object) -> None:
+def _write_csv(tables: Iterable[pd.DataFrame], file: object, delimiter: str = ",") -> None:
     for number, table in enumerate(tables):
-        table.to_csv(file, index=False, header=number == 0)  # type: ignore[call-overload]
+        table.to_csv(file, sep=delimiter, index=False, header=number == 0)  # type: ignore[call-overload]
