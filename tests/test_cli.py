@@ -89,6 +89,9 @@ def test_set_changes_fields_entries_and_settings():
         (["serve", "--port", "1", "--store", "/dev/null"], "Runs cannot be kept in /dev/null (it is no directory)"),
         (["run", "spec.json", "--set", "seed=" + "[" * 50_000], "seed is '[[["),
         (["run", "spec.json", "--set", "seed=" + "[" * 100_000], "longer than 100000 characters"),
+        (["run", "rows.csv"], "rows.csv: The spec is not JSON"),
+        (["export", "rows.csv", "--steps", "steps.csv"], "has no run 'rows.csv'; it has none"),
+        (["export", ".", "--steps", "steps.xlsx"], "choose another --steps, whose name ends in .csv or"),
         (["run", "pipe"], "Nothing arrived in the pipe 'pipe' within 0.1 s"),
         (["run", "/dev/zero"], "longer than 100000 characters"),
         (["run", "a\0b"], "Cannot read the spec 'a\\x00b': "),  # Python words the reason
@@ -99,6 +102,7 @@ def test_a_mistake_is_answered_with_a_sentence(
 ):
     write(kernel="se")
     os.mkfifo("pipe")
+    Path("rows.csv").write_text("x,y\n1,2\n")
     monkeypatch.setattr(files, "PIPE_SECONDS", 0.1)
 
     code = call(*arguments)
@@ -382,3 +386,5 @@ def test_export_writes_a_stored_run_as_a_page_and_as_a_table(capsys: pytest.Capt
     assert call("export", name) == 2
     assert call("export", str(Path("store") / "nonsense"), "--page", "run.html") == 2
     assert "has no run 'nonsense'" in capsys.readouterr().err
+    assert call("export", "store", "--page", "run.html") == 2
+    assert f"store is a store of 1 run: name one, such as {name}" in capsys.readouterr().err

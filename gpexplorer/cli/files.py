@@ -151,8 +151,14 @@ def _read(source: str) -> dict[str, Any]:
     try:
         text = sys.stdin.buffer.read(LARGEST + 1) if source == "-" else _read_file(source)
     except (OSError, ValueError) as error:  # a file name with a zero byte is a ValueError
-        raise SettingError(f"Cannot read the spec {source!r}: {getattr(error, 'strerror', None) or error}.") from None
-    return parsed(text)
+        raise SettingError(
+            f"Cannot read the spec {source!r}: {getattr(error, 'strerror', None) or error}: "
+            "give a file of Spec JSON, or - for standard input."
+        ) from None
+    try:
+        return parsed(text)
+    except SettingError as error:
+        raise SettingError(f"{source}: {error}") from None
 
 
 def _read_file(path: str) -> bytes:

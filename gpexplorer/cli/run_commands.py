@@ -44,7 +44,7 @@ def export(
     ] = None,
     by: Annotated[str, typer.Option(help='What two runs have in common: "step" or "seconds".')] = "step",
     pictures: Annotated[str, typer.Option(help="Which pictures of the run, such as fit,landscape.")] = "",
-    steps: Annotated[Path | None, typer.Option(help="Write the table of steps to this .csv, .tsv or .parquet file.")] = None,
+    steps: Annotated[Path | None, typer.Option(help="Write the steps to this .csv, .tsv or .parquet file.")] = None,
 ) -> None:
     """Write a stored run as one HTML file that plays its pictures, or its steps as a table.
 
@@ -74,10 +74,14 @@ def export(
 
 def _opened(kept: Path) -> Run:
     """The stored run with its records, for reading only."""
+    from ..data.quoting import count
+    from ..errors import SettingError
     from ..runs import Store
     from ..runs.opening import reopened
 
     path = kept.expanduser().resolve()
+    if path.is_dir() and (runs := Store(path).names()):
+        raise SettingError(f"{kept} is a store of {count(len(runs), 'run')}: name one, such as {kept / runs[0]}.")
     store = Store(path.parent)
     return reopened(store.spec(path.name), store.kept(path.name))
 

@@ -25,14 +25,28 @@ TABLE, ARRAYS = "the table", "the pair (X, y)"
 OBJECT = "object"
 
 
-def from_frame(frame: DataFrame) -> Raw:
+def from_frame(frame: Any) -> Raw:
+    """A table of any library, with a note if it has an index that may be meant as a column."""
+    return Raw(table_of(frame), TABLE, _note_on_index(frame))
+
+
+def _table_of_pandas(frame: DataFrame) -> pa.Table:
     """Convert a DataFrame, column by column. Its index is not a column."""
     names = [str(name) for name in frame.columns]
     duplicates = [name for name, occurrences in Counter(names).items() if occurrences > 1]
     if duplicates:
         raise DataError(f"{TABLE} has the column {quote(duplicates[0])} more than once: give each its own name.")
     columns = {name: _of_series(name, frame.iloc[:, i]) for i, name in enumerate(names)}
-    return Raw(pa.table(columns), TABLE, ())
+    return pa.table(columns)
+
+
+def _note_on_index(frame: Any) -> tuple[str, ...]:
+    """A note if the index has a name or dates, and so may be meant as a column."""
+    index = frame.index if hasattr(frame, "iloc") else None
+    if index is None or (all(name is None for name in index.names) and index.dtype.kind not in "mM"):
+        return ()
+    title = quote(", ".join(map(str, filter(None, index.names))) or str(index.dtype))
+    return (f"The index of the table ({title}) is no column: frame.reset_index() makes it one.",)
 
 
 def is_frame(X: Any) -> bool:
@@ -48,7 +62,7 @@ def column_titles(frame: Any) -> list[str]:
 
 def table_of(frame: Any) -> pa.Table:
     """A table of any library as Arrow's."""
-    return from_frame(frame).table if hasattr(frame, "iloc") else pa.table(frame)
+    return _table_of_pandas(frame) if hasattr(frame, "iloc") else pa.table(frame)
 
 
 def _of_series(name: str, series: Any) -> pa.ChunkedArray | pa.Array:
@@ -58,7 +72,9 @@ def _of_series(name: str, series: Any) -> pa.ChunkedArray | pa.Array:
         return as_column(TABLE, name, values)
     if series.dtype != object:
         with suppress(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-            return pa.Array.from_pandas(series)
+            column = pa.Array.from_pandas(series)
+            if not isinstance(getattr(column.type, "value_type", column.type), pa.BaseExtensionType):
+                return column  # periods and intervals become texts
     return as_column(TABLE, name, series.to_numpy(dtype=object))
 
 
@@ -107,10 +123,14 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
         raise DataError(
             f"{ARRAYS}: X has {rows} rows and y shape {values.shape}; y must be [n] with one value per row of X."
         )
+    has_indices = hasattr(X, "iloc") and hasattr(y, "iloc") and X.index.is_unique and not X.index.equals(y.index)
+    if has_indices and X.index.difference(y.index, sort=False).empty:
+        raise DataError(f"{ARRAYS}: y has the index of X in another order: give y.loc[X.index], or arrays of both.")
     if target in inputs:
         target = f"{target} (target)"
     table = pa.table({**inputs, target: as_column(ARRAYS, target, values)})
-    return Raw(table, ARRAYS, ()), target, OBJECT if OBJECT in inputs and not is_frame(X) and is_texts(X) else None
+    objects = OBJECT if OBJECT in inputs and not is_frame(X) and is_texts(X) else None
+    return Raw(table, ARRAYS, _note_on_index(X)), target, objects
 
 
 def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:

@@ -17,9 +17,9 @@ from .edits import edited
 from .files.choice import Choice
 from .files.columns import Numbers, pick
 from .files.layouts import read_set
-from .files.reading import Raw, kind_of, read_path
+from .files.reading import kind_of, read_path
 from .given_folds import groups_of_rows
-from .in_memory import TABLE, from_arrays, is_frame, table_of
+from .in_memory import TABLE, from_arrays, from_frame, is_frame
 from .mapped import load_mapped
 from .quoting import listing, nearest, quote
 from .reader.column_reader import KINDS
@@ -130,7 +130,7 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     if isinstance(source, Mapping):
         source, options = _named(source, options)
     if is_frame(source):
-        return _split(pick(Raw(table_of(source), TABLE, ()), _choice(TABLE, options)), split, Given(), None)
+        return _split(pick(from_frame(source), _choice(TABLE, options)), split, Given(), None)
     if isinstance(source, tuple | list) and len(source) == 2:
         raw, target, objects = from_arrays(*source)
         missing = None if is_frame(source[0]) else "refuse"

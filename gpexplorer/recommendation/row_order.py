@@ -359,17 +359,19 @@ def forward_pairs(time: Array, is_series: bool = False) -> list[Pair]:
 
 def pair_before(time: Array, before: Any, name: str) -> Pair:
     """The rows before a moment, to fit, and those from it on, to hold out."""
+    ends = [f"{end:g}" for end in (time.min(), time.max())]
     try:
         moment = float(before)
     except (TypeError, ValueError):
         try:
             moment = float((np.datetime64(str(before), "s") - np.datetime64(0, "s")).astype(float)) / 86400.0
+            ends = [str(np.datetime64(0, "D") + int(end)) for end in (time.min(), time.max())]
         except ValueError:
             raise SettingError(f"before is {quote(before)}; give a number, or a date such as 2020-01-31.") from None
     train, test = np.flatnonzero(time < moment), np.flatnonzero(time >= moment)
     if len(train) < 2 or not len(test):
         raise SettingError(
-            f"before is {quote(before)}, but {quote(name)} goes from {time.min():g} to {time.max():g}: two rows at "
+            f"before is {quote(before)}, but {quote(name)} goes from {ends[0]} to {ends[1]}: two rows at "
             "least have to be before it, and one after it."
         )
     return Pair(train, test)

@@ -5,6 +5,7 @@ This module knows a spec by its fields alone (`Description`), so that `spec` can
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -67,7 +68,10 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
         If the rows cannot be read, or are not the rows that the spec was made for.
     """
     if not (store is None or hasattr(store, "take_up")) or isinstance(store, type):
-        raise SettingError(f"store is {quoted(store)}; give a Store, say gpexplorer.Store({str(store)!r}).")
+        example = quoted(str(store)) if isinstance(store, (str, os.PathLike)) else '"runs-store"'
+        raise SettingError(
+            f"store is {quoted(store)}; give a Store, say gpexplorer.Store({example}). Rows go to open(data=...)."
+        )
     spec, split = _with_rows(spec, data)
     problem, split = _scaled_problem(spec, split)
     problem = _with_options(spec, _with_row_noise(spec, problem))

@@ -129,8 +129,11 @@ class Spec(Description, SpecDisplay):
             If the text is not a spec, is longer than 100,000 characters, or is of another version.
         """
         values = parsed(text)
-        if values.pop("gpexplorer", VERSION) != VERSION:
-            raise SettingError(f"The spec is of another version; this gpexplorer reads version {VERSION}.")
+        if (version := values.pop("gpexplorer", VERSION)) != VERSION:
+            raise SettingError(
+                f"The spec is of version {quoted(version)}; this gpexplorer reads version {VERSION}: install the "
+                "one that wrote it."
+            )
         field_names = [entry.name for entry in fields(cls)]
         for name in values:
             if name not in field_names:

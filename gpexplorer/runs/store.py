@@ -101,7 +101,7 @@ class Store:
         path = self.directory(name) / SPEC
         try:
             return Spec.from_json(read_own(path, LARGEST + 1))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise StoreError(f"{self.path} has no run {name!r}; it has {self._listed()}.") from None
         except OSError as error:
             raise _unreadable(path, error) from None
@@ -284,4 +284,6 @@ def _unreadable(path: Path, error: OSError) -> StoreError:
     """An error of the system as a sentence; an error that is one already stays as it is."""
     if isinstance(error, StoreError):
         return error
+    if isinstance(error, NotADirectoryError):
+        return StoreError(f"{path} is no directory: give the path of a store, or of a run in it.")
     return StoreError(f"{path} cannot be read ({error.strerror or error}): check who owns it, or remove it.")

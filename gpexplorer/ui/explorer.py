@@ -100,9 +100,13 @@ class Explorer(pn.viewable.Viewer):
         shares: Shares | None = None, wait_message: str = "", **params: Any,
     ) -> None:  # fmt: skip
         begin = follow(self, {name: params.pop(name) for name in ("run", "at", "playing") if name in params})
-        spec = follow(self, {"spec": spec})["spec"] or Spec(**START)
+        followed = follow(self, {"spec": spec})["spec"]
+        spec = Spec(**START) if followed is None else followed
         if not isinstance(spec, Spec) or not isinstance(store, Store | None):
-            raise SettingError("An Explorer takes a Spec and a Store: give Explorer(spec), or Explorer(run=run).")
+            raise SettingError(
+                "An Explorer takes a Spec and a Store: give Explorer(spec), Explorer(run=run), or Explorer(data=rows) "
+                "for rows in memory."
+            )
         super().__init__(spec=spec, **params)
         load_resources()
         self._opening, self._waiting, self._failed = 0, "", False

@@ -91,7 +91,7 @@ class Picture(InPanel, param.Parameterized):
     """
 
     run = param.ClassSelector(class_=Run, allow_refs=True, doc="The run.")
-    key = param.String("fit", allow_refs=True, doc="Which picture.")
+    key = param.Parameter("fit", allow_refs=True, doc="Which picture.")
     at = param.Number(  # the sliders of some libraries count in floats
         -1,
         allow_None=True,
@@ -104,7 +104,10 @@ class Picture(InPanel, param.Parameterized):
 
     def __init__(self, run: Run, key: str = "fit", at: float | None = -1, **options: Any) -> None:
         size = {name: options.pop(name) for name in ("width", "height") if name in options}
-        super().__init__(run=run, key=key, at=at, options=options, **size)
+        try:
+            super().__init__(run=run, key=key, at=at, options=options, **size)
+        except (TypeError, ValueError) as error:
+            raise SettingError(f"The picture cannot be drawn: {error}") from None
         self.view: View = _view(self.run, self.key, self.options)
 
     @param.depends("run", "key", "options", watch=True)
@@ -140,9 +143,11 @@ class Picture(InPanel, param.Parameterized):
 
 def _view(run: Run, key: str, options: Mapping[str, Any]) -> View:
     """The picture with this key and these options."""
+    if not isinstance(run, Run):
+        raise SettingError(f"A picture shows a run, and not {quoted(run)}: give what Spec.open returns.")
     views = {view.key: view for view in for_run(run)}
-    if key not in views:
-        raise SettingError(f"This run has no picture {key!r}{closest(key, list(views))}")
+    if not isinstance(key, str) or key not in views:
+        raise SettingError(f"This run has no picture {quoted(key)}{closest(key, list(views))}")
     view = views[key]
     for name in options:
         if name not in view.param:

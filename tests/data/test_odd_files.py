@@ -137,6 +137,10 @@ def test_masked_entries_of_an_array_are_missing_values() -> None:
         ((X, 1e200 * Y), "beyond 1e\\+150"),
         ((X, 1e-300 * Y), 'column "y" varies by 1.9.e-300 in all, less than 1e-150.* multiplied by 1e200'),
         ((1e-200 * X, Y), 'column "x0" varies by .*e-200 in all'),
+        (
+            (pd.DataFrame(X), pd.Series(Y).sort_values()),
+            "y has the index of X in another order",
+        ),
     ],
 )
 def test_a_pair_that_is_not_rows_and_targets_is_refused_with_a_sentence(pair: Any, says: str) -> None:
@@ -164,6 +168,12 @@ def test_frames_with_unusual_columns_are_read_or_refused() -> None:
     split = gpx.load(frame.assign(odd=days.astype("datetime64[ns]")), target="y")
     assert split.train.names == ("a", "odd")  # days, whatever their unit in the frame
     assert split.train.X[:, 1].min() > 18262.0 - 1.0
+    bins = gpx.load(frame.assign(odd=pd.cut(A, 3), month=pd.period_range("2020", periods=ROWS, freq="M")), target="y")
+    assert bins.train.names[1:4] == tuple(f"odd = {level}" for level in sorted(map(str, pd.cut(A, 3).categories)))
+    assert bins.train.names[-1] == "month"
+    indexed = gpx.load(frame.assign(b=A % 2).set_index(days.rename("when")), target="y")
+    assert indexed.notes == ('The index of the table ("when") is no column: frame.reset_index() makes it one.',)
+    assert gpx.load(frame.set_index(pd.Index(A)), target="y").notes == ()
     numbered = pd.DataFrame(np.c_[A, A % 2, Y])
     assert gpx.load(numbered, target=2, inputs=0).train.names == ("0",)
     assert gpx.load(numbered, drop=0).train.names == ("1",)

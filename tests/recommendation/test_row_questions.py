@@ -15,7 +15,7 @@ from gpexplorer.problem import Dataset
 from gpexplorer.recommendation.candidates import Candidate, candidates, series_kernels
 from gpexplorer.recommendation.promises import planned
 from gpexplorer.recommendation.relevance_pursuit import pursuit
-from gpexplorer.recommendation.row_order import forward_pairs, plan_in_time
+from gpexplorer.recommendation.row_order import forward_pairs, pair_before, plan_in_time
 from gpexplorer.recommendation.row_questions import findings, outliers
 
 FAST = [Candidate("ml, matern32-ard", "exact", "ml", "matern32-ard")]
@@ -128,6 +128,8 @@ def test_what_is_asked_for_is_done_and_contradictions_are_sentences():
     assert split.train.X[plan.pairs[0].test, 0].min() == 1200.0
     with pytest.raises(SettingError, match="goes from 1000"):
         planned(table, None, {"target": "price"}, None, 1e9, None)
+    with pytest.raises(SettingError, match="goes from 2021-01-01 to 2021-03-01"):
+        pair_before(np.array([18628.0, 18686.25]), "2099-01-01", "when")
     with pytest.raises(SettingError, match='give "time", "groups", "random"'):
         planned(table, None, {"target": "price"}, "sideways", None, None)
     columns, y = plain()

@@ -191,7 +191,7 @@ def test_the_key_names_what_is_computed_and_not_for_how_long():
         ("[" * 50_000, "The spec is not JSON"),
         ("[1]", r"The spec is \[1\]; it must be one object"),
         ("{}", "names no method. Choose one of alternating-projections"),
-        ('{"method": "toy", "gpexplorer": 2}', "of another version; this gpexplorer reads version 1"),
+        ('{"method": "toy", "gpexplorer": 2}', "of version 2; this gpexplorer reads version 1: install the one"),
         ('{"method": "toy", "exec": "import os"}', "A spec has no field 'exec'"),
         ('{"method": "toy", "seed": NaN}', "seed is nan"),
         ('{"method": ["toy"]}', r"Method \['toy'\] is not known"),

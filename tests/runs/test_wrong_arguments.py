@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from toy_method import Toy
 
 ROWS = {"name": "friedman1", "n": 40}
 HUGE = 10**400
+ROWS_OF_TWO = np.random.default_rng(0).normal(size=(12, 2))
 LONGER = 10**5000  # more digits than Python writes
 
 
@@ -173,6 +175,17 @@ OF_A_RUN: list[tuple[Callable[[Run], object], str]] = [
     ),
     (lambda run: run.posterior().save("."), "cannot be saved as '.': give a file"),
     (lambda run: run.posterior().save(None), "cannot be saved as None: give a file"),  # type: ignore[arg-type]
+    (lambda run: gpx.load_posterior("nowhere"), "There is no file 'nowhere': give the path of a model that"),
+    (lambda run: gpx.load_posterior("."), "There is no file '.': give the path of a model"),
+    (lambda run: gpx.load_posterior(None), "There is no file None: give the path of a model"),  # type: ignore[arg-type]
+    (lambda run: gpx.load_posterior(__file__), "cannot be read as a safetensors file .*: give the path of a model"),
+    (lambda run: run.plot(None), "This run has no picture None. Choose one of"),
+    (lambda run: run.plot(["fit"]), r"This run has no picture \['fit'\]; did you mean 'fit'"),
+    (lambda run: run.save_page("run.pdf"), "A page cannot be saved as 'run.pdf': give an .html file"),
+    (lambda run: run.save_page(None), "A page cannot be saved as None: give an .html file"),  # type: ignore[arg-type]
+    (lambda run: run.spec.open(ROWS_OF_TWO), "Rows go to open.data="),  # type: ignore[union-attr,arg-type]
+    (lambda run: run.plot("fit", at="last"), "Picture.at"),  # type: ignore[arg-type]
+    (lambda run: gpx.Picture(None), "A picture shows a run, and not None: give what Spec.open returns"),
     (lambda run: gpx.Compare(5), "Compare takes runs.* and not 5"),  # type: ignore[arg-type]
     (lambda run: gpx.Compare([run, 5]), "Compare: '2 ' is 5; give a Run"),  # type: ignore[list-item]
     (lambda run: gpx.Compare({"a": "cholqr"}), "Compare: 'a' is 'cholqr'; give a Run"),  # type: ignore[dict-item]
@@ -181,7 +194,10 @@ OF_A_RUN: list[tuple[Callable[[Run], object], str]] = [
 
 
 @pytest.mark.parametrize(("call", "says"), OF_A_RUN, ids=[says[:24] for _, says in OF_A_RUN])
-def test_what_is_asked_of_a_run_says_what_is_wrong(call: Callable[[Run], object], says: str, run: Run) -> None:
+def test_what_is_asked_of_a_run_says_what_is_wrong(
+    call: Callable[[Run], object], says: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where a file might appear
     with pytest.raises(GPExplorerError, match=says):
         call(run)
 
@@ -191,7 +207,6 @@ def test_what_is_looked_at_in_a_notebook_says_what_it_is(run: Run) -> None:
     assert repr(gpx.load(ROWS).train) == "<Dataset of 36 rows: y from x1, x2, x3, x4, ...>"
 
 
-ROWS_OF_TWO = np.random.default_rng(0).normal(size=(12, 2))
 ESTIMATORS: list[tuple[dict[str, Any], float, str]] = [
     ({"settings": 3}, 1.0, "settings is 3; give names with their values, or None"),
     ({"method": ["cholqr"]}, 1.0, r"Method \['cholqr'\] is not known"),
@@ -214,7 +229,7 @@ def test_an_estimator_says_what_is_wrong(settings: dict[str, Any], times: float,
         model.fit(ROWS_OF_TWO, times * ROWS_OF_TWO[:, 0])
 
 
-@pytest.mark.parametrize("wrong", [{"spec": "cholqr"}, {"spec": 3}, {"store": "a directory"}])
+@pytest.mark.parametrize("wrong", [{"spec": "cholqr"}, {"spec": ROWS_OF_TWO}, {"store": "a directory"}])
 def test_an_explorer_takes_a_spec_and_a_store(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match="takes a Spec and a Store"):
         gpx.Explorer(**wrong)

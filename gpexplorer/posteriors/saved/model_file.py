@@ -38,6 +38,7 @@ FORMAT, VERSIONS = (
     ("1", "2", "3", "4", "5", "6"),
 )  # transforms need version 2, readers 3, means 4, logs 5, widened variances 6
 ENTRIES = ("format", "version", "posterior")  # of the header; files since the digest was added have it beside them
+WRITERS = "posterior.save or `run --model`"
 UNTRUSTED = (GPExplorerError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
@@ -103,12 +104,18 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu", by_blocks:
     """
     from safetensors import SafetensorError, safe_open
 
+    if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
+        raise PosteriorError(f"There is no file {quoted(path)}: give the path of a model that {WRITERS} wrote.")
     try:
         with safe_open(str(path), "pt", device=device) as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
-    except (SafetensorError, OSError) as error:
-        raise PosteriorError(f"{path} cannot be read as a safetensors file: {error}.") from None
+    except (SafetensorError, OSError, RuntimeError) as error:
+        if device != "cpu":
+            raise PosteriorError(f'{path} cannot be read on device {quoted(device)} ({error}): give "cpu".') from None
+        raise PosteriorError(
+            f"{path} cannot be read as a safetensors file ({error}): give the path of a model that {WRITERS} wrote."
+        ) from None
     if header.get("format") != FORMAT:
         raise PosteriorError(f"{path} holds tensors, but no posterior of gpexplorer; write one with posterior.save.")
     if header.get("version") not in VERSIONS:

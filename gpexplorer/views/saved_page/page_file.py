@@ -20,7 +20,7 @@ from bokeh.embed.util import standalone_docs_json_and_render_items
 from bokeh.util.paths import bokehjs_path
 
 from ...data import is_named
-from ...errors import SettingError
+from ...errors import SettingError, quoted
 from ...runs import Spec, code
 from ...runs.run import Run
 from ...runs.storage.own_files import replacing
@@ -101,6 +101,8 @@ def save_page(
     -----
     A run of more than 200 steps is shown at 200 of them, evenly spaced; fewer where the file would become too large.
     """
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path).lower().endswith((".html", ".htm")):
+        raise SettingError(f'A page cannot be saved as {quoted(path)}: give an .html file, such as "run.html".')
     target = Path(path)
     content = page_of(runs, keys, by=by, title=title, report=report)
     try:
