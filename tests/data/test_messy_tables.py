@@ -6,6 +6,7 @@ import codecs
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -208,7 +209,7 @@ def test_what_programs_write_around_a_table_is_no_part_of_it(tmp_path: Path, nam
     assert ("logger 3" in skipped) == ("remark" in name)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-8-sig", "cp1252"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-be", "utf-8-sig", "cp1252"])
 def test_strips_of_a_file_in_any_encoding_have_all_rows(tmp_path: Path, encoding: str) -> None:
     text = "größe,y\n" + "".join(f"{k},ü{k}\n" for k in range(1000))
     path = tmp_path / "new.csv"
@@ -227,6 +228,38 @@ def test_strips_of_a_file_in_any_encoding_have_all_rows(tmp_path: Path, encoding
 def test_a_blank_line_of_one_column_is_a_row(tmp_path: Path, text: str, cells: list[str]) -> None:
     (tmp_path / "new.csv").write_bytes(text.encode())
     assert [cell for strip in strips(tmp_path / "new.csv") for cell in strip["x"].to_pylist()] == cells
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x,w\n1,2\n3\n4,5\n", 'Row 2 of new.csv has 1 cell where the first line has 2: "3"'),
+        ("# a remark\nx,w\n1,2\n3,4,5\n", "Row 2 of new.csv has 3 cells where the first line has 2"),
+    ],
+)
+def test_a_row_of_another_length_is_named_where_new_rows_are_read(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "new.csv").write_text(text)
+    with pytest.raises(DataError, match=says):
+        list(strips(tmp_path / "new.csv"))
+
+
+def test_a_single_line_has_the_names_of_columns_and_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("x,w")
+    assert list(strips(tmp_path / "new.csv")) == []
+
+
+def test_units_and_words_that_are_nearly_numbers_are_mentioned(tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(0), tmp_path / "rows.csv"
+    frame = pd.DataFrame({"x": rng.integers(1, 9, 40), "y": rng.normal(size=40)})
+    odd = frame.assign(x=["300 mm", *frame["x"][1:].astype(str)], about=[f"~{k % 4}" for k in range(40)])
+    odd["error"] = [f"{k} ± .2" for k in range(40)]
+    odd[["x", "about", "error", "y"]].to_csv(path, index=False)
+
+    notes = " ".join(gpx.load(path).notes)
+    assert '"x": 1 of 40 numbers has the unit mm; the others were read as if they had it.' in notes
+    assert '"about": cells such as "~0" are words: write a number alone, such as 5, to use it as one.' in notes
+    assert '"error" (a different text in nearly every row, such as "0 ± .2")' in notes
+    assert gpx.load(frame).notes == ()
 
 
 def test_a_number_among_the_names_of_columns_is_mentioned(tmp_path: Path) -> None:

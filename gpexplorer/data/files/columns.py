@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...errors import DataError
 from .. import table_checks
 from ..quoting import count, listing, quote
-from ..reader.cells import count_with, is_missing
+from ..reader.cells import is_missing
 from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
 from ..reader.input_columns import inputs_from
 from ..reader.table_reader import TableReader, with_policies
@@ -225,11 +225,6 @@ def _notes_on(table: pa.Table, columns: dict[str, Column], inputs: Sequence[str]
         notes.append(f"Missing words count as a word of their own: {', '.join(words[:12])}.")
     for c in inputs:
         reader = columns[c].reader
-        present = int((~columns[c].cells.gap).sum())
-        if reader.numbers.unit == "%" and (signs := count_with("%", table[c])) < present:
-            notes.append(
-                f"{quote(c)}: {signs:,} of {present:,} numbers have the sign %; the others were read as percent."
-            )
         if reader.kind == "date" and not reader.dates.certain:
             order, other = reader.dates.order, "mdy" if reader.dates.order == "dmy" else "dmy"
             notes.append(

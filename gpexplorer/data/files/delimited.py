@@ -12,7 +12,7 @@ import csv
 import gzip
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -34,7 +34,10 @@ _FIRST_BYTES = {  # the first bytes of other kinds of files, which are often nam
     b"PAR1": "a Parquet file: give it a name that ends in .parquet",
 }
 _WINDOW = 50  # lines that are used to guess the delimiter
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UNICODE = {  # marks of encodings, the longer ones first, since one of UTF-32 begins with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}  # fmt: skip
 _EXCEL = re.compile(rb"sep=([,;\t|])\r?\n")  # a first line by which spreadsheets say the delimiter
 
 
@@ -53,7 +56,8 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
     name : str
         The file, for messages.
     data : bytes
-        Text in UTF-8, in UTF-16 with its mark, or else in Windows-1252, which a note says. The delimiter is guessed.
+        Text in UTF-8, in UTF-16 or UTF-32 with its mark, or else in Windows-1252, which a note says. The
+        delimiter is guessed.
     limits : Limits
         Upper bounds.
     header : bool, optional
@@ -100,8 +104,9 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
     """
     with open_text(path) as file:
         start = file.read(1 << 20)
-    if start.startswith(_UTF16):
-        encoding, whole = "utf16", codecs.getincrementaldecoder("utf-16")("replace").decode(start).encode()
+    encoding = _marked_encoding(start)
+    if encoding:
+        whole = codecs.getincrementaldecoder(encoding)("replace").decode(start).encode()
         text = whole[: whole.rfind(b"\n") + 1 or len(whole)]
     else:
         cut = start.rfind(b"\n") + 1 or len(start)
@@ -113,18 +118,28 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
         return
     first = next(csv.reader(_head(text, 1), delimiter=delimiter), [])
     names, _, skip = _names(name, [cell.strip() for cell in first], None)
+    if skip and len(start) < 1 << 20 and len(_head(text, 2)) < 2:
+        return
+    invalid: list[pv.InvalidRow] = []
     try:
         with open_text(path) as file:
             reader = pv.open_csv(
                 file,
                 pv.ReadOptions(column_names=names, skip_rows=ahead + skip, block_size=block, encoding=encoding),
                 # of one column, a blank line is a gap, as spreadsheets write it
-                pv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(names) > 1),
+                pv.ParseOptions(
+                    delimiter=delimiter,
+                    newlines_in_values=True,
+                    ignore_empty_lines=len(names) > 1,
+                    invalid_row_handler=_refusing(invalid),
+                ),
                 pv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
             )
             for batch in reader:
                 yield pa.Table.from_batches([batch])
     except pa.ArrowInvalid as error:
+        if invalid:
+            raise DataError(_ragged(name, invalid[0], ahead + skip)) from None
         raise DataError(f"{name} cannot be read: {quote(error, 160)}. Save it as CSV again.") from None
 
 
@@ -213,17 +228,17 @@ def _evenness(lines: list[str], delimiter: str) -> tuple[bool, float, float, int
 
 def _utf8(name: str, data: bytes) -> tuple[bytes, tuple[str, ...]]:
     """The text as UTF-8, and a note if it was written in another encoding."""
-    if data.startswith(_UTF16):
+    if encoding := _marked_encoding(data):
         try:
-            return data.decode("utf-16").encode(), ()
+            return data.decode(encoding).encode(), ()
         except UnicodeDecodeError:
-            raise DataError(f"{name} begins as UTF-16 and is not: save it as UTF-8.") from None
+            raise DataError(f"{name} begins as {encoding.upper()} and is not: save it as UTF-8.") from None
     for first_bytes, description in _FIRST_BYTES.items():
         if data.startswith(first_bytes):
             raise DataError(f"{name} is {description}.")
     data = data.removeprefix(codecs.BOM_UTF8)
     if b"\0" in data[:4096]:
-        raise DataError(f"{name} is not text (it has zero bytes): save the table as UTF-8 CSV, Parquet or NPZ.")
+        raise DataError(f"{name} is not text (it has zero bytes, as UTF-16 without its mark has): save it as UTF-8.")
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -235,6 +250,11 @@ def _utf8(name: str, data: bytes) -> tuple[bytes, tuple[str, ...]]:
             raise DataError(f"{name} is not UTF-8: {byte}. Save it as UTF-8.") from None
         return text.encode(), (f"{name} is not UTF-8 ({byte}); it was read as Windows-1252: check its names.",)
     return data, ()
+
+
+def _marked_encoding(data: bytes) -> str:
+    """The encoding that the first bytes name; "" for none."""
+    return next((encoding for mark, encoding in _UNICODE.items() if data.startswith(mark)), "")
 
 
 def _head(data: bytes, most: int = _WINDOW) -> list[str]:
@@ -249,21 +269,16 @@ def _head(data: bytes, most: int = _WINDOW) -> list[str]:
 def _cells(name: str, data: bytes, delimiter: str) -> pa.Table:
     """All cells as text; the header is row 0."""
     invalid: list[pv.InvalidRow] = []
-
-    def refuse(row: pv.InvalidRow) -> str:
-        invalid.append(row)
-        return "error"
-
     width = len(next(csv.reader(_head(data, 1), delimiter=delimiter), []))
     try:
         table = pv.read_csv(
             pa.BufferReader(data),
             pv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=1 << 24),
-            pv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse),
+            pv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=_refusing(invalid)),
             pv.ConvertOptions(column_types={f"f{i}": pa.string() for i in range(width)}, strings_can_be_null=False),
         )
     except pa.ArrowInvalid as error:
-        raise DataError(_ragged(name, invalid[0]) if invalid else f"{name} cannot be read: {error}.") from None
+        raise DataError(_ragged(name, invalid[0], 1) if invalid else f"{name} cannot be read: {error}.") from None
     table = table.cast(pa.schema([(f"f{i}", pa.string()) for i in range(table.num_columns)]))
     if data.count(b'"') % 2 and any(pc.any(pc.match_substring(c, "\n")).as_py() for c in table.columns):
         raise DataError(
@@ -272,8 +287,18 @@ def _cells(name: str, data: bytes, delimiter: str) -> pa.Table:
     return table
 
 
-def _ragged(name: str, row: pv.InvalidRow) -> str:
-    where = f"Row {row.number - 1}" if row.number else "A row"
+def _refusing(invalid: list[pv.InvalidRow]) -> Callable[[pv.InvalidRow], str]:
+    """A handler for Arrow that keeps a row of another length, which is then an error."""
+
+    def refuse(row: pv.InvalidRow) -> str:
+        invalid.append(row)
+        return "error"
+
+    return refuse
+
+
+def _ragged(name: str, row: pv.InvalidRow, lines_before: int) -> str:
+    where = f"Row {row.number - lines_before}" if row.number else "A row"
     return (
         f"{where} of {name} has {count(row.actual_columns, 'cell')} where the first line has {row.expected_columns}: "
         f"{quote(row.text, 60)}. Give every row the same number of cells as the header."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 # The atoms, bonds, branches and rings of SMILES; a third of the texts must contain a bond, a branch or a ring.
 _SMILES = re.compile(r"(?=.*[BCNOPSFIbcnops])(?:Cl|Br|[BCNOPSFIbcnops]|\[[^\[\]\s]{1,40}\]|[-=#$:/\\.()%0-9@+*])+")
 _STRUCTURE = re.compile(r"[=#()1-9\[]")
+_NEARLY_NUMBER = re.compile(r"[~\u2248]\s*[0-9.,]+|[0-9.,]+\s*(\u00b1|\+/?-)\s*[0-9.,]+|([0-9]+\s+)?[0-9]+/[0-9]+")
 _NO_RING = re.compile(r"\[[^\]]*\]|%\d\d|\D")  # atoms in brackets, rings of two digits, and all that is no digit
 
 
@@ -42,14 +43,16 @@ class Cells(NamedTuple):
     ----------
     values : array [n]
         Numbers, days, hours or numbers of words; NaN where there is none.
-    gap, unseen, unreadable : array of bool [n]
-        Cells without a value, words that training does not have, and texts that are nothing of the kind of the column.
+    gap, unseen, unreadable, with_unit : array of bool [n]
+        Cells without a value, words that training does not have, texts that are nothing of the kind of the column, and
+        numbers with a unit where those of training have none.
     """
 
     values: Floats
     gap: Mask
     unseen: Mask
     unreadable: Mask
+    with_unit: Mask
 
 
 @dataclass(frozen=True)
@@ -106,15 +109,21 @@ class ColumnReader:
         """Whether the column can be a target."""
         return self.kind in ("number", "yes/no", "time of day")
 
-    def cells(self, column: pa.ChunkedArray) -> Cells:
-        """Read cells of this column, in training or later; nothing is decided here."""
-        cells, missing = self._cells(column), self.numbers.missing
+    def cells(self, column: pa.ChunkedArray, contradicted: bool = False) -> Cells:
+        """Read cells of this column, in training or later; nothing is decided here.
+
+        Parameters
+        ----------
+        contradicted : bool
+            Whether other cells of the same file contradict the format (see `contradicted_by`).
+        """
+        cells, missing = self._cells(column, contradicted), self.numbers.missing
         if missing is None:
             return cells
         gap = cells.gap | (cells.values == missing)
         return cells._replace(values=np.where(gap, np.nan, cells.values), gap=gap)
 
-    def _cells(self, column: pa.ChunkedArray) -> Cells:
+    def _cells(self, column: pa.ChunkedArray, contradicted: bool) -> Cells:
         """The cells as they are written, with the number that stands for a gap."""
         column = plain(column)
         nothing = np.zeros(len(column), dtype=bool)
@@ -122,45 +131,55 @@ class ColumnReader:
         typed = typed_values(column, "number" if is_number else self.kind)
         if typed is not None:
             gap = np.isnan(typed)
-            return Cells(typed, gap, nothing, nothing)
-        if self.kind == "number" and is_text(column.type) and self.numbers.decimal == ".":
+            return Cells(typed, gap, nothing, nothing, nothing)
+        if self.kind == "number" and is_text(column.type) and self.numbers.decimal == "." and not contradicted:
             values = _plain_numbers(column)
             if values is not None:
-                return Cells(values, np.isnan(values), nothing, nothing)
-        return self._of_texts(texts_of(column))
+                return Cells(values, np.isnan(values), nothing, nothing, nothing)
+        return self._of_texts(texts_of(column), contradicted)
 
-    def _of_texts(self, texts: Texts) -> Cells:
+    def _of_texts(self, texts: Texts, contradicted: bool) -> Cells:
         gap, nothing = texts.gap, np.zeros(len(texts.place), dtype=bool)
         if self.kind == "words":
             places = self.levels.places(texts)
             unseen = places == -1.0
-            return Cells(np.where(unseen, np.nan, places), gap, unseen, nothing)
+            return Cells(np.where(unseen, np.nan, places), gap, unseen, nothing, nothing)
         parse = {
             "number": self.numbers.number, "date": self.dates.days, "time of day": clock_hours, "yes/no": yes_no,
         }.get(self.kind)  # fmt: skip
         values = np.full(len(gap), np.nan) if parse is None else texts.parsed(parse)
         gap = gap | texts.spread(np.array([text in self.gap_words for text in texts.distinct], dtype=bool))
         unreadable = nothing if parse is None else np.isnan(values) & ~gap
-        if unreadable.any() and self.kind in ("number", "date"):
-            unreadable |= texts.spread(self._in_doubt(texts.distinct))
+        if contradicted or unreadable.any():
+            unreadable |= texts.spread(self._in_doubt(texts.distinct, contradicted))
             values[unreadable] = np.nan
-        return Cells(values, gap, nothing, unreadable)
+        with_unit = nothing
+        if self.kind == "number" and not self.numbers.unit:
+            units = np.array([self.numbers.unknown_unit(text) for text in texts.distinct], dtype=bool)
+            with_unit = texts.spread(units) & ~unreadable
+        return Cells(values, gap, nothing, unreadable, with_unit)
 
-    def _in_doubt(self, distinct: Sequence[str]) -> Mask:
-        """Which texts mean something else in a format that others need: 1,234 beside 2,5, or 3/2 beside 3/16."""
-        others: list[Callable[[str], float | None]]
+    def contradicted_by(self, column: pa.ChunkedArray) -> bool:
+        """Whether a cell can be read only in the other format: 2,5 where the mark is a point, or 3/16 as day/month."""
+        column = plain(column)
+        if not is_text(column.type) or self.kind not in ("number", "date"):
+            return False
+        return any(old is None and new is not None for old, new in self._meanings(texts_of(column).distinct))
+
+    def _meanings(self, distinct: Sequence[str]) -> list[tuple[float | None, float | None]]:
+        """What texts mean in the format of training, and in the other format of the same kind."""
         if self.kind == "number":
-            own, others = self.numbers.number, [self.numbers._replace(decimal=OTHER[self.numbers.decimal]).number]
-        else:
-            # "dmy" is also the order of training rows that show none, such as 2021-03-01
-            own, others = self.dates.days, [DateFormat("mdy").days] if self.dates.order == "dmy" else []
-        values = [own(text) for text in distinct]
-        doubt = np.zeros(len(distinct), dtype=bool)
-        for other in others:
-            meant = [other(text) for text in distinct]
-            if any(new is not None and old is None for new, old in zip(meant, values, strict=True)):
-                doubt |= [new is not None and new != old for new, old in zip(meant, values, strict=True)]
-        return doubt
+            own, other = self.numbers.number, self.numbers._replace(decimal=OTHER[self.numbers.decimal]).number
+            return [(own(text), other(text)) for text in distinct]
+        # "dmy" is also the order of training rows that show none, such as 2021-03-01
+        other_order = DateFormat("mdy") if self.dates.order == "dmy" else self.dates
+        return [(self.dates.days(text), other_order.days(text)) for text in distinct]
+
+    def _in_doubt(self, distinct: Sequence[str], contradicted: bool) -> Mask:
+        """Which texts mean something else in a format that others need: 1,234 beside 2,5, or 3/2 beside 3/16."""
+        meanings = self._meanings(distinct) if self.kind in ("number", "date") else [(None, None)] * len(distinct)
+        contradicted |= any(old is None and new is not None for old, new in meanings)
+        return np.array([contradicted and new is not None and new != old for old, new in meanings], dtype=bool)
 
     def shown_format(self) -> str:
         """The format in words."""
@@ -193,9 +212,31 @@ class ColumnReader:
             )
         if self.gap_words:
             notes.append(f"{name}: cells that say {listing(self.gap_words)} were read as gaps.")
+        if self.numbers.unit:
+            notes += self._note_on_unit(texts_of(column))
+        if (text := _nearly_number(self.levels.names)) and not self.left_out:
+            advice = "write a number alone, such as 5, to use it as one"
+            notes.append(f"{name}: cells such as {quote(text)} are words: {advice}.")
         if self.numbers.limits:
             notes.append(f"{name}: of cells such as <0.5 or >100, the number was read.")
         return tuple(notes)
+
+    def _note_on_unit(self, texts: Texts) -> list[str]:
+        """A note if only some of the numbers have the unit."""
+        parts = zip(map(written, texts.distinct), texts.counts().tolist(), strict=True)
+        numbers = [(part.unit, count) for part, count in parts if part is not None]
+        present, with_unit = sum(n for _, n in numbers), sum(n for unit, n in numbers if unit)
+        if with_unit in (0, present):
+            return []
+        verb, what = "has" if with_unit == 1 else "have", "sign" if self.numbers.unit == "%" else "unit"
+        share = f"{quote(self.name)}: {with_unit:,} of {present:,} numbers"
+        return [f"{share} {verb} the {what} {self.numbers.unit}; the others were read as if they had it."]
+
+
+def _nearly_number(names: Sequence[str]) -> str:
+    """The first of some words if at least half of them are numbers such as ~5, 5 \u00b1 0.2 or 1/2; else ""."""
+    nearly = [name for name in names if _NEARLY_NUMBER.fullmatch(name)]
+    return nearly[0] if nearly and 2 * len(nearly) >= len(names) else ""
 
 
 def _plain_numbers(column: pa.ChunkedArray) -> Floats | None:
@@ -411,6 +452,7 @@ def _of_words(name: str, texts: Texts) -> ColumnReader:
         left_out = "always the same word"
     elif (k == present and k > 2) or (2 * k > present and k > FEW):
         left_out = "a different text in nearly every row"
+        left_out += f", such as {quote(text)}" if (text := _nearly_number(levels.names)) else ""
     elif k > MOST_WORDS:
         left_out = f"{k:,} different words"
     encoding = "0/1" if k <= FEW else "mean"

@@ -155,6 +155,12 @@ class NumberFormat(NamedTuple):
         value = float(f"{digits}{parts.exponent}") * (-factor if parts.negative else factor)
         return value / 100.0 if parts.unit == "%" and self.unit != "%" and self.small else value
 
+    def unknown_unit(self, text: str) -> bool:
+        """Whether a cleaned cell has a unit, other than a currency or %, where training has none."""
+        if self.unit or _PLAIN.fullmatch(text) or (parts := written(text)) is None:
+            return False
+        return bool(parts.unit) and parts.unit != "%" and not re.fullmatch(CURRENCY, parts.unit)
+
     def shown(self) -> str:
         """The format in words, for a table of columns."""
         marks = "1.234,5" if self.decimal == "," else "1,234.5"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -111,7 +111,14 @@ class TableReader:
         """The reader of one column."""
         return next(column for column in self.columns if column.name == name)
 
-    def read(self, table: pa.Table, name: str = "the table") -> RowsRead:
+    def contradicted_by(self, table: pa.Table, name: str) -> frozenset[str]:
+        """The columns that have cells in another format than those of training; raises what `read` does."""
+        table = self._named(table, name)
+        return frozenset(
+            source for source in self._number_sources if self.column(source).contradicted_by(table[source])
+        )
+
+    def read(self, table: pa.Table, name: str = "the table", contradicted: Collection[str] = ()) -> RowsRead:
         """Read new rows.
 
         Parameters
@@ -122,6 +129,8 @@ class TableReader:
             with training is taken by position.
         name : str
             The table, for messages.
+        contradicted : collection of str
+            Columns that other rows of the same file contradict (see `contradicted_by`).
 
         Raises
         ------
@@ -129,7 +138,9 @@ class TableReader:
             If a column is missing.
         """
         table = self._named(table, name)
-        cells = {source: self.column(source).cells(table[source]) for source in self._number_sources}
+        cells = {
+            source: self.column(source).cells(table[source], source in contradicted) for source in self._number_sources
+        }
         X = [column.of_cells(cells[column.source], self.column(column.source)) for column in self.inputs]
         matrix = np.column_stack(X) if X else np.zeros((table.num_rows, 0))
         self._fill_from_others(matrix, cells)
@@ -206,7 +217,7 @@ class TableReader:
             lost = read.unreadable | infinite | (read.gap & (policy == "refuse"))
             answered &= ~lost
             unknown[source] = (read.unseen | (read.gap & (policy == "average"))) & ~lost
-            flagged = np.flatnonzero(read.gap | read.unseen | read.unreadable | infinite)
+            flagged = np.flatnonzero(read.gap | read.unseen | read.unreadable | infinite | read.with_unit)
             originals = texts_of(table[source].take(pa.array(flagged))) if len(flagged) else None
             for k, row in enumerate(flagged.tolist()):
                 assert originals is not None
@@ -348,6 +359,8 @@ def _remark(source: str, read: Cells, row: int, policy: str, text: str) -> str:
         return {"refuse": f"no value: {source}, which no training row lacks", "level": f"no value: {source}"}.get(
             policy, f"filled: {source}"
         )
+    if read.with_unit[row] and np.isfinite(read.values[row]):
+        return f"unit not in training: {source} {text}"
     return f"unreadable: {source} {text}"
 
 

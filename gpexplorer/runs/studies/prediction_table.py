@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ Floats = NDArray[np.float64]
 Model = InUnits | AveragePosterior
 UNINFORMED = 0.9  # share of the prior variance
 QUOTED = r'"[^"]*"?$'  # the text of a cell at the end of a remark
-BETWEEN_REMARKS = r"; (?=predicted$|far$|filled: |word not seen: |unreadable: |no value: )"
+BETWEEN_REMARKS = r"; (?=predicted$|far$|filled: |word not seen: |unreadable: |no value: |unit not in training: )"
 BEYOND = 0.25  # of the range of dates
 FAR = 6.0  # standard deviations of a training input
 ENDS = {"lower_95": 0.025, "upper_95": 0.975}
@@ -74,18 +75,28 @@ def predictions_of_file(
         If the file cannot be read, has no rows, or has not the columns of the model.
     """
     name, count = display_name(path.name), 0
+    contradicted = _contradicted(posterior, name, path)
     for table in strips(path):
         count += table.num_rows
-        yield prediction_table(posterior, rows_read(posterior, name, table), of, quantiles)
+        yield prediction_table(posterior, rows_read(posterior, name, table, contradicted), of, quantiles)
     if not count:
         raise DataError(f"{name} has the names of columns and no rows below them: there is nothing to predict.")
 
 
-def rows_read(posterior: Model, name: str, table: pa.Table) -> RowsRead:
+def _contradicted(posterior: Model, name: str, path: Path) -> set[str]:
+    """The columns of a file of several strips that have cells in another format than those of training."""
+    reader, columns = posterior.columns.reader, set[str]()
+    is_long = reader is not None and len(list(islice(strips(path), 2))) > 1
+    for table in strips(path) if is_long else ():
+        columns |= reader.contradicted_by(table, name)
+    return columns
+
+
+def rows_read(posterior: Model, name: str, table: pa.Table, contradicted: Collection[str] = ()) -> RowsRead:
     """New rows as a model reads them: by its reader, or by the names of its inputs if it was saved without one."""
     columns = posterior.columns
     if columns.reader is not None:
-        read: RowsRead = columns.reader.read(table, name)
+        read: RowsRead = columns.reader.read(table, name, contradicted)
         return read
     if isinstance(columns.X, MixedRows) and columns.columns is not None:
         numbers = as_inputs(name, table, columns.columns.numbers)

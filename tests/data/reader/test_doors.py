@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,13 @@ from typer.testing import CliRunner
 
 import gpexplorer as gpx
 from gpexplorer.cli import app
+from gpexplorer.data.files.reading import strips
 from gpexplorer.data.in_memory import table_of
 from gpexplorer.data.reader.table_reader import reader_from
 from gpexplorer.errors import DataError, PosteriorError
 from gpexplorer.recommendation.arguments import rows_of
-from gpexplorer.runs.studies.prediction_table import predictions_of_file
+from gpexplorer.runs.studies import prediction_table
+from gpexplorer.runs.studies.prediction_table import count_reasons, predictions_of_file, sentence_of_counts
 
 N = 60
 EFFECT = {"oak": 0.0, "elm": 5.0, "fir": 10.0}
@@ -90,6 +94,23 @@ def test_every_row_has_an_answer_or_a_reason(model: Any, tmp_path: Path) -> None
     assert answer["sd"][0] < 0.1
     inside = (answer["lower_95"] < answer["mean"]) & (answer["mean"] < answer["upper_95"])
     assert inside[[0, 1, 2, 6]].all()
+
+
+def test_a_unit_that_training_does_not_have_is_mentioned(model: Any, tmp_path: Path) -> None:
+    answer = predicted(model, tmp_path, "x,wood,when\n300 mm,elm,03/02/2021\n2.5,elm,03/02/2021\n")
+    assert answer["why"].tolist() == ['unit not in training: x "300 mm"; far', "predicted"]
+    assert sentence_of_counts(Counter(count_reasons(answer))).endswith("1 far; 1 unit not in training: x.")
+
+
+def test_whether_a_date_is_in_doubt_is_decided_by_the_whole_file(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ["2.5,elm,03/02/2021", '"1,234",elm,2021-03-02'] * 20 + ["2.5,elm,25/12/2021", '"2,5",elm,2021-03-02']
+    monkeypatch.setattr(prediction_table, "strips", partial(strips, rows=1))  # about six rows each
+    answer = predicted(model, tmp_path, "x,wood,when\n" + "\n".join(rows) + "\n")["why"].tolist()
+    assert answer[:4] == ['unreadable: when "03/02/2021"', 'unreadable: x "1,234"'] * 2
+    assert answer[-2:] == ['unreadable: when "25/12/2021"', 'unreadable: x "2,5"']
+    assert predicted(model, tmp_path, "x,wood,when\n" + "\n".join(rows[:40]) + "\n")["why"].tolist()[0] == "predicted"
 
 
 def test_the_command_counts_what_it_says_of_rows(model: Any, tmp_path: Path) -> None:
