@@ -235,6 +235,12 @@ def test_a_messy_new_file_is_predicted_strip_by_strip_with_a_flag_for_far_rows(
     assert table["mean"].notna()[62]
     assert len(table) == 63
 
+    lines[1] = "2020-01-01;red;103.250"  # thousands, unless another strip has a point before decimals
+    for last, says in (("104,5", "far"), ("104.5", 'unreadable: größe "103.250"')):
+        Path("new.csv").write_text("\n".join([*lines, f"2020-03-01;red;{last}"]) + "\n", "cp1252")
+        assert call("predict", "model.safetensors", "new.csv", "--out", "p.csv") == 0
+        assert pd.read_csv("p.csv")["why"][0] == says
+
 
 def test_rows_are_far_where_the_posterior_is_the_prior():
     x = np.linspace(0.0, 6.0, 60)[:, None]

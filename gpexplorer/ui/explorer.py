@@ -103,10 +103,7 @@ class Explorer(pn.viewable.Viewer):
         followed = follow(self, {"spec": spec})["spec"]
         spec = Spec(**START) if followed is None else followed
         if not isinstance(spec, Spec) or not isinstance(store, Store | None):
-            raise SettingError(
-                "An Explorer takes a Spec and a Store: give Explorer(spec), Explorer(run=run), or Explorer(data=rows) "
-                "for rows in memory."
-            )
+            raise SettingError("An Explorer takes a Spec and a Store: give Explorer(spec), run=run, or data=rows.")
         super().__init__(spec=spec, **params)
         load_resources()
         self._opening, self._waiting, self._failed = 0, "", False

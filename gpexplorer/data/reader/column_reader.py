@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -16,7 +14,7 @@ from ..quoting import listing, quote
 from .cells import MISSING, Floats, Mask, Texts, count_with, is_text, plain, texts_of, typed_values
 from .date_format import ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format, may_be_digits
 from .number_format import DAYS, OTHER, NumberFormat, missing_number, number_format, without_limit, written
-from .words import Levels, are_yes_no, levels_of, yes_no
+from .words import Levels, are_smiles, are_yes_no, levels_of, nearly_number, yes_no
 
 KINDS = ("number", "yes/no", "date", "time of day", "words", "text", "molecules", "empty", "raw text")
 FEW = 8  # words that become inputs of 0 and 1 by themselves
@@ -26,12 +24,6 @@ MOST_GAP_WORDS = 3  # different texts without a digit that are gaps of a column 
 MONTH_AND_YEAR = r"^\s*(0?[1-9]|1[0-2])\.(19|20)[0-9]{2}\s*$"  # may be a number as well
 SAMPLE = 500  # first different cells by which molecules are recognised
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-# The atoms, bonds, branches and rings of SMILES; a third of the texts must contain a bond, a branch or a ring.
-_SMILES = re.compile(r"(?=.*[BCNOPSFIbcnops])(?:Cl|Br|[BCNOPSFIbcnops]|\[[^\[\]\s]{1,40}\]|[-=#$:/\\.()%0-9@+*])+")
-_STRUCTURE = re.compile(r"[=#()1-9\[]")
-_NEARLY_NUMBER = re.compile(r"[~\u2248]\s*[0-9.,]+|[0-9.,]+\s*(\u00b1|\+/?-)\s*[0-9.,]+|([0-9]+\s+)?[0-9]+/[0-9]+")
-_NO_RING = re.compile(r"\[[^\]]*\]|%\d\d|\D")  # atoms in brackets, rings of two digits, and all that is no digit
-
 
 PLAIN, DAY_FIRST, NO_WORDS = NumberFormat(), DateFormat(), Levels((), ())
 
@@ -212,31 +204,15 @@ class ColumnReader:
             )
         if self.gap_words:
             notes.append(f"{name}: cells that say {listing(self.gap_words)} were read as gaps.")
-        if self.numbers.unit:
-            notes += self._note_on_unit(texts_of(column))
-        if (text := _nearly_number(self.levels.names)) and not self.left_out:
+        texts = texts_of(column) if self.numbers.unit else None
+        if texts and (note := self.numbers.note_on_unit(zip(texts.distinct, texts.counts().tolist(), strict=True))):
+            notes.append(f"{name}: {note}")
+        if (text := nearly_number(self.levels.names)) and not self.left_out:
             advice = "write a number alone, such as 5, to use it as one"
             notes.append(f"{name}: cells such as {quote(text)} are words: {advice}.")
         if self.numbers.limits:
             notes.append(f"{name}: of cells such as <0.5 or >100, the number was read.")
         return tuple(notes)
-
-    def _note_on_unit(self, texts: Texts) -> list[str]:
-        """A note if only some of the numbers have the unit."""
-        parts = zip(map(written, texts.distinct), texts.counts().tolist(), strict=True)
-        numbers = [(part.unit, count) for part, count in parts if part is not None]
-        present, with_unit = sum(n for _, n in numbers), sum(n for unit, n in numbers if unit)
-        if with_unit in (0, present):
-            return []
-        verb, what = "has" if with_unit == 1 else "have", "sign" if self.numbers.unit == "%" else "unit"
-        share = f"{quote(self.name)}: {with_unit:,} of {present:,} numbers"
-        return [f"{share} {verb} the {what} {self.numbers.unit}; the others were read as if they had it."]
-
-
-def _nearly_number(names: Sequence[str]) -> str:
-    """The first of some words if at least half of them are numbers such as ~5, 5 \u00b1 0.2 or 1/2; else ""."""
-    nearly = [name for name in names if _NEARLY_NUMBER.fullmatch(name)]
-    return nearly[0] if nearly and 2 * len(nearly) >= len(names) else ""
 
 
 def _plain_numbers(column: pa.ChunkedArray) -> Floats | None:
@@ -452,19 +428,11 @@ def _of_words(name: str, texts: Texts) -> ColumnReader:
         left_out = "always the same word"
     elif (k == present and k > 2) or (2 * k > present and k > FEW):
         left_out = "a different text in nearly every row"
-        left_out += f", such as {quote(text)}" if (text := _nearly_number(levels.names)) else ""
+        left_out += f", such as {quote(text)}" if (text := nearly_number(levels.names)) else ""
     elif k > MOST_WORDS:
         left_out = f"{k:,} different words"
     encoding = "0/1" if k <= FEW else "mean"
     return ColumnReader(name, "words", levels=levels, encoding=encoding, left_out=left_out)
-
-
-def are_smiles(sample: Sequence[str]) -> bool:
-    """Whether these texts are molecules in the SMILES notation, in which a digit opens a ring and closes it."""
-    with_structure = sum(bool(_STRUCTURE.search(text)) for text in sample)
-    rings = [Counter(_NO_RING.sub("", text)) for text in sample]
-    are_closed = all(count % 2 == 0 for digits in rings for count in digits.values())
-    return are_closed and 3 * with_structure >= len(sample) and all(_SMILES.fullmatch(text) for text in sample)
 
 
 def _with_statistics(reader: ColumnReader, column: pa.ChunkedArray) -> ColumnReader:

@@ -161,6 +161,16 @@ class NumberFormat(NamedTuple):
             return False
         return bool(parts.unit) and parts.unit != "%" and not re.fullmatch(CURRENCY, parts.unit)
 
+    def note_on_unit(self, cells: Iterable[tuple[str, int]]) -> str:
+        """What to say if only some of the numbers have the unit, of cells with how many rows have each; else ""."""
+        numbers = [(part.unit, count) for text, count in cells if (part := written(text)) is not None]
+        present, with_unit = sum(n for _, n in numbers), sum(n for unit, n in numbers if unit)
+        if with_unit in (0, present):
+            return ""
+        verb, what = "has" if with_unit == 1 else "have", "sign" if self.unit == "%" else "unit"
+        share = f"{with_unit:,} of {present:,} numbers {verb} the {what} {self.unit}"
+        return f"{share}; the others were read as if they had it."
+
     def shown(self) -> str:
         """The format in words, for a table of columns."""
         marks = "1.234,5" if self.decimal == "," else "1,234.5"

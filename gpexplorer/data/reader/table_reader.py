@@ -8,7 +8,6 @@ filled as gaps of training were.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from .column_reader import KINDS, Cells, ColumnReader
 from .date_format import ORDERS, DateFormat
 from .input_columns import RESIDUALS, ROLES, InputColumn, possible_weights
 from .number_format import NumberFormat
-from .words import Levels
+from .words import Levels, name_key
 
 VERSION = 1
 DRAWS = 24  # combinations of values, where several columns of a row are not known
@@ -138,9 +137,7 @@ class TableReader:
             If a column is missing.
         """
         table = self._named(table, name)
-        cells = {
-            source: self.column(source).cells(table[source], source in contradicted) for source in self._number_sources
-        }
+        cells = {s: self.column(s).cells(table[s], s in contradicted) for s in self._number_sources}
         X = [column.of_cells(cells[column.source], self.column(column.source)) for column in self.inputs]
         matrix = np.column_stack(X) if X else np.zeros((table.num_rows, 0))
         self._fill_from_others(matrix, cells)
@@ -187,10 +184,10 @@ class TableReader:
 
     def _as_in_training(self, titles: list[str]) -> list[str]:
         """The names with the spelling of training."""
-        found, trained = (Counter(map(_name_key, names)) for names in (titles, self.sources))
+        found, trained = (Counter(map(name_key, names)) for names in (titles, self.sources))
         lacking = [source for source in self.sources if source not in titles]
-        alone = {key: name for name in lacking if found[key := _name_key(name)] == trained[key] == 1}
-        return [title if title in self.sources else alone.get(_name_key(title), title) for title in titles]
+        alone = {key: name for name in lacking if found[key := name_key(name)] == trained[key] == 1}
+        return [title if title in self.sources else alone.get(name_key(title), title) for title in titles]
 
     def _refuse_row_as_names(self, titles: list[str], name: str) -> None:
         """DataError if the names of a table read as one of its rows, which would be lost; names may all be numbers."""
@@ -343,11 +340,6 @@ _POLICIES = {
 }  # fmt: skip
 
 
-def _name_key(title: str) -> str:
-    """What two spellings of the name of a column have in common."""
-    return re.sub(r"[\s_'\"`]+", "", title).casefold()
-
-
 def _brief(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} inputs" if names else "not used"
 
@@ -359,9 +351,8 @@ def _remark(source: str, read: Cells, row: int, policy: str, text: str) -> str:
         return {"refuse": f"no value: {source}, which no training row lacks", "level": f"no value: {source}"}.get(
             policy, f"filled: {source}"
         )
-    if read.with_unit[row] and np.isfinite(read.values[row]):
-        return f"unit not in training: {source} {text}"
-    return f"unreadable: {source} {text}"
+    is_read = read.with_unit[row] and np.isfinite(read.values[row])
+    return f"{'unit not in training' if is_read else 'unreadable'}: {source} {text}"
 
 
 def _described(column: ColumnReader) -> dict[str, Any]:

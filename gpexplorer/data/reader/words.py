@@ -1,4 +1,4 @@
-"""Words of a column: which spellings are one word, and which word of training a new cell means.
+"""Words of a column: which spellings are one word, which word of training a new cell means, and what is no word.
 
 Blanks around a word, capitals and 1.0 for 1 make no difference. Words of one or two letters that training has in both
 spellings, such as "A" and "a", stay two words.
@@ -6,6 +6,8 @@ spellings, such as "A" and "a", stay two words.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,6 +25,11 @@ YES_NO = (
 )  # fmt: skip
 _VALUES = {word: float(value) for pair in YES_NO for value, word in enumerate(pair)}
 _PLAIN = NumberFormat()
+# The atoms, bonds, branches and rings of SMILES; a third of the texts must contain a bond, a branch or a ring.
+_SMILES = re.compile(r"(?=.*[BCNOPSFIbcnops])(?:Cl|Br|[BCNOPSFIbcnops]|\[[^\[\]\s]{1,40}\]|[-=#$:/\\.()%0-9@+*])+")
+_STRUCTURE = re.compile(r"[=#()1-9\[]")
+_NEARLY_NUMBER = re.compile(r"[~\u2248]\s*[0-9.,]+|[0-9.,]+\s*(\u00b1|\+/?-)\s*[0-9.,]+|([0-9]+\s+)?[0-9]+/[0-9]+")
+_NO_RING = re.compile(r"\[[^\]]*\]|%\d\d|\D")  # atoms in brackets, rings of two digits, and all that is no digit
 
 
 def word_key(text: str) -> str:
@@ -93,3 +100,22 @@ def are_yes_no(names: Sequence[str]) -> bool:
 def yes_no(text: str) -> float | None:
     """1 for yes, 0 for no, None for another text."""
     return _VALUES.get(word_key(text))
+
+
+def nearly_number(names: Sequence[str]) -> str:
+    """The first of some words if at least half of them are numbers such as ~5, 5 \u00b1 0.2 or 1/2; else ""."""
+    nearly = [name for name in names if _NEARLY_NUMBER.fullmatch(name)]
+    return nearly[0] if nearly and 2 * len(nearly) >= len(names) else ""
+
+
+def are_smiles(sample: Sequence[str]) -> bool:
+    """Whether these texts are molecules in the SMILES notation, in which a digit opens a ring and closes it."""
+    with_structure = sum(bool(_STRUCTURE.search(text)) for text in sample)
+    rings = [Counter(_NO_RING.sub("", text)) for text in sample]
+    are_closed = all(count % 2 == 0 for digits in rings for count in digits.values())
+    return are_closed and 3 * with_structure >= len(sample) and all(_SMILES.fullmatch(text) for text in sample)
+
+
+def name_key(title: str) -> str:
+    """What two spellings of the name of a column have in common."""
+    return re.sub(r"[\s_'\"`]+", "", title).casefold()

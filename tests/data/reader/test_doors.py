@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +16,11 @@ from typer.testing import CliRunner
 
 import gpexplorer as gpx
 from gpexplorer.cli import app
-from gpexplorer.data.files.reading import strips
 from gpexplorer.data.in_memory import table_of
 from gpexplorer.data.reader.table_reader import reader_from
 from gpexplorer.errors import DataError, PosteriorError
 from gpexplorer.recommendation.arguments import rows_of
-from gpexplorer.runs.studies import prediction_table
-from gpexplorer.runs.studies.prediction_table import count_reasons, predictions_of_file, sentence_of_counts
+from gpexplorer.runs.studies.prediction_table import predictions_of_file
 
 N = 60
 EFFECT = {"oak": 0.0, "elm": 5.0, "fir": 10.0}
@@ -96,34 +92,17 @@ def test_every_row_has_an_answer_or_a_reason(model: Any, tmp_path: Path) -> None
     assert inside[[0, 1, 2, 6]].all()
 
 
-def test_a_unit_that_training_does_not_have_is_mentioned(model: Any, tmp_path: Path) -> None:
-    answer = predicted(model, tmp_path, "x,wood,when\n300 mm,elm,03/02/2021\n2.5,elm,03/02/2021\n")
-    assert answer["why"].tolist() == ['unit not in training: x "300 mm"; far', "predicted"]
-    assert sentence_of_counts(Counter(count_reasons(answer))).endswith("1 far; 1 unit not in training: x.")
-
-
-def test_whether_a_date_is_in_doubt_is_decided_by_the_whole_file(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = ["2.5,elm,03/02/2021", '"1,234",elm,2021-03-02'] * 20 + ["2.5,elm,25/12/2021", '"2,5",elm,2021-03-02']
-    monkeypatch.setattr(prediction_table, "strips", partial(strips, rows=1))  # about six rows each
-    answer = predicted(model, tmp_path, "x,wood,when\n" + "\n".join(rows) + "\n")["why"].tolist()
-    assert answer[:4] == ['unreadable: when "03/02/2021"', 'unreadable: x "1,234"'] * 2
-    assert answer[-2:] == ['unreadable: when "25/12/2021"', 'unreadable: x "2,5"']
-    assert predicted(model, tmp_path, "x,wood,when\n" + "\n".join(rows[:40]) + "\n")["why"].tolist()[0] == "predicted"
-
-
 def test_the_command_counts_what_it_says_of_rows(model: Any, tmp_path: Path) -> None:
     model.save(tmp_path / "m.safetensors")
     (tmp_path / "n.csv").write_text(
-        "x,wood,when\n1,elm,03/02/2021\n,oak,03/02/2021\n,oak,03/02/2021\n1,yew,03/02/2021\n"
+        "x,wood,when\n1,elm,03/02/2021\n,oak,03/02/2021\n,oak,03/02/2021\n1,yew,03/02/2021\n2 mm,elm,3/2/2021\n"
     )
     done = CliRunner().invoke(
         app, ["predict", str(tmp_path / "m.safetensors"), str(tmp_path / "n.csv"), "--out", str(tmp_path / "p.csv")]
     )
     assert done.exit_code == 0, done.output
-    assert "4 of 4 rows predicted: 2 filled: x; 1 far; 1 word not seen: wood." in done.stderr
-    assert pd.read_csv(tmp_path / "p.csv")["why"].tolist()[:2] == ["predicted", "filled: x"]
+    assert "5 of 5 rows predicted: 2 filled: x; 1 far; 1 unit not in training: x; 1 word not seen: wood." in done.stderr
+    assert pd.read_csv(tmp_path / "p.csv")["why"].tolist()[::4] == ["predicted", 'unit not in training: x "2 mm"']
 
 
 def test_a_posterior_reads_frames_by_its_reader(model: Any) -> None:
