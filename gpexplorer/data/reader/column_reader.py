@@ -204,7 +204,7 @@ class ColumnReader:
             )
         if self.gap_words:
             notes.append(f"{name}: cells that say {listing(self.gap_words)} were read as gaps.")
-        texts = texts_of(column) if self.numbers.unit else None
+        texts = texts_of(column) if self.numbers.unit and is_text(plain(column).type) else None
         if texts and (note := self.numbers.note_on_unit(zip(texts.distinct, texts.counts().tolist(), strict=True))):
             notes.append(f"{name}: {note}")
         if (text := nearly_number(self.levels.names)) and not self.left_out:
