@@ -129,7 +129,7 @@ def test_what_is_asked_for_is_done_and_contradictions_are_sentences():
     with pytest.raises(SettingError, match="goes from 1000"):
         planned(table, None, {"target": "price"}, None, 1e9, None)
     with pytest.raises(SettingError, match="goes from 2021-01-01 to 2021-03-01"):
-        pair_before(np.array([18628.0, 18686.25]), "2099-01-01", "when")
+        pair_before(np.array([18628.0, 18687.25]), "2099-01-01", "when")
     with pytest.raises(SettingError, match='give "time", "groups", "random"'):
         planned(table, None, {"target": "price"}, "sideways", None, None)
     columns, y = plain()
