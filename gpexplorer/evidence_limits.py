@@ -33,6 +33,7 @@ from torch import Tensor
 
 from .linalg.blocks import row_blocks
 from .linalg.cholesky import cholesky
+from .linalg.deferred_reads import Number, at_least
 from .objectives import Nystrom, nystrom
 from .problem import Dataset
 
@@ -55,7 +56,7 @@ class EvidenceLimits(NamedTuple):
         return f"At most {max(self.gap, 0.0):.3g} nat from the exact model with these hyperparameters."
 
 
-def least_objective(model: Nystrom, yy: float, energy: float | None = None) -> float:
+def least_objective(model: Nystrom, yy: float) -> float:
     """Return a lower limit of the exact model's objective from the factors of a sparse one: m^3 / 3 flops.
 
     Parameters
@@ -64,11 +65,8 @@ def least_objective(model: Nystrom, yy: float, energy: float | None = None) -> f
         Factors, with `unexplained` = tr(K - K_hat).
     yy : float
         y'y.
-    energy : float, optional
-        `explained_energy` of the model, if it has been read.
     """
-    energy = float(explained_energy(model)) if energy is None else energy
-    return _limit(yy - energy, model.s2, model.unexplained, model.terms.complexity)
+    return limit_from(yy - float(explained_energy(model)), model.s2, model.unexplained, model.terms.complexity)
 
 
 def explained_energy(model: Nystrom) -> Float[Tensor, ""]:
@@ -92,17 +90,18 @@ def least_from(A: Tensor, c: Tensor, yy: float, s2: float, unexplained: float, c
     complexity : float
         E_C = log det(K_hat + s2 I).
     """
-    return _limit(yy - float(_explained_energy(A.clone(), c, unexplained)), s2, unexplained, complexity)
+    return limit_from(yy - float(_explained_energy(A.clone(), c, unexplained)), s2, unexplained, complexity)
 
 
-def _explained_energy(A: Tensor, c: Tensor, unexplained: float) -> Tensor:
+def _explained_energy(A: Tensor, c: Tensor, unexplained: Number) -> Tensor:
     """Overwrite A = L'L + s2 I."""
-    A.diagonal().add_(max(unexplained, 0.0))
+    A.diagonal().add_(at_least(unexplained, 0.0))
     whitened_c = torch.linalg.solve_triangular(cholesky(A, "L'L + (s2 + T) I").L, c[:, None], upper=False)[:, 0]
     return whitened_c @ whitened_c
 
 
-def _limit(remaining: float, s2: float, unexplained: float, complexity: float) -> float:
+def limit_from(remaining: float, s2: float, unexplained: float, complexity: float) -> float:
+    """Return the limit from y'y without `explained_energy`, and from parts as for `least_from`."""
     return 0.5 * (remaining / (s2 + max(unexplained, 0.0)) + complexity)
 
 

@@ -44,7 +44,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .linalg.blocks import row_blocks
-from .linalg.cholesky import cholesky, logdet, solve_transposed
+from .linalg.cholesky import cholesky, solve_transposed
+from .linalg.deferred_reads import Number, add_multiple, exp, happens, read_unless_deferred, sum_with_product
 from .linalg.gaussian import LinearGaussian, Sums
 from .problem import Dataset, Kernel
 
@@ -59,11 +60,11 @@ class Terms(NamedTuple):
     the trace itself for every other one.
     """
 
-    fit: float
-    complexity: float
-    trace: float
+    fit: Number
+    complexity: Number
+    trace: Number
 
-    def total(self, objective: str) -> float:
+    def total(self, objective: str) -> Number:
         """Return the objective: "vfe" (eq 5) or "tight-vfe"; or "pp" (eq 4) or "fitc", which leave out E_V."""
         return 0.5 * (self.fit + self.complexity + (0.0 if objective in ("pp", "fitc") else self.trace))
 
@@ -75,7 +76,7 @@ class Nystrom(NamedTuple):
     L_mm: Tensor  # [m, m] Cholesky factor of K_mm
     model: LinearGaussian  # of y on the columns of L
     jitter: float  # of K_mm
-    unexplained: float = math.nan  # tr(K - K_hat)
+    unexplained: Number = math.nan  # tr(K - K_hat)
 
     @property
     def L_A(self) -> Float[Tensor, "m m"]:
@@ -88,7 +89,7 @@ class Nystrom(NamedTuple):
         return self.model.c
 
     @property
-    def s2(self) -> float:
+    def s2(self) -> Number:
         """The noise variance s2."""
         return self.model.s2
 
@@ -96,6 +97,11 @@ class Nystrom(NamedTuple):
 def noise_variance(theta: Float[Tensor, " p"]) -> float:
     """Return s2 = exp(2 theta[-1]); the last entry of theta is the log noise standard deviation."""
     return math.exp(2.0 * float(theta[-1]))
+
+
+def _noise_variance(theta: Tensor) -> Number:
+    """The same, not read while rare cases are assumed away on a GPU."""
+    return exp(2.0 * read_unless_deferred(theta[-1]))
 
 
 def rounding(dtype: torch.dtype) -> float:
@@ -199,7 +205,7 @@ def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any, 
 
 def _fit(kernel: Kernel, theta: Tensor, train: Dataset, Z: Any, objective: str, keep: bool) -> _Fit:
     """The pass over the rows; L' is kept for a second pass if asked for and small enough."""
-    m, n, y, s2 = len(Z), len(train), train.y, noise_variance(theta)
+    m, n, y, s2 = len(Z), len(train), train.y, _noise_variance(theta)
     theta = theta.to(y.device)
     K_mm = kernel(theta, Z, Z)
     L_mm, jitter = cholesky(K_mm, "K_mm", accurate=True)
@@ -212,8 +218,9 @@ def _fit(kernel: Kernel, theta: Tensor, train: Dataset, Z: Any, objective: str, 
             D[rows] = residual_variance(prior[rows], columns)
         sums.add(columns, y[rows], s2 / (s2 + D[rows]) if objective == "fitc" else None)
     if objective == "fitc":
-        V, unexplained = s2 + D, float(D.sum())
-        model = sums.model(n, s2 * (y @ (y / V)), s2, name="L'W L + s2 I", log_V=float(V.log().sum()))
+        V, unexplained = s2 + D, read_unless_deferred(D.sum())
+        log_V = read_unless_deferred(V.log().sum())
+        model = sums.model(n, s2 * (y @ (y / V)), s2, name="L'W L + s2 I", log_V=log_V)
     else:
         model = sums.model(n, y @ y, s2, name="L'L + s2 I", prior=prior.sum())
         unexplained = model.unexplained
@@ -227,9 +234,11 @@ def residual_variance(prior: Float[Tensor, " n"], Lt: Float[Tensor, "m n"]) -> F
     return (prior - torch.linalg.vecdot(Lt, Lt, dim=0)).clamp_min_(0.0)
 
 
-def log_variance_ratio(D: Float[Tensor, " n"], s2: float) -> float:
+def log_variance_ratio(D: Float[Tensor, " n"], s2: Number) -> Number:
     """Return sum_i log(1 + D_i / s2), the E_V of the tight VFE."""
-    total = float(log_products((D / s2).add_(1.0)[None], 1).sum())
+    total = read_unless_deferred(log_products((D / s2).add_(1.0)[None], 1).sum())
+    if isinstance(total, Tensor):
+        return (D / s2).log1p_().sum() if happens(total.isfinite().logical_not()) else total
     return total if math.isfinite(total) else float((D / s2).log1p_().sum())
 
 
@@ -275,10 +284,11 @@ def nystrom_gradient(
     About 6 n m^2 flops, 10 n m^2 for the tight VFE, 2 n m kernel entries, and O(n + m^2) memory beside one block of
     rows.
     """
-    gradient = torch.zeros_like(theta)
+    on_device = theta.to(train.y.device)
+    gradient = torch.zeros_like(on_device)
 
     def receive(X: Any, G: Tensor, K: Tensor | None) -> None:
-        gradient.add_(kernel.theta_gradient(theta, Z, X, G))
+        gradient.add_(kernel.theta_gradient(on_device, Z, X, G))
 
     result, rest, _ = pull_back(kernel, theta, train, Z, objective, receive, keep=False)
     return result, gradient + rest
@@ -298,7 +308,8 @@ def pull_back(
     Parameters
     ----------
     kernel, theta, train, Z, objective : Covariance, Tensor, Dataset, inputs and str
-        As for `nystrom_gradient`. theta may be on the host, where its noise is known without a read.
+        As for `nystrom_gradient`. theta may be on the host, where its noise is known without a read; on a GPU, while
+        rare cases are assumed away, nothing is read.
     receive : callable
         It is called with some inputs X, dF/dK(Z, X), which it may overwrite, and K(Z, X) or None: block by block with
         the rows, and last with Z itself. K is there where it was kept and the kernel is its own derivative.
@@ -319,14 +330,15 @@ def pull_back(
     is_uniform, is_vfe, model = objective in ("vfe", "pp"), objective == "vfe", result.model.pullback()
     A_inv, w, beta = model.inverse, model.weights, torch.empty_like(y)  # [m, m], [m], [n]
     # S = I - s2 A^-1 - w w' [- (A / s2 - I)]  [m, m], without L' diag(delta) L
-    S = torch.addmm(A_inv, result.L_A, result.L_A.T, beta=-s2, alpha=-1.0 / s2) if is_vfe else A_inv * -s2
+    S = sum_with_product(A_inv, result.L_A, result.L_A.T, -s2, -1.0 / s2) if is_vfe else A_inv * -s2
     S.addr_(w, w, alpha=-1.0).diagonal().add_(2.0 if is_vfe else 1.0)
     alpha = solve_transposed(L_mm, w[:, None])[:, 0]  # [m]
     if is_vfe:
         A_inv.diagonal().sub_(1.0 / s2)  # A^-1 - I/s2, all that is needed of it from here on
     if is_uniform:  # L_mm^-T (A^-1 [- I/s2]), a factor that all of dF/dK_mn has in common
         right = solve_transposed(L_mm, A_inv)  # [m, m]
-    delta = 1.0 / (s2 + D) if objective == "tight-vfe" else torch.full_like(y, 1.0 / s2 if is_vfe else 0.0)  # [n]
+    is_tight = objective == "tight-vfe"
+    delta = 1.0 / (s2 + D) if is_tight else torch.empty_like(y).fill_(1.0 / s2 if is_vfe else 0.0)  # [n]
 
     for rows in row_blocks(n, (3 if is_uniform else 4) * y.element_size() * m, y, BLOCK):
         Lt, V = columns[rows], s2 + D[rows] if objective == "fitc" else None  # [m, block], [block]
@@ -350,13 +362,13 @@ def pull_back(
     by_noise = 0.5 * delta.sum() if objective == "fitc" else model.by_noise(beta @ beta)  # []
     if is_vfe:
         by_noise.sub_(0.5 * result.terms.trace / s2)
-    elif objective == "tight-vfe":
-        by_noise.sub_(delta @ D, alpha=0.5 / s2)
+    elif is_tight:
+        add_multiple(by_noise, delta @ D, -0.5 / s2)
     gradient[-1].add_(noise_derivative(kernel, by_noise.mul_(2.0 * s2)))  # ds2 / d log noise sd = 2 s2
     return result, gradient, S.diagonal().sum()
 
 
-def evidence(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[float, Float[Tensor, " p"]]:
+def evidence(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[Number, Float[Tensor, " p"]]:
     """Compute the negative log marginal likelihood of the exact GP, and its gradient with respect to theta.
 
     Parameters
@@ -371,7 +383,8 @@ def evidence(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[f
     Returns
     -------
     value : float
-        NLML = (y'a + log det A) / 2 without its constant, where A = K + s2 I and a = A^-1 y.
+        NLML = (y'a + log det A) / 2 without its constant, where A = K + s2 I and a = A^-1 y. On a GPU a tensor, while
+        rare cases are assumed away.
     gradient : Tensor [p]
         Its derivative, tr((A^-1 - a a') dA/dtheta) / 2.
 
@@ -394,12 +407,13 @@ def evidence(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[f
 
 def evidence_terms(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[Terms, Float[Tensor, " p"], float]:
     """Compute the terms of `evidence` (the trace term is zero), its gradient [p], and the jitter of its factor."""
-    s2 = noise_variance(theta)
+    s2, theta = _noise_variance(theta), theta.to(train.y.device)
     A = kernel(theta, train.X, train.X)  # [n, n]
     A.diagonal().add_(s2)
     L, jitter = cholesky(A, "K + s2 I")
     a = torch.cholesky_solve(train.y[:, None], L)[:, 0]  # [n]
     W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0).mul_(0.5)  # [n, n] dNLML/dA
     gradient = kernel.theta_gradient(theta, train.X, train.X, W)
-    gradient[-1] += noise_derivative(kernel, 2.0 * s2 * float(W.diagonal().sum()))  # dA/dtheta_p = 2 s2 I
-    return Terms(float(train.y @ a), logdet(L), 0.0), gradient, jitter
+    trace, half_logdet, fit = map(read_unless_deferred, (W.diagonal().sum(), L.diagonal().log().sum(), train.y @ a))
+    gradient[-1] += noise_derivative(kernel, 2.0 * s2 * trace)  # dA/dtheta_p = 2 s2 I
+    return Terms(fit, 2.0 * half_logdet, 0.0), gradient, jitter

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpexplorer.linalg.deferred_reads import WARM_UP
 from gpexplorer.methods.base import registry
 from gpexplorer.runs import Spec
 
@@ -14,9 +15,14 @@ STEPS = 3
 
 
 def counts_per_step(
-    key: str, rows: int, inputs: int, settings: Mapping[str, Any] | None = None, steps: int = STEPS
+    key: str,
+    rows: int,
+    inputs: int,
+    settings: Mapping[str, Any] | None = None,
+    steps: int = STEPS,
+    recorded: bool = True,
 ) -> DeviceWork:
-    """Count what the mean step of a method asks of a GPU; the first step, which sets up, counts only if it is alone.
+    """Count what the mean step of a method asks of a GPU; the first steps, which set up, count only if they are alone.
 
     Parameters
     ----------
@@ -28,6 +34,8 @@ def counts_per_step(
         Further settings of the method.
     steps : int, default 3
         Number of steps over which the mean is taken.
+    recorded : bool, default True
+        Whether to leave out the steps before an evaluation may be recorded as a CUDA graph, not the first one alone.
 
     Returns
     -------
@@ -47,13 +55,14 @@ def counts_per_step(
         run = Spec(key, all_settings, data=data, kernel=kind.example_kernel, device="cuda").open()
         run.advance()
         works = []
-        for _ in range(1 + steps):
+        first = 1 + WARM_UP if recorded else 1  # steps that set up
+        for _ in range(first + steps):
             gpu.work = DeviceWork()
             if run.advance() is None:
                 break
             works.append(gpu.work)
         if run.error:
             raise run.error
-    counted = works[1:] or works
+    counted = works[first:] or works[1:] or works
     sums = [sum(getattr(work, name) for work in counted) for name in ("launches", "reads", "uploads")]
     return DeviceWork(*(round(total / max(len(counted), 1)) for total in sums))

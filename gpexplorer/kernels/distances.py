@@ -31,7 +31,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..linalg.deferred_reads import Number, happens, is_deferring, is_traced
+from ..linalg.deferred_reads import Number, happens, is_deferring, is_traced, number
 
 FILL_BYTES = 2**20  # a block of this size stays in the cache while its distances become covariances
 FILL_ROWS = 8  # a block has at least this many rows
@@ -208,7 +208,10 @@ def affine_distances(
     2 m (d + 2) flops per row. The result is not differentiable.
     """
     if X.shape[1] == 1:
-        offset, Zt, factor = torch.as_tensor(shift).to(X), Z.T.contiguous(), scale / float(lengthscale) ** 2
+        Zt, factor = Z.T.contiguous(), scale / number(lengthscale) ** 2
+        if isinstance(factor, Tensor):
+            return lambda rows, out: torch.sub(X[rows], Zt, out=out).square_().mul_(factor).add_(shift), 0.0
+        offset = torch.as_tensor(shift).to(X)
         return lambda rows, out: torch.addcmul(offset, torch.sub(X[rows], Zt, out=out), out, value=factor, out=out), 0.0
     scaled = scaled_rows(X, Z, lengthscale)
     P, Q = _factors(scaled, scale, shift)

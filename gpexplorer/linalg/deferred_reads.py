@@ -8,6 +8,7 @@ repeats the work with reads if a case has happened.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -19,6 +20,8 @@ from torch import Tensor
 
 T = TypeVar("T")
 Number = Any  # a Python number, or a tensor with one entry that lies on a GPU
+WARM_UP = 3  # times that work is done before it is recorded: libraries of the GPU are set up by their first calls
+_log = logging.getLogger(__name__)
 
 
 class RareCases:
@@ -133,9 +136,19 @@ def number(value: Tensor) -> Number:
     return value.item() if value.is_cpu else value
 
 
+def read_unless_deferred(value: Tensor) -> Number:
+    """Return a single value as a Python number; on a GPU, while rare cases are assumed away, in float64 as Python's."""
+    return value.double() if is_deferring() and not value.is_cpu else value.item()
+
+
 def exp(x: Number) -> Number:
     """Return the exponential of a number."""
     return x.exp() if isinstance(x, Tensor) else math.exp(x)
+
+
+def log(x: Number) -> Number:
+    """Return the logarithm of a number."""
+    return x.log() if isinstance(x, Tensor) else math.log(x)
 
 
 def at_most(x: Number, bound: float) -> Number:
@@ -159,6 +172,13 @@ def add_product(out: Tensor, A: Tensor, B: Tensor, factor: Number) -> Tensor:
     return out.addmm_(A, B, alpha=factor)
 
 
+def sum_with_product(C: Tensor, A: Tensor, B: Tensor, beta: Number, alpha: Number) -> Tensor:
+    """Return beta C + alpha A B. 2 n k m flops."""
+    if isinstance(alpha, Tensor):
+        return torch.mm(A, B).mul_(alpha).add_(C * beta)
+    return torch.addmm(C, A, B, beta=beta, alpha=alpha)
+
+
 def add_multiple(out: Tensor, A: Tensor, factor: Number) -> Tensor:
     """Add factor A to `out` in place."""
     return out.add_(A * factor) if isinstance(factor, Tensor) else out.add_(A, alpha=factor)
@@ -167,6 +187,75 @@ def add_multiple(out: Tensor, A: Tensor, factor: Number) -> Tensor:
 def plus_multiple(A: Tensor, B: Tensor, factor: Number) -> Tensor:
     """Return A + factor B."""
     return A + B * factor if isinstance(factor, Tensor) else torch.add(A, B, alpha=factor)
+
+
+class RepeatedEvaluations:
+    """A function of a point, evaluated again and again: on a GPU by one read each, and after a few times as a graph.
+
+    Rare cases are assumed away, and the evaluation is repeated with reads if one has happened. A CUDA graph repeats the
+    kernels of an evaluation, which the host starts with one call.
+
+    Parameters
+    ----------
+    work : callable
+        Takes a point [k], where it was given or on the device, and returns numbers and tensors. It changes nothing that
+        it has not made.
+    like : Tensor
+        A tensor on the device.
+    counter : object, optional
+        `work` adds to its `entries`; a replay, which does not call `work`, adds as many.
+    is_recordable : bool, default True
+        Whether a graph may be recorded, which keeps the memory of one evaluation.
+    """
+
+    def __init__(
+        self, work: Callable[[Tensor], Sequence[Number]], like: Tensor, counter: Any = None, is_recordable: bool = True
+    ) -> None:
+        self._work, self._like, self._counter = work, like, counter
+        self._until_recorded = WARM_UP if is_recordable else -1
+        self._graph: Any = None
+
+    def __call__(self, point: Tensor) -> list[Number]:
+        """Return what the function returns at a point [k], with its tensors on the host."""
+        if self._like.is_cpu:
+            return list(self._work(point))
+        if self._until_recorded == 0:
+            self._record(point)
+        self._until_recorded -= 1
+        parts, numbers = self._deferred(point) if self._graph is None else self._replayed(point)
+        numbers = numbers.cpu()
+        if numbers[-1] != 0.0:
+            with with_reads():
+                return [part.cpu() if isinstance(part, Tensor) else part for part in self._work(point)]
+        pieces = iter(numbers.split([*(part.numel() for part in parts if isinstance(part, Tensor)), 1]))
+        return [next(pieces).view(part.shape) if isinstance(part, Tensor) else part for part in parts]
+
+    def _deferred(self, point: Tensor) -> tuple[Sequence[Number], Tensor]:
+        """What the function returns, and all of its tensors as one, of which the last entry tells of rare cases."""
+        cases = RareCases(self._like)
+        with cases.assumed_away():
+            parts = self._work(point)
+        tensors = [part.flatten() for part in parts if isinstance(part, Tensor)]
+        return parts, torch.cat([*tensors, cases.happened.to(tensors[0])[None]])
+
+    def _record(self, point: Tensor) -> None:
+        self._point, before = point.to(self._like.device, copy=True), getattr(self._counter, "entries", 0)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may work on the GPU
+                self._recorded = self._deferred(self._point)
+            self._graph = graph
+        except RuntimeError as error:
+            _log.warning("An evaluation cannot be recorded as a CUDA graph (%s): it is launched piece by piece.", error)
+        if self._counter is not None:
+            self._entries, self._counter.entries = self._counter.entries - before, before
+
+    def _replayed(self, point: Tensor) -> tuple[Sequence[Number], Tensor]:
+        self._point.copy_(point)
+        self._graph.replay()
+        if self._counter is not None:
+            self._counter.add(self._entries)
+        return self._recorded
 
 
 class RecordedMinibatch:

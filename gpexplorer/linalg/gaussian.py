@@ -38,6 +38,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .cholesky import cholesky
+from .deferred_reads import Number, is_deferring, log
 
 
 class LinearGaussian(NamedTuple):
@@ -45,15 +46,15 @@ class LinearGaussian(NamedTuple):
 
     L: Tensor  # [m, m] Cholesky factor of A
     c: Tensor  # [m] Phi'W y
-    s2: float
+    s2: Number
     n: int
-    fit: float  # y'C^-1 y
-    complexity: float  # log |C|
+    fit: Number  # y'C^-1 y
+    complexity: Number  # log |C|
     jitter: float  # what was added to the diagonal of A
-    unexplained: float = math.nan  # tr(K - Phi Phi'), where tr K was given
+    unexplained: Number = math.nan  # tr(K - Phi Phi'), where tr K was given
 
     @property
-    def value(self) -> float:
+    def value(self) -> Number:
         """NLML in nat, without its constant."""
         return 0.5 * (self.fit + self.complexity)
 
@@ -101,9 +102,9 @@ def linear_gaussian(  # noqa: PLR0913 - the sums, and what is known of the noise
     c: Float[Tensor, " m"],
     n: int,
     yy: float | Tensor,
-    s2: float,
+    s2: Number,
     name: str = "Phi'Phi + s2 I",
-    log_V: float | None = None,
+    log_V: Number | None = None,
     prior: Tensor | None = None,
 ) -> LinearGaussian:
     """Return the model whose sums are known.
@@ -119,7 +120,8 @@ def linear_gaussian(  # noqa: PLR0913 - the sums, and what is known of the noise
     yy : float or Tensor []
         y'W y. A tensor is read together with the other numbers.
     s2 : float
-        Noise variance of a row of weight 1.
+        Noise variance of a row of weight 1. On a GPU it and `log_V` may be tensors, and the results are tensors while
+        rare cases are assumed away.
     name : str
         Name of the matrix A with its ridge in error messages.
     log_V : float, optional
@@ -141,8 +143,9 @@ def linear_gaussian(  # noqa: PLR0913 - the sums, and what is known of the noise
     L, jitter = cholesky(A, name)
     h = torch.linalg.solve_triangular(L, c[:, None], upper=False)[:, 0]
     numbers = torch.stack([yy - h @ h, L.diagonal().log().sum(), *rest])  # one read for all of them
-    residual, half_logdet, unexplained = [*numbers.tolist(), math.nan][:3]
-    log_rest = (n - m) * math.log(s2) if log_V is None else log_V - m * math.log(s2)
+    values = numbers.double().unbind() if is_deferring() else numbers.tolist()
+    residual, half_logdet, unexplained = [*values, math.nan][:3]
+    log_rest = (n - m) * log(s2) if log_V is None else log_V - m * log(s2)
     return LinearGaussian(L, c, s2, n, residual / s2, log_rest + 2.0 * half_logdet, jitter, unexplained)
 
 
@@ -151,7 +154,7 @@ class Pullback(NamedTuple):
 
     inverse: Tensor  # [m, m] A^-1
     weights: Tensor  # [m] w
-    s2: float
+    s2: Number
     n: int
     trace: Tensor  # [] tr A^-1, in the precision of the model
 

@@ -79,7 +79,7 @@ class Counted:
     """
 
     def __init__(self, kernel: Kernel, counter: Counter) -> None:
-        self._kernel, self._counter = kernel, counter
+        self._kernel, self.counter = kernel, counter
         self.key = kernel.key
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -93,12 +93,12 @@ class Counted:
 
     def __call__(self, theta: Tensor, X: Any, Z: Any) -> Tensor:
         """Covariance matrix [n, m], which is counted as n m entries."""
-        self._counter.add(len(X) * len(Z))
+        self.counter.add(len(X) * len(Z))
         return self._kernel(theta, X, Z)
 
     def diag(self, theta: Tensor, X: Any) -> Tensor:
         """Prior variances [n], which are counted as n entries."""
-        self._counter.add(len(X))
+        self.counter.add(len(X))
         return self._kernel.diag(theta, X)
 
     def start(self, train: Dataset) -> Tensor:
@@ -129,13 +129,13 @@ class Counted:
 
     def _metered(self, work: Callable[..., Any], rows: Sequence[Any]) -> Callable[..., Any]:
         """Count the entries (rows of X, times rows of Z if there is a Z) and return the function that computes them."""
-        self._counter.add(math.prod(map(len, rows)))
+        self.counter.add(math.prod(map(len, rows)))
         return work
 
     def _wrapped(self, value: Any) -> Any:
         """The same value, with kernels inside it counted as well."""
         if isinstance(value, Kernel):
-            return Counted(value, self._counter)
+            return Counted(value, self.counter)
         if isinstance(value, tuple) and any(isinstance(part, Kernel) for part in value):
             return tuple(map(self._wrapped, value))
         return value

@@ -11,6 +11,7 @@ from torch import Tensor
 from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer.errors import NotPositiveDefinite
 from gpexplorer.linalg import cholesky as module
+from gpexplorer.linalg import deferred_reads
 from gpexplorer.linalg.cholesky import (
     SMALLEST_PIVOT,
     cholesky,
@@ -20,6 +21,7 @@ from gpexplorer.linalg.cholesky import (
     logdet,
     record_jitter,
 )
+from gpexplorer.linalg.deferred_reads import WARM_UP, RepeatedEvaluations
 
 
 def singular(size: int, smallest: float, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -209,3 +211,34 @@ def test_several_matrices_take_one_read_of_a_gpu_and_jitter_only_where_it_is_nee
         factors = cholesky_of_each(on_gpu, "A")
         assert gpu.work.reads == 1 if reads == 1 else gpu.work.reads >= reads
         torch.testing.assert_close(factors.cpu(), expected)
+
+
+def log_determinant(point: torch.Tensor) -> tuple[float, torch.Tensor, torch.Tensor]:
+    L, jitter = cholesky(torch.diag(point), "A")
+    return jitter, L.diagonal().log().sum(), L
+
+
+def test_an_evaluation_is_replayed_after_some_and_repeated_with_reads_where_jitter_is_needed():
+    points = torch.tensor([[1.0, 2.0], [2.0, 3.0], [3.0, 1.0], [1.0, 4.0], [5.0, 1.0], [4.0, 0.0], [2.0, 2.0]]).double()
+    with SimulatedGPU() as gpu:
+        like = torch.zeros(1, dtype=torch.float64, device="cuda")
+        evaluations = RepeatedEvaluations(lambda point: log_determinant(point.to(like)), like)
+        for k, point in enumerate(points):
+            gpu.work = DeviceWork()
+            result, expected = evaluations(point), log_determinant(point)
+            for part, own in zip(result, expected, strict=True):
+                torch.testing.assert_close(part, own)
+            replayed = k >= WARM_UP and bool(point.all())
+            assert (gpu.work.reads == 1) == bool(point.all())
+            assert (gpu.work.launches == 2) == replayed or k == WARM_UP
+
+
+def test_an_evaluation_that_reads_is_launched_piece_by_piece(monkeypatch: pytest.MonkeyPatch):
+    warnings = list[object]()
+    monkeypatch.setattr(deferred_reads._log, "warning", lambda *arguments: warnings.append(arguments))
+    with SimulatedGPU():
+        evaluations = RepeatedEvaluations(lambda x: (float(x[0]), x.square()), torch.zeros(1, device="cuda"))
+        for k in range(WARM_UP + 2):
+            number, square = evaluations(torch.tensor([k, 2.0]))
+            assert (number, square.tolist()) == (k, [k * k, 4.0])
+    assert len(warnings) == 1

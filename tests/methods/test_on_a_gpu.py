@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from a_gpu import a_gpu
-from benchmarks.gpu.simulated_gpu import SimulatedGPU
+from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer import Spec, Store, methods, views
 from gpexplorer.errors import OutOfMemory
+from gpexplorer.linalg.deferred_reads import WARM_UP
 from gpexplorer.methods.capabilities import HasMovablePoints, HasSwapLandscape
 from gpexplorer.posteriors import AveragePosterior, load_posterior
 from gpexplorer.runs import Run, link
@@ -77,6 +78,34 @@ def test_a_run_on_a_gpu_has_the_states_and_predictions_of_the_cpu(key: str, dtyp
 
     loaded = load_posterior(tmp_path / "posterior")  # where there is no GPU
     torch.testing.assert_close(loaded.var(X), var, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("key", "settings", "kernel", "d"),
+    [
+        ("sgpr", {}, "se-ard", 2),
+        ("sgpr", {"learn": False, "objective": "pp"}, "matern32-ard", 1),
+        ("fitc", {}, "matern52-ard", 2),
+        ("fitc", {"likelihood": "tight-vfe"}, "se-ard", 1),
+        ("ml", {}, "se-ard", 2),
+    ],
+)
+def test_evaluations_that_a_gpu_repeats_as_a_graph_are_those_of_the_cpu(
+    key: str, settings: dict[str, object], kernel: str, d: int
+):
+    spec = small_spec(key, d=d, kernel=kernel)
+    spec = replace(spec, settings=spec.settings | settings)
+    run = spec.open()
+    run.finish(steps=WARM_UP + 6)
+    with SimulatedGPU() as gpu:
+        other = replace(spec, device="cuda").open()
+        other.finish(steps=WARM_UP + 2)
+        gpu.work = DeviceWork()
+        other.advance()
+        assert gpu.work.launches <= 25
+        other.finish(steps=WARM_UP + 6)
+        same_states(run, other, 1e-8)
+    assert [record.cost.entries for record in other.trace] == [record.cost.entries for record in run.trace]
 
 
 def answers(device: str) -> tuple[list[torch.Tensor], dict[str, float]]:

@@ -37,6 +37,7 @@ from ...errors import NotPositiveDefinite
 from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.cholesky import cholesky
+from ...linalg.deferred_reads import RepeatedEvaluations
 from ...linalg.randomness import generator
 from ...linalg.replayed_descent import GRADIENT_DESCENT, Evaluated, Replayed, replayed_descent
 from ...objectives import evidence, noise_derivative, noise_variance
@@ -83,7 +84,8 @@ class Objective(NamedTuple):
     Attributes
     ----------
     evaluate : callable
-        theta [p] -> value, log scale of all sds, gradient [p]. It raises NotPositiveDefinite where it has no value.
+        theta [p] on the host -> value, log scale of all sds, gradient [p]. It raises NotPositiveDefinite where it has
+        no value.
     has_free_scale : bool
         Whether the value does not depend on the scale of the covariance, so that the log scale is added to theta.
     """
@@ -138,23 +140,24 @@ def learn(method: ExactLearning, problem: Problem, resume: State | None, objecti
         state = State(0, like.clone(), math.inf, like.new_zeros(0, len(like) + 2))
         yield Step(state, Info("start"))
     direction = scale_direction(problem) if objective.has_free_scale else None
-    results = list(state.answers)
-    earlier_results = iter(state.answers)
+    results = list(state.answers.cpu())
+    earlier_results = iter(tuple(results))
 
     def evaluate(theta: Tensor) -> Evaluated:
         result = next(earlier_results, None)
         if result is None:
             result = _evaluation(objective, theta)
             results.append(result)
-        value, log_scale, *gradient = result.tolist()  # one read
+        value, log_scale, *gradient = result.tolist()
         return Evaluated(value, torch.tensor(gradient, dtype=torch.float64), log_scale)
 
     lowest, k = Replayed(0, like, math.inf, 0.0), 0  # by the value with the penalty of the priors
     for k, best in enumerate(_descents(method, problem, evaluate), 1):
         lowest = best if best.value < lowest.value else lowest
         if k > state.step:
-            theta = lowest.theta if direction is None else lowest.theta + lowest.extra * direction
-            state = State(k, theta, lowest.of_the_data, torch.stack(results))
+            theta = lowest.theta.to(like)
+            theta = theta if direction is None else theta + lowest.extra * direction
+            state = State(k, theta, lowest.of_the_data, torch.stack(results).to(like))
             yield Step(state, Info("learn", state.objective, _largest_derivative(problem, state), lowest.extra))
     return _outcome(method, problem, state)
 
@@ -172,16 +175,18 @@ def initial_values(problem_theta: Tensor, restarts: int, seed: int) -> Iterator[
 
 def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tensor], Evaluated]) -> Iterator[Replayed]:
     """Yield the best point so far of each descent in turn; a descent ends where its gradient is small enough."""
-    restrictions = getattr(problem.kernel, "restrictions", None)
-    for theta in initial_values(problem.theta, method.restarts, method.seed):
+    restrictions, begin = getattr(problem.kernel, "restrictions", None), problem.theta.cpu()
+    if restrictions is not None:
+        restrictions = restrictions.to(begin.device)
+    for theta in initial_values(begin, method.restarts, method.seed):
         if getattr(problem.kernel, "noise_is_known", False):
-            theta = torch.cat([theta[:-1], problem.theta[-1:]])
+            theta = torch.cat([theta[:-1], begin[-1:]])
         largest = math.inf
 
         def watched(theta: Tensor) -> Evaluated:
             nonlocal largest
             result = evaluate(theta)
-            largest = largest_derivative(problem.kernel, theta, result.gradient)
+            largest = largest_derivative(problem.kernel, theta.to(problem.theta), result.gradient)
             return result
 
         descent = replayed_descent(watched, theta, method.optimiser, method.evaluations, restrictions=restrictions)
@@ -219,7 +224,7 @@ def _evaluation(objective: Objective, theta: Tensor) -> Tensor:
         value, log_scale, gradient = objective.evaluate(theta)
     except NotPositiveDefinite:
         return torch.full((len(theta) + 2,), math.nan).to(theta)
-    row = torch.cat([theta.new_tensor([value, log_scale]), gradient])
+    row = torch.cat([theta.new_tensor([value, log_scale]), gradient.to(theta)])
     return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)
 
 
@@ -260,14 +265,20 @@ class MaximumLikelihood(ExactLearning):
     )
 
     def objective(self, problem: Problem) -> Objective:
-        likelihood = evidence
+        kernel, train, likelihood = problem.kernel, problem.train, evidence
         if self.engine == "gpytorch":
-            gpytorch_parts.check(problem.kernel, "closed form")
+            gpytorch_parts.check(kernel, "closed form")
             likelihood = gpytorch_evidence
+        evaluations = RepeatedEvaluations(
+            lambda theta: likelihood(kernel, theta, train),
+            train.y,
+            getattr(kernel, "counter", None),
+            is_recordable=likelihood is evidence and hasattr(kernel, "profile_derivative"),
+        )
 
         def evaluate(theta: Tensor) -> tuple[float, float, Tensor]:
-            value, gradient = likelihood(problem.kernel, theta, problem.train)
-            return value, 0.0, gradient
+            value, gradient = evaluations(theta)
+            return float(value), 0.0, gradient.to(theta)
 
         return Objective(evaluate)
 
@@ -284,7 +295,7 @@ def gpytorch_evidence(kernel: Any, theta: Tensor, train: Dataset) -> tuple[float
         K + s2 I has no Cholesky factor.
     """
     gpytorch = gpytorch_parts.package()
-    parts = gpytorch_parts.parts(kernel, theta)
+    parts = gpytorch_parts.parts(kernel, theta.to(train.y.device))
     dense = gpytorch.settings.fast_computations(covar_root_decomposition=False, log_prob=False, solves=False)
     try:
         with torch.enable_grad(), dense:
@@ -342,7 +353,7 @@ class LeaveOneOut(ExactLearning):
 
 def leave_one_out(kernel: Any, theta: Tensor, train: Dataset, criterion: str) -> tuple[float, float, Tensor]:
     """Compute the loss, the log scale that the residuals imply, and the gradient in theta [p]; 3 n^3 flops."""
-    s2 = noise_variance(theta)
+    s2, theta = noise_variance(theta), theta.to(train.y.device)
     A = kernel(theta, train.X, train.X)  # [n, n]
     A.diagonal().add_(s2)
     P = torch.cholesky_inverse(cholesky(A, "K + s2 I").L)  # [n, n]

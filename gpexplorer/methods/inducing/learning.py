@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
+from ...linalg.deferred_reads import RepeatedEvaluations
 from ...linalg.replayed_descent import Evaluated, replayed_descent
 from ...objectives import Terms, may_learn, nystrom_gradient
 from ...problem import Problem
@@ -81,7 +82,7 @@ def minimise(
     Parameters
     ----------
     terms_at : callable
-        Takes theta [p]; returns the terms of the objective, its gradient [p], and the jitter that it needed.
+        Takes theta [p] on the host; returns the terms of the objective, its gradient [p], and the jitter it needed.
         It has no value where the floating-point type does not resolve the noise variance, unless that of `begin` is
         as small.
     problem : Problem
@@ -90,13 +91,23 @@ def minimise(
         As for `learn_hyperparameters`, with the same yields.
     """
 
-    def evaluate(theta: Tensor) -> Evaluated:
-        if not may_learn(problem.kernel, theta, problem.train, begin):
-            raise NotPositiveDefinite("K_hat + s2 I", len(problem.train), 0.0)
+    def parts(theta: Tensor) -> tuple[Any, ...]:
         terms, gradient, jitter = terms_at(theta)
+        return *terms, jitter, gradient
+
+    evaluations, start = RepeatedEvaluations(parts, problem.train.y, is_recordable=False), begin.cpu()
+
+    def evaluate(theta: Tensor) -> Evaluated:
+        if not may_learn(problem.kernel, theta, problem.train, start):
+            raise NotPositiveDefinite("K_hat + s2 I", len(problem.train), 0.0)
+        *numbers, gradient = evaluations(theta)
+        fit, complexity, trace, jitter = map(float, numbers)
+        terms = Terms(fit, complexity, trace)
         return Evaluated(terms.total(objective), gradient, (terms, jitter))
 
     limit = method.evaluations or min(20, max(15, 2 * len(begin)))
     restrictions = getattr(problem.kernel, "restrictions", None)
-    for best in replayed_descent(evaluate, begin, method.optimiser, limit, done, restrictions=restrictions):
-        yield Evaluation(best.position, best.theta, *best.extra)
+    if restrictions is not None:
+        restrictions = restrictions.to(start.device)
+    for best in replayed_descent(evaluate, start, method.optimiser, limit, done, restrictions=restrictions):
+        yield Evaluation(best.position, best.theta.to(begin), *best.extra)

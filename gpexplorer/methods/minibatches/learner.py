@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.optim.adam import adam as public_adam
 
 from ...kernels.theta.restrictions import noise_limits
-from ...linalg.deferred_reads import Number, RareCases, RecordedMinibatch, add_multiple
+from ...linalg.deferred_reads import WARM_UP, Number, RareCases, RecordedMinibatch, add_multiple
 from ...linalg.randomness import generator
 from .exact_likelihood import ExactLikelihood
 from .gradients import Parameters
@@ -30,7 +30,6 @@ from .state import State
 CPU = torch.device("cpu")
 _log = logging.getLogger(__name__)
 WORTH = 100  # a graph is recorded if it stays valid for this many minibatches; recording takes as long as some of them
-WARM_UP = 3  # minibatches before the first one that is recorded: libraries of the GPU are set up by their first calls
 Averages = tuple[Tensor, ...]
 RHO, ADADELTA_EPS = 0.9, 1e-6
 ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}

@@ -13,8 +13,9 @@ from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from benchmarks.gpu.simulated_graph import SimulatedGraph
 from gpexplorer import Spec
 from gpexplorer.linalg import cholesky
+from gpexplorer.linalg.deferred_reads import WARM_UP
 from gpexplorer.methods.minibatches import learner as learner_module
-from gpexplorer.methods.minibatches.learner import WARM_UP, Learner
+from gpexplorer.methods.minibatches.learner import Learner
 from gpexplorer.methods.minibatches.minimax import MinimaxLearner
 from gpexplorer.methods.minibatches.model import Model
 

@@ -26,11 +26,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ....errors import NotPositiveDefinite
-from ....evidence_limits import BOUNDS, explained_energy, least_objective
+from ....evidence_limits import BOUNDS, explained_energy, limit_from
 from ....kernels.distances import distances_of_scaled, scaled_again, scaled_rows, weighted_differences
-from ....linalg.deferred_reads import read_at_once
+from ....linalg.deferred_reads import RepeatedEvaluations
 from ....linalg.replayed_descent import Evaluated, replayed_descent
-from ....objectives import BLOCK, Nystrom, Terms, is_kept, may_learn, nystrom, pull_back
+from ....objectives import BLOCK, Nystrom, Terms, is_kept, may_learn, noise_variance, nystrom, pull_back
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Dataset, Problem, Step
 from ...base import Steps
@@ -172,6 +172,8 @@ class Descent(NamedTuple):
     optimiser : {"L-BFGS-B", "CG"}
     limit : int
         Evaluations, at most.
+    is_recordable : bool
+        Whether a GPU may repeat an evaluation as a CUDA graph.
     """
 
     model_and_gradient: ModelAndGradient
@@ -179,6 +181,7 @@ class Descent(NamedTuple):
     learn: bool
     optimiser: str
     limit: int
+    is_recordable: bool = True
 
 
 class MovablePoints(settings.SparseMethod):
@@ -253,6 +256,7 @@ class MovingPoints(MovablePoints):
     def steps(self, problem: Problem, resume: MovingState | None = None) -> Steps:
         """Run descents until an epoch lowers the objective by too little. A step is one evaluation and its gradient."""
         descent, state, m = self.descent(problem), resume, self.num_points(len(problem.train))
+        evaluations = _evaluations(problem, descent)
         if state is None:
             state = initial_state(problem, m, self.seed, self.title)
             yield Step(state, START)
@@ -261,7 +265,7 @@ class MovingPoints(MovablePoints):
             state = state._replace(phase="move", Z=Z, Z_begin=Z.clone())
 
         while state.epoch < self.max_epochs:
-            state = yield from descent_steps(problem, state, descent)
+            state = yield from descent_steps(problem, state, descent, evaluations)
             objective = state.terms.total(descent.likelihood)
             if outcome := self.converged(problem, state, objective):
                 return outcome
@@ -291,25 +295,27 @@ class MovingPoints(MovablePoints):
         return Cost(flops, 16.0 * s * n * m, memory, EVALUATION_CALLS + BLOCK_CALLS * 3.0 * s * n * m / BLOCK)
 
 
-def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator[Step, None, State]:
+def descent_steps(
+    problem: Problem, state: State, descent: Descent, evaluations: RepeatedEvaluations | None = None
+) -> Generator[Step, None, State]:
     """Yield one step per evaluation, with the best point so far; return the last state.
 
     A state in the middle of the descent is resumed by repeating the evaluations that led to it.
     """
     Z_before = state.Z.cpu()
-    for point, model, least in _descend(problem, state, descent):
+    for point, terms, jitter, least in _descend(problem, state, descent, evaluations or _evaluations(problem, descent)):
         position, theta, Z = state.position + 1, *_separated(point, state)
         if state.epoch == 0 and position == 1:
-            state = state._replace(epoch_begin=model.terms.total(descent.likelihood))
+            state = state._replace(epoch_begin=terms.total(descent.likelihood))
         state = state._replace(
             step=state.step + 1,
             phase="move",
             position=position,
             theta=theta.to(state.theta, copy=True),
             Z=Z.to(state.Z, copy=True),
-            terms=model.terms,
+            terms=terms,
         )
-        yield Step(state, report(state, descent.likelihood, distance_moved(Z, Z_before), model.jitter, least))
+        yield Step(state, report(state, descent.likelihood, distance_moved(Z, Z_before), jitter, least))
         Z_before = Z
     return state
 
@@ -320,32 +326,44 @@ def _separated(point: Tensor, state: State) -> tuple[Tensor, Tensor]:
     return point[:p], point[p:].reshape(state.Z.shape)
 
 
-def _descend(problem: Problem, state: State, descent: Descent) -> Generator[tuple[Tensor, Nystrom, float], None, None]:
-    """Yield the best point, its model and the limit of the exact objective after each evaluation not done before.
+def _evaluations(problem: Problem, descent: Descent) -> RepeatedEvaluations:
+    """The objective's terms, jitter, tr(K - K_hat), `explained_energy` and gradient at a point of the descent."""
+    kernel, train, p = problem.kernel, problem.train, len(problem.theta)
+
+    def parts(point: Tensor) -> tuple[Any, ...]:
+        Z = point[p:].reshape(-1, train.d).to(train.y.device)
+        model, gradient = descent.model_and_gradient(kernel, point[:p], train, Z)
+        if not descent.learn:
+            gradient.theta.zero_()
+        has_limit = descent.likelihood in BOUNDS and len(model.c)
+        energy = explained_energy(model) if has_limit else math.nan
+        joined = torch.cat([gradient.theta, gradient.Z.reshape(-1)])
+        return *model.terms, model.jitter, model.unexplained, energy, joined
+
+    recordable = descent.is_recordable and _is_simple(kernel)
+    return RepeatedEvaluations(parts, train.y, getattr(kernel, "counter", None), recordable)
+
+
+def _descend(
+    problem: Problem, state: State, descent: Descent, evaluations: RepeatedEvaluations
+) -> Generator[tuple[Tensor, Terms, float, float], None, None]:
+    """Yield the best point, its terms, its jitter and the limit of the exact objective after each new evaluation.
 
     The descent is on the host: a GPU gets a point, and is asked once for all numbers of its evaluation.
     """
-    train, has_limit = problem.train, descent.likelihood in BOUNDS
+    train = problem.train
     begin = torch.cat([state.theta_begin, state.Z_begin.reshape(-1)]).cpu()
     theta_begin, yy = begin[: len(state.theta)], float(train.y @ train.y)
 
     def evaluate(point: Tensor) -> Evaluated:
-        theta, Z = _separated(point, state)
+        theta = point[: len(theta_begin)]
         if not may_learn(problem.kernel, theta, train, theta_begin):
             raise NotPositiveDefinite("K_hat + s2 I", len(train), 0.0)  # its objective consists of rounding
-        Z = Z.to(state.Z.device)
-
-        def numbers() -> tuple[Nystrom, Tensor]:
-            model, gradient = descent.model_and_gradient(problem.kernel, theta, train, Z)
-            if not descent.learn:
-                gradient.theta.zero_()
-            energy = [explained_energy(model)[None]] if has_limit and len(model.c) else []
-            return model, torch.cat([gradient.theta, gradient.Z.reshape(-1), *energy])
-
-        model, read = read_at_once(numbers, train.y)
-        gradient, energy = read[: len(point)], read[len(point) :]
-        least = least_objective(model, yy, float(energy)) if len(energy) else math.nan
-        return Evaluated(model.terms.total(descent.likelihood), gradient, (model, least))
+        *numbers, gradient = evaluations(point)
+        fit, complexity, trace, jitter, unexplained, energy = map(float, numbers)
+        terms = Terms(fit, complexity, trace)
+        least = limit_from(yy - energy, noise_variance(theta), unexplained, complexity)
+        return Evaluated(terms.total(descent.likelihood), gradient, (terms, jitter, least))
 
     restrictions = getattr(problem.kernel, "restrictions", None) if descent.learn else None
     if restrictions is not None:

@@ -55,7 +55,7 @@ class SGPR(MovingPoints):
             raise SettingError(
                 f'GPyTorch\'s bound has the objective vfe, not {self.objective}; choose engine "closed form".'
             )
-        return descent._replace(model_and_gradient=gpytorch_gradient)
+        return descent._replace(model_and_gradient=gpytorch_gradient, is_recordable=False)
 
 
 def gpytorch_gradient(kernel: Any, theta: Tensor, train: Dataset, Z: Tensor) -> tuple[Nystrom, Gradient]:
