@@ -134,7 +134,7 @@ def _fastest(name: str, of_set: pd.DataFrame, full: bool) -> Verdict:
     missing = [s for s in ITERATIVE if not (ended.get(s, False) or (s != "GBCD" and seconds.get(s, 0.0) > gbcd))]
     holds = None if not full or (missing and not faster) else not faster
     why = FEW_ROWS if not full else f"it takes the times of {', '.join(missing)}" if holds is None else ""
-    texts = [f"{'' if ended[solver] else 'more than '}{seconds[solver]:.2g} s" for solver in seconds]
+    texts = [f"{'' if ended[solver] else 'more than '}{seconds[solver]:.3g} s" for solver in seconds]
     ours = ", ".join(f"{solver} {text}" for solver, text in zip(seconds, texts, strict=True))
     about = f"{name}: GBCD is the fastest iterative solver"
     return statement(about, "yes", ours, holds, why, set=[name], solver=missing if full else ITERATIVE)
