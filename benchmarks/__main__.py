@@ -9,6 +9,8 @@ from typing import Annotated
 import torch
 import typer
 
+from gpexplorer.cli.output import call
+
 from . import __name__ as package
 from . import __path__ as folders
 
@@ -31,5 +33,11 @@ for _module in pkgutil.iter_modules(folders):
             for _former_name in getattr(_imported, "FORMER_NAMES", ()):
                 app.command(_former_name, hidden=True)(_imported.command)
 
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; an error of gpexplorer is printed as its sentence, with exit code 2."""
+    call(app, arguments, "python -m benchmarks")
+
+
 if __name__ == "__main__":
-    app(prog_name="python -m benchmarks")
+    main()

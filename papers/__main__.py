@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpexplorer.cli.files import writable
-from gpexplorer.errors import GPExplorerError, SettingError
+from gpexplorer.cli.output import call
+from gpexplorer.errors import SettingError
 
 from . import find, names
 from .verdict_report import run_all
 
 app = typer.Typer(pretty_exceptions_enable=False)
-MISTAKE = 2  # exit code
 CELLS = Path(__file__).parent / "cells"  # kept with the source: the reports are made from them
 
 
@@ -78,11 +77,7 @@ def reproduce(  # noqa: PLR0913 - the options of the command
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; an error of gpexplorer is printed as its sentence, with exit code 2."""
-    try:
-        app(arguments, prog_name="python -m papers")
-    except GPExplorerError as error:
-        typer.echo(f"Error: {error}", err=True)
-        sys.exit(MISTAKE)
+    call(app, arguments, "python -m papers")
 
 
 if __name__ == "__main__":

@@ -6,16 +6,13 @@ that it needs when it is called, so that `--help` appears at once.
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from .. import __version__
-from ..errors import GPExplorerError
 from . import launchers, listings, recommend_command, run_commands
-
-MISTAKE = 2  # exit code
+from .output import call
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(run_commands.run)
@@ -35,18 +32,8 @@ app.command(**launchers.ALL_ARGUMENTS, hidden=True)(launchers.reproduce)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line. An error of this package is printed as its sentence, with exit code 2 and no traceback.
-
-    Parameters
-    ----------
-    arguments : list of str, optional
-        The words after the name of the program. By default they are those of this process.
-    """
-    try:
-        app(arguments)
-    except GPExplorerError as error:
-        typer.echo(f"Error: {error}", err=True)
-        sys.exit(MISTAKE)
+    """Run the command line with the words after the name of the program, by default those of this process."""
+    call(app, arguments)
 
 
 def _print_version(requested: bool) -> None:

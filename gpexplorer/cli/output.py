@@ -1,4 +1,4 @@
-"""What the commands share: options for programs, tables, JSON, durations, lines of progress, and what a signal does.
+"""What the commands share: their call, options for programs, tables, JSON, durations, progress, and what a signal does.
 
 At SIGINT and SIGTERM while `run`, `sweep` or `recommend` computes, the step in progress ends, all is kept, and the exit
 code says so.
@@ -20,9 +20,31 @@ from typing import Annotated, Any
 import typer
 
 from ..display import text_table
+from ..errors import GPExplorerError
+
+MISTAKE = 2  # exit code
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+
+
+def call(commands: typer.Typer, arguments: list[str] | None = None, name: str | None = None) -> None:
+    """Run a command line. An error of this package is printed as its sentence, with exit code 2 and no traceback.
+
+    Parameters
+    ----------
+    commands : Typer
+        The commands.
+    arguments : list of str, optional
+        The words after the name of the program. By default they are those of this process.
+    name : str, optional
+        How the program is called, for its help.
+    """
+    try:
+        commands(arguments, prog_name=name)
+    except GPExplorerError as error:
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(MISTAKE)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

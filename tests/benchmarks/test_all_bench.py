@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks import all as all_bench
-from benchmarks.__main__ import app
+from benchmarks.__main__ import app, main
 from gpexplorer import methods
 
 
@@ -46,3 +46,11 @@ def test_a_table_is_written_and_compared_with(monkeypatch: pytest.MonkeyPatch, t
     assert int(gbcd.split()[-1].strip("+%")) > 7_000
     assert 0.0 < float(gbcd.split()[-2]) < float(gbcd.split()[2])
     assert ml.split()[-1] == "new"
+
+
+def test_an_error_is_a_sentence(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as end:
+        main(["cholqr", "--data", "nowhere"])
+    assert end.value.code == 2
+    assert "Error: " in (said := capsys.readouterr().err)
+    assert "nowhere" in said
