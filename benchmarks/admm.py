@@ -91,13 +91,19 @@ def report(
 def judged(splits: int) -> Iterator[str]:
     """Yield mean scores of the test rows over the splits of each set, seconds of a processor, and how runs end."""
     for rows in SETS:
+        errors: dict[str, pd.Series] = {}
         for name, (key, settings) in JUDGED.items():
             begin, runs = time.process_time(), [Spec(key, settings, data=rows, split=k).open() for k in range(splits)]
             ends = Counter(run.finish().reason for run in runs)
             seconds = (time.process_time() - begin) / splits
-            means = pd.DataFrame([run.scores() for run in runs]).mean()[["smse", "nlpd", "coverage95"]]
-            scores = ", ".join(f"{score} {value:.3f}" for score, value in means.items())
+            table = pd.DataFrame([run.scores() for run in runs])
+            means, errors[name] = table.mean()[["rmse", "nlpd", "coverage95"]], table["rmse"]
+            scores = ", ".join(f"{score} {value:.3g}" for score, value in means.items())
             yield f"{rows} {name}: {scores}, {seconds:.1f} s; {dict(ends)}"
+        gains = {name: error - errors["gpcv-admm"] for name, error in errors.items() if name != "gpcv-admm"}
+        error = {name: np.std(gain, ddof=1) / math.sqrt(splits) for name, gain in gains.items()}
+        texts = [f"{name} {np.mean(gain):.2g} ({error[name]:.2g})" for name, gain in gains.items()]
+        yield f"{rows}, by how much gpcv-admm has a lower RMSE (standard error): {', '.join(texts)}"
 
 
 def problem(n: int, kernel: str) -> Problem:

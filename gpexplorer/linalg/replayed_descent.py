@@ -84,6 +84,9 @@ class Restrictions(Protocol):
     def parameters(self) -> Any:
         """Which entries are free: `kernels.theta.free_parameters.FreeParameters`, a layer above."""
 
+    def to(self, device: torch.device) -> Restrictions:
+        """Return the same restrictions of a theta on another device."""
+
     def penalty(self, theta: Tensor) -> tuple[float, Tensor]:
         """What is added to the value at theta [p], and its gradient [p]."""
 
@@ -132,7 +135,7 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
     undefined : tuple of exception types
         Errors of `function` which say that it has no value at a point.
     restrictions : Restrictions, optional
-        Of the first entries of a point. The descent begins at the allowed point nearest to `begin`.
+        Of the first entries of a point, on any device. The descent begins at the allowed point nearest to `begin`.
     units : Tensor [p], optional
         Of the parameters, 1 without them; those that are tied move in the smallest of theirs. Not of gradient descent.
 
@@ -143,6 +146,7 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
     """
     parameters, start = None, begin
     if restrictions is not None:  # the descent is one of the free numbers
+        restrictions = restrictions.to(begin.device)
         parameters = restrictions.parameters.with_others(len(begin) - len(restrictions.parameters.given))
         function, start = restricted(function, restrictions), parameters.free(begin)
         is_free = ~parameters.is_fixed

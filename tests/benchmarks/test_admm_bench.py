@@ -44,11 +44,20 @@ def test_the_task_with_many_inputs_needs_more_iterations_of_conjugate_gradients(
 
 def test_test_rows_of_splits_judge_the_methods(monkeypatch):
     rows = {"name": "hypercube", "n": 30, "d": 2, "noise": 0.2, "seed": 3}
+    judged = {"gpcv-admm": ("gpcv-admm", {"max_iterations": 2}), "ml": ("ml", {})}
     monkeypatch.setattr(admm, "SETS", (rows,))
-    monkeypatch.setattr(admm, "JUDGED", {"ml": ("ml", {})})
-    runs = [Spec("ml", data=rows, split=k).open() for k in (0, 1)]
-    assert [run.finish().reason for run in runs] == ["converged", "converged"]
-    [line] = admm.judged(2)
-    mean = sum(run.scores()["smse"] for run in runs) / 2
-    assert f" ml: smse {mean:.3f}" in line
-    assert line.endswith("{'converged': 2}")
+    monkeypatch.setattr(admm, "JUDGED", judged)
+    errors = {}
+    for name, (key, settings) in judged.items():
+        runs = [Spec(key, settings, data=rows, split=k).open() for k in (0, 1)]
+        ends = [run.finish().reason for run in runs]
+        errors[name] = [run.scores()["rmse"] for run in runs]
+    assert ends == ["converged", "converged"]
+
+    first, second, gains = admm.judged(2)
+
+    assert f" gpcv-admm: rmse {sum(errors['gpcv-admm']) / 2:.3g}" in first
+    assert f" ml: rmse {sum(errors['ml']) / 2:.3g}" in second
+    assert second.endswith("{'converged': 2}")
+    a, b = (other - own for own, other in zip(errors["gpcv-admm"], errors["ml"], strict=True))
+    assert gains.endswith(f": ml {(a + b) / 2:.2g} ({abs(a - b) / 2:.2g})")

@@ -176,8 +176,6 @@ def initial_values(problem_theta: Tensor, restarts: int, seed: int) -> Iterator[
 def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tensor], Evaluated]) -> Iterator[Replayed]:
     """Yield the best point so far of each descent in turn; a descent ends where its gradient is small enough."""
     restrictions, begin = getattr(problem.kernel, "restrictions", None), problem.theta.cpu()
-    if restrictions is not None:
-        restrictions = restrictions.to(begin.device)
     for theta in initial_values(begin, method.restarts, method.seed):
         if getattr(problem.kernel, "noise_is_known", False):
             theta = torch.cat([theta[:-1], begin[-1:]])

@@ -107,7 +107,5 @@ def minimise(
 
     limit = method.evaluations or min(20, max(15, 2 * len(begin)))
     restrictions = getattr(problem.kernel, "restrictions", None)
-    if restrictions is not None:
-        restrictions = restrictions.to(start.device)
     for best in replayed_descent(evaluate, start, method.optimiser, limit, done, restrictions=restrictions):
         yield Evaluation(best.position, best.theta.to(begin), *best.extra)

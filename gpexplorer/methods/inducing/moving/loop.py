@@ -366,8 +366,6 @@ def _descend(
         return Evaluated(terms.total(descent.likelihood), gradient, (terms, jitter, least))
 
     restrictions = getattr(problem.kernel, "restrictions", None) if descent.learn else None
-    if restrictions is not None:
-        restrictions = restrictions.to(begin.device)
     steps = replayed_descent(
         evaluate, begin, descent.optimiser, descent.limit, state.position, restrictions=restrictions
     )
