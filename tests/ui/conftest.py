@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pages import PATIENCE, SIZE, Seen, Served, answers, until
+from pages import PATIENCE, Seen, Served, answers, new_page, until
 
 expect.set_options(timeout=PATIENCE)
 FAILED = pytest.StashKey[bool]()
@@ -32,7 +32,7 @@ def open_page(served: Served, browser: Browser) -> Iterator[Callable[..., Seen]]
     opened: list[Seen] = []
 
     def opening(width: int = 1400, height: int = 900, query: str = "") -> Seen:
-        seen = Seen(browser.new_page(viewport={"width": width, "height": height}), served.url, query)
+        seen = Seen(new_page(browser, width, height), served.url, query)
         opened.append(seen)
         return seen
 
@@ -77,7 +77,7 @@ def anywhere(
     It must not log an error during the test.
     """
     if not shared:
-        shared.append(Seen(browser.new_page(viewport=SIZE), served.url))
+        shared.append(Seen(new_page(browser), served.url))
     seen = shared.pop()
     seen.complaints.clear()
     yield seen
