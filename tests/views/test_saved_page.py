@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
-import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,9 +15,9 @@ import gpexplorer as gpx
 from gpexplorer.errors import SettingError
 from gpexplorer.views.saved_page import page_file
 from gpexplorer.views.saved_page.recorded_figures import PackedColumns
+from saved_pages import frames_of, kinds_of, unpacked
 
 PROBE = "</script><img src=x onerror=alert(1)>"
-DTYPES = {"f4": "<f4", "f8": "<f8", "i4": "<i4", "g4": "<f4", "q2": "<u2"}
 
 
 class Parts(HTMLParser):
@@ -35,47 +32,6 @@ class Parts(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.names.append(tag)
         self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "action")]
-
-
-def unpacked(columns: dict[str, Any], blob: bytes, start: int) -> tuple[list[Any], int]:
-    """The entries of a column as page_player.js computes them, and where the next column begins."""
-    entries: list[Any] = []
-    before: tuple[str, np.ndarray] | None = None
-    for kind, extent in columns["entries"]:
-        if kind == "json":
-            entries.append(extent)
-            continue
-        shape = extent[:2] if isinstance(extent, list) else [extent]
-        size, count = int(kind[1]), int(np.prod(shape))
-        raw = np.frombuffer(blob, np.uint8, count * size, start).reshape(size, count).T.ravel()
-        if kind == "q2":
-            levels = np.frombuffer(raw.tobytes(), DTYPES[kind]).reshape(shape).cumsum(0, dtype=np.uint16)
-            if before is not None and before[0] == kind and before[1].shape == levels.shape:
-                levels = levels + before[1]
-            before = (kind, levels)
-            start += len(raw)
-            entries.append(extent[2] + extent[3] * levels.astype(float))
-            continue
-        if before is not None and before[0] == kind and len(before[1]) == len(raw):
-            raw = raw ^ before[1]
-        before = (kind, raw)
-        start += len(raw)
-        entries.append(np.frombuffer(raw.tobytes(), DTYPES[kind]).reshape(shape))
-    return entries, start
-
-
-def frames_of(page: str) -> dict[str, Any]:
-    """The content of a page with its columns unpacked: figures[k]["columns"][source][name] is one array per frame."""
-    contents = dict(re.findall(r'<script type="[^"]+" id="(content|frames)">([^<]*)</script>', page))
-    content = json.loads(gzip.decompress(base64.b64decode(contents["content"])))
-    blob, start = gzip.decompress(base64.b64decode(contents["frames"])), 0
-    for figure in [figure for run in content["runs"] for figure in run["figures"]]:
-        for columns in figure["columns"].values():
-            for name, column in columns.items():
-                entries, start = unpacked(column, blob, start)
-                columns[name] = [entries[place] for place in column["at"]]
-    assert start == len(blob)
-    return content
 
 
 def test_packed_columns_are_the_columns_again_to_what_can_be_seen():
@@ -152,6 +108,28 @@ def test_each_frame_has_the_numbers_of_its_step(tmp_path: Path):
     assert policy is not None
     assert policy[1].startswith("default-src 'none'")
     assert file.stat().st_size < 1_500_000
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"), [("gbcd", {"learn": False, "block": 10}), ("grief", {}), ("gpcv-admm", {}), ("scgd", {})]
+)
+def test_the_pictures_of_every_family_move(method: str, settings: dict[str, object]):
+    """That a browser draws such columns is tested in `test_saved_page_in_browser.py`, with one that has all kinds."""
+    run = gpx.Spec(method, settings, data={"name": "sin-product", "n": 60, "d": 2}).open()
+    run.finish(steps=4)
+
+    page = page_file.page_of(run)
+
+    assert kinds_of(page) <= {"f8", "i4", "g4", "q2", "json"}
+    [recorded] = frames_of(page)["runs"]
+    assert len(recorded["figures"]) == 3
+    moving = []
+    for figure in recorded["figures"]:
+        histories = [history for columns in figure["columns"].values() for history in columns.values()]
+        assert {len(history) for history in histories} == {run.done + 1}
+        changes = [repr(history[0]) != repr(history[-1]) for history in histories]
+        moving.append(any(changes) or len(figure["properties"]["entries"]) > 1)
+    assert all(moving)
 
 
 def test_a_long_run_keeps_some_frames_and_a_page_that_is_too_large_fewer(monkeypatch: pytest.MonkeyPatch):
