@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from pages import ON_PAGE, answers, until
+from pages import ON_PAGE, answers, new_page, until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
 
@@ -29,8 +29,8 @@ def opened():
 def tabs():
     return pn.Tabs(("plot", opened().plot("fit")), ("player", opened().widget()), ("run", opened()))
 
-def template(kind, theme, *explorers):
-    page = kind(title="A host", theme=theme, main=[pn.Row(*explorers), tabs()])
+def template(kind, theme, below, *explorers):
+    page = kind(title="A host", theme=theme, main=[pn.Row(*explorers), below])
     assert pn.config.design is not gpx_design(), pn.config.design
     return page
 
@@ -40,8 +40,8 @@ def gpx_design():
 
 """
 APPS = {
-    "dark": "template(pn.template.FastListTemplate, 'dark', gpx.Explorer(SPEC), gpx.Explorer(SPEC))",
-    "material": "template(pn.template.MaterialTemplate, 'default', gpx.Explorer(SPEC))",
+    "dark": "template(pn.template.FastListTemplate, 'dark', tabs(), gpx.Explorer(SPEC), gpx.Explorer(SPEC))",
+    "material": "template(pn.template.MaterialTemplate, 'default', opened(), gpx.Explorer(SPEC))",
     "narrow": "pn.Column(gpx.Explorer(SPEC), width=1000)",
 }  # name of each script of a host -> what it serves
 BACKGROUNDS = (
@@ -81,7 +81,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def opened(browser: Browser, address: str) -> tuple[Page, list[str]]:
     """A page of the host, and what its console says against it."""
-    page, errors = browser.new_page(viewport={"width": 1400, "height": 900}), []
+    page, errors = new_page(browser), []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(address)
     return page, errors
@@ -105,19 +105,23 @@ def test_in_a_thousand_pixels_a_curve_is_what_is_seen_first(browser: Browser, ho
     page.close()
 
 
-@pytest.mark.parametrize(("template", "explorers", "dark"), [("dark", 2, True), ("material", 1, False)])
+@pytest.mark.parametrize(("template", "figures", "dark"), [("dark", 5, True), ("material", 2, False)])
 def test_guests_are_as_dark_as_their_host_in_a_row_and_in_tabs_and_play_each_for_itself(
-    browser: Browser, host: str, template: str, explorers: int, dark: bool
+    browser: Browser, host: str, template: str, figures: int, dark: bool
 ) -> None:
+    """The light host has one explorer and a run, in the colours that both have anyway; the dark one has all guests."""
     page, errors = opened(browser, f"{host}/{template}")
-    until(lambda: page.locator(".bk-Figure").count() >= 1 + 2 * explorers, 120)
+    until(lambda: page.locator(".bk-Figure").count() >= figures, 120)
     until(lambda: len(colours(page)) == 1 and all((int(colour[1:3], 16) < 128) == dark for colour in colours(page)), 30)
     paper = page.locator(".MuiPaper-root").first
     shade = "(one) => Number(getComputedStyle(one).backgroundColor.match(/[0-9]+/)[0])"
     until(lambda: (paper.evaluate(shade) < 128) == dark, 30)
-    if explorers == 2:
+    if dark:
         check_that_each_plays_for_itself(page)
-    check_tabs(page, dark)
+        open_tabs(page)
+    words = page.get_by_role("rowheader", name="training rows")
+    words.wait_for()
+    assert (words.evaluate("(one) => Number(getComputedStyle(one).color.match(/[0-9]+/)[0])") > 128) == dark
     assert errors == []
     page.close()
 
@@ -131,13 +135,10 @@ def check_that_each_plays_for_itself(page: Page) -> None:
     assert page.locator(".facts").first.locator("b").first.text_content() == "0"
 
 
-def check_tabs(page: Page, dark: bool) -> None:
-    """A player and a run lie in tabs beside a picture, in words that can be read there."""
+def open_tabs(page: Page) -> None:
+    """Open the tabs of a player, which is drawn then, and of a run."""
     buttons = page.get_by_role("button", name="Play or pause")
     others = buttons.count()
     page.get_by_text("player", exact=True).click()
     until(lambda: buttons.count() == others + 1)
     page.get_by_text("run", exact=True).click()
-    words = page.get_by_role("rowheader", name="training rows")
-    words.wait_for()
-    assert (words.evaluate("(one) => Number(getComputedStyle(one).color.match(/[0-9]+/)[0])") > 128) == dark
