@@ -20,21 +20,28 @@ def test_the_settings_of_a_narrow_page_can_be_reached(open_page: Callable[..., S
     page.wait_for_timeout(800)  # the drawer closes itself three times while the page opens
     expect(closing).to_be_hidden()
 
-    for points, width, height in ((7, 390, 844), (8, 390, 844), (9, 768, 1024)):
-        page.set_viewport_size({"width": width, "height": height})
-        seen.press("Open drawer")
-        page.wait_for_timeout(1000)
-        expect(closing).to_be_visible(timeout=PATIENCE)
-        field = page.get_by_label("Inducing points m", exact=True).locator("visible=true").last
-        field.fill(str(points))
-        field.press("Enter")
-        expect(page.get_by_role("heading", name=f"Which {points} of 180 rows")).to_be_attached(timeout=PATIENCE)
-        closing.click()
-        expect(closing).to_be_hidden(timeout=PATIENCE)
+    change_the_points(seen, 7)
+    check_what_the_sidebar_opens(seen)
+    page.set_viewport_size({"width": 768, "height": 1024})
+    expect(closing).to_be_hidden(timeout=PATIENCE)
+    change_the_points(seen, 9)
     seen.press("One step")
     until(lambda: seen.step >= 1)
-    page.set_viewport_size({"width": 390, "height": 844})
-    check_what_the_sidebar_opens(seen)
+
+
+def change_the_points(seen: Seen, points: int) -> None:
+    """Open the drawer, which stays open, set the number of inducing points in it, and close it."""
+    page = seen.page
+    closing = page.get_by_role("button", name="Close data and settings")
+    seen.press("Open drawer")
+    page.wait_for_timeout(1000)
+    expect(closing).to_be_visible(timeout=PATIENCE)
+    field = page.get_by_label("Inducing points m", exact=True).locator("visible=true").last
+    field.fill(str(points))
+    field.press("Enter")
+    expect(page.get_by_role("heading", name=f"Which {points} of 180 rows")).to_be_attached(timeout=PATIENCE)
+    closing.click()
+    expect(closing).to_be_hidden(timeout=PATIENCE)
 
 
 def check_what_the_sidebar_opens(seen: Seen) -> None:
