@@ -37,7 +37,7 @@ def test_a_csv_of_eight_columns_plays(anywhere: Seen, tmp_path: Path):
     expect(seen.page.get_by_text("108 training rows, 12 test rows, 8 inputs")).to_be_visible()
     until(lambda: seen.fact("step") == "0")
     seen.press("Play or pause")
-    until(lambda: seen.step >= 12)
+    until(lambda: seen.step >= 4)
     assert seen.number("SMSE") < 1.5
 
 
@@ -59,5 +59,5 @@ def test_kin40k_by_its_name_plays_in_eight_dimensions(anywhere: Seen):
     expect(seen.page.get_by_text("36,000 training rows, 4,000 test rows, 8 inputs")).to_be_visible()
     until(lambda: seen.fact("step") == "0")
     seen.press("Play or pause")
-    until(lambda: seen.step >= 8)
+    until(lambda: seen.step >= 3)
     assert seen.number("SMSE") < 1.1
