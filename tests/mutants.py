@@ -1,13 +1,17 @@
 """Mutation tests: change one operator, sign or constant of a formula at a time, and see whether a test notices.
 
     python tests/mutants.py [part of a path ...]     or     make mutants ARGS="objectives methods/eigenfunctions"
-    python tests/mutants.py linalg --sample 20       at most 20 mutants per file, drawn with a fixed seed
+    python tests/mutants.py linalg --sample 20       at most 20 mutants per file, the same ones in each run
+    python tests/mutants.py runs --sentences         only the numbers of sentences, and what decides which is written
     python tests/mutants.py linalg --keep FILE       write each result to FILE, and do not run again what it holds
+    python tests/mutants.py linalg --keep FILE --again          but run again what survived
 
 A part is how the path of a folder or a file of the package begins: `linalg`, `methods/inducing/swapping`, `objectives`.
 Without one, every group of TESTS is run. A mutant is killed if a test fails, raises, or takes much longer than before.
-Only those tests run that execute the changed line, the fastest first. The survivors are printed: a survivor is either a
-line that no test checks, or a change that does not matter (a block size, a tolerance, a shortcut).
+Only those tests run that execute the changed line, the fastest first, and no more of them than take SECONDS. The
+survivors are printed: a survivor is either a line that no test checks, or a change that does not matter (a block size,
+a tolerance, a shortcut). Those of which tests/support/equivalent_mutants.py says that nothing can tell them from the
+original are not run and not counted. The last lines have the share killed per group.
 
 The tests are collected once. Each mutant is a forked process in which the changed function replaces the old one, so
 that it costs little more than its tests. This file is not part of `make test`. It needs os.fork, so it does not run on
@@ -23,13 +27,13 @@ import hashlib
 import json
 import os
 import pickle
-import random
 import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -39,10 +43,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
+from equivalent_mutants import EQUIVALENT  # noqa: E402
 from source_mutants import Mutant, mutants  # noqa: E402
 
-FAMILIES = ("cross_validation", "eigenfunction", "exact", "inducing", "minibatch", "neighbour")  # as tests of views
-ALL_METHODS = ["methods/test_contract.py"]
+# As tests of views are named
+FAMILIES = ("chain", "cross_validation", "eigenfunction", "exact", "inducing", "minibatch", "neighbour")
+PICTURES = [f"views/test_{name}.py" for name in ("views", "scales_and_chance", "likelihood_surface", "axis_labels")]
+ALL_METHODS = ["methods/test_contract.py", "methods/test_outcome_sentences.py"]
 TESTS = {  # a group of source files (a folder, or one file), and the tests that concern them
     "objectives.py": ["test_objectives.py", "methods/inducing/test_singular_points.py"],
     "posteriors": ["posteriors", "methods/inducing/test_subset_of_data.py", "methods/cross_validation"],
@@ -54,21 +61,32 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
     "methods/eigenfunctions": ["methods/eigenfunctions", *ALL_METHODS],
     "methods/cross_validation": ["methods/cross_validation", *ALL_METHODS],
     "methods/minibatches": ["methods/minibatches", *ALL_METHODS],
+    "methods/neighbours": ["methods/neighbours", *ALL_METHODS],
     "methods/langevin.py": [
         f"methods/eigenfunctions/test_{name}.py" for name in ("langevin", "mcmc", "chain_diagnostics")
     ],
     "methods/chain_diagnostics.py": ["methods/eigenfunctions/test_chain_diagnostics.py"],
-    "runs/scores.py": ["runs/test_scores.py"],
+    "runs": ["runs"],
     "target_transforms.py": ["test_target_transforms.py", "posteriors/test_transformed.py"],
     "data/standardising.py": ["data/test_standardising.py"],
-    "recommendation/candidates.py": ["recommendation/test_candidates.py"],
-    "recommendation/averaging.py": ["recommendation/test_averaging.py"],
-    "recommendation/skewness.py": ["recommendation/test_skewness.py"],
-    "recommendation/result.py": ["recommendation/test_answer_in_words.py"],
-    "views/families": [f"views/test_{name}_views.py" for name in FAMILIES],
-    "views/runs": ["views/test_views.py", "views/test_scales_and_chance.py", "views/test_likelihood_surface.py"],
+    "recommendation": ["recommendation"],
+    "views/families": [
+        *(f"views/test_{name}_views.py" for name in FAMILIES),
+        "views/test_views_families.py",
+        "views/test_molecule_landscape.py",
+    ],
+    "views/runs": [*PICTURES, "views/test_comparison_charts.py", "views/test_transformed_targets.py"],
+    "views/drawing": [
+        *PICTURES,
+        *(f"views/test_{name}.py" for name in ("axes_of_pictures", "palette", "brushing", "static_pictures")),
+    ],
+    "views/screens": ["views/screens"],
+    "views/saved_page": ["views/test_saved_page.py"],
+    "views/base.py": PICTURES,
+    "views/picture.py": PICTURES,
     "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }
+SECONDS = 20.0  # of tests per mutant, as measured with the trace of their lines, which takes about as long again
 SLOWER = 4.0  # a mutant whose tests take this many times as long as before, and 20 s, is killed
 
 
@@ -163,9 +181,12 @@ class Laboratory:
     sources: list[Path]
     sample: int
     kept: Path | None
+    sentences: bool = False
+    again: bool = False  # whether survivors of an earlier run are run again
     failures: list[str] = field(default_factory=list)
     killed: int = 0
     total: int = 0
+    equivalent: int = 0
     items: list[pytest.Item] = field(default_factory=list)
     executed: dict[tuple[str, int], set[int]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
@@ -194,41 +215,42 @@ class Laboratory:
     def one_file(self, path: Path, before: dict[str, bool]) -> None:
         """Run the mutants of one file and print its survivors."""
         source, name = path.read_text("utf-8"), path.relative_to(ROOT / "gpexplorer").as_posix()
-        found = list(mutants(source))
-        self.control(path, found)
-        if self.sample and len(found) > self.sample:
-            found = sorted(random.Random(0).sample(found, self.sample), key=lambda each: each.line)
-        version, survivors = hashlib.sha256(source.encode()).hexdigest()[:12], []
-        count: dict[str, int] = defaultdict(int)
-        for mutant in found:
-            key = f"{name} {version} {mutant.line} {mutant.change}"
-            count[key] += 1  # two equal changes of one line are told apart by their order
-            key = f"{key} {count[key]}"
-            tests = self.tests_of(path, mutant)
-            if (dead := before.get(key)) is None:
+        found = numbered(mutants(source, self.sentences))
+        known = EQUIVALENT.get(name, {})
+        self.equivalent += sum((mutant.text, mutant.change) in known for mutant in found.values())
+        found = {key: mutant for key, mutant in found.items() if (mutant.text, mutant.change) not in known}
+        self.control(path, list(found.values()))
+        if self.sample:  # those that stay the same while other lines of the file change
+            found = {key: found[key] for key in sorted(found, key=digest)[: self.sample]}
+        survivors = []
+        for key, mutant in sorted(found.items(), key=lambda each: each[1].line):
+            tests, kept = self.tests_of(path, mutant), f"{name} {digest(source)} {key}"
+            dead = before.get(kept)
+            if dead is None or (self.again and not dead):
                 dead = bool(tests) and self.dies(path, mutant, tests)
-                write_kept(self.kept, key, dead)
+                write_kept(self.kept, kept, dead)
             if not dead:
                 survivors.append((mutant, len(tests)))
         self.killed, self.total = self.killed + len(found) - len(survivors), self.total + len(found)
         if found:
             self.say(f"{name}: {len(found) - len(survivors)} of {len(found)} killed")
         for mutant, runs in survivors:
-            text = source.splitlines()[mutant.line - 1].strip()
-            self.say(f"    line {mutant.line}, {mutant.change}, run by {runs} tests: {text}")
+            self.say(f"    line {mutant.line}, {mutant.change}, run by {runs} tests: {mutant.text}")
 
     def control(self, path: Path, found: list[Mutant]) -> None:
         """Check that a function replaced by itself passes its tests: else every mutant would seem to be killed."""
         for mutant in found:
             if tests := self.tests_of(path, mutant)[:3]:
-                unchanged = Mutant(mutant.line, "", ast.parse(path.read_text("utf-8")), mutant.function)
+                unchanged = Mutant(mutant.source, mutant.line, "", mutant.function)
                 if self.dies(path, unchanged, tests):
                     raise RuntimeError(f"{mutant.function} of {path} fails its tests when it is replaced by itself.")
                 return
 
     def tests_of(self, path: Path, mutant: Mutant) -> list[int]:
-        """The tests that execute the line of a mutant, the fastest first."""
-        return sorted(self.executed.get((str(path), mutant.line), ()), key=self.seconds.__getitem__)
+        """The tests that execute the line of a mutant, the fastest first, as many as take SECONDS, at least one."""
+        tests = sorted(self.executed.get((str(path), mutant.line), ()), key=self.seconds.__getitem__)
+        ends = accumulate(self.seconds[each] for each in tests)
+        return tests[: max(1, sum(end <= SECONDS for end in ends))]
 
     @staticmethod
     def say(line: str) -> None:
@@ -240,7 +262,7 @@ class Laboratory:
 
         def passes() -> bool | str:
             try:
-                put_in_place(path, mutant.tree, mutant.function)
+                put_in_place(path, mutant.tree(), mutant.function)
             except Exception as error:
                 return f"{type(error).__name__}: {error}"
             for position, number in enumerate(tests):
@@ -255,22 +277,43 @@ class Laboratory:
         return answer is not True
 
 
-def in_fork(work: Any, seconds: float) -> Any:
-    """The result of a function run in a forked process without output, or None if it dies or takes longer than this."""
+def numbered(found: Iterable[Mutant]) -> dict[str, Mutant]:
+    """The mutants by their function, line and change, which do not change when lines are added above them."""
+    result: dict[str, Mutant] = {}
+    count: dict[str, int] = defaultdict(int)
+    for mutant in found:
+        key = f"{mutant.function}: {mutant.text}: {mutant.change}"
+        count[key] += 1  # two equal changes of one line are told apart by their order
+        result[f"{key} {count[key]}"] = mutant
+    return result
+
+
+def digest(text: str) -> str:
+    """A short digest, in the order of which mutants are drawn: the same ones in each run."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def in_fork(work: Any, seconds: float = 0.0) -> Any:
+    """The result of a function run in a forked process, or None if it dies.
+
+    With a number of seconds it runs without output, and is killed when it takes longer.
+    """
     receive, send = os.pipe()
     child = os.fork()
     if child == 0:
-        os.setsid()  # apart from the terminal, which would stop a process that reads from it
-        silence = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(silence, stream)
+        if seconds:
+            os.setsid()  # apart from the terminal, which would stop a process that reads from it
+            silence = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(silence, stream)
         try:
             with os.fdopen(send, "wb") as pipe:
                 pipe.write(pickle.dumps(work()))
         finally:
             os._exit(0)
     os.close(send)
-    with_alarm(child, seconds)
+    if seconds:
+        with_alarm(child, seconds)
     with os.fdopen(receive, "rb") as pipe:
         answer = pipe.read()
     signal.alarm(0)
@@ -310,16 +353,15 @@ def sources_of(group: str, parts: list[str]) -> list[Path]:
     return [path for path in files if not parts or any(names[path].startswith(part) for part in parts)]
 
 
-def run_group(group: str, arguments: argparse.Namespace) -> Laboratory | None:
-    """Collect the tests of a group and run its mutants, in this process."""
-    if not (sources := sources_of(group, arguments.parts)):
-        return None
+def run_group(group: str, arguments: argparse.Namespace) -> tuple[int, int, int]:
+    """Collect the tests of a group and run its mutants: those killed, those tried, and those that are equivalent."""
+    sources = sources_of(group, arguments.parts)
     os.chdir(ROOT)
     os.environ["PYTEST_XDIST_WORKER"] = "mutant"  # conftest.py then installs no import hook that checks shapes
-    laboratory = Laboratory(sources, arguments.sample, arguments.keep)
+    laboratory = Laboratory(sources, arguments.sample, arguments.keep, arguments.sentences, arguments.again)
     tests = [f"tests/{test}" for test in arguments.tests or TESTS[group]]
-    pytest.main(["-qq", "-s", "-o", "timeout=0", "-p", "no:randomly", *tests], plugins=[laboratory])
-    return laboratory
+    pytest.main(["-qq", "-s", "-o", "timeout=0", "-p", "no:randomly", "-m", "not ui", *tests], plugins=[laboratory])
+    return laboratory.killed, laboratory.total, laboratory.equivalent
 
 
 def main() -> int:
@@ -327,6 +369,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Change one operator, sign or constant at a time and run the tests.")
     parser.add_argument("parts", nargs="*", help="folders or files of the package; all groups if there is none")
     parser.add_argument("--sample", type=int, default=0, help="at most so many mutants per file")
+    parser.add_argument("--sentences", action="store_true", help="only the numbers of sentences and what chooses one")
+    parser.add_argument("--again", action="store_true", help="run again what survived in the file of --keep")
     parser.add_argument("--keep", type=Path, help="a file of results; what it holds is not run again")
     parser.add_argument("--tests", nargs="*", help="other tests than those of the group, as paths under tests/")
     arguments = parser.parse_args()
@@ -335,17 +379,12 @@ def main() -> int:
     unknown = [part for part in arguments.parts if not any(sources_of(group, [part]) for group in TESTS)]
     if unknown:
         parser.error(f"no file of these groups begins with {', '.join(unknown)}: {', '.join(TESTS)}")
-    too_few = False
-    for group in TESTS:
-        if os.fork() == 0:  # a process of its own, which collects only this group's tests
-            laboratory = run_group(group, arguments)
-            if laboratory and laboratory.total:
-                share = laboratory.killed / laboratory.total
-                print(f"{group}: {laboratory.killed} of {laboratory.total} killed ({share:.1%})", flush=True)
-                os._exit(int(share < 0.95))
-            os._exit(int(laboratory is not None))
-        too_few |= os.waitstatus_to_exitcode(os.wait()[1]) != 0
-    return int(too_few)
+    chosen = [group for group in TESTS if sources_of(group, arguments.parts)]
+    counts = {group: in_fork(lambda group=group: run_group(group, arguments)) or (0, 0, 0) for group in chosen}
+    for group, (killed, total, equivalent) in counts.items():
+        apart = f", {equivalent} equivalent ones apart" if equivalent else ""
+        print(f"{group}: {killed} of {total} killed ({killed / max(total, 1):.1%}){apart}")
+    return int(any(killed < 0.95 * max(total, 1) for killed, total, _ in counts.values()))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,23 +15,45 @@ SYMBOLS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.And: "and", ast.Or: "or",
 }  # fmt: skip
+# How thick, large or transparent something is drawn, in calls of pictures: no number that a person reads.
+DECORATION = {"size", "line_width", "alpha", "fill_alpha", "line_alpha", "padding", "spacing", "margin", "show_grid"}
+LEAST = 1e-100  # smaller constants guard against a division by zero or the logarithm of zero
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of a source file."""
+    """One change of a source file; without a number of its node, no change."""
 
+    source: str
     line: int
     change: str
-    tree: ast.Module
     function: str  # the outermost function that holds the change: "Cholesky.solve"
+    node: int | None = None  # its number in ast.walk
+
+    def tree(self) -> ast.Module:
+        """The changed module."""
+        tree = ast.parse(self.source)
+        if self.node is not None:
+            apply(list(ast.walk(tree))[self.node])
+        return ast.fix_missing_locations(tree)
+
+    @property
+    def text(self) -> str:
+        """The line that is changed, as it was."""
+        return self.source.splitlines()[self.line - 1].strip()
 
 
-def mutants(source: str) -> Iterator[Mutant]:
-    """Yield the mutants of the functions in a source text; docstrings, annotations and error messages do not change."""
+def mutants(source: str, sentences: bool = False) -> Iterator[Mutant]:
+    """Yield the mutants of the functions in a source text; docstrings, annotations and error messages do not change.
+
+    With `sentences`, only those in the numbers of a sentence, and in what decides which sentence is written.
+    """
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
     ignored = {id(node) for root in ignored_parts(tree) for node in ast.walk(root)}
+    if sentences:
+        in_sentences = {id(node) for root in sentence_parts(tree) for node in ast.walk(root)}
+        ignored |= {id(node) for node in nodes} - in_sentences
     inside = {
         id(node): name
         for name, function in outer_functions(tree)
@@ -42,9 +63,7 @@ def mutants(source: str) -> Iterator[Mutant]:
     for index, node in enumerate(nodes):
         if id(node) in ignored or id(node) not in inside or not (change := changed(node)):
             continue
-        copied = copy.deepcopy(tree)
-        apply(list(ast.walk(copied))[index])
-        yield Mutant(node.lineno, change, ast.fix_missing_locations(copied), inside[id(node)])  # type: ignore[attr-defined]
+        yield Mutant(source, node.lineno, change, inside[id(node)], index)  # type: ignore[attr-defined]
 
 
 def outer_functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
@@ -59,9 +78,9 @@ def outer_functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.
 
 
 def ignored_parts(tree: ast.Module) -> Iterator[ast.AST]:
-    """Annotations, errors, text, sizes of blocks of rows, `strict` and `daemon`, and costs, which are predictions.
+    """Annotations, errors, text, sizes of blocks of rows, `strict` and `daemon`, costs, and what is not seen.
 
-    `row_numbers` is how a posterior says how large its blocks of rows may be.
+    Costs are predictions, and `row_numbers` is how a posterior says how large its blocks of rows may be.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise | ast.Assert):
@@ -80,6 +99,56 @@ def ignored_parts(tree: ast.Module) -> Iterator[ast.AST]:
             yield from node.args[1:]
         elif isinstance(node, ast.keyword) and node.arg in ("strict", "daemon"):
             yield node
+    yield from unseen_parts(tree)
+
+
+def unseen_parts(tree: ast.Module) -> Iterator[ast.AST]:
+    """What nobody sees: seeds, guards against zero, and, in a file of pictures, sizes of marks and of legends."""
+    yield from decoration(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "generator":
+            yield from node.args
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "reshape":
+            yield from (part for part in node.args if isinstance(part, ast.UnaryOp))  # NumPy reads -2 as -1
+        elif isinstance(node, ast.Constant) and isinstance(node.value, float) and 0.0 < node.value < LEAST:
+            yield node
+
+
+def decoration(tree: ast.Module) -> Iterator[ast.AST]:
+    """How large or transparent marks are, and columns of a legend, where HoloViews is imported; else nothing."""
+    imported = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    for node in ast.walk(tree) if "holoviews" in imported else ():
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "overlay":
+            yield from node.args[2:]
+        elif isinstance(node, ast.keyword) and node.arg in DECORATION:
+            yield node
+        elif isinstance(node, ast.Dict):
+            named = zip(node.keys, node.values, strict=True)
+            yield from (value for key, value in named if getattr(key, "value", None) in DECORATION)
+
+
+def sentence_parts(tree: ast.Module) -> Iterator[ast.AST]:
+    """The numbers of texts, and the conditions of which a branch is or returns a text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FormattedValue):
+            yield node
+        elif isinstance(node, ast.IfExp | ast.If):
+            branches = [*node.body, *node.orelse] if isinstance(node, ast.If) else [node.body, node.orelse]
+            if any(is_text(getattr(branch, "value", branch)) for branch in branches):
+                yield node.test
+
+
+def is_text(node: ast.AST | None) -> bool:
+    """Whether an expression is a text, or the sum or a list of such."""
+    if isinstance(node, ast.BinOp):
+        return is_text(node.left) or is_text(node.right)
+    if isinstance(node, ast.List | ast.Tuple):
+        return any(map(is_text, node.elts))
+    if isinstance(node, ast.Call):  # Outcome("..."), notes.append("...")
+        return any(map(is_text, node.args))
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+    )
 
 
 def changed(node: ast.AST) -> str:

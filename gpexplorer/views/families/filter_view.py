@@ -50,7 +50,8 @@ class Filter(View):
         until, low, high = float(t[order[now]]), float(t[shown].min()), float(t[shown].max())
         room = 0.04 * (high - low) + 1e-9
         grid = torch.linspace(low - room, high + room, CURVE_POINTS, dtype=torch.float64)
-        grid = torch.cat([grid, t[shown], t[shown] - 1e-6 * room]).sort().values  # right before each row, and at it
+        # Right before each row, and at it
+        grid = torch.cat([grid, t[shown], t[shown] - 1e-6 * room]).sort().values
         mean, var = (each.cpu() for each in method.filtered(run.problem, state, grid, until))
         ends = [targets(mean + k * var.clamp_min(0.0).sqrt(), train).numpy() for k in (-2.0, 2.0)]
         scale = train.scale
