@@ -28,7 +28,6 @@ from gpexplorer.ui.panels.recommend_panel import RecommendPanel, Way, _rows, _sa
 from gpexplorer.ui.panels.share_panel import SharePanel
 from gpexplorer.ui.playback.trained_run import TrainedRun
 from gpexplorer.ui.session import Session
-from gpexplorer.views.runs.comparison_charts import CandidateScores
 from gpexplorer.views.runs.prediction import Fit
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 90, "d": 1, "seed": 3}, kernel="se")
@@ -272,37 +271,3 @@ def test_cancelling_gives_the_best_answer_so_far_within_a_step() -> None:
     finally:
         panel.close()
         session.close()
-
-
-def test_the_picture_shows_each_model_at_its_score_with_its_interval() -> None:
-    table = pd.DataFrame({
-        "model": ["a", "b", "ridge", "early", "lost", "average of 2 models"],
-        "held_out": [60, 60, 60, 20, np.nan, 60], "nlpd": [0.1, 0.2, 0.3, 0.0, np.nan, 0.05],
-        "nlpd_low": [0.0, 0.1, 0.2, -0.1, np.nan, 0.0], "nlpd_high": [0.2, 0.3, 0.4, 0.1, np.nan, 0.1],
-        "sentence": ["Chosen.", "Worse.", "A simple model.", "Given up.", "No time.", "It is 60 % of a and 40 % of b."],
-    })  # fmt: skip
-    layers = CandidateScores(table).data()
-    assert layers["chosen"][["x", "y"]].to_numpy().tolist() == [[0.1, 5.0]]
-    assert layers["average of models"][["x", "y"]].to_numpy().tolist() == [[0.05, 1.0]]
-    assert layers["simple models"]["model"].tolist() == ["ridge"]
-    assert layers["other methods"]["model"].tolist() == ["b"]
-    assert layers["given up early, on fewer rows"]["model"].tolist() == ["early"]
-    ends = [[0, 5, 0.2, 5], [0.1, 4, 0.3, 4], [0.2, 3, 0.4, 3], [-0.1, 2, 0.1, 2], [0, 1, 0.1, 1]]
-    np.testing.assert_allclose(layers["95 % interval"].to_numpy(), ends)
-    assert "average of models" not in CandidateScores(table.iloc[:5]).data()
-
-
-def test_a_long_name_beside_the_picture_of_models_ends_with_a_whole_word_and_dots():
-    names = ["boosted trees and a GP on their residuals", "sgpr, matern32-ard, m = 100"]
-    columns = {
-        "nlpd": [0.1, 0.2],
-        "nlpd_low": [0.0, 0.1],
-        "nlpd_high": [0.2, 0.3],
-        "held_out": 9,
-        "sentence": "Chosen.",
-    }
-    scores = CandidateScores(pd.DataFrame({"model": names, **columns}))
-
-    ticks = scores.plot(scores.data()).opts.get("plot").kwargs["yticks"]
-
-    assert ticks == [(2.0, "boosted trees and a GP on their …"), (1.0, "sgpr, matern32-ard, m = 100")]

@@ -8,6 +8,7 @@ from bokeh.models import ColumnDataSource, HoverTool
 
 from gpexplorer import Spec, views
 from gpexplorer.views.drawing import run_rows
+from gpexplorer.views.drawing.brushing import nearest_points
 from gpexplorer.views.drawing.live import Live
 
 
@@ -34,3 +35,15 @@ def test_the_tooltip_shows_the_row_its_prediction_and_the_nearest_inducing_point
     assert columns["predicted"] == pytest.approx(mean, abs=0.02)
     assert columns["residual"] == pytest.approx(y - mean, abs=0.02)
     assert any(isinstance(tool, HoverTool) and not tool.visible for tool in live.figure.tools)
+
+
+def test_the_nearest_point_is_that_by_the_ranges_of_the_rows_and_its_distance_has_their_units():
+    X, points = np.array([[0.0, 0.0], [100.0, 1.0], [50.0, 0.5]]), np.array([[60.0, 0.0], [0.0, 1.0]])
+
+    found = nearest_points(X, points, np.array([7, 9]))
+
+    assert found["nearest"].tolist() == [7, 9, 7]  # in the units of the file, 9 is nearest to the first row
+    assert found["away"] == pytest.approx([60.0, 100.0, np.hypot(10.0, 0.5)])
+    level = nearest_points(X * [1.0, 0.0], points, np.array([7, 9]))  # an input without a range has that of one unit
+    assert level["nearest"].tolist() == [7, 7, 7]
+    assert nearest_points(X, points[:0], np.array([])) == {}

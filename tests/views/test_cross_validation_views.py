@@ -67,6 +67,18 @@ def test_every_curve_equals_the_reports_of_the_run():
         curves.curve = name
         drawn = curves.data(run, len(infos) - 1)["curve"]["y"]
         assert np.allclose(drawn[-len(values) :], values), name
+    curves.curve = "a hyperparameter"
+    frames = {k: curves.data(run, k)["curve"] for k in (1, 2)}
+    assert [frame.attrs["title"] for frame in frames.values()] == ["1 step", "2 steps"]
+    assert frames[2]["x"].tolist() == [1, 2]
+    last = len(run.problem.theta) - 1
+    for curves.which, entry in ((0, 0), (last, last), (last + 3, last)):
+        frame = curves.data(run, 2)["curve"]
+        assert frame["y"].tolist() == [float(info.consensus[entry].exp()) for info in infos[1:3]]
+        assert frame.attrs["ylabel"] == f"{run.problem.kernel.names[entry]} (scaled space)"
+    residuals = view(run, "admm-residuals")
+    assert residuals.data(run, 3)["primal"].attrs["title"] == f"rho is {infos[3].rho:.3g}"
+    assert residuals.data(run, 0)["primal"].attrs["title"] == "no iteration yet"
 
 
 def test_surface_is_the_error_by_cholesky_and_paths_end_at_the_folds():
@@ -86,6 +98,13 @@ def test_surface_is_the_error_by_cholesky_and_paths_end_at_the_folds():
         T, V = torch.arange(fold.trained), torch.arange(fold.trained, len(fold.y))
         total += float(held_out(same, theta, T, V)[0].square().sum())
     assert corner["value"] == pytest.approx(np.log10(total / len(run.problem.train)), abs=1e-3)
+    consensus = np.array([record.step.info.consensus[[1, -1]].tolist() for record in run.trace[1:5]])
+    np.testing.assert_allclose(layers["consensus"], consensus)
+    np.testing.assert_allclose(layers["now"], consensus[-1:])
+    around = np.concatenate([consensus, *(layers[f"fold {k}"].to_numpy() for k in (1, 2))])
+    np.testing.assert_allclose(layers["surface"][["x", "y"]].min(), around.min(0) - 0.6)
+    np.testing.assert_allclose(layers["surface"][["x", "y"]].max(), around.max(0) + 0.6)
+    assert not layers["surface"].isna().any(axis=None)
     for k, local in enumerate(at.state.folds):
         assert np.allclose(layers[f"fold {k + 1}"].iloc[-1], local.theta[[1, -1]])
 

@@ -14,13 +14,12 @@ from bokeh.models import LinearColorMapper
 import gpexplorer as gpx
 from gpexplorer import views
 from gpexplorer.features.grid_eigenfunctions import Grid
-from gpexplorer.methods.chain_diagnostics import bulk_ess, rhat
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing import run_rows
 from gpexplorer.views.drawing.live import Live
-from gpexplorer.views.families import step_time
-from gpexplorer.views.families.approximation_quality import errors
-from gpexplorer.views.families.chain_traces import diagnosed
+from gpexplorer.views.families import approximation_quality
+from gpexplorer.views.families.approximation_quality import errors, number_of_points
+from gpexplorer.views.families.eigenfunction_curves import _signed
 
 SETTINGS = {
     "num_eigenfunctions": 12,
@@ -45,19 +44,6 @@ def view(run: Run, key: str) -> views.View:
     return next(result for result in views.for_run(run) if result.key == key)
 
 
-def test_every_picture_of_the_chains_draws_the_first_and_the_last_record():
-    run = played("grief-mcmc", 2)
-    result = [picture for picture in views.for_run(run) if picture.family == "eigenfunctions"]
-    assert {"grief-chains", "grief-weights", "grief-eigenfunctions", "grief-error"} <= {
-        picture.key for picture in result
-    }
-    for picture in result:
-        live = Live(picture, picture.data(run, 0))
-        live.update(picture.data(run, len(run.trace) - 1))
-        assert live.figure.xaxis[0].axis_label
-        assert live.figure.yaxis[0].axis_label
-
-
 def test_a_curve_is_the_eigenfunction_of_its_rank():
     run = played("grief", 1)
     state, train = run.trace[-1].step.state, run.problem.train
@@ -75,6 +61,19 @@ def test_a_curve_is_the_eigenfunction_of_its_rank():
     assert x[0] < float((train.X * train.scale.x_sd + train.scale.x_mean).min()) < x[-1]
 
 
+def weights(run: Run, state: Any, Phi: torch.Tensor) -> torch.Tensor:
+    """The posterior mean of the weights [p] of functions with these values Phi [n, p] at the training rows."""
+    s2 = run.method.noise_variance(run.problem, state)
+    return torch.linalg.solve(Phi.T @ Phi + s2 * torch.eye(Phi.shape[1]), Phi.T @ run.problem.train.y)
+
+
+def test_the_largest_entry_of_a_vector_is_positive_and_of_mirror_images_the_first():
+    V = torch.tensor([[-0.6, 0.7, -0.5], [0.8, -0.7, 0.5], [0.1, 0.1, -0.70]], dtype=torch.float64)
+
+    np.testing.assert_array_equal(_signed(V), V * torch.tensor([1.0, 1.0, -1.0]))
+    np.testing.assert_array_equal(_signed(-V), _signed(V))
+
+
 def test_the_curves_add_up_to_the_prediction_of_as_many_functions():
     run = played("grief", 1)
     at, picture = len(run.trace) - 1, view(run, "grief-eigenfunctions")
@@ -87,7 +86,42 @@ def test_the_curves_add_up_to_the_prediction_of_as_many_functions():
 
     mean = run.method.posterior(run.problem, state)(line).mean
     np.testing.assert_allclose(layers["sum"]["y"], mean, atol=1e-5)
-    assert layers["phi1"].attrs["title"].startswith(f"ranks {p - 3} to {p}, with weights ")
+    w = weights(run, state, grid.features(state.theta, run.problem.train.X, grid.spectrum(state.theta, p).axis_indices))
+    title = layers["phi1"].attrs["title"]
+    assert title.startswith(f"ranks {p - 3} to {p}, with weights ")
+    written = [float(weight.replace("−", "-")) for weight in title.partition("weights ")[2].split(", ")]
+    np.testing.assert_allclose(np.abs(written), [float(f"{abs(weight):.2g}") for weight in w[-4:]], rtol=0.02)
+    picture.rank = p  # one curve, and no function of the others
+    alone = picture.data(run, at)
+    assert alone["phi1"].attrs["title"].startswith(f"ranks {p} to {p}, ")
+    assert alone["phi1"]["y"].notna().all()
+    assert alone["phi2"]["y"].isna().all()
+
+
+def limits_of(train: Any) -> tuple[float, float]:
+    """All but a hundredth of the targets lie within the colours."""
+    most = float(train.y.abs().quantile(0.99))
+    return -most, most
+
+
+def test_over_many_inputs_a_function_is_drawn_along_each_with_the_others_at_their_medians():
+    run = played("grief", 3)
+    picture, at, state = view(run, "grief-eigenfunctions"), len(run.trace) - 1, run.trace[-1].step.state
+    X = run.problem.train.X
+    grid = Grid(run.problem.kernel, X, 5)
+    picture.rank = 3
+    layers = picture.data(run, at)
+
+    for q in range(3):
+        line = X.median(0).values.repeat(200, 1)
+        line[:, q] = torch.linspace(float(grid.axes[q][0]), float(grid.axes[q][-1]), 200)
+        phi = grid.features(state.theta, line, grid.spectrum(run.method.origin(state)[0], 12).axis_indices)[
+            :, 2
+        ].numpy()
+        drawn = layers[f"input{q + 1}"]
+        np.testing.assert_allclose(drawn["y"], np.sign((phi * drawn["y"]).sum()) * phi, atol=1e-6)
+        np.testing.assert_allclose(drawn["x"], np.linspace(0.0, 1.0, 200))
+    assert layers["input1"].attrs["title"] == "rank 3"
 
 
 def tile(frame: Any, column: int, row: int) -> np.ndarray:
@@ -117,6 +151,21 @@ def test_the_maps_are_the_functions_in_their_order_and_add_up_to_the_prediction_
     total = layers["sum"].sort_values(["y", "x"])["value"].to_numpy().reshape(60, 60)
     np.testing.assert_allclose(total, mean, atol=0.51 * level)
     assert layers["words"]["text"].iloc[-1] == "sum of 6"
+    train = run.problem.train
+    w = weights(run, state, grid.features(state.theta, train.X, index)).abs()
+    bars, words = layers["weights"], layers["words"]
+    np.testing.assert_allclose(bars["x1"] - bars["x0"], 28 * w / w.max(), atol=1e-3)
+    np.testing.assert_allclose(
+        [abs(float(t.partition(": ")[2].replace("−", "-"))) for t in words["text"][:6]], w, atol=0.006
+    )
+    for rank, (column, row) in enumerate([(0, 2), (1, 2), (0, 1), (1, 1), (0, 0), (1, 0)]):
+        assert bars["x0"][rank] == 32 * column
+        assert words["x"][rank] == 32 * column + 14  # in the middle below its map
+        assert 40 * row < words["y"][rank] < bars["y0"][rank] == bars["y1"][rank] < 40 * row + 12
+    right = layers["sum"]["x"].max()
+    assert words["x"][6] == (layers["sum"]["x"].min() + right) / 2 == right - 29.5
+    assert -12 < words["y"][6] - layers["sum"]["y"].min() < 0
+    assert limits_of(train) == layers["map"].attrs["colours"]
 
 
 def test_the_sign_of_a_function_in_a_picture_is_not_that_of_the_library(monkeypatch: pytest.MonkeyPatch):
@@ -164,12 +213,28 @@ def test_the_grid_is_no_better_than_the_optimum_and_the_matrix_has_the_error_in_
     layers = view(run, "grief-error").data(run, 9)
     assert (layers["grid"]["y"] >= layers["best"]["y"] - 1e-9).all()
     assert (np.diff(layers["best"]["y"]) <= 1e-12).all()
+    assert layers["grid"].attrs["title"] == f"covariance of {len(run.problem.train)} rows"
 
     frame = view(run, "grief-covariance").data(run, 9)["map"]
     values = frame.sort_values(["y", "x"])["value"].to_numpy().reshape(60, -1)
     exact, rebuilt = values[:, :60], values[:, -60:]
+    assert values.shape[1] == 60 + 3 + 60  # the gap is a twentieth
+    assert np.isnan(values[:, 60:63]).all()
     error = np.linalg.norm(exact - rebuilt) / np.linalg.norm(exact)
     assert f"{error:.2g}" in frame.attrs["title"]
+
+
+def test_errors_of_a_matrix_with_known_eigenvalues_end_at_the_smallest_number_that_is_drawn(monkeypatch):
+    K, F = torch.diag(torch.tensor([9.0, 4.0, 1.0])).double(), torch.diag(torch.tensor([3.0, 2.0, 1.0])).double()
+    monkeypatch.setattr(approximation_quality, "covariance_and_features", lambda run, at, count: (K, F))
+
+    layers = view(played("grief", 2), "grief-error").data(None, 0)
+    narrow = view(played("grief", 2), "grief-covariance").data(None, 0)["map"]
+
+    for name in ("grid", "best"):
+        assert layers[name]["x"].tolist() == [1, 2, 3]
+        np.testing.assert_allclose(layers[name]["y"], [math.sqrt(17 / 98), math.sqrt(1 / 98), 1e-12])
+    assert narrow["x"].max() == 3 + 1 + 3 - 1  # a gap of at least one column
 
 
 def test_the_matrix_of_random_features_is_their_product_at_the_hyperparameters_of_the_step():
@@ -190,51 +255,6 @@ def test_the_matrix_of_random_features_is_their_product_at_the_hyperparameters_o
         np.testing.assert_allclose(values[:, :60], run.problem.kernel(theta, X, X), rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(values[:, -60:], Phi @ Phi.T, rtol=1e-6, atol=1e-9)
         assert "with 20 functions" in frame.attrs["title"]
-
-
-def test_chains_are_drawn_from_the_state_and_weights_from_its_moments():
-    run = played("grief-mcmc", 2)
-    state = run.trace[-1].step.state
-    chains, weights = view(run, "grief-chains"), view(run, "grief-weights").data(run, len(run.trace) - 1)
-
-    chains.watched = "log weight 1"
-    layers = chains.data(run, len(run.trace) - 1)
-
-    assert len(layers) == 3
-    np.testing.assert_allclose(layers["chain2"]["y"], state.watched[1, :, 2])
-    draws = state.watched[:, :, 2].numpy()
-    sentence = f"R-hat {rhat(draws):.3f}; {draws.size:,} draws, worth {bulk_ess(draws):,.0f} independent ones"
-    assert layers["chain1"].attrs["title"] == f"sampling: {sentence}"
-    assert diagnosed(draws[:, :3]) == ""
-    np.testing.assert_allclose(weights["mean"]["y"] * np.log(10), state.moments.weight)
-    low, high = weights["prior"].loc[0, ["lower", "upper"]]
-    assert low < 0 < high
-    assert f"{state.moments.size} draws" == weights["mean"].attrs["title"]
-
-
-def test_the_cost_of_a_step_is_measured_once_per_run_at_every_size():
-    run = played("grief-mcmc", 2)
-    picture = view(run, "grief-growth")
-    picture.largest = 10_000
-
-    layers = picture.data(run, 3)
-    repeated = picture.data(run, len(run.trace) - 1)
-
-    assert layers["step"]["x"].tolist() == [1000, 3162, 10_000]
-    for name in ("once", "theta", "step"):
-        assert (layers[name]["y"] > 0.0).all()
-        assert layers[name]["y"].equals(repeated[name]["y"])
-    assert "12 eigenfunctions" in layers["step"].attrs["title"]
-    assert "3 chains" in layers["step"].attrs["title"]
-
-
-def test_a_step_needs_the_same_operations_for_every_n(monkeypatch):
-    run, sizes = played("grief-mcmc", 2), []
-    monkeypatch.setattr(step_time, "likelihood", lambda terms, z: sizes.append((len(terms.e), tuple(z.shape))))
-
-    step_time.measured(run, 3, 10_000)
-
-    assert len(set(sizes)) == 1
 
 
 def test_rows_outside_the_grid_are_counted_above_the_predictions():
@@ -292,3 +312,24 @@ def test_the_spectrum_shows_the_ranks_of_functions_chosen_by_evidence():
     assert layers["noise"]["y"].tolist() == pytest.approx([np.log10(s2)] * 2)
     points = math.prod(len(U) for U in grid.axes)
     assert layers["kept"].attrs["title"] == f"a grid of {points:,} points"
+    assert layers["noise"]["x"].tolist() == [1, len(layers["kept"]) + len(layers["dropped"])]
+
+
+def test_a_grid_of_ten_million_points_is_written_as_a_power():
+    numbers = [
+        number_of_points(np.ones(round(side)) for side in sides) for sides in ([3, 4], [215, 215, 216], [10] * 7)
+    ]
+
+    assert numbers == ["12", "9,984,600", "10^7"]
+
+
+def test_of_many_dropped_eigenvalues_every_kth_is_drawn(monkeypatch: pytest.MonkeyPatch):
+    run = played("grief", 2)
+    whole = view(run, "grief-spectrum").data(run, 9)
+    monkeypatch.setattr(approximation_quality, "DROPPED", 5)
+
+    layers = view(run, "grief-spectrum").data(run, 9)
+
+    assert len(whole["dropped"]) == len(whole["kept"]) == 12  # as many as are kept
+    assert layers["dropped"]["x"].tolist() == whole["dropped"]["x"].tolist()[::3]
+    assert layers["kept"].equals(whole["kept"])

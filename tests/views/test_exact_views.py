@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
+from types import SimpleNamespace
+from typing import Any
 
 import holoviews as hv
 import numpy as np
@@ -12,6 +15,7 @@ import torch
 from gpexplorer import Spec, methods, views
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.runs.run import Run
+from gpexplorer.views.base import registry
 from steps_of import small_views
 
 hv.extension("bokeh")
@@ -69,8 +73,61 @@ def test_the_histogram_has_the_correlations_that_numpy_computes(method: str) -> 
     shares = np.histogram(expected, np.linspace(-1, 1, 41))[0] / len(expected)
     np.testing.assert_allclose(result["y"].to_numpy()[::2], shares, atol=0.011)  # one pair may lie on an edge of a bin
     assert result["y"].sum() / 2 == pytest.approx(1.0)
-    assert "neighbours" in result.attrs["title"]
+    assert result.attrs["title"] == f"median of neighbours {torch.tensor(expected).median():.2f}, over 8 iterations"
+    np.testing.assert_allclose(result["x"], np.repeat(np.linspace(-1, 1, 41), 2)[1:-1])
     assert view.data(run, 0)["near"]["y"].sum() == 0.0
+
+
+def test_a_window_of_iterations_ends_at_the_record_and_begins_at_the_first_one() -> None:
+    seen: list[tuple[list[int], tuple[int, int]]] = []
+
+    def correlations(problem: Any, states: list[int], centres: int, neighbours: int) -> Any:
+        seen.append((states, (centres, neighbours)))
+        return SimpleNamespace(far=torch.tensor([0.62, 0.72, -0.23]), near=torch.tensor([0.26, 0.27]), iterations=3)
+
+    method = SimpleNamespace(gradient_entries=correlations, gradient_correlations=correlations)
+    trace = [SimpleNamespace(step=SimpleNamespace(state=k)) for k in range(9)]
+    run: Any = SimpleNamespace(method=method, problem=None, trace=trace)
+    view = registry["gbcd-correlation"](window=4, neighbours=7)
+
+    layers, *_ = [view.data(run, at) for at in (2, 3, 6)]
+
+    assert [states for states, _ in seen] == [[0, 1, 2], [0, 1, 2, 3], [3, 4, 5, 6]]
+    assert {numbers for _, numbers in seen} == {(20, 7)}
+    far = layers["far"].groupby("x", sort=False)["y"].max()
+    assert [round(float(x), 2) for x in far.index[far > 0]] == [-0.25, -0.2, 0.6, 0.65, 0.7, 0.75]
+    assert far.max() == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_gradients_stand_at_their_rows_or_by_rank_and_rings_are_the_rows_of_the_block(d: int) -> None:
+    run = run_of("gbcd", d, steps=6)
+    [view] = [view for view in views.for_run(run) if view.key == "gbcd-gradient"]
+    step, train = run.trace[6].step, run.problem.train
+    theta, alpha = step.state.theta, step.state.alpha
+    g = run.problem.kernel(theta, train.X, train.X) @ alpha + (2 * theta[-1]).exp() * alpha - train.y
+    X = (train.X * train.scale.x_sd + train.scale.x_mean).numpy()
+
+    layers = view.data(run, 6)
+
+    rows = layers["rows"]
+    np.testing.assert_allclose(10 ** rows["value"], g.abs(), atol=1e-8)
+    if d < 3:
+        np.testing.assert_allclose(rows["x"], X[:, 0])
+        np.testing.assert_allclose(rows["y"], X[:, 1] if d == 2 else rows["value"])
+    else:
+        assert rows.sort_values("x")["value"].is_monotonic_decreasing
+        assert sorted(rows["x"]) == [*range(len(train))]
+    by_rank, size = "rows, the largest gradient first", "log10 |gradient|"
+    axes = {1: (train.names[0], size), 2: train.names, 3: (by_rank, size)}[d]
+    assert (rows.attrs["xlabel"], rows.attrs["ylabel"]) == axes
+    block = step.info.active.numpy()
+    np.testing.assert_array_equal(layers["active"].index, np.sort(block))
+    assert rows.attrs["title"] == f"largest of all rows: {step.info.largest:.2g}"
+    assert view.data(run, 0)["rows"].attrs["title"] == "no block solved yet"
+    top = math.log10(float(train.y.abs().max()))
+    assert rows.attrs["colours"] == (top - 3.0, top)
+    assert rows.attrs.get("at_least") == (None if d == 2 else (top - 3.0, top))
 
 
 def test_the_gains_picture_shows_the_gains_of_the_step() -> None:

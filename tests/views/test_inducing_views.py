@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
 import holoviews as hv
 import numpy as np
 import pytest
+import torch
 from bokeh.models import LinearColorMapper
 from scipy import stats
 
 from gpexplorer import Spec, views
+from gpexplorer.methods.capabilities import Landscape
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.families import landscape_view
-from gpexplorer.views.families.swap_history import lives
+from gpexplorer.views.families.swap_history import Survival, lives
 
 hv.extension("bokeh")
 
 
+@cache
 def finished_run(d: int, steps: int = 14, **settings: object) -> Run:
     rows = {"name": "hypercube", "n": 70, "d": d, "noise": 0.2, "seed": 2}
     all_settings = {"num_inducing": 6, "swaps_per_epoch": 5, "evaluations": 4} | settings
@@ -44,9 +52,11 @@ def test_the_value_colours_each_row_at_its_position(d: int, colour: str) -> None
         assert np.allclose(exact[["x", "y"]], X[exact["row"]])
     else:
         scaled = train.X.numpy() - train.X.numpy().mean(0)
-        first = np.linalg.svd(scaled, full_matrices=False)[2][:2]
+        values, vectors = np.linalg.svd(scaled, full_matrices=False)[1:]
+        first, shares = vectors[:2], 100 * values**2 / (values**2).sum()
         assert np.allclose(np.abs(exact[["x", "y"]]), np.abs(scaled[exact["row"]] @ first.T))
-        assert "principal component 1" in exact.attrs["xlabel"]
+        assert exact.attrs["xlabel"] == f"principal component 1 ({shares[0]:.0f} %)"
+        assert exact.attrs["ylabel"] == f"principal component 2 ({shares[1]:.0f} %)"
     best = exact.loc[exact["value"].idxmax(), ["x", "y"]]
     assert np.allclose(layers["best"].to_numpy(float), best.to_numpy(float))
     assert landscape.plot(layers) is not None
@@ -81,10 +91,105 @@ def test_rank_one_is_the_best_and_ranks_agree_with_the_correlation() -> None:
     assert f"rank correlation {correlation:.2f}" in exact.attrs["title"]
 
 
+def shown_landscape(monkeypatch: pytest.MonkeyPatch, approx: list[float], exact: list[float]) -> Landscape:
+    """Every picture is of a landscape with these values in place of row 1, with an information pivot in row 2."""
+    correlation, others = math.nan if len(exact) < 3 else 0.254, 63 - len(exact)
+    values = torch.tensor([*approx, *[-math.inf] * others]), torch.tensor([*exact, *[math.nan] * others])
+    landscape = Landscape(torch.arange(63), *values, 1, correlation, torch.tensor([2]))
+    monkeypatch.setattr(landscape_view, "landscape_at", lambda run, at: landscape)
+    return landscape
+
+
+@pytest.mark.parametrize("show", ["over the data", "predicted against exact", "ranks"])
+def test_values_over_one_input_or_against_each_other(show: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = finished_run(1, steps=2)
+    x = (run.problem.train.X * run.problem.train.scale.x_sd + run.problem.train.scale.x_mean)[:, 0].numpy()
+    shown_landscape(monkeypatch, [0.5, -math.inf, 3.0, -1.0, 0.2], [0.7, math.nan, 2.5, 4.0, math.nan])
+    landscape = view(run, "landscape")
+    landscape.show = show
+
+    layers = landscape.data(run, 1)
+
+    exact = layers["exact"]
+    assert exact["row"].tolist() == [0, 2, 3]  # those with both values
+    places = {
+        "over the data": [x[[0, 2, 3]], [0.7, 2.5, 4.0]],
+        "predicted against exact": [[0.5, 3.0, -1.0], [0.7, 2.5, 4.0]],
+        "ranks": [[2, 1, 3], [3, 2, 1]],
+    }[show]
+    np.testing.assert_allclose(exact[["x", "y"]].T, places)
+    assert exact.attrs["title"] == "in place of row 1: rank correlation 0.25"
+    np.testing.assert_allclose(layers["pivots"][["x", "y"]], exact[["x", "y"]].iloc[[1]])
+    if show == "over the data":  # of every row that has an approximate value, from left to right
+        approx = np.array([[x[k], value] for k, value in ((0, 0.5), (2, 3.0), (3, -1.0), (4, 0.2))])
+        np.testing.assert_allclose(layers["approx"], approx[approx[:, 0].argsort()])
+    else:
+        ends = {exact["y"].min(), exact["y"].max()}
+        assert set(layers["equal"]["x"]) == set(layers["equal"]["y"]) == ends
+    shown_landscape(monkeypatch, [1.0, -math.inf], [2.0, math.nan])
+    assert landscape.data(run, 1)["exact"].attrs["title"] == "in place of row 1"  # one value has no correlation
+    shown_landscape(monkeypatch, [1.0], [math.nan])
+    if show != "over the data":
+        assert landscape.data(run, 1)["equal"]["x"].tolist() == [0.0, 1.0]
+
+
+def test_a_click_swaps_in_the_row_that_is_nearest_where_both_axes_are_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, wanted = finished_run(2, steps=2), []
+    monkeypatch.setattr(type(run.method), "force_swap", lambda method, problem, state, row: wanted.append(row))
+    shown_landscape(monkeypatch, [0.0, 0.0, 100.0, 40.0], [0.0, 1.0, 0.0, 0.9])
+    landscape = view(run, "landscape")
+    landscape.show = "predicted against exact"
+    for x, y in ((45.0, 0.1), (55.0, 0.1), (10.0, 0.8), (38.0, 0.6), (10.0, 0.95)):
+        landscape.clicked(run, 1, x, y)
+    assert wanted == [0, 2, 1, 3, 1]
+    shown_landscape(monkeypatch, [5.0, math.nan, 7.0], [2.0, math.nan, 2.0])  # an axis without a range
+    landscape.clicked(run, 1, 6.9, 9.0)
+    assert wanted[-1] == 2
+    shown_landscape(monkeypatch, [math.nan], [math.nan])
+    assert landscape.clicked(run, 1, 0.0, 0.0) is None
+
+
+def test_segments_lead_from_the_removed_to_the_added_rows_of_the_last_thirty_accepted_swaps() -> None:
+    run = finished_run(2, steps=20)
+    accepted = [record.step.info for record in run.trace[:18] if getattr(record.step.info, "accepted", False)]
+    X = (run.problem.train.X * run.problem.train.scale.x_sd + run.problem.train.scale.x_mean).numpy()
+
+    layers = view(run, "swaps").data(run, 17)
+
+    expected = [[*X[info.removed], *X[info.proposed]] for info in accepted[::-1]]
+    assert 1 < len(expected) < 17
+    np.testing.assert_allclose(layers["moves"], expected)
+    np.testing.assert_allclose(layers["inducing"], X[run.trace[17].step.state.inducing])
+    np.testing.assert_allclose(layers["rows"], X)
+    step = SimpleNamespace(state=run.trace[17].step.state, info=accepted[0])
+    many = SimpleNamespace(problem=run.problem, trace=[SimpleNamespace(step=step)] * 40)
+    assert len(view(run, "swaps").data(many, 39)["moves"]) == 30
+
+
+def test_the_lives_of_points_lie_above_each_other_the_oldest_and_longest_first() -> None:
+    class State(NamedTuple):
+        inducing: torch.Tensor
+        epoch: int
+
+    sets = [(7, 3), (7, 3, 5), (2, 3, 5), (2, 3, 7), (7, 3, 7)]
+    states = [State(torch.tensor(rows), epoch) for rows, epoch in zip(sets, (0, 0, 1, 1, 2), strict=True)]
+    run: Any = SimpleNamespace(trace=[SimpleNamespace(step=SimpleNamespace(state=state)) for state in states])
+
+    layers = Survival().data(run, 4)
+
+    alive = [[0, 0, 4, 0], [3, 4, 4, 4], [4, 5, 4, 5]]  # row 3 from the start; the others are later
+    gone = [[0, 1, 2, 1], [1, 2, 3, 2], [2, 3, 4, 3]]
+    np.testing.assert_array_equal(layers["alive"], alive)
+    np.testing.assert_array_equal(layers["gone"], gone)
+    np.testing.assert_array_equal(layers["epochs"], [[2, 0, 2, 6], [4, 0, 4, 6]])
+    assert layers["alive"].attrs["title"] == "6 lives so far; 3 continue, 1 of them since the start"
+
+
 def test_lives_begin_and_end_at_the_expected_steps() -> None:
     sets = [np.array(rows) for rows in ([7, 3], [7, 3, 5], [2, 3, 5], [2, 3, 7], [7, 3, 7])]
     begin, end, alive = lives(sets)
     all_lives = sorted(zip(begin.tolist(), end.tolist(), alive.tolist(), strict=True))
+    assert [len(part) for part in lives([np.array([], dtype=int)] * 2)] == [0, 0, 0]
     assert all_lives == [(0, 2, False), (0, 4, True), (1, 3, False), (2, 4, False), (3, 4, True), (4, 4, True)]
 
 

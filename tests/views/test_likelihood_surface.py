@@ -54,6 +54,14 @@ def test_heights_axes_and_the_lowest_point_are_those_of_the_exact_model(shift: f
     now = run.hyperparameters_at(2, curvature=False)
     assert 10.0 ** layers["now"].to_numpy()[0] == pytest.approx([now["lengthscale"].value, now["noise"].value])
     assert len(layers["path"]) == 3
+    assert layers["begin"].to_numpy().tolist() == layers["path"].to_numpy()[:1].tolist()
+    height = nlml(now["lengthscale"].value, now["noise"].value) - lowest
+    assert surface.attrs["title"] == f"here {round(height, 2):.3g} nat above the lowest point"
+    assert surface.attrs["colours"] == (0.0, 3.0)
+    assert [surface.attrs[axis] for axis in ("xlabel", "ylabel")] == ["log10 lengthscale [x]", "log10 noise [y]"]
+    path, room = layers["path"].to_numpy(), 1.6 / math.log(10.0)
+    np.testing.assert_allclose(grid.min(0), path.min(0) - room)
+    np.testing.assert_allclose(grid.max(0), path.max(0) + room)
 
 
 def test_the_run_ends_at_the_lowest_point_where_all_else_is_fixed():
@@ -70,6 +78,13 @@ def test_priors_belong_to_the_height_and_tied_parameters_move_together():
     assert float(there[1] - there[3]) == pytest.approx(float(theta[1] - theta[3]))
     value = evidence(run.problem.kernel, there, run.problem.train)[0]
     assert view.height(run)(there) == pytest.approx(value + run.problem.kernel.restrictions.penalty(there)[0])
+    around = np.array([[float(theta[axis]) for axis in view.axes_of(run)]])
+    best, lowest = view._lowest(run, theta, view.surface(run, 1, theta, around, 1.0))
+    beside = [
+        view.height(run)(view.placed(run, theta, best + step))
+        for step in 0.02 * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])
+    ]
+    assert min(beside) >= lowest - 1e-6
     asked = view.hyperparameters_clicked(run, 1, -0.5, 0.25)
     wanted = {"lp.lengthscale": 10**-0.5, "lp.width": 10**-0.5, "noise": 10**0.25}
     assert asked == pytest.approx(wanted)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from itertools import pairwise
+from itertools import count, pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from bokeh.models import ColumnDataSource
+from bokeh.models import ColorBar, ColumnDataSource
 
 import gpexplorer as gpx
 from gpexplorer import views
@@ -20,6 +22,7 @@ from gpexplorer.methods.minibatches.gradient_spread import gradient_spread, like
 from gpexplorer.methods.minibatches.model import Model
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.families import batch_sizes
 from oracles_minibatches import method, problem
 
 SETTINGS = {"width": 8, "batch_size": 16, "minibatches": 4, "evaluate_every": 2, "epochs": 6}
@@ -133,6 +136,7 @@ def test_colours_follow_the_rows_that_are_shown():
     )
     exact = shown.data(run, 3)["rows"]["value"]
     np.testing.assert_allclose(source.data["color"], exact, rtol=0, atol=np.ptp(exact) / 2**16)  # rounded when sent
+    assert len(live.figure.select({"type": ColorBar})) == 1
 
 
 def test_smaller_batches_are_studied_from_the_start_and_only_once(monkeypatch: pytest.MonkeyPatch):
@@ -150,7 +154,7 @@ def test_smaller_batches_are_studied_from_the_start_and_only_once(monkeypatch: p
     np.testing.assert_allclose(starts["scgd"], starts["bsgd"])
     assert starts["scgd"].nunique() == 1
     assert after["scgd"]["y"].iloc[1] != after["bsgd"]["y"].iloc[1]
-    monkeypatch.setattr(views.families.batch_sizes, "likelihood_course", lambda *_: pytest.fail("studied again"))
+    monkeypatch.setattr(batch_sizes, "likelihood_course", lambda *_: pytest.fail("studied again"))
     assert shown.data(run, 8) is after
 
 
@@ -227,6 +231,108 @@ def test_the_picture_of_biases_has_bars_and_says_where_they_overlap():
     layers = shown.data(run, 1)
     assert layers["minimax"].attrs["title"] == "3 minibatches per point"
     assert all(layers[f"{key} bars"].empty for key in ("scgd", "bsgd", "minimax"))
+
+
+def run_of(rows: int) -> Any:
+    """What the pictures of batch sizes read of a run with so many training rows."""
+    step = SimpleNamespace(state=SimpleNamespace(theta=None))
+    return SimpleNamespace(method=None, problem=SimpleNamespace(train=range(rows)), trace=[SimpleNamespace(step=step)])
+
+
+@pytest.mark.parametrize("show", ["bias", "spread"])
+@pytest.mark.parametrize(
+    ("rows", "sizes"), [(1, [1]), (16, [8]), (17, [16]), (100, [16, 32, 64]), (513, batch_sizes.BIAS_SIZES)]
+)
+def test_the_gradients_of_each_size_stand_beside_each_other_with_their_bars(show, rows, sizes, monkeypatch):
+    factors = {"minimax": 0.1, "scgd": 0.2, "bsgd": 0.3}
+
+    def spread(method: Any, problem: Any, theta: Any, draws: int) -> Any:
+        key, size = method
+        return SimpleNamespace(bias=factors[key] * size, sd=factors[key] / size, interval=(draws * size, draws + size))
+
+    monkeypatch.setattr(batch_sizes, "same_features", lambda method, key, size: (key, size))
+    monkeypatch.setattr(batch_sizes, "gradient_spread", spread)
+    picture = batch_sizes.Gradients(draws=3, show=show)
+
+    layers = picture.data(run_of(rows), 0)
+
+    for key, aside in (("minimax", 0.97), ("scgd", 1.0), ("bsgd", 1.03)):
+        bars, x = layers[f"{key} bars"], np.array(sizes, float)
+        np.testing.assert_array_equal(layers[key]["x"], x)
+        np.testing.assert_allclose(layers[key]["y"], factors[key] * x if show == "bias" else factors[key] / x)
+        wanted = np.column_stack([aside * x, 3 * x, aside * x, 3 + x]) if show == "bias" else np.empty((0, 4))
+        np.testing.assert_allclose(bars[["x0", "y0", "x1", "y1"]], wanted)
+    assert layers["minimax"].attrs["ylabel"] == f"{show} / |exact gradient|"
+
+
+def test_intervals_overlap_only_where_neither_lies_beyond_the_other():
+    scgd = [(2.0, 3.0)] * 5
+    bsgd = [(0.0, 2.0), (3.0, 4.0), (0.0, 2.1), (2.9, 4.0), (2.4, 2.6)]
+
+    assert batch_sizes.overlap_sentence(range(5), {"scgd": scgd, "bsgd": bsgd}).endswith("SCGD at 2, 3, 4 rows")
+    assert batch_sizes.overlap_sentence([8], {"scgd": scgd[:1], "bsgd": bsgd[:1]}).startswith("enough to tell")
+
+
+@pytest.mark.parametrize(
+    ("rows", "sizes"), [(1, [1]), (15, [7]), (16, [8]), (63, [8]), (64, [8, 32]), (256, [8, 32, 128])]
+)
+def test_a_panel_needs_twice_its_minibatch_and_has_its_name_in_the_middle_of_its_lines(rows: int, sizes: list[int]):
+    layers = batch_sizes.Batches().data(run_of(rows), 0)
+
+    assert layers["panels"]["size"].tolist() == sizes
+    np.testing.assert_allclose(layers["panels"]["x"], np.arange(len(sizes)) + 0.43)
+    assert layers["borders"]["x"].tolist() == [*range(1, len(sizes))]
+
+
+def test_the_remaining_time_of_a_study_is_in_proportion_to_its_remaining_minibatches(monkeypatch: pytest.MonkeyPatch):
+    ticks = count()
+    monkeypatch.setattr(batch_sizes.time, "perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr(batch_sizes, "same_features", lambda method, key, size: size)
+    course = [(0, 5.0), (1, None), (2, 4.5), (3, None), (4, 4.25)]
+    monkeypatch.setattr(batch_sizes, "likelihood_course", lambda *_: course)
+    study = batch_sizes.Study(None, SimpleNamespace(train=range(30)), [8, 32], 4)
+    remaining, seconds = [], 0
+
+    while study.remaining:
+        study.advance(0.0)  # one tick until it looks at the clock, and one until it stops
+        seconds += 2
+        remaining.append(study.remaining)
+        if 0 < study.remaining < 24:
+            done = 24 - study.remaining
+            eta = seconds * study.remaining / done
+            assert study.title == f"{done / 24:.0%} of the minibatches done, about {eta:.0f} s remaining"
+
+    lines = [[24 - 4 * k - done for done in (0, 1, 2, 3, 4)] for k in range(6)]
+    assert remaining == [*(max(each, 1) for each in np.concatenate(lines)), 0]  # the last one also ends the study
+    assert study.title == "4 minibatches per panel, 30 rows"
+    frame = study.frames()["bsgd"]
+    np.testing.assert_allclose(frame["x"], [0.0, 0.43, 0.86, np.nan, 1.0, 1.43, 1.86, np.nan])
+    np.testing.assert_allclose(frame["y"], [5.0, 4.5, 4.25, np.nan] * 2)
+
+
+def test_the_share_of_two_components_is_that_of_the_singular_values_and_both_increase_with_the_targets():
+    run = played("scgd")
+    model, theta = Model(run.method, run.problem), run.trace[3].step.state.theta
+    X = model.rows(torch.arange(model.n))[0]
+    Phi = model.features(model.parts(theta), X).Phi.numpy()
+    values = np.linalg.svd(Phi - Phi.mean(0), compute_uv=False) ** 2
+    frame = view(run, "stochastic-features").data(run, 3)["rows"]
+
+    assert frame.attrs["title"].startswith(f"{values[:2].sum() / values.sum():.0%} of the features' variance")
+    np.testing.assert_allclose([(frame[axis] ** 2).sum() for axis in "xy"], values[:2])
+    assert all(np.corrcoef(frame[axis], frame["value"])[0, 1] >= 0.0 for axis in "xy")
+
+
+def test_titles_count_exact_values_and_state_the_newest_gap():
+    run = played("minimax")
+    at = len(run.trace) - 1
+    gaps = [record.step.info.gap for record in run.trace if np.isfinite(record.step.info.gap)]
+    assert view(run, "stochastic-gap").data(run, at)["gap"].attrs["title"] == f"gap {gaps[-1]:.2g}"
+    estimate = view(run, "stochastic-estimate")
+    table = run.table()
+    values = table.index[table["epoch"].notna() & table["objective"].notna()]
+    titles = [estimate.data(run, k)["estimate"].attrs["title"] for k in (0, values[0], at)]
+    assert titles == ["no minibatches yet: press Play", "1 exact value", f"{len(values)} exact values"]
 
 
 @pytest.mark.parametrize("channel", ["rmse", "snlp", "objective"])

@@ -11,7 +11,7 @@ import torch
 
 from gpexplorer import Spec, views
 from gpexplorer.runs import Run
-from gpexplorer.views.families.landscape_view import ACROSS, structure
+from gpexplorer.views.families.landscape_view import ACROSS, _grid, structure
 
 hv.extension("bokeh")
 CHAINS = ["C" * a + end + "C" * b for a in range(1, 7) for b in range(4) for end in ("O", "N", "C(=O)")]
@@ -51,6 +51,37 @@ def test_a_structure_has_a_line_for_each_bond_of_a_bond(smiles: str, lines: int,
         assert lengths == pytest.approx(np.full(9, lengths[0]))
 
 
+def test_bonds_keep_apart_from_letters_and_from_each_other_and_small_molecules_stay_small() -> None:
+    bond = 1.5 * 0.84 / 3.0  # 1.5 is RDKit's length, and fewer than three of its units are drawn as three
+    lines = structure("CCO").bonds
+    lengths = sorted(np.hypot(*(lines[:, 2:] - lines[:, :2]).T))
+    assert lengths == pytest.approx([(1 - 0.28) * bond, bond], rel=1e-3)
+    for smiles, count in (("C=O", 2), ("C#N", 3)):
+        lines = structure(smiles).bonds
+        along = lines[0, 2:] - lines[0, :2]
+        aside = (lines[:, :2] - lines[0, :2]) @ [-along[1], along[0]] / np.hypot(*along)
+        assert sorted(np.abs(aside)) == pytest.approx([0.12 * bond * k for k in range(count)], rel=1e-3)
+        assert np.hypot(*along) == pytest.approx((1 - 0.28) * bond, rel=1e-3)
+        middle = (lines[:, :2].mean(0) + lines[:, 2:].mean(0)) / 2 + 0.14 * bond * along / np.hypot(*along)
+        assert middle == pytest.approx([0.0, 0.0], abs=1e-3)
+    large = structure("c1ccc2ccccc2c1").bonds.reshape(-1, 2)
+    assert np.ptp(large, axis=0).max() == pytest.approx(0.84, rel=0.05)
+    assert (large.max(0) + large.min(0)) == pytest.approx([0.0, 0.0], abs=0.05)
+
+
+def test_molecules_lie_in_their_cells_with_letters_and_captions() -> None:
+    parts = [structure(smiles) for smiles in ("CCO", "N", "C=O", "C#N", "CO", "CC")]
+    layers = _grid(parts, list("abcdef"), "title")
+    cells = np.array([[0, 0], [1, 0], [2, 0], [3, 0], [0, -1], [1, -1]])
+    np.testing.assert_allclose(layers["captions"][["x", "y"]], cells - [0.0, 0.47])
+    of_cell = np.repeat(np.arange(6), [len(part.bonds) for part in parts])
+    bonds = np.concatenate([part.bonds for part in parts]) + np.tile(cells, 2)[of_cell]
+    np.testing.assert_allclose(layers["bonds"], bonds)
+    assert layers["atoms"]["text"].tolist() == ["O", "N", "O", "N", "O"]
+    atoms = np.concatenate([part.atoms + cell for part, cell in zip(parts, cells, strict=True)])
+    np.testing.assert_allclose(layers["atoms"][["x", "y"]], atoms)
+
+
 def test_the_grid_shows_what_goes_out_and_the_best_candidates(run: Run) -> None:
     state = run.trace[5].step.state
     landscape = run.method.swap_landscape(run.problem, state)
@@ -58,6 +89,8 @@ def test_the_grid_shows_what_goes_out_and_the_best_candidates(run: Run) -> None:
     shown = layers["captions"]
     assert shown["text"].iloc[0] == f"row {landscape.removed}\nis removed"
     exact = landscape.exact.nan_to_num(nan=-torch.inf)
+    assert len(shown) == 12
+    assert shown["text"].iloc[1] == f"row {shown['row'][1]}\n{exact.max():+.3g} nat"
     best = exact.topk(len(shown) - 1).values.tolist()  # alike molecules tie
     assert exact[shown["row"].tolist()[1:]].tolist() == pytest.approx(best)
     X = run.problem.train.X
@@ -70,7 +103,11 @@ def test_a_click_forces_the_molecule_of_its_cell(run: Run) -> None:
     row = int(view.data(run, 5)["captions"]["row"].iloc[ACROSS + 1])
     assert view.clicked(run, 5, 1.2, -0.9).info.proposed == row
     assert view.clicked(run, 5, 0.1, 0.1) is None  # the molecule that is removed
-    assert view.clicked(run, 5, 9.0, 0.0) is None
+    rows = view.data(run, 5)["captions"]["row"]
+    for x, y, cell in ((1.0, 0.0, 1), (3.4, 0.4, 3), (-0.4, -2.4, 8), (3.0, -2.0, 11)):  # in every corner
+        assert view.clicked(run, 5, x, y).info.proposed == rows[cell]
+    for x, y in ((9.0, 0.0), (4.0, 0.0), (-1.0, -1.0), (0.0, -3.0), (1.0, 1.0)):
+        assert view.clicked(run, 5, x, y) is None
 
 
 def test_text_that_is_no_molecule_has_no_grid_and_without_rdkit_a_sentence_says_why(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import holoviews as hv
 import numpy as np
 import pytest
+import torch
 
 from gpexplorer import Spec, views
+from gpexplorer.methods.capabilities import NearRows
 from gpexplorer.posteriors import exact_gp_posterior
 from gpexplorer.runs.run import Run
 from steps_of import small_views
@@ -38,6 +42,10 @@ def test_every_picture_can_be_drawn(d: int, neighbours: int):
         layers = view.data(run, at)
         assert all(np.isfinite(frame.select_dtypes("number").to_numpy()).all() for frame in layers.values())
         assert view.plot(layers) is not None
+    if neighbours > len(run.problem.train):
+        layers = view_of(run, "near-rows").data(run, 0)
+        assert layers["rows"].attrs["title"] == "Each row depends on all before it: an exact GP"
+        assert all(layers[name].empty for name in ("chosen", "neighbours", "lines"))
 
 
 def test_lines_lead_from_the_row_to_its_nearest_earlier_rows_and_become_shorter_along_the_order():
@@ -77,6 +85,16 @@ def test_the_factor_has_the_entries_of_its_rows_so_far_and_the_newest_row_is_on_
         assert (layers["rows"]["x"] > layers["rows"]["y"]).all()  # in the empty half
         assert np.argsort(layers["rows"]["x"]).tolist() == np.argsort(on_map["rows"]["x"]).tolist()
         assert at_corner.tolist() == layers["lines"][["x0", "y0"]].to_numpy()[0].tolist()
+        low, high = on_map["rows"].min().to_numpy(), on_map["rows"].max().to_numpy()
+        for name in ("rows", "lines", "neighbours", "chosen"):
+            points = on_map[name].to_numpy().reshape(-1, 2)
+            corner = n * (np.array([0.56, 0.03]) + 0.41 * (points - low) / (high - low))
+            np.testing.assert_allclose(layers[name].to_numpy().reshape(-1, 2)[: len(points)], corner)
+        place = round(view.place * (n - 8))  # of the rows that do not depend on all before them
+        assert entries["y"].nunique() == 7 + len({*range(0, place, 2), place})  # every second, so that one sees gaps
+        triangle = {(j, k) for k in range(1, 8) for j in range(1, k + 1)}
+        assert set(map(tuple, entries[entries["y"] <= 7].to_numpy())) == triangle
+        assert layers["diagonal"].to_numpy().tolist() == [[1, 1], [n, n]]
     assert i == n
 
 
@@ -102,6 +120,51 @@ def test_what_is_unexplained_falls_from_the_prior_to_above_the_noise():
     median = layers["median"]["y"].to_numpy()
     assert median[0] > median[-1]
     assert layers["noise"]["y"].tolist() == pytest.approx([math.log10(noise)] * 2)
+
+
+@cache
+def one_input() -> Run:
+    return run_of(1, n=60, num_neighbours=5)
+
+
+def with_near_rows(places: list[int], neighbours: list[list[int]], sd: list[float]) -> Any:
+    """What a picture reads of a run whose rows depend on each other like this, in the reverse order of the file."""
+    run = one_input()
+    near = NearRows(torch.arange(len(run.problem.train)).flip(0), *map(torch.tensor, (places, neighbours, sd)))
+    return SimpleNamespace(method=SimpleNamespace(near_rows=lambda *_: near), problem=run.problem, trace=run.trace[-1:])
+
+
+@pytest.mark.parametrize(("place", "chosen"), [(0.0, 0), (0.24, 0), (0.26, 1), (0.74, 1), (0.76, 2), (1.0, 2)])
+def test_the_row_at_a_place_and_its_one_neighbour_are_where_their_targets_are(place: float, chosen: int):
+    run, view = with_near_rows([2, 5, 7], [[1], [3], [4]], [1.0] * 3), view_of(one_input(), "near-rows")
+    train, n = run.problem.train, len(run.problem.train)
+    view.place = place
+
+    layers = view.data(run, 0)
+
+    x, y = train.X[:, 0] * train.scale.x_sd + train.scale.x_mean, train.y * train.scale.y_sd + train.scale.y_mean
+    row, neighbour = (n - 1 - each[chosen] for each in ([2, 5, 7], [1, 3, 4]))
+    ends = [float(values[k]) for k in (row, neighbour) for values in (x, y)]
+    np.testing.assert_allclose(layers["lines"].to_numpy(), [ends])
+    assert layers["rows"].attrs["title"] == f"row {[3, 6, 8][chosen]} of {n}, 1 neighbour"
+    assert not layers["rows"].attrs["map"]
+
+
+@pytest.mark.parametrize("count", [1, 12, 29])
+def test_the_median_of_what_is_unexplained_is_that_of_twelve_groups_by_place(count: int):
+    sd = np.random.default_rng(0).uniform(0.3, 2.0, count + 1)
+    sd[count // 2] = np.nan  # where no number is known
+    places = np.arange(5, 6 + count)
+    run = with_near_rows(places.tolist(), [[0]] * len(places), sd.tolist())
+
+    layers = view_of(one_input(), "near-rows-sd").data(run, 0)
+
+    x, y = np.log10(places[np.isfinite(sd)] + 1), np.log10(sd[np.isfinite(sd)])
+    np.testing.assert_allclose(layers["rows"], np.column_stack([x, y]), rtol=1e-6)
+    groups = np.array_split(np.arange(count), min(count, 12))
+    medians = [[np.median(x[group]), np.median(y[group])] for group in groups]
+    np.testing.assert_allclose(layers["median"], medians, rtol=1e-6)
+    assert layers["noise"]["x"].tolist() == [x[0], x[-1]]
 
 
 def filter_of(place: float, n: int = 50, gap: float = 4.0) -> tuple[Any, Any, np.ndarray, np.ndarray]:
@@ -130,6 +193,15 @@ def test_the_band_of_a_filter_is_that_of_a_gp_on_the_rows_so_far():
         nearest = band.iloc[(band["x"] - float(at * scale.x_sd + scale.x_mean)).abs().argmin()]
         assert [nearest["lower"], nearest["upper"]] == pytest.approx(ends, abs=1e-4)
     assert len(targets) == len(layers["seen"]) + len(layers["ahead"])
+    x = np.sort(X[:, 0] * scale.x_sd + scale.x_mean)
+    room = 0.04 * (x[-1] - x[0])
+    assert [band["x"].iloc[0], layers["forecast"]["x"].iloc[-1]] == pytest.approx([x[0] - room, x[-1] + room])
+    later = layers["forecast"].iloc[-1]  # what the rows until now say about the last place that is drawn
+    place = torch.tensor([[(later["x"] - scale.x_mean) / scale.x_sd]])
+    mean, var = exact_gp_posterior(run.problem.kernel, theta, run.problem.train.rows(order[:23]))(place)[:2]
+    ends = [float(mean + k * var.sqrt()) * scale.y_sd + scale.y_mean for k in (-2, 0, 2)]
+    assert [later["lower"], layers["mean"]["y"].iloc[-1], later["upper"]] == pytest.approx(ends, rel=1e-5)
+    assert layers["mean"].attrs["title"] == "23 of 45 rows seen"
     assert layers["seen"]["x"].max() <= band["x"].max() < layers["forecast"]["x"].min()
 
 
@@ -166,6 +238,9 @@ def test_the_filter_can_be_drawn_at_any_place(place: float, n: int):
     run, layers, _, _ = filter_of(place, n)
 
     assert all(np.isfinite(frame.to_numpy()).all() for frame in layers.values())
-    assert len(layers["seen"]) + len(layers["ahead"]) <= 86
+    rows = len(run.problem.train)
+    now = round(place * (rows - 1))
+    assert [len(layers["seen"]), len(layers["ahead"])] == [min(now, 60) + 1, min(rows - 1 - now, 25)]
+    assert layers["mean"].attrs["title"] == f"{now + 1:,} of {rows:,} rows seen"
     assert view_of(run, "filter").plot(layers) is not None
     assert views.for_run(run)[0].key in ("filter", "fit")

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from bokeh.models import LinearColorMapper
+from scipy.special import ndtr
 
 import gpexplorer as gpx
 from gpexplorer import views
+from gpexplorer.problem import Channel
 from gpexplorer.runs import Spec
 from gpexplorer.runs import link as links
+from gpexplorer.runs.studies.comparison import Finished
 from gpexplorer.ui.explorer import START
 from gpexplorer.ui.stories import STORIES
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.drawing.run_rows import targets_of
-from gpexplorer.views.runs.calibration import by_chance
+from gpexplorer.views.runs.calibration import by_chance, coverage
 from gpexplorer.views.runs.convergence import focused
 
 
@@ -30,6 +36,16 @@ def test_the_band_of_calibration_holds_what_chance_gives_at_each_level(rows: int
         assert sum(chance[:low]) < 0.025 or low == 0
         assert sum(chance[high + 1 :]) <= 0.025
     assert (band["lower"].iloc[0], band["upper"].iloc[-1]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (1e4, 50.0)])
+def test_calibration_of_a_true_gaussian_is_the_diagonal(shift: float, scale: float) -> None:
+    rng = np.random.default_rng(0)
+    mean, sd = rng.normal(size=20_000) * scale + shift, scale * rng.uniform(0.5, 2.0, 20_000)
+    y = mean + sd * rng.standard_normal(20_000)
+    right, narrow = (coverage(ndtr((y - mean) / width)) for width in (sd, 0.5 * sd))
+    assert np.abs(right["y"] - right["x"]).max() < 0.02
+    assert (narrow["y"] < narrow["x"]).all()
 
 
 def test_the_caption_of_calibration_counts_rows_and_levels_outside_the_band():
@@ -90,6 +106,72 @@ def test_the_axis_of_the_convergence_leaves_out_a_first_value_and_the_caption_sa
     live = Live(view, layers)
     assert live.figure.y_range.start == pytest.approx(0.94)
     assert live.figure.y_range.end == pytest.approx(2.06)
+
+
+OBJECTIVE = (Channel("objective", "objective F", "nat"),)
+
+
+def run_of(table: dict[str, list[float]], channels: tuple[Channel, ...] = OBJECTIVE, **fields: Any) -> Any:
+    """What the picture of convergence reads of a run with this table."""
+    frame = pd.DataFrame({"index": range(len(table["objective"])), **table})
+    method = SimpleNamespace(channels=channels, learned_channel="")
+    unknown = {"problem": SimpleNamespace(kernel=None), "rises": [], "spec": None}
+    return SimpleNamespace(table=lambda: frame, method=method, **unknown | fields)
+
+
+def test_values_after_a_rise_are_dashed_and_the_caption_names_the_step():
+    values = [9.0, 6.0, 4.0, 4.5, 3.0]
+    rise = SimpleNamespace(index=3, channel=SimpleNamespace(name="objective"))
+
+    layers = views.registry["convergence"]().data(run_of({"objective": values}, rises=[rise]), 4)
+
+    assert layers["series"].to_numpy().tolist() == [[0, 9], [1, 6], [2, 4]]
+    assert layers["untrusted"].to_numpy().tolist() == [[3, 4.5], [4, 3]]
+    assert layers["series"].attrs["title"] == "objective F: not trustworthy from step 3 on (dashed)"
+    assert layers["now"].to_numpy().tolist() == [[4, 3]]
+    assert layers["series"].attrs["ylabel"] == "objective F [nat]"
+
+
+def test_the_distance_from_the_exact_model_is_that_of_the_newest_step_that_knows_it():
+    table = {"objective": [math.nan, 9.0, 6.0, 4.0], "exact_least": [math.nan, 3.0, 5.75, math.nan]}
+    view = views.registry["convergence"](limits=True)
+
+    titles = [view.data(run_of(table), at)["series"].attrs["title"] for at in range(4)]
+
+    same = "nat from the exact model with the same hyperparameters"
+    assert titles == ["", f"at step 1: at most 6 {same}", *[f"at step 2: at most 0.25 {same}"] * 2]
+    table["exact_least"][2] = 6.5  # by rounding
+    layers = view.data(run_of(table), 3)
+    assert "at step 2: at most 0 nat" in layers["series"].attrs["title"]
+    np.testing.assert_array_equal(layers["range"][["x", "lower", "upper"]], [[1, 3, 9], [2, 6.5, 6]])
+
+
+@pytest.mark.parametrize(("steps", "drawn"), [(7999, 7999), (8000, 4000), (12_001, 4001)])
+def test_of_a_long_run_every_kth_point_is_drawn_and_a_logarithmic_axis_has_positive_ones(steps: int, drawn: int):
+    values = np.arange(float(steps))
+    layers = views.registry["convergence"]().data(run_of({"objective": values.tolist()}), 5)
+    assert len(layers["series"]) == drawn
+    assert layers["now"].to_numpy().tolist() == [[5, 5]]
+    log = views.registry["convergence"](log=True).data(run_of({"objective": [-1.0, 0.0, 0.5, 2.0]}), 3)
+    assert log["series"].to_numpy().tolist() == [[2, 0.5], [3, 2.0]]
+
+
+def test_the_best_earlier_run_on_the_same_rows_lies_behind_with_its_last_value():
+    def finished(last: float, **fields: Any) -> Finished:
+        spec = Spec("ml", **{"data": "snelson-like", **fields})
+        return Finished(spec, pd.DataFrame({"index": [0, 1, 2], "objective": [math.nan, 50.0, last]}))
+
+    view, channels = views.registry["convergence"](), gpx.methods["ml"].channels
+    run = run_of({"objective": [60.0, 40.0]}, channels, spec=Spec("ml", data="snelson-like"))
+    view.earlier = (finished(30.0, seed=3), finished(20.0, seed=4), finished(10.0, data="friedman1"))
+
+    layers = view.data(run, 1)
+
+    assert layers["ghost"].to_numpy().tolist() == [[1, 50], [2, 20]]
+    title = layers["series"].attrs["title"]
+    assert title.endswith("with seed=4, which ended at 20")
+    view.earlier = view.earlier[2:]
+    assert view.data(run, 1)["ghost"].empty
 
 
 @pytest.mark.parametrize("shift", [0.0, 300.0])

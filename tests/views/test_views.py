@@ -12,13 +12,11 @@ import torch
 from bokeh.document import Document
 from bokeh.document.events import ColumnDataChangedEvent
 from bokeh.models import ColorBar, ColumnDataSource
-from scipy.special import ndtr
 
 import gpexplorer as gpx
 from gpexplorer import views
 from gpexplorer.views.base import layer, registry
 from gpexplorer.views.drawing.live import Drawing, Live
-from gpexplorer.views.runs.calibration import coverage
 from gpexplorer.views.runs.comparison_charts import Lanes
 
 DATA = {1: {"name": "snelson-like", "n": 60}, 2: {"name": "sin-product", "n": 60}, 5: {"name": "hypercube", "n": 60}}
@@ -155,7 +153,7 @@ def test_the_curve_is_drawn_in_the_units_of_the_file() -> None:
         for _ in range(20):
             run.advance()
         layers = view(run, "fit").data(run, 19)
-        assert layers["mean"].attrs["ylabel"] == "height"
+        assert (layers["mean"].attrs["xlabel"], layers["mean"].attrs["ylabel"]) == ("x", "height")
         inducing = run.trace[19].step.state.inducing.numpy()
         split = gpx.data.load(frame)
         assert np.allclose(layers["inducing"]["x"], split.train.X[inducing, 0])
@@ -165,6 +163,15 @@ def test_the_curve_is_drawn_in_the_units_of_the_file() -> None:
         assert np.allclose(layers["mean"]["y"], prediction.mean)
         assert np.allclose(band["upper"] - band["lower"], 4 * prediction.var.sqrt())
         assert (layers["band_f"]["upper"] <= band["upper"]).all()
+        x, y = split.train.X[:, 0].numpy(), split.train.y.numpy()
+        room = 0.06 * float(x.max() - x.min())
+        np.testing.assert_allclose(layers["mean"]["x"], np.linspace(x.min() - room, x.max() + room, 240))
+        np.testing.assert_allclose(layers["inducing"]["y"], y.min() - 0.12 * (y.max() - y.min()))
+        room = 0.25 * float(y.max() - y.min())
+        ends = min(y.min() - room, layers["mean"]["y"].min()), max(y.max() + room, layers["mean"]["y"].max())
+        assert layers["mean"].attrs["extent"] == pytest.approx(tuple(map(float, ends)))
+        predicted = np.interp(layers["train"]["x"], layers["mean"]["x"], layers["mean"]["y"])
+        np.testing.assert_allclose(layers["train"]["residual"], layers["train"]["observed"] - predicted)
         frames.append(layers["mean"])
     assert np.allclose(frames[1]["y"], 30.0 * frames[0]["y"] - 700.0, atol=1e-4)
     assert np.allclose(frames[1]["x"], 100.0 * frames[0]["x"] + 5000.0)
@@ -225,14 +232,32 @@ def test_a_second_band_is_joint_or_that_of_some_rows(shift: float) -> None:
     assert not np.isfinite(fit.data(other, 0)["second"]["y"]).any()
 
 
-@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (1e4, 50.0)])
-def test_calibration_of_a_true_gaussian_is_the_diagonal(shift: float, scale: float) -> None:
-    rng = np.random.default_rng(0)
-    mean, sd = rng.normal(size=20_000) * scale + shift, scale * rng.uniform(0.5, 2.0, 20_000)
-    y = mean + sd * rng.standard_normal(20_000)
-    right, narrow = (coverage(ndtr((y - mean) / width)) for width in (sd, 0.5 * sd))
-    assert np.abs(right["y"] - right["x"]).max() < 0.02
-    assert (narrow["y"] < narrow["x"]).all()
+def test_predictions_stand_at_their_observations_with_bars_of_y() -> None:
+    run = played(5)
+    layers = view(run, "fit").data(run, 20)
+    test = run.split.test
+    of_y = run.posterior(20, of="y")(test.X * test.scale.x_sd + test.scale.x_mean)
+    mean, sd = of_y.mean, of_y.var.sqrt()
+    y = test.y * test.scale.y_sd + test.scale.y_mean
+    np.testing.assert_allclose(layers["points"], np.column_stack([y, mean]), rtol=1e-4)
+    np.testing.assert_allclose(layers["bars"], np.column_stack([y, mean - 2 * sd, y, mean + 2 * sd]), rtol=1e-4)
+    assert layers["bars"].attrs["loose"]  # which may leave the axes
+    np.testing.assert_allclose(layers["equal"], [[float(end)] * 2 for end in (y.min(), y.max())], rtol=1e-5)
+
+
+def test_a_map_reaches_a_little_beyond_its_rows_and_shows_mean_or_sd() -> None:
+    run = played(2)
+    fit, train = view(run, "fit"), run.problem.train
+    X = (train.X * train.scale.x_sd + train.scale.x_mean).numpy()
+    room = 0.04 * np.ptp(X, axis=0)
+    for fit.show in ("sd", "mean"):
+        frame, train_rows = (fit.data(run, 20)[name] for name in ("map", "train"))
+        np.testing.assert_allclose(train_rows[["x", "y"]], X)
+        prediction = run.posterior(20)(torch.tensor(frame[["x", "y"]].to_numpy()))
+        expected = prediction.mean if fit.show == "mean" else prediction.var.sqrt()
+        np.testing.assert_allclose(frame["value"], expected, rtol=1e-4)
+        np.testing.assert_allclose(frame[["x", "y"]].min(), X.min(0) - room, rtol=1e-5)
+        np.testing.assert_allclose(frame[["x", "y"]].max(), X.max(0) + room, rtol=1e-5)
 
 
 def test_convergence_against_each_axis_is_the_table() -> None:
@@ -285,6 +310,7 @@ def test_a_picture_that_leaves_out_lengthscales_says_so() -> None:
     assert count > len(layers) == 10
     assert list(layers)[-1] == "noise"
     assert f"10 of {count} shown" in next(iter(layers.values())).attrs["ylabel"]
+    assert list(layers)[:-1] == list(run.problem.kernel.names[:9])
 
 
 def test_the_landscape_shows_the_rank_correlation() -> None:

@@ -12,6 +12,7 @@ import gpexplorer as gpx
 from gpexplorer import views
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.families.eigenfunction_curves import basis_at
 from steps_of import small_views
 
 SETTINGS = {
@@ -79,6 +80,21 @@ def test_turning_off_an_eigenfunction_changes_the_mean_and_unchanged_weights_do_
     posterior = run.posterior(8)(torch.tensor(begin["mean"]["x"].to_numpy())[:, None])
     assert np.allclose(begin["mean"]["y"], posterior.mean, atol=1e-6)
 
-    mixer.first = -4.0
+    values = np.stack([begin[f"phi{k}"]["y"] for k in range(1, 5)])
+    mixer.first, mixer.third = -4.0, 2.0
+    changed = mixer.data(run, 8)
 
+    for k, factor in enumerate((1e-2, 1.0, 1e1, 1.0)):  # the root of the weight
+        assert np.allclose(changed[f"phi{k + 1}"]["y"], factor * values[k])
+    train, s2 = run.problem.train, run.method.noise_variance(run.problem, run.trace[8].step.state)
+    grid, basis, _ = basis_at(run, 8)
+    line = torch.linspace(float(grid.axes[0][0]), float(grid.axes[0][-1]), 160).to(train.X)[:, None]
+    Phi, Phi_line = basis(train.X).T, basis(line).T
+    sd = float((train.y * train.scale.y_sd).std(correction=0))
+    assert np.allclose(values, sd * Phi_line.T[:4].detach())
+    w = torch.tensor([1e-4, 1.0, 1e2, *[1.0] * (Phi.shape[1] - 3)])  # weights, which are variances
+    K = Phi @ (w[:, None] * Phi.T) + s2 * torch.eye(len(train))
+    mean = Phi_line @ (w[:, None] * Phi.T) @ torch.linalg.solve(K, train.y)
+    assert np.allclose(changed["mixed"]["y"], mean.detach() * train.scale.y_sd + train.scale.y_mean, atol=1e-5)
+    mixer.third = 0.0
     assert np.abs(mixer.data(run, 8)["mixed"]["y"] - begin["mixed"]["y"]).max() > 0.01

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sized
 from typing import ClassVar
 
 import holoviews as hv
@@ -55,9 +56,8 @@ class Spectrum(View):
             "dropped": frame.iloc[dropped[:: -(-len(dropped) // DROPPED) or 1]].reset_index(drop=True),
             "noise": pd.DataFrame({"x": [1.0, float(len(logs))], "y": [noise, noise]}),
         }
-        decades = sum(np.log10(len(U)) for U in choice.grid.axes)
-        size = f"{10**decades:,.0f}" if decades < 7 else f"10^{decades:.0f}"
-        layers["kept"].attrs |= {"xlabel": "rank", "ylabel": "log10 eigenvalue", "title": f"a grid of {size} points"}
+        title = f"a grid of {number_of_points(choice.grid.axes)} points"
+        layers["kept"].attrs |= {"xlabel": "rank", "ylabel": "log10 eigenvalue", "title": title}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
@@ -68,6 +68,12 @@ class Spectrum(View):
             dots(layers, "kept", "kept", color=ROLES["mean"], size=5),
         ]
         return overlay(parts, layers["kept"], 3)
+
+
+def number_of_points(axes: Iterable[Sized]) -> str:
+    """Write how many points a grid with these axes has, as a power of ten from ten million on."""
+    decades = sum(np.log10(len(U)) for U in axes)  # the number itself may be too large
+    return f"{10**decades:,.0f}" if decades < 7 else f"10^{decades:.0f}"
 
 
 def rows_among(rows: Tensor, others: Tensor) -> Tensor:
