@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +23,17 @@ from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.held_out import RowScores
 from gpexplorer.recommendation.lanes import Lane
 from gpexplorer.recommendation.promises import promise
-from gpexplorer.recommendation.result import band_sentences, hardly_differs, table
+from gpexplorer.recommendation.result import (
+    _gain_in_words,
+    _simple_in_words,
+    _unused,
+    band_sentences,
+    facts_of_rows,
+    hardly_differs,
+    shares,
+    table,
+    why_not,
+)
 from gpexplorer.recommendation.row_order import Plan
 
 TWELVE = [Candidate("twelve points", "inducing points", "random", "se-ard", {"num_inducing": 12, "learn": False})]
@@ -137,6 +149,93 @@ def test_too_few_rows_in_their_interval_are_three_standard_errors_too_few(rows: 
         noise[np.linspace(0, rows - 1, rows - inside).astype(int)] = 5.0
         sentence = band_sentences(scores_of(noise, np.arange(rows) / rows, 1.0), "y")[0]
         assert ("too few" in sentence) == (inside < least)
+
+
+@pytest.mark.parametrize(
+    ("rows", "low", "high", "words"),
+    [
+        (120, 0.3, 0.3 * 1.59, []),
+        (120, 0.3, 0.3 * 1.61, ["they are too wide for the third with the lowest predictions", "too narrow for"]),
+        (119, 0.3, 0.3 * 1.61, []),  # 39 rows in a third
+        (121, 0.3 * 1.59, 0.3, []),
+        (121, 0.3 * 1.61, 0.3, ["they are too narrow for the third with the lowest predictions", "too wide for"]),
+        (122, 0.3, 0.3 * 1.99, ["they are too wide"]),
+        (122, 0.3, 0.3 * 2.01, ["they are too wide", "errors grow with them"]),
+        (122, 0.3 * 2.01, 0.3, ["they are too narrow"]),
+    ],
+)
+def test_widths_are_wrong_from_a_ratio_on_and_the_errors_are_those_of_each_third(
+    rows: int, low: float, high: float, words: list[str]
+) -> None:
+    third, mean = rows // 3, np.arange(1.0, rows + 1)
+    noise = np.concatenate([np.full(third, low), np.zeros(rows - 2 * third), np.full(third, -high)])
+
+    sentences = " ".join(band_sentences(scores_of(noise, mean, 1.0), "price"))
+
+    assert sentences.startswith("100 % of these rows lie in their 95 % interval")
+    assert all(each in sentences for each in words)
+    assert ("wrong widths" in sentences) == bool(words)
+    assert ("errors grow" in sentences) == (len(words) == 2 and "grow" in words[1])
+    if words:
+        assert f"(RMSE) is {low:.3g}, and" in sentences
+        assert f"where it is {high:.3g}." in sentences
+
+
+def test_an_average_names_its_largest_parts_and_what_it_gains() -> None:
+    def average(*weights: float, gain: tuple[float, float] = (0.0, 0.0)) -> Any:
+        return SimpleNamespace(weights={f"model {k}": weight for k, weight in enumerate(weights)}, gain=gain)
+
+    assert shares(average(0.624, 0.376)) == "62 % of model 0 and 38 % of model 1"
+    four = "40 % of model 0; 30 % of model 1; 20 % of model 2 and 10 % of model 3"
+    assert shares(average(0.4, 0.3, 0.2, 0.1)) == four
+    assert shares(average(0.4, 0.3, 0.2, 0.06, 0.04)) == four.replace("model 3", "2 others")
+    for gain, words in ((0.125, "lower by 0.12 nats"), (0.0, "lower by 0 nats"), (-0.031, "higher by 0.031 nats")):
+        sentence = _gain_in_words(average(0.5, 0.5, gain=(gain, 0.02)))
+        assert f"is {words} than that of the best model, with a standard error of 0.02." in sentence
+
+
+def test_a_simple_model_is_named_with_its_scores_where_it_is_better_has_the_smaller_error_or_is_the_best_of_its_kind():
+    rng = np.random.default_rng(0)
+    noise, mean = rng.normal(size=200), rng.normal(size=200)
+    answer = scores_of(noise, mean, 1.0)
+    better, smaller, worse = (scores_of(k * noise, mean, sd) for k, sd in ((0.5, 0.5), (0.9, 9.0), (2.0, 2.0)))
+
+    (sentence,) = _simple_in_words(answer, {"ridge": better, "mean": worse})
+    assert sentence == (
+        f"A simple model is better here: ridge has SMSE {better.smse:.3g} and NLPD {better.nlpd:.3g} on the same rows."
+    )
+    (sentence,) = _simple_in_words(answer, {"ridge": smaller, "mean": worse})
+    assert f"Ridge alone has the smaller error (RMSE {smaller.rmse:.3g} against {answer.rmse:.3g})" in sentence
+    (sentence,) = _simple_in_words(answer, {"ridge": worse})
+    assert sentence == f"The best simple model is ridge, with SMSE {worse.smse:.3g} and NLPD {worse.nlpd:.3g}."
+    assert _simple_in_words(answer, {}) == []
+
+
+def test_a_finalist_lies_within_a_standard_error_or_its_distance_is_written() -> None:
+    noise = np.random.default_rng(0).normal(size=300)
+    winner = lane("winner", 200, scores_of(noise, np.zeros(300), 1.0))
+    for sd in (1.0001, 1.02, 1.5, 3.0):
+        other = lane("other", 200, scores_of(noise, np.zeros(300), sd))
+        terms = [0.5 * np.log(2 * np.pi * s**2) + noise**2 / (2 * s**2) for s in (sd, 1.0)]
+        gap = terms[0] - terms[1]
+        mean, error = gap.mean(), gap.std(ddof=1) / np.sqrt(300)
+        sentence = why_not(other, winner)
+        assert sentence.startswith("Its NLPD, " if mean <= error else f"Its NLPD is higher by {mean:.2g} nats, with a")
+        assert hardly_differs(other, winner) == (abs(mean) <= error)
+
+
+@pytest.mark.parametrize(("rows", "words"), [(100, "1 row of 100 repeats"), (101, "")])
+def test_copies_are_mentioned_from_one_row_in_a_hundred_on(rows: int, words: str) -> None:
+    X = torch.rand(rows, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    X[-1] = X[0]
+    y = X.sum(1)
+    assert (words or "repeats") in " ".join(facts_of_rows(Dataset(X, y, ("a", "b"), "y"))) or not words
+    assert ("repeats" in " ".join(facts_of_rows(Dataset(X, y, ("a", "b"), "y")))) == bool(words)
+    assert [_unused(SimpleNamespace(test=range(n))) for n in (0, 1, 2)] == [
+        "",
+        "; 1 test row was not used",
+        "; 2 test rows were not used",
+    ]
 
 
 def lane(name: str, rows: int, scores: RowScores) -> Lane:

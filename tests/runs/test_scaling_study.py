@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -102,6 +103,33 @@ def test_a_bad_fit_is_refused_with_the_reason(x: list[float], v: list[float], wh
         fit.at(10)
 
 
+def test_sizes_within_a_factor_of_four_are_refused_and_a_good_fit_states_its_numbers():
+    for last, refused in ((3.99, True), (4.0, False)):
+        x = [100.0, 150.0, 250.0, 100.0 * last]
+        assert ("factor of 4" in power_law.fit(x, [a**1.5 for a in x]).refused) == refused
+    x = [1.0, 2.0, 4.0, 8.0, 16.0]
+    fit = power_law.fit(x, [1.0, 2.9, 7.8, 23.0, 63.0])
+    bounds = f"{fit.power:.2f} (95% interval {fit.low:.2f} to {fit.high:.2f}; R² {fit.r2:.3f}, 5 points)"
+    assert fit.sentence == f"grows like x^{bounds}"
+
+
+@pytest.mark.parametrize(
+    ("r2", "sd", "half_width", "words"),
+    [
+        (0.89, 0.11, 0.1, "do not lie on a power law (R² 0.89, 0.9 wanted)"),
+        (0.89, 0.09, 0.1, ""),  # a constant, whose R² says nothing
+        (0.91, 0.5, 0.1, ""),
+        (0.99, 0.5, 0.76, "known to ±0.76 only (±0.75 wanted)"),
+        (0.99, 0.5, 0.74, ""),
+    ],
+)
+def test_a_fit_is_refused_beyond_its_limits(r2: float, sd: float, half_width: float, words: str):
+    reason = power_law._reason_to_refuse(r2, sd, half_width)
+
+    assert words in reason
+    assert bool(reason) == bool(words)
+
+
 def test_the_scaling_factor_of_the_admm_paper():
     assert power_law.scaling_factor(2000, 1000, 6.0, 3.0) == 1.0
     assert power_law.scaling_factor(2000, 1000, 12.0, 3.0) == 2.0
@@ -156,6 +184,22 @@ def test_a_forecast_far_from_the_formula_asks_for_larger_sizes():
     assert "By the formula it is " in flat.sentence
     assert "measure larger sizes" in flat.sentence
     assert "By the formula" not in cubed.sentence
+    result = scaled([200, 400, 800, 1600], dispatched)
+    sentences = {value: result.forecast(value, 1e15).sentence for value in (160_000, 160_001, 161_600)}
+    assert ["times the largest" in sentence for sentence in sentences.values()] == [False, True, True]
+    assert "That is 101 times the largest size measured." in sentences[161_600]
+
+
+def test_a_forecast_and_its_formula_may_differ_by_a_factor_of_three():
+    result = scaled([200, 400, 800, 1600])
+    for factor, asks in ((2.9, False), (3.1, True), (1 / 2.9, False), (1 / 3.1, True)):
+        seconds = factor * result.slope().at(1000)[0]
+        result._machine = lambda seconds=seconds: SimpleNamespace(seconds=lambda _: seconds)
+
+        forecast = result.forecast(1000, GB)
+
+        assert ("By the formula it is" in forecast.sentence) == asks
+        assert f"{seconds:.3g} s: measure" in forecast.sentence or not asks
 
 
 def test_a_forecast_from_a_bad_fit_is_the_formulas_and_says_so():

@@ -124,6 +124,24 @@ def test_the_statement_is_made_only_where_the_test_tells():
     assert third[0].startswith("10 splits cannot tell")
 
 
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"p": 0.05}, "10 splits cannot tell the SMSE of a from that of b: a is lower on 6 of 10 splits, equal on 1"),
+        ({"p": 0.049}, "a has a lower SMSE than b on 6 of 10 splits, equal on 1 (sign test over splits, p = 0.049)."),
+        ({"p": 0.01, "wins": 5}, "a has a lower SMSE than b on 5 of 10 splits, equal on 1"),  # of the 9 that differ
+        ({"p": 0.01, "wins": 5, "ties": 0}, "a has the lower mean SMSE, but b is lower on most: a is lower on 5 of 10"),
+        ({"p": 0.01, "wins": 4}, "a has the lower mean SMSE, but b is lower on most: a is lower on 4 of 10 splits"),
+        ({"p": 0.01, "pairs": 2}, "(sign test over splits, p = 0.01 for 2 pairs)."),
+    ],
+)
+def test_what_is_said_of_two_methods_follows_from_the_test_and_the_wins(row: dict[str, float], words: str):
+    usual = {"best": "a", "number": 10, "over": "splits", "wins": 6, "ties": 1, "p": 0.04, "pairs": 1}
+    (sentence,) = split_comparison.sentences(pd.DataFrame([usual | row], index=["b"]))
+
+    assert words in sentence
+
+
 def test_only_splits_that_all_methods_have_are_compared_and_seeds_of_one_split_count_once():
     runs = over_splits({"cholqr": [0.1, 0.2, 0.3, 9.0], "random": [0.2, 0.3, 0.4]})
     runs["random 3"] = scored("random", [math.nan], split=3)

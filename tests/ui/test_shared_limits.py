@@ -10,7 +10,7 @@ import pytest
 
 from gpexplorer import Spec
 from gpexplorer.errors import OutOfMemory, SettingError
-from gpexplorer.runs.studies.memory_need import Rows, memory_need, refusal, rows_by_name
+from gpexplorer.runs.studies.memory_need import Rows, _largest, memory_need, refusal, rows_by_name
 from gpexplorer.ui import shared_limits
 from gpexplorer.ui.playback.open_run import Frame, OpenRequest
 from gpexplorer.ui.playback.player import Player
@@ -38,6 +38,8 @@ def test_the_refusal_names_a_setting_that_fits():
     sentence = refusal(LARGE, rows, 3e9)
 
     assert "needs 9.9 GB of memory by formula, and 3 GB are free for it. With num_inducing = 81" in sentence
+    fits = {most: _largest(lambda value, most=most: value <= most) for most in (0, 7, 99, 100, 12_999)}
+    assert fits == {0: 0, 7: 7, 99: 99, 100: 100, 12_999: 12_000}
     assert memory_need(spec(n=1_000_000, m=81), rows) <= 3e9 < memory_need(spec(n=1_000_000, m=90), rows)
 
 
