@@ -6,9 +6,12 @@ Beside them, what these sentences are made of: a refused value in quotes, the cl
 from __future__ import annotations
 
 import difflib
+import errno
 import math
 from collections.abc import Iterable
 from typing import Any
+
+_FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EFBIG")}  # no more bytes fit on the disk
 
 LONGEST = 60  # a message repeats at most this many characters of a refused value
 
@@ -27,6 +30,17 @@ def closest(name: object, choices: Iterable[str], others: Iterable[str] = ()) ->
     matches = difflib.get_close_matches(str(name), [*choices, *sorted(others)], n=1)
     suggestion = f"; did you mean {matches[0]!r}?" if matches else "."
     return f"{suggestion} Choose one of {', '.join(choices)}."
+
+
+def not_written(error: OSError, otherwise: str) -> str:
+    """The end of a message about a file that cannot be written: the reason, and the way out, such as another file.
+
+    Examples
+    --------
+    >>> "Cannot write p.csv " + not_written(OSError(errno.ENOSPC, "No space left on device"), "choose another --out")
+    'Cannot write p.csv (No space left on device): free space on its disk, or choose another --out.'
+    """
+    return f"({error.strerror or error}): {'free space on its disk, or ' * (error.errno in _FULL)}{otherwise}."
 
 
 class GPExplorerError(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from gpexplorer.errors import SettingError
 from gpexplorer.methods.base import registry
 from gpexplorer.posteriors import InUnits
 from gpexplorer.runs import Run, Spec
+from gpexplorer.runs.studies import prediction_table as prediction_table_module
 from gpexplorer.runs.studies.prediction_table import prediction_table
 from messy_table import messy_csv
 from toy_method import ROWS, Toy
@@ -155,13 +157,33 @@ def test_predictions_are_written_as_the_name_says(tmp_path: Path):
     run.posterior(of="y").save(tmp_path / "model")
     frame.to_csv(tmp_path / "rows.csv", index=False)
 
-    read = {".csv": pd.read_csv, ".tsv": partial(pd.read_csv, sep="\t"), ".parquet": pd.read_parquet}
+    read = {
+        ".csv": pd.read_csv, ".csv.gz": pd.read_csv, ".tsv": partial(pd.read_csv, sep="\t"),
+        ".TSV.gz": partial(pd.read_csv, sep="\t"), ".parquet": pd.read_parquet,
+    }  # fmt: skip
     tables = []
     for ending, reader in read.items():
         out = tmp_path / f"p{ending}"
         assert call("predict", str(tmp_path / "model"), str(tmp_path / "rows.csv"), "--out", str(out)) == 0
         tables.append(reader(out)["mean"].to_numpy())
-    np.testing.assert_allclose(tables, [tables[0]] * 3, rtol=1e-12)
+    np.testing.assert_allclose(tables, [tables[0]] * len(read), rtol=1e-12)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_rows_are_predicted_leaves_no_file(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def tables(*_: Any) -> Iterator[pd.DataFrame]:
+        yield pd.DataFrame({"mean": [1.0], "why": ["predicted"]})
+        assert [path.suffix for path in tmp_path.iterdir()] == [".new"]  # the table is being written
+        assert signal.getsignal(number) not in (signal.SIG_DFL, signal.default_int_handler)
+        signal.raise_signal(number)
+        raise AssertionError("the command went on")
+
+    monkeypatch.setattr(posteriors, "load_posterior", lambda *_: None)
+    monkeypatch.setattr(prediction_table_module, "predictions_of_file", tables)
+    before = signal.getsignal(number)
+    assert call("predict", "model", "rows.csv", "--out", str(tmp_path / "table.csv")) == 128 + number
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(number) == before
 
 
 def test_a_model_is_as_readable_as_other_new_files(tmp_path: Path):

@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from . import launchers, listings, recommend_command, run_commands
-from .output import call
+from .output import call, stopping
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(run_commands.run)
@@ -33,7 +33,8 @@ app.command(**launchers.ALL_ARGUMENTS, hidden=True)(launchers.reproduce)
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line with the words after the name of the program, by default those of this process."""
-    call(app, arguments)
+    with stopping():  # without a handler, SIGTERM would leave files that are half written
+        call(app, arguments)
 
 
 def _print_version(requested: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..errors import SettingError
+from ..errors import SettingError, not_written
 from ..runs.setting_checks import object_without_duplicates
 from ..runs.spec import LARGEST, Spec, parsed
 from ..runs.storage.own_files import replacing
@@ -26,8 +26,8 @@ MOST_RUNS = 100_000  # in one sweep
 TABLE_SECONDS = 2.0  # between two versions of the table while runs end
 PIPE_SECONDS = 10.0  # without a byte from a pipe
 PARQUET, PAGES, SPECS = (".parquet", ".pq"), (".html", ".htm"), (".json",)
-TABLES = (".csv", ".tsv", *PARQUET)
-NO_MODEL = (*TABLES, ".csv.gz", ".npz", ".txt", ".xlsx", ".pkl", *PAGES, *SPECS)  # they say another kind of file
+TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", *PARQUET)
+NO_MODEL = (*TABLES, ".npz", ".txt", ".xlsx", ".pkl", *PAGES, *SPECS)  # they say another kind of file
 
 
 def read_spec(source: str, changes: Sequence[str]) -> Spec:
@@ -110,7 +110,7 @@ def writable(out: Path, option: str = "--out") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SettingError(f"Cannot write {out} ({error.strerror or error}): choose another {option}.") from None
+        raise SettingError(f"Cannot write {out} {not_written(error, f'choose another {option}')}") from None
 
 
 def require_writable(

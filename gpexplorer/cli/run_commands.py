@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import math
@@ -44,7 +45,9 @@ def export(
     ] = None,
     by: Annotated[str, typer.Option(help='What two runs have in common: "step" or "seconds".')] = "step",
     pictures: Annotated[str, typer.Option(help="Which pictures of the run, such as fit,landscape.")] = "",
-    steps: Annotated[Path | None, typer.Option(help="Write the steps to this .csv, .tsv or .parquet file.")] = None,
+    steps: Annotated[
+        Path | None, typer.Option(help="Write the steps to this .csv, .csv.gz, .tsv or .parquet file.")
+    ] = None,
 ) -> None:
     """Write a stored run as one HTML file that plays its pictures, or its steps as a table.
 
@@ -307,7 +310,8 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A file that `run --model` or posterior.save wrote.")],
     rows: Annotated[Path, typer.Argument(help="A CSV, Parquet or NPZ file with the input columns of the model.")],
     out: Annotated[
-        Path | None, typer.Option(help="Write the table to this .csv, .tsv or .parquet file instead of printing it.")
+        Path | None,
+        typer.Option(help="Write the table to this .csv, .csv.gz, .tsv or .parquet file instead of printing it."),
     ] = None,
     of: Annotated[str, typer.Option(help='"y" for new observations, or "f" for the function without noise.')] = "y",
     quantiles: Annotated[str, typer.Option(help="Probabilities of further columns, such as 0.1,0.5,0.9.")] = "",
@@ -367,8 +371,9 @@ def _write(tables: Iterable[pd.DataFrame], out: Path, option: str) -> None:
                 if writer is not None:
                     writer.close()
         else:
-            with fresh.open("w", encoding="utf-8", newline="") as file:
-                _write_csv(tables, file, "\t" if out.suffix.lower() == ".tsv" else ",")
+            opened = gzip.open if out.suffix.lower() == ".gz" else open
+            with opened(fresh, "wt", encoding="utf-8", newline="") as file:
+                _write_csv(tables, file, "\t" if ".tsv" in [end.lower() for end in out.suffixes[-2:]] else ",")
 
 
 def _write_csv(tables: Iterable[pd.DataFrame], file: object, delimiter: str = ",") -> None:

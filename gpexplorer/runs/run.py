@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..data.standardising import targets
 from ..display import RunDisplay
-from ..errors import SettingError, StoreError, quoted
+from ..errors import SettingError, StoreError, not_written, quoted
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.row_scaled import input_count, plain_rows
 from ..kernels.theta.restrictions import has_priors, log_prior, noise_limits, restricted_problem
@@ -560,8 +560,9 @@ class Run(RunDisplay):
         except OSError as error:
             self._journal = None
             journal.close()
-            kept = f"its {len(self.trace)} records are still in memory."
-            raise StoreError(f"The run could not be stored ({error}); {kept}") from error
+            way_out = not_written(error, "choose another store")
+            kept = f"Its {len(self.trace)} records are still in memory."
+            raise StoreError(f"The run could not be stored {way_out} {kept}") from error
 
     def _exchange_method(self, method: Method) -> None:
         with self._busy:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import GPExplorerError, SettingError, StoreError, quoted
+from ..errors import GPExplorerError, SettingError, StoreError, not_written, quoted
 from ..methods.base import registry
 from .run import Run
 from .spec import LARGEST, Spec
@@ -149,7 +149,9 @@ class Store:
         try:
             write_whole(self.directory(name) / NOTE, note)
         except OSError as error:
-            raise StoreError(f"The note on run {name} cannot be kept in {self.path}: {error.strerror}.") from error
+            raise StoreError(
+                f"The note on run {name} cannot be kept in {self.path} {not_written(error, 'let yourself write there')}"
+            ) from error
 
     def table(self) -> pd.DataFrame:
         """One row per run, by name: its spec, steps and seconds, why it ended, and its last scores.
@@ -164,21 +166,17 @@ class Store:
     def take_up(self, spec: Spec) -> tuple[Journal, Kept]:
         """The journal of this spec's run, open for writing, and its content. A run that is new gets a directory."""
         directory = self.directory(spec.key())
-        try:
+        with self._keeping():
             directory.mkdir(parents=True, exist_ok=True)
             journal = Journal(directory, classes_of(registry[spec.method]))
-        except StoreError:
-            raise
-        except OSError as error:
-            raise StoreError(f"The store cannot keep a run in {directory}: {error.strerror}.") from error
-        try:
-            path, text = directory / SPEC, spec.to_json()
-            if not os.path.lexists(path) or read_own(path, LARGEST + 1) != text.encode():
-                write_whole(path, text)
-            remove_left_overs(directory, NOTE)
-        except BaseException:
-            journal.close()
-            raise
+            try:
+                path, text = directory / SPEC, spec.to_json()
+                if not os.path.lexists(path) or read_own(path, LARGEST + 1) != text.encode():
+                    write_whole(path, text)
+                remove_left_overs(directory, NOTE)
+            except BaseException:
+                journal.close()
+                raise
         return journal, journal.kept
 
     def put(self, run: Run) -> str:
@@ -197,17 +195,13 @@ class Store:
         if not isinstance(run.spec, Spec):
             raise StoreError("A run made without a Spec has no name to be kept under: open it with Spec.open.")
         journal, kept = self.take_up(run.spec)
-        try:
+        with self._keeping(), closing(journal):
             journal.write_memory(run.method.cost(run.problem).memory)
             if not kept.records and run.start_note:
                 journal.write_start(run.problem.theta.tolist(), run.start_note)
             journal.extend(run.trace[len(kept.records) :])
             if run.outcome is not None and kept.outcome != run.outcome:
                 journal.end(run.outcome)
-        except OSError as error:
-            raise StoreError(f"The store cannot keep a run in {self.path}: {error.strerror}.") from error
-        finally:
-            journal.close()
         return run.spec.key()
 
     def repair(self, name: str) -> int:
@@ -241,6 +235,17 @@ class Store:
                 f"{quoted(name)} is not the name of a run: {self.path} has {self._listed()}, each a directory in it."
             )
         return directory
+
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        """Turn an error of the disk, inside the context, into a StoreError."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except OSError as error:
+            way_out = not_written(error, "choose a directory that you can write")
+            raise StoreError(f"The store cannot keep a run in {self.path} {way_out}") from error
 
     def _directories(self) -> Iterator[str]:
         """The entries of the store whose names a run can have."""

@@ -21,6 +21,7 @@ import copy
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -30,7 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import GPExplorerError, PosteriorError, quoted
+from ...errors import GPExplorerError, PosteriorError, not_written, quoted
 from .parts import ByBlocks, Parts, check_tensors, read_posterior, write_posterior
 
 FORMAT, VERSIONS = (
@@ -54,8 +55,9 @@ def save_posterior(posterior: Any, path: str | os.PathLike[str]) -> int:
     ------
     PosteriorError
         If the posterior contains something that a file cannot hold, such as a torch module given in Python, or the
-        path is not one of a file in a folder that exists.
+        path is not one of a file in a folder that exists, or cannot be written.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     if not isinstance(path, (str, os.PathLike)) or Path(path).is_dir() or not Path(path).parent.is_dir():
@@ -69,16 +71,26 @@ def save_posterior(posterior: Any, path: str | os.PathLike[str]) -> int:
     header["digest"] = digest_of(header, parts.tensors)
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the umask narrows it, as for any file
-    mode = temporary.stat().st_mode & 0o777
     try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # narrowed by the umask
+        mode = temporary.stat().st_mode & 0o777
         save_file(parts.tensors, temporary, header)
         temporary.chmod(mode)  # safetensors makes files that only their owner can read
         os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    except (SafetensorError, OSError) as error:
+        way_out = not_written(_of_system(error), "choose another file")
+        raise PosteriorError(f"A model cannot be saved as {target} {way_out}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
     return target.stat().st_size
+
+
+def _of_system(error: Exception) -> OSError:
+    """An error of writing as one of the system; safetensors gives the number of one in its message only."""
+    if isinstance(error, OSError):
+        return error
+    number = re.search(r"\(os error ([0-9]+)\)", str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
 
 
 def load_posterior(path: str | os.PathLike[str], device: str = "cpu", by_blocks: ByBlocks | None = None) -> Any:

@@ -20,7 +20,7 @@ from bokeh.embed.util import standalone_docs_json_and_render_items
 from bokeh.util.paths import bokehjs_path
 
 from ...data import is_named
-from ...errors import SettingError, quoted
+from ...errors import SettingError, not_written, quoted
 from ...runs import Spec, code
 from ...runs.run import Run
 from ...runs.storage.own_files import replacing
@@ -109,7 +109,7 @@ def save_page(
         with replacing(target, private=False) as fresh:
             fresh.write_text(content, encoding="utf-8")
     except OSError as error:
-        raise SettingError(f"Cannot write {target} ({error.strerror or error}): choose another file.") from None
+        raise SettingError(f"Cannot write {target} {not_written(error, 'choose another file')}") from None
     return target
 
 

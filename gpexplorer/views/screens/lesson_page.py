@@ -27,7 +27,7 @@ from bokeh.events import Pan, PanEnd, PanStart, Tap
 from bokeh.models import ColumnDataSource, CustomJS, CustomJSTickFormatter, FixedTicker, HoverTool, PanTool, Range1d
 from bokeh.plotting import figure
 
-from ...errors import SettingError
+from ...errors import SettingError, not_written
 from ...methods.capabilities import HasSwapLandscape, Landscape
 from ...objectives import evidence_terms
 from ...posteriors import exact_gp_posterior, in_units
@@ -221,7 +221,7 @@ def written(path: str | os.PathLike[str], content: Callable[[], str]) -> Path:
     try:
         target.write_text(content(), encoding="utf-8")
     except OSError as error:
-        raise SettingError(f"Cannot write {target} ({error.strerror or error}): choose another file.") from None
+        raise SettingError(f"Cannot write {target} {not_written(error, 'choose another file')}") from None
     return target
 
 

@@ -1,0 +1,71 @@
+"""A disk on which nothing more fits: each file that is asked for is refused in a sentence, and nothing is left of it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from commands import call
+from gpexplorer import Spec, Store
+from gpexplorer.errors import GPExplorerError
+from gpexplorer.runs import Run
+from gpexplorer.views.saved_page import page_file
+
+resource = pytest.importorskip("resource", reason="needs a limit on the size of files")
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file can become longer inside the context; what is printed is not kept in a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    data = {"name": "friedman1", "n": 30}
+    run = Spec("cholqr", {"num_inducing": 4}, kernel="se", data=data, budget={"steps": 1}).open()
+    run.finish()
+    return run
+
+
+WRITERS: dict[str, Callable[[Run, Path], Any]] = {
+    "a model": lambda run, folder: run.posterior(of="y").save(folder / "model.safetensors"),
+    "a stored run": lambda run, folder: Store(folder / "store").put(run),
+    "a new run": lambda run, folder: Store(folder / "store").open(run.spec),
+    "a page": lambda run, folder: page_file.save_page(run, folder / "run.html"),
+}
+
+
+@pytest.mark.parametrize("what", WRITERS)
+def test_a_full_disk_is_a_sentence_that_says_what_to_do(
+    what: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_file, "page_of", lambda *_, **__: "the text of a page")
+    with full_disk(), pytest.raises(GPExplorerError, match="free space on its disk, or choose a") as refused:
+        WRITERS[what](run, tmp_path)
+    assert "Errno" not in str(refused.value)
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size] == []
+
+
+def test_predictions_that_do_not_fit_leave_no_file(run: Run, tmp_path: Path) -> None:
+    run.posterior(of="y").save(tmp_path / "model")
+    pd.DataFrame(np.zeros((3, 10))).to_csv(tmp_path / "rows.csv", index=False)
+    said = io.StringIO()
+    for out in ("p.csv", "p.parquet"):
+        words = ("predict", str(tmp_path / "model"), str(tmp_path / "rows.csv"), "--out", str(tmp_path / out))
+        with redirect_stdout(said), redirect_stderr(said), full_disk():
+            assert call(*words) == 2
+    assert said.getvalue().count("free space on its disk, or choose another --out.") == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.csv"]
