@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -14,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..errors import DataError
-from .files.containers import native
+from .files.containers import native, refuse_duplicates, without_views
 from .files.reading import Raw
 from .quoting import quote
 
@@ -33,9 +32,6 @@ def from_frame(frame: Any) -> Raw:
 def _table_of_pandas(frame: DataFrame) -> pa.Table:
     """Convert a DataFrame, column by column. Its index is not a column."""
     names = [str(name) for name in frame.columns]
-    duplicates = [name for name, occurrences in Counter(names).items() if occurrences > 1]
-    if duplicates:
-        raise DataError(f"{TABLE} has the column {quote(duplicates[0])} more than once: give each its own name.")
     columns = {name: _of_series(name, frame.iloc[:, i]) for i, name in enumerate(names)}
     return pa.table(columns)
 
@@ -62,7 +58,13 @@ def column_titles(frame: Any) -> list[str]:
 
 def table_of(frame: Any) -> pa.Table:
     """A table of any library as Arrow's."""
-    return _table_of_pandas(frame) if hasattr(frame, "iloc") else pa.table(frame)
+    refuse_duplicates(TABLE, column_titles(frame))
+    if hasattr(frame, "iloc"):
+        return _table_of_pandas(frame)
+    try:
+        return without_views(pa.table(frame))
+    except pa.ArrowException as error:
+        raise DataError(f"{TABLE} has a column of a type that Arrow does not know: {quote(error, 80)}.") from None
 
 
 def _of_series(name: str, series: Any) -> pa.ChunkedArray | pa.Array:

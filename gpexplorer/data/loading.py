@@ -138,9 +138,8 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
         numbers = pick(raw, choice, keep_all=True)
         return _split(numbers if is_frame(source[0]) else numbers._replace(reader=None), split, Given(), None)
     if not isinstance(source, str | PurePath):
-        raise DataError(
-            f"Data of type {type(source).__name__} cannot be read: give a name, a path, a DataFrame or (X, y)."
-        )
+        name, frame = type(source).__name__, "its collect()" if hasattr(source, "collect") else "a DataFrame"
+        raise DataError(f"Data of type {name} cannot be read: give a name, a path, {frame} or (X, y).")
     name = str(source)
     if name in GENERATORS:
         identity = complete(name, options)
@@ -168,7 +167,9 @@ def _named(source: Mapping[str, Any], options: dict[str, Any]) -> tuple[Any, dic
     merged = {**source, **options}
     name = merged.pop("name", None)
     if not isinstance(name, str) or not name:
-        raise DataError(f'The data {quote(dict(source), 80)} have no name: give {{"name": "kin40k"}} or similar.')
+        raise DataError(
+            f'The data {quote(dict(source), 80)} have no name: give {{"name": "kin40k"}}, or a DataFrame of columns.'
+        )
     return name, merged
 
 

@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 import torch
 
 import gpexplorer as gpx
+from gpexplorer.data.files.reading import strips
+from gpexplorer.data.in_memory import table_of
 from gpexplorer.errors import DataError
 
 ROWS = 12
@@ -177,6 +181,39 @@ def test_frames_with_unusual_columns_are_read_or_refused() -> None:
     numbered = pd.DataFrame(np.c_[A, A % 2, Y])
     assert gpx.load(numbered, target=2, inputs=0).train.names == ("0",)
     assert gpx.load(numbered, drop=0).train.names == ("1",)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        lambda words: pa.array(words, pa.string_view()),  # as polars lends texts
+        lambda words: pa.DictionaryArray.from_arrays([0, 1] * (ROWS // 2), pa.array(words[:2], pa.string_view())),
+        lambda words: pa.array(words, pa.large_string()).dictionary_encode(),
+    ],
+)
+def test_tables_of_other_libraries_are_those_of_pandas_at_every_door(words: Any, tmp_path: Path) -> None:
+    frame, table = pd.DataFrame({"a": A, "odd": WORDS, "y": Y}), pa.table({"a": A, "odd": words(WORDS), "y": Y})
+    pq.write_table(table.set_column(1, "odd", pa.array(WORDS, pa.string_view())), tmp_path / "t.parquet")
+    of_pandas = gpx.load(frame, split="all").train
+    for source in (table, tmp_path / "t.parquet", table.to_batches()[0]):
+        read = gpx.load(source, split="all").train
+        assert read.names == of_pandas.names == ("a", "odd = CCO")
+        assert torch.equal(read.X, of_pandas.X)
+    for again in (table_of(table), *strips(tmp_path / "t.parquet")):
+        np.testing.assert_array_equal(of_pandas.reader.read(again).X, of_pandas.X)
+    X = table.select(["a", "odd"])
+    model = gpx.Estimator("ml", kernel="linear", budget={"steps": 1}).fit(X, table["y"])
+    np.testing.assert_array_equal(model.predict(X), model.predict(frame[["odd", "a"]]))
+    assert list(model.feature_names_in_) == ["a", "odd"]
+
+
+def test_a_column_of_lists_is_left_out_and_a_name_that_occurs_twice_is_named() -> None:
+    nested = pa.table({"a": A, "odd": [[1.0, 2.0]] * (ROWS - 1) + [None], "y": Y})
+    assert gpx.load(nested).notes == ('Columns that were left out: "odd" (cells of type list<item: double>).',)
+    with pytest.raises(DataError, match='has the column "a" more than once'):
+        gpx.load(pa.Table.from_arrays([pa.array(A)] * 2, ["a", "a"]))
+    with pytest.raises(DataError, match="or a DataFrame of columns"):
+        gpx.load({"a": A, "y": Y})
 
 
 @pytest.mark.parametrize("theta", [[1e9, 0.0, 0.0], [True, True, True], [float("nan")] * 3, "x"])

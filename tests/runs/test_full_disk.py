@@ -1,4 +1,4 @@
-"""A disk on which nothing more fits: each file that is asked for is refused in a sentence, and nothing is left of it."""
+"""A disk on which nothing more fits: each file is refused in a sentence, and nothing is left of it."""
 
 from __future__ import annotations
 

@@ -50,11 +50,11 @@ def read_parquet(
         schema, rows = file.schema_arrow, file.metadata.num_rows
         limits.check_table(name, rows, len(schema.names))
         if most is not None:
-            _refuse_duplicates(name, schema.names)
+            refuse_duplicates(name, schema.names)
             return _first_rows(file, most), (), rows
         wanted = is_readable if limits == LOCAL else is_number_or_date
         kept, notes = number_columns(name, schema, also, wanted)
-        return file.read(columns=kept, use_threads=False), notes, rows
+        return without_views(file.read(columns=kept, use_threads=False)), notes, rows
 
 
 @contextmanager
@@ -90,13 +90,28 @@ def number_columns(
     name: str, schema: pa.Schema, also: Collection[str], is_wanted: Callable[[pa.DataType], bool] = is_number
 ) -> tuple[list[str], tuple[str, ...]]:
     """Return the columns of numbers and those named in `also`, and a note on the others. An index is not a column."""
-    _refuse_duplicates(name, schema.names)
+    refuse_duplicates(name, schema.names)
     kept = [f.name for f in schema if f.name in also or (is_wanted(f.type) and not f.name.startswith(_INDEX))]
     others = [n for n in schema.names if n not in kept and not n.startswith(_INDEX)]
     return kept, (f"Columns that do not contain numbers were left out: {listing(others)}.",) if others else ()
 
 
-def _refuse_duplicates(name: str, names: list[str]) -> None:
+def without_views(table: pa.Table) -> pa.Table:
+    """The table with its texts as strings. Views of strings, which polars lends, Arrow can neither filter nor take."""
+    text = pa.large_string()
+    for place, field in enumerate(table.schema):
+        column, of_dictionary = table.column(place), pa.types.is_dictionary(field.type)
+        if not pa.types.is_string_view(field.type.value_type if of_dictionary else field.type):
+            continue
+        if of_dictionary:
+            chunks = [pa.DictionaryArray.from_arrays(c.indices, c.dictionary.cast(text)) for c in column.chunks]
+            column = pa.chunked_array(chunks, pa.dictionary(field.type.index_type, text))
+        table = table.set_column(place, field.name, column if of_dictionary else column.cast(text))
+    return table
+
+
+def refuse_duplicates(name: str, names: list[str]) -> None:
+    """Raise DataError if a name occurs twice."""
     duplicates = [n for n, occurrences in Counter(names).items() if occurrences > 1]
     if duplicates:
         raise DataError(f"{name} has the column {quote(duplicates[0])} more than once: give each its own name.")
@@ -106,7 +121,9 @@ def _first_rows(file: pq.ParquetFile, most: int) -> pa.Table:
     names = [n for n in file.schema_arrow.names if not n.startswith(_INDEX)]
     flat = [n for n in names if not pa.types.is_nested(file.schema_arrow.field(n).type)]
     batch = next(file.iter_batches(batch_size=most, columns=flat, use_threads=False), None)
-    return pa.Table.from_batches([batch]) if batch is not None else file.schema_arrow.empty_table().select(flat)
+    if batch is None:
+        return file.schema_arrow.empty_table().select(flat)
+    return without_views(pa.Table.from_batches([batch]))
 
 
 def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[str, ...]]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from ...errors import DataError
 from ..quoting import display_name, quote
-from .containers import parquet, read_npz, read_parquet
+from .containers import parquet, read_npz, read_parquet, without_views
 from .delimited import delimited_strips, read_delimited
 from .size_limits import LOCAL, Limits
 
@@ -96,7 +96,7 @@ def strips(path: Path, rows: int = 50_000) -> Iterator[pa.Table]:
         if kind in (".parquet", ".pq"):
             with parquet(name):
                 for batch in pq.ParquetFile(path).iter_batches(batch_size=rows):
-                    yield pa.Table.from_batches([batch])
+                    yield without_views(pa.Table.from_batches([batch]))
         elif kind == ".npz":
             yield read_path(path).table
         else:

@@ -101,6 +101,8 @@ def texts_of(column: pa.ChunkedArray) -> Texts:
         values = column.to_numpy()
         cells = pa.array([None if v != v else f"{v:.15g}" for v in values.tolist()], pa.string())
         column = pa.chunked_array([cells])
+    elif pa.types.is_nested(kind):
+        column = pa.chunked_array([[None if cell is None else str(cell) for cell in column.to_pylist()]], pa.string())
     elif not is_text(kind):
         column = column.cast(pa.string())
     encoded = pc.dictionary_encode(pc.fill_null(column, "").combine_chunks())
