@@ -343,10 +343,12 @@ def predict(
 
 
 def _counted(tables: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[pd.DataFrame]:
-    """The tables as they come, with their rows counted by what is said of them."""
+    """The tables as they come, with their rows counted by what is said of them; the notes of the first are printed."""
     from ..runs.studies.prediction_table import count_reasons
 
-    for table in tables:
+    for number, table in enumerate(tables):
+        for note in table.attrs.get("notes", ()) if number == 0 else ():
+            to_stderr(note)
         counts.update(count_reasons(table))
         yield table
 

@@ -9,8 +9,9 @@ before that: sign(x) log(1 + |x| / c), where c is smaller than nearly all values
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,9 +22,7 @@ from ..problem import Dataset, MixedRows, Scale
 from ..target_transforms import fitted_transform
 from .in_memory import column_titles, is_frame, table_of
 from .quoting import quote
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .reader.column_names import note_on_position
 
 LOG_INPUTS = "log"
 LONG_TAIL, SHORTENED = 1.5, 0.5  # skewness of a column with a long tail, and the share of it that a logarithm may leave
@@ -196,7 +195,7 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     DataError
         If X does not hold rows of d finite numbers.
     """
-    if train.reader is not None and is_frame(X) and set(train.reader.sources) <= set(column_titles(X)):
+    if train.reader is not None and is_frame(X) and _is_as_in_file(X, train):
         read = train.reader.inputs_of(table_of(X))
         X = MixedRows(torch.from_numpy(read.X), read.texts) if read.texts else torch.from_numpy(read.X)
         X = list(read.texts[0]) if not isinstance(train.X, Tensor | MixedRows) else X
@@ -204,10 +203,7 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
         return _mixed_rows(X, train)
     if not isinstance(train.X, Tensor):
         return X
-    import pandas as pd
-
-    X = _training_columns(X, train.names) if isinstance(X, pd.DataFrame) else X
-    X = _numbers(X).to(train.X.device, torch.float64)
+    X = _numbers(_training_columns(X, train.names) if is_frame(X) else X).to(train.X.device, torch.float64)
     if X.ndim != 2 or X.shape[1] != train.d:
         raise DataError(f"Inputs have shape {list(X.shape)}; the training data need [rows, {train.d}].")
     if not bool(X.isfinite().all()):
@@ -237,15 +233,26 @@ def scaled_targets(y: Tensor, train: Dataset) -> Tensor:
     return y if train.scale is None else scaled_target(y, train.scale)
 
 
-def _training_columns(X: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
+def _is_as_in_file(X: Any, train: Dataset) -> bool:
+    """Whether a frame has the columns of the file, and not the inputs that were made of them."""
+    titles = set(column_titles(X))
+    return set(train.reader.sources) <= titles or not set(train.names) <= titles
+
+
+def _training_columns(X: Any, names: tuple[str, ...]) -> Any:
     """The training columns by name and in their order. A frame that shares no name with them is taken by position."""
-    missing = [name for name in names if name not in X.columns]
+    titles = list(X.column_names if hasattr(X, "column_names") else X.columns)
+    missing = [name for name in names if name not in titles]
     if missing and len(missing) < len(names):
-        columns = ", ".join(map(repr, X.columns[:12]))
+        columns = ", ".join(map(repr, titles[:12]))
         raise DataError(
             f"Inputs have no column {missing[0]!r} but {columns}: give every column trained on, or an array."
         )
-    return X if missing else X[list(names)]
+    if missing and (note := note_on_position("Inputs", titles, names)):
+        warnings.warn(note, stacklevel=2)
+    if missing:
+        return X
+    return X[list(names)] if hasattr(X, "iloc") else X.select(list(names))
 
 
 def _mixed_rows(X: Any, train: Dataset) -> MixedRows:

@@ -112,7 +112,7 @@ def _inputs(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[
         unknown = list(rows.unknown)
         arrays = {"X": rows.X, "answered": rows.answered}
         arrays |= {f"unknown {k}": rows.unknown[source] for k, source in enumerate(unknown)}
-        return {"texts": rows.texts, "why": rows.why, "unknown": unknown}, arrays
+        return {"texts": rows.texts, "why": rows.why, "unknown": unknown, "notes": rows.notes}, arrays
     bases = [name.partition(LEVEL)[0] for name in names]
     raw = read_bytes(request["name"], data, limits, also=(*names, *bases))
     if texts:

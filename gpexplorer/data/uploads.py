@@ -129,7 +129,7 @@ def read_rows(name: str, data: bytes, reader: TableReader, limits: Limits = UPLO
     answer, arrays = _run_child("inputs", name, data, None, limits, request)
     unknown = {source: arrays[f"unknown {k}"] for k, source in enumerate(answer["unknown"])}
     texts = tuple(map(tuple, answer["texts"]))
-    return RowsRead(arrays["X"], texts, tuple(answer["why"]), arrays["answered"], unknown)
+    return RowsRead(arrays["X"], texts, tuple(answer["why"]), arrays["answered"], unknown, tuple(answer["notes"]))
 
 
 def _run_child(

@@ -269,6 +269,13 @@ def test_a_number_among_the_names_of_columns_is_mentioned(tmp_path: Path) -> Non
         assert sum("is a number: if it is a row" in note for note in gpx.load(path).notes) == count
 
 
+def test_a_first_line_of_numbers_and_gaps_is_a_row_but_years_are_names(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    for first, rows in (("1.5,,3", 5), ("1.5,2,3", 5), (",2019,2020", 4)):
+        path.write_text(f"{first}\n" + "2.5,1,4\n3.5,2,7\n4.5,1,9\n5.5,4,8\n")
+        assert len(gpx.load(path, split="all").train) == sum(strip.num_rows for strip in strips(path)) == rows
+
+
 def test_percent_beside_numbers_without_a_sign_is_mentioned(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     for share in ("", "%"):

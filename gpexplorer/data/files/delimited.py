@@ -125,7 +125,9 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
         with open_text(path) as file:
             reader = pv.open_csv(
                 file,
-                pv.ReadOptions(column_names=names, skip_rows=ahead + skip, block_size=block, encoding=encoding),
+                pv.ReadOptions(  # with several threads, Arrow does not know the number of a row of another length
+                    column_names=names, skip_rows=ahead + skip, block_size=block, encoding=encoding, use_threads=False
+                ),
                 # of one column, a blank line is a gap, as spreadsheets write it
                 pv.ParseOptions(
                     delimiter=delimiter,
@@ -305,9 +307,15 @@ def _ragged(name: str, row: pv.InvalidRow, lines_before: int) -> str:
     )
 
 
+def _is_row(cells: list[str]) -> bool:
+    """Whether the cells of a first line are numbers, with gaps where there is a decimal; years may be names."""
+    numbers = [cell for cell in cells if _header_number.fullmatch(cell)]
+    return len(numbers) == len(cells) or (any("." in cell for cell in numbers) and not set(cells) - {*numbers, ""})
+
+
 def _names(name: str, first: list[str], header: bool | None) -> tuple[list[str], tuple[str, ...], int]:
     """Column names, notes, and the number of rows that the header takes."""
-    if header is False or (header is None and all(_header_number.fullmatch(cell) for cell in first)):
+    if header is False or (header is None and _is_row(first)):
         note = "The first line contains only numbers, so it was read as data; columns are named column 1, column 2, ..."
         return [f"column {i + 1}" for i in range(len(first))], () if header is False else (note,), 0
     names = [cell or f"column {i + 1}" for i, cell in enumerate(first)]

@@ -8,7 +8,7 @@ filled as gaps of training were.
 from __future__ import annotations
 
 import json
-from collections import Counter
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -20,16 +20,17 @@ from ...display import html_rows, text_table
 from ...errors import DataError
 from ..quoting import count, listing, quote
 from .cells import Floats, Mask, texts_of
+from .column_names import NamedTable, named_as
 from .column_reader import KINDS, Cells, ColumnReader
 from .date_format import ORDERS, DateFormat
 from .input_columns import RESIDUALS, ROLES, InputColumn, possible_weights
 from .number_format import NumberFormat
-from .words import Levels, name_key
+from .words import Levels
 
 VERSION = 1
+WITH_UNIT = "unit not in training"  # remark on a cell
 DRAWS = 24  # combinations of values, where several columns of a row are not known
 LARGEST_TEXT = 4_000_000  # characters of a reader in a file
-_NUMBER = NumberFormat()
 
 
 class RowsRead(NamedTuple):
@@ -47,6 +48,8 @@ class RowsRead(NamedTuple):
         False where a row cannot be predicted.
     unknown : dict from str to array of bool [n]
         The columns with cells over whose values the prediction is to be averaged.
+    notes : tuple of str
+        What is to be said of the whole table, such as that its columns were taken by position.
     """
 
     X: Floats
@@ -54,6 +57,7 @@ class RowsRead(NamedTuple):
     why: tuple[str, ...]
     answered: Mask
     unknown: dict[str, Mask]
+    notes: tuple[str, ...] = ()
 
 
 class Variant(NamedTuple):
@@ -112,7 +116,7 @@ class TableReader:
 
     def contradicted_by(self, table: pa.Table, name: str) -> frozenset[str]:
         """The columns that have cells in another format than those of training; raises what `read` does."""
-        table = self._named(table, name)
+        table = self._named(table, name).table
         return frozenset(
             source for source in self._number_sources if self.column(source).contradicted_by(table[source])
         )
@@ -123,9 +127,8 @@ class TableReader:
         Parameters
         ----------
         table : Table
-            Any number of rows, with the columns of training in any order; others are ignored. Capitals, blanks, quotes
-            and underscores in names make no difference where only one column can be meant. A table that shares no name
-            with training is taken by position.
+            Any number of rows, with the columns of training in any order; others are ignored. For their names see
+            `column_names`.
         name : str
             The table, for messages.
         contradicted : collection of str
@@ -136,7 +139,7 @@ class TableReader:
         DataError
             If a column is missing.
         """
-        table = self._named(table, name)
+        table, notes = self._named(table, name)
         cells = {s: self.column(s).cells(table[s], s in contradicted) for s in self._number_sources}
         X = [column.of_cells(cells[column.source], self.column(column.source)) for column in self.inputs]
         matrix = np.column_stack(X) if X else np.zeros((table.num_rows, 0))
@@ -144,7 +147,10 @@ class TableReader:
         texts = tuple(
             tuple("" if v is None else str(v).strip() for v in table[source].to_pylist()) for source in self.texts
         )
-        return self._explained(matrix, texts, cells, table)
+        return self._explained(matrix, texts, cells, table)._replace(notes=notes)
+
+    def _named(self, table: pa.Table, name: str) -> NamedTable:
+        return named_as([self.column(source) for source in self.sources], table, name)
 
     def _fill_from_others(self, X: Floats, cells: dict[str, Cells]) -> None:
         """Give gaps, and then words that are not known, the value that the other inputs of their row suggest, in place.
@@ -167,39 +173,6 @@ class TableReader:
     @property
     def _number_sources(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(column.source for column in self.inputs))
-
-    def _named(self, table: pa.Table, name: str) -> pa.Table:
-        """The table with the names of training."""
-        written = [str(title) for title in table.column_names]
-        titles = self._as_in_training(written)
-        if not set(self.sources) & set(titles) and len(titles) == len(self.sources):
-            self._refuse_row_as_names(titles, name)
-            return table.rename_columns(list(self.sources))
-        missing = [source for source in self.sources if source not in titles]
-        if missing:
-            raise DataError(
-                f"{name} has no column {quote(missing[0])} but {listing(written)}: give every column trained on."
-            )
-        return table.rename_columns(titles)
-
-    def _as_in_training(self, titles: list[str]) -> list[str]:
-        """The names with the spelling of training."""
-        found, trained = (Counter(map(name_key, names)) for names in (titles, self.sources))
-        lacking = [source for source in self.sources if source not in titles]
-        alone = {key: name for name in lacking if found[key := name_key(name)] == trained[key] == 1}
-        return [title if title in self.sources else alone.get(name_key(title), title) for title in titles]
-
-    def _refuse_row_as_names(self, titles: list[str], name: str) -> None:
-        """DataError if the names of a table read as one of its rows, which would be lost; names may all be numbers."""
-        if all(_NUMBER.number(title) is not None for title in titles):
-            return
-        first = dict(zip(self.sources, titles, strict=True))
-        cells = [self.column(c).cells(pa.chunked_array([[first[c]]], pa.string())) for c in self._number_sources]
-        if cells and not any(bool(one.gap[0] or one.unseen[0] or one.unreadable[0]) for one in cells):
-            raise DataError(
-                f"{name} has no names of columns: its first line ({listing(titles)}) reads as a row. "
-                f"Write the names {listing(self.sources)} above it."
-            )
 
     def _explained(
         self, X: Floats, texts: tuple[tuple[str, ...], ...], cells: dict[str, Cells], table: pa.Table
@@ -229,7 +202,7 @@ class TableReader:
         return RowsRead(X, texts, tuple("; ".join(parts) for parts in remarks), answered, unknown)
 
     def inputs_of(self, table: pa.Table, name: str = "Inputs") -> RowsRead:
-        """Read new rows, each of which must have an answer.
+        """Read new rows, each of which must have an answer. What a person should know of them is a warning.
 
         Raises
         ------
@@ -244,6 +217,10 @@ class TableReader:
                 f"{name}: {count(len(lost), 'row')} of {len(read.answered):,} cannot be predicted, the first of them "
                 f"row {row + 1} ({read.why[row]}): correct these cells, or leave the rows out."
             )
+        odd = [row for row, why in enumerate(read.why) if WITH_UNIT in why]
+        units = f"{name}, row {odd[0] + 1} and {len(odd) - 1:,} more: {read.why[odd[0]]}." if odd else ""
+        for note in filter(None, (*read.notes, units)):
+            warnings.warn(note, stacklevel=2)
         return read
 
     def variants(self, sources: Sequence[str]) -> tuple[Floats, list[Variant]]:
@@ -352,7 +329,7 @@ def _remark(source: str, read: Cells, row: int, policy: str, text: str) -> str:
             policy, f"filled: {source}"
         )
     is_read = read.with_unit[row] and np.isfinite(read.values[row])
-    return f"{'unit not in training' if is_read else 'unreadable'}: {source} {text}"
+    return f"{WITH_UNIT if is_read else 'unreadable'}: {source} {text}"
 
 
 def _described(column: ColumnReader) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from ...data.files.inputs_by_name import as_inputs, inputs_for, text_inputs
 from ...data.files.reading import strips
 from ...data.quoting import display_name
+from ...data.reader.column_names import note_on_position
 from ...data.reader.table_reader import RowsRead, Variant
 from ...data.standardising import scaled_inputs
 from ...errors import DataError, SettingError
@@ -102,9 +103,11 @@ def rows_read(posterior: Model, name: str, table: pa.Table, contradicted: Collec
         numbers = as_inputs(name, table, columns.columns.numbers)
         texts = tuple(tuple(text_inputs(name, table, column)) for column in columns.columns.texts)
         return rows_without_reader(MixedRows(torch.from_numpy(numbers), texts))
-    return rows_without_reader(
-        inputs_for(name, table, list(columns.names), columns.d, isinstance(columns.X, torch.Tensor))
-    )
+    titles = list(map(str, table.column_names))
+    read = rows_without_reader(inputs_for(name, table, columns.names, columns.d, isinstance(columns.X, torch.Tensor)))
+    is_named = set(columns.names) & set(titles) or not isinstance(columns.X, torch.Tensor)
+    note = "" if is_named else note_on_position(name, titles, columns.names)
+    return read._replace(notes=(note,) if note else ())
 
 
 def rows_without_reader(X: Any) -> RowsRead:
@@ -125,7 +128,7 @@ def rows_without_reader(X: Any) -> RowsRead:
 def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequence[float] = ()) -> pd.DataFrame:
     """Predict rows that were read, or inputs [t, d], or texts, some of which may be missing.
 
-    The columns are those of this module.
+    The columns are those of this module. What is to be said of all rows is in `attrs["notes"]`.
 
     Raises
     ------
@@ -154,7 +157,9 @@ def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequenc
         "; ".join(filter(None, (says if says or not ok else "" if is_far else "predicted", "far" * bool(is_far))))
         for ok, says, is_far in zip(answered, read.why, far, strict=True)
     ]
-    return table.assign(far=table["far"].astype("Int8"), why=why)
+    table = table.assign(far=table["far"].astype("Int8"), why=why)
+    table.attrs["notes"] = list(read.notes)
+    return table
 
 
 def count_reasons(table: pd.DataFrame) -> dict[str, int]:

@@ -137,7 +137,7 @@ class PredictPanel(StudyPanel):
         self.head.object = html_table(
             headings, [[k + 1, *own, why] for k, (own, why) in enumerate(zip(cells, table["why"], strict=False))]
         )
-        counts = sentence_of_counts(Counter(count_reasons(table)))
+        counts = " ".join([*table.attrs.get("notes", ()), sentence_of_counts(Counter(count_reasons(table)))])
         if (table["far"] == 1).any():
             counts += " Far rows are far from all training rows: their prediction is little more than a guess."
         if len(table) > SHOWN:

@@ -235,6 +235,8 @@ def test_a_time_of_day_is_an_input_whether_or_not_it_explains_the_target(others:
 def test_a_file_without_names_loses_no_row(model: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r'first line \("1.5", "oak", "03/01/2021"\) reads as a row'):
         predicted(model, tmp_path, "1.5,oak,03/01/2021\n2.5,elm,03/02/2021\n")
+    with pytest.raises(DataError, match="reads as a row"):
+        predicted(model, tmp_path, ",yew,03/01/2021\n2.5,elm,03/02/2021\n")  # a gap and a new word
     other_names = predicted(model, tmp_path, "length,tree,day\n1.5,oak,03/01/2021\n")
     assert other_names["mean"].tolist() == pytest.approx([truth(1.5, "oak", "2021-03-01")], abs=0.3)
     capitals = predicted(model, tmp_path, "\"'When'\",_X,WOOD \n03/01/2021,1.5,oak\n")
