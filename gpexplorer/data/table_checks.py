@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 MIN_ROWS = 3
 LARGEST = 1e150  # its square is still a 64-bit number
 SMALLEST = 1e-150  # a difference whose square is not yet 0
+STAND_IN = re.compile(r"-9+|9{3,}")  # whole numbers that often stand for a gap
 TOTAL = re.compile(r"(?i)^\W*(grand |sub)?(totals?|sums?|mean|averages?|gesamt|summe|insgesamt|total g.n.ral|suma)\b.*")
 
 
@@ -165,3 +166,30 @@ def note_on_total(table: pa.Table) -> tuple[str, ...]:
                 "remove that row.",
             )
     return ()
+
+
+def note_on_stand_in(title: str, values: Floats) -> tuple[str, ...]:
+    """A note if a number such as -999 lies further from all others than these from each other: it may be a gap."""
+    present = values[np.isfinite(values)]
+    ends = (present.min(), present.max()) if len(present) else ()
+    for stand_in in sorted({float(end) for end in ends if STAND_IN.fullmatch(f"{end:.0f}") and end == round(end)}):
+        others = present[present != stand_in]
+        if len(others) and np.abs(others - stand_in).min() > np.ptp(others) > 0.0:
+            number = count(int((present == stand_in).sum()), "cell")
+            return (
+                f"{quote(title)} is {stand_in:.0f} in {number} and from {others.min():.4g} to {others.max():.4g} in "
+                f'the others: if it stands for a gap, kinds={{{quote(title)}: "number missing {stand_in:.0f}"}} says so.',
+            )
+    return ()
+
+
+def note_on_blank_rows(gaps: list[NDArray[np.bool_]]) -> tuple[str, ...]:
+    """A note if rows have a gap in every input."""
+    blank = np.logical_and.reduce(gaps) if gaps else np.zeros(0, dtype=bool)
+    if not blank.any():
+        return ()
+    rows = count(int(blank.sum()), "row")
+    return (
+        f"{rows} without a value of any input, the first of them row {int(np.argmax(blank)) + 1}: all inputs were "
+        'filled in. Remove such rows if they are totals or remarks; missing="drop" leaves out every row with a gap.',
+    )

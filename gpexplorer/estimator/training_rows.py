@@ -88,10 +88,13 @@ def kept_rows(
         numbers = np.full(0, np.nan)
     numbers = np.full(len(y), numbers) if numbers.ndim == 0 else numbers
     positive = numbers > 0.0 if noise is not None else numbers >= 0.0
-    if numbers.shape != (len(y),) or not (positive & np.isfinite(numbers)).all():
-        raise SettingError(
-            f"{name} has shape {list(numbers.shape)}; give one {_NEEDED[name]} for each of {len(y)} rows."
+    wrong = ~(positive & np.isfinite(numbers))
+    if numbers.shape != (len(y),) or wrong.any():
+        first = int(np.argmax(wrong)) if numbers.shape == (len(y),) else 0
+        what = (
+            f"shape {list(numbers.shape)}" if numbers.shape != (len(y),) else f"{numbers[first]:g} in row {first + 1}"
         )
+        raise SettingError(f"{name} has {what}; give one {_NEEDED[name]} for each of {len(y)} rows.")
     if noise is not None:
         common = float(numbers.mean())
         return X, y, RowDetails(RowNoise(torch.tensor(numbers / common), common), groups)

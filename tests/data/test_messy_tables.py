@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -274,6 +276,41 @@ def test_a_first_line_of_numbers_and_gaps_is_a_row_but_years_are_names(tmp_path:
     for first, rows in (("1.5,,3", 5), ("1.5,2,3", 5), (",2019,2020", 4)):
         path.write_text(f"{first}\n" + "2.5,1,4\n3.5,2,7\n4.5,1,9\n5.5,4,8\n")
         assert len(gpx.load(path, split="all").train) == sum(strip.num_rows for strip in strips(path)) == rows
+
+
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        ([1.5, -999, 3, 2.5, -999], '"x" is -999 in 2 cells and from 1.5 to 3 in the others: if it stands for a gap'),
+        ([1.5, 9999, 3, 2.5, 2], '"x" is 9999 in 1 cell'),
+        ([1.5, "", 3, 2.5, 2], "1 row without a value of any input, the first of them row 2: all inputs were filled"),
+        ([1.5, -9, 30, 2.5, -9], ""),
+        ([-999, -999, 0, 1, -998], ""),
+    ],
+)
+def test_numbers_that_stand_for_gaps_and_rows_without_inputs_are_mentioned(
+    tmp_path: Path, x: list[Any], says: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{cell},{k**2}\n" for k, cell in enumerate(x)))
+    split = gpx.load(path, split="all")
+    notes = [note for note in split.notes if "filled in with the median" not in note]
+    assert notes[0].startswith(says) if says else not notes
+    if "999" in says:
+        code = re.search("number missing [-0-9]+", notes[0])[0]
+        again = gpx.load(path, split="all", kinds={"x": code}).train
+        assert float(again.X.max()) <= 3.0
+
+
+def test_what_stands_above_or_beside_the_numbers_of_a_sheet_is_named(tmp_path: Path) -> None:
+    rows = [[0.5 * k, k**2] for k in range(9)]
+    sheet = pd.DataFrame([["My table", None], ["x", "y"], *rows], columns=["Unnamed: 0", "Unnamed: 1"])
+    with pytest.raises(DataError, match="the first 2 rows seem to have titles, units or a second header: remove them"):
+        gpx.load(sheet)
+    ids = pd.DataFrame(
+        {"id": [f"A{k}" if k % 2 else k for k in range(9)], "x": np.arange(9) / 2, "y": np.arange(9) ** 2}
+    )
+    assert gpx.load(ids).train.names == ("x",)
 
 
 def test_percent_beside_numbers_without_a_sign_is_mentioned(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ from ..reader.table_reader import TableReader, with_policies
 from ..table_checks import Floats
 from .choice import Choice, refuse_choice
 from .reading import Raw
-from .row_names import NAMES, is_row_name, keeps_time, names_copied_rows
+from .row_names import ID_NAME, NAMES, is_row_name, keeps_time, names_copied_rows
+
+MOST_TITLES = 6  # first rows that may be titles, units or a second header
 
 
 class Numbers(NamedTuple):
@@ -127,7 +129,10 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
         c for c in inputs if columns[c].reader.kind in ("number", "yes/no") and not columns[c].cells.gap.any()
     )
     notes = raw.notes + omitted + _notes_on(table, columns, inputs, choice) + total
-    notes += tuple(note for c in (*inputs, target) for note in columns[c].reader.doubts(table[c]))
+    for c in (*inputs, target):
+        notes += columns[c].reader.doubts(table[c])
+        notes += table_checks.note_on_stand_in(c, columns[c].cells.values) if columns[c].reader.kind == "number" else ()
+    notes += table_checks.note_on_blank_rows([column.gap & keep for column in cells.values()])
     notes += survey.dropped + survey.notes_on(readable)
     kept = np.flatnonzero(keep)
     row_groups = tuple(groups[i] for i in kept) if groups else ()
@@ -278,6 +283,8 @@ def left_out(columns: dict[str, Column], title: str, choice: Choice) -> str:
     reader, values = columns[title].reader, columns[title].cells.values
     if reader.left_out or reader.kind == "empty" or not columns[title].has_any:
         return reader.left_out or "no values"
+    if reader.examples and ID_NAME.match(title):  # some are numbers and some are not
+        return NAMES
     if reader.kind == "text":
         return "text"
     present = values[~np.isnan(values)]
@@ -385,8 +392,10 @@ def refuse_text(name: str, title: str, column: Column, is_target: bool, rows: in
 def _way_out(title: str, column: Column, is_target: bool, rows: int) -> str:
     """What to do about a column with a cell that is unreadable."""
     cells = column.reader.examples
-    if len(cells) == 1 and cells[0][0] == 0:
-        return "row 1 seems to have units or a second header: remove that row from the file"
+    if [row for row, _ in cells] == list(range(len(cells))) and len(cells) < MOST_TITLES:
+        top = "row 1 seems" if len(cells) == 1 else f"the first {len(cells)} rows seem"
+        it = "that row" if len(cells) == 1 else "them"
+        return f"{top} to have titles, units or a second header: remove {it} from the file"
     if len(cells) == 1 and (
         table_checks.TOTAL.match(cells[0][1]) or (cells[0][0] == rows - 1 and column.reader.kind == "number")
     ):

@@ -299,7 +299,7 @@ def test_what_numbers_the_rows_is_no_target_by_itself(last: str) -> None:
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        (["kg", *map(str, range(9))], "row 1 seems to have units or a second header: remove that row"),
+        (["kg", *map(str, range(9))], "row 1 seems to have titles, units or a second header: remove that row"),
         ([*map(str, range(9)), "Total"], "row 10 seems to have a total or a remark: remove that row"),
     ],
 )
