@@ -178,7 +178,7 @@ def note_on_stand_in(title: str, values: Floats) -> tuple[str, ...]:
             number = count(int((present == stand_in).sum()), "cell")
             return (
                 f"{quote(title)} is {stand_in:.0f} in {number} and from {others.min():.4g} to {others.max():.4g} in "
-                f'the others: if it stands for a gap, kinds={{{quote(title)}: "number missing {stand_in:.0f}"}} says so.',
+                f'the others: kinds={{{quote(title)}: "number missing {stand_in:.0f}"}} reads it as a gap.',
             )
     return ()
 

@@ -90,10 +90,9 @@ def kept_rows(
     positive = numbers > 0.0 if noise is not None else numbers >= 0.0
     wrong = ~(positive & np.isfinite(numbers))
     if numbers.shape != (len(y),) or wrong.any():
-        first = int(np.argmax(wrong)) if numbers.shape == (len(y),) else 0
-        what = (
-            f"shape {list(numbers.shape)}" if numbers.shape != (len(y),) else f"{numbers[first]:g} in row {first + 1}"
-        )
+        what = f"shape {list(numbers.shape)}"
+        if numbers.shape == (len(y),):
+            what = f"{numbers[np.argmax(wrong)]:g} in row {np.argmax(wrong) + 1}"
         raise SettingError(f"{name} has {what}; give one {_NEEDED[name]} for each of {len(y)} rows.")
     if noise is not None:
         common = float(numbers.mean())
