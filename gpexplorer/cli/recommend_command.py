@@ -24,9 +24,7 @@ DIGITS = 4  # of the numbers in the table
 def recommend(  # noqa: PLR0913 - the options of the command
     source: Annotated[str, typer.Argument(metavar="FILE", help="A CSV, Parquet or NPZ file, or a data set by name.")],
     seconds: Annotated[float, typer.Option(help="Wall-clock time for all of it.", min=0.5)] = 60.0,
-    memory: Annotated[
-        str, typer.Option(help='The most that one model may hold, such as "2 GB"; half of the free memory without it.')
-    ] = "",
+    memory: Annotated[str, typer.Option(help='Largest model, such as "2 GB"; half of free memory without it.')] = "",
     target: Annotated[str, typer.Option(help="The column to predict; the last one without it.")] = "",
     inputs: Annotated[list[str] | None, typer.Option(help="A column to learn from; may be repeated.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,

@@ -114,12 +114,14 @@ def _notes_on_position(
         rows, places = linear_sum_assignment(-likeness - 1e-6 * np.eye(len(readers)))  # no change without a reason
         moved = rows != places
         if moved.any() and (likeness[rows, places][moved | (own < UNLIKE)] >= ALIKE).all():
-            better = [f"{quote(titles[places[row]])} like {quote(readers[row].name)}" for row in np.flatnonzero(moved)]
-            return (
-                f"{note} The cells look like those of another order ({', '.join(better[:SHOWN])}): write the names of "
-                "training above them.",
+            order = ", ".join(
+                f"{quote(titles[places[row]])} like {quote(readers[row].name)}"
+                for row in np.flatnonzero(moved).tolist()
             )
-    unlike = [f"{quote(readers[k].name)} ({1 - own[k]:.0%})" for k in np.flatnonzero(own < UNLIKE)[:SHOWN]]
+            return (
+                f"{note} The cells look like those of another order ({order}): write the names of training above them.",
+            )
+    unlike = [f"{quote(readers[k].name)} ({1 - own[k]:.0%})" for k in np.flatnonzero(own < UNLIKE)[:SHOWN].tolist()]
     return (f"{note} Many cells are not among those of training: {', '.join(unlike)}. Is the order that of training?",)
 
 
