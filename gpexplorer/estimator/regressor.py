@@ -256,7 +256,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array or sequence of str
-            Inputs [t, d].
+            Inputs [t, d]. A frame is read as that of `fit` was; columns that are taken by position, and units that
+            training does not have, are a warning.
         return_std : bool
             Whether to return the standard deviation of y as well.
         return_cov : bool
