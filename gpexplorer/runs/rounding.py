@@ -33,6 +33,7 @@ from .trace import Record
 
 ROWS = 256  # above this many rows, draw a random sample of this size
 SHARE = 1e-2  # of the noise variance: a larger error of covariances is reported
+FAST_IN_FLOAT64 = {(3, 7), (6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}  # compute capabilities with a rate of 1/2 or 1/3
 
 # Phases that may raise any channel: a person's change, another size of model, and more rows.
 NEW_STARTS = ("forced", "resize", "all rows")
@@ -142,7 +143,7 @@ def rounding_notes(rises: Sequence[Rise], problem: Problem, last: Sequence[Recor
 
 
 def precision_sentence(problem: Problem, last: Sequence[Record]) -> str:
-    """Return a sentence with a way out if float32 cannot hold the problem, or an empty text.
+    """Return a sentence with a way out if float32 cannot hold the problem, or if it can and float64 is slow.
 
     Parameters
     ----------
@@ -153,19 +154,35 @@ def precision_sentence(problem: Problem, last: Sequence[Record]) -> str:
 
     Notes
     -----
-    At most three times 256^2 kernel entries, two of them computed in float64. A run in float64 costs nothing.
+    At most three times 256^2 kernel entries, two of them computed in float64. A run in float64 costs nothing, but on a
+    GPU whose float64 is slow, where float32 is offered if it holds the problem.
     """
     train, theta = problem.train, getattr(last[-1].step.state, "theta", None) if last else None
-    if train.y.dtype != torch.float32 or not isinstance(theta, Tensor) or theta.shape != problem.theta.shape:
+    if not isinstance(theta, Tensor) or theta.shape != problem.theta.shape:
         return ""
-    rows = train.rows(random_rows(len(train), ROWS, generator(0, "precision")).to(train.y.device))
-    error, s2 = covariance_rounding(problem.kernel, theta, rows.X), noise_variance(theta)
-    if error <= SHARE * s2:
+    is_single = train.y.dtype == torch.float32
+    if not is_single and not (is_slow_in_float64(train.y.device) and isinstance(train.X, Tensor)):
+        return ""
+    X = train.rows(random_rows(len(train), ROWS, generator(0, "precision")).to(train.y.device)).X
+    error = covariance_rounding(problem.kernel, theta.float(), X if is_single else X.float())
+    s2 = noise_variance(theta)
+    fits = error <= SHARE * s2
+    if not is_single and fits:
+        return (
+            "This GPU is 32 to 64 times slower in float64 than in float32, and float32 can hold this problem: rounding "
+            f"would change covariances by up to {error:.1e}, beside a noise variance of {s2:.1e}. Use dtype float32."
+        )
+    if not is_single or fits:
         return ""
     return (
         f"float32 cannot hold this problem: rounding changes covariances by up to {error:.1e}, beside a noise variance "
         f"of {s2:.1e}, so that objectives and bands are inaccurate. Use dtype float64."
     )
+
+
+def is_slow_in_float64(device: torch.device) -> bool:
+    """Whether a device is a GPU that computes in float64 at 1/32 or 1/64 of its rate in float32."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) not in FAST_IN_FLOAT64
 
 
 def covariance_rounding(kernel: Any, theta: Tensor, X: Any) -> float:

@@ -1,10 +1,14 @@
-"""Where float32 cannot hold a problem, every run ends with a sentence; where it can, and in float64, none does."""
+"""Where float32 cannot hold a problem, every run ends with a sentence; where it can, and in float64, none does.
+
+On a GPU that is slow in float64, a run that float32 could hold ends with a sentence as well.
+"""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+from benchmarks.gpu.simulated_gpu import SimulatedGPU
 from gpexplorer import kernels, methods
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
@@ -47,3 +51,18 @@ def test_the_sentence_gives_the_error_of_covariances(lengthscale: float, s2: flo
     assert (message("cg", single).find("float32 cannot hold") < 0) == holds
     if not holds:
         assert f"covariances by up to {sentence:.1e}, beside a noise variance of {s2:.1e}" in message("cg", single)
+
+
+@pytest.mark.parametrize(
+    ("capability", "lengthscale", "offered"),
+    [((8, 9), 0.5, True), ((7, 5), 0.5, True), ((9, 0), 0.5, False), ((8, 9), 2e-4, False)],
+)
+def test_a_gpu_that_is_slow_in_float64_is_offered_float32_where_it_holds_the_problem(
+    capability: tuple[int, int], lengthscale: float, offered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
+    task = problem(torch.float64, lengthscale, 1e-2)
+    with SimulatedGPU():
+        on_gpu = Problem(task.train.to("cuda", torch.float64), task.kernel, task.theta.to("cuda"))
+        assert ("Use dtype float32." in message("cg", on_gpu)) == offered
+    assert "Use dtype" not in message("cg", task)
