@@ -21,6 +21,7 @@ from torch import Tensor
 T = TypeVar("T")
 Number = Any  # a Python number, or a tensor with one entry that lies on a GPU
 WARM_UP = 3  # times that work is done before it is recorded: libraries of the GPU are set up by their first calls
+MOST_WITH_READS = 64  # evaluations with reads at most, after rare cases that came one after the other
 _log = logging.getLogger(__name__)
 
 
@@ -141,6 +142,11 @@ def read_unless_deferred(value: Tensor) -> Number:
     return value.double() if is_deferring() and not value.is_cpu else value.item()
 
 
+def sqrt(x: Number) -> Number:
+    """Return the square root of a number."""
+    return x.sqrt() if isinstance(x, Tensor) else math.sqrt(x)
+
+
 def exp(x: Number) -> Number:
     """Return the exponential of a number."""
     return x.exp() if isinstance(x, Tensor) else math.exp(x)
@@ -174,7 +180,7 @@ def add_product(out: Tensor, A: Tensor, B: Tensor, factor: Number) -> Tensor:
 
 def sum_with_product(C: Tensor, A: Tensor, B: Tensor, beta: Number, alpha: Number) -> Tensor:
     """Return beta C + alpha A B. 2 n k m flops."""
-    if isinstance(alpha, Tensor):
+    if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
         return torch.mm(A, B).mul_(alpha).add_(C * beta)
     return torch.addmm(C, A, B, beta=beta, alpha=alpha)
 
@@ -206,36 +212,66 @@ class RepeatedEvaluations:
         `work` adds to its `entries`; a replay, which does not call `work`, adds as many.
     is_recordable : bool, default True
         Whether a graph may be recorded, which keeps the memory of one evaluation.
+    kept : int, default 0
+        The last so many tensors stay on the device.
+
+    Notes
+    -----
+    After two rare cases in succession the next evaluation has reads from the start, after three the next two, then
+    four, and so on: a case that always happens costs hardly any evaluation twice.
     """
 
     def __init__(
-        self, work: Callable[[Tensor], Sequence[Number]], like: Tensor, counter: Any = None, is_recordable: bool = True
+        self,
+        work: Callable[[Tensor], Sequence[Number]],
+        like: Tensor,
+        counter: Any = None,
+        is_recordable: bool = True,
+        kept: int = 0,
     ) -> None:
-        self._work, self._like, self._counter = work, like, counter
-        self._until_recorded = WARM_UP if is_recordable else -1
+        self._work, self._like, self._counter, self._kept = work, like, counter, kept
+        self._until_recorded = WARM_UP if is_recordable and like.is_cuda else -1
         self._graph: Any = None
+        self._with_reads = self._after_next_case = 0  # evaluations with reads: that follow, and after another case
 
     def __call__(self, point: Tensor) -> list[Number]:
-        """Return what the function returns at a point [k], with its tensors on the host."""
+        """Return what the function returns at a point [k], with its tensors on the host except those kept."""
         if self._like.is_cpu:
             return list(self._work(point))
+        if self._with_reads:
+            self._with_reads -= 1
+            return self._read(point)
         if self._until_recorded == 0:
             self._record(point)
         self._until_recorded -= 1
         parts, numbers = self._deferred(point) if self._graph is None else self._replayed(point)
         numbers = numbers.cpu()
         if numbers[-1] != 0.0:
-            with with_reads():
-                return [part.cpu() if isinstance(part, Tensor) else part for part in self._work(point)]
-        pieces = iter(numbers.split([*(part.numel() for part in parts if isinstance(part, Tensor)), 1]))
-        return [next(pieces).view(part.shape) if isinstance(part, Tensor) else part for part in parts]
+            self._with_reads = self._after_next_case
+            self._after_next_case = min(max(2 * self._after_next_case, 1), MOST_WITH_READS)
+            return self._read(point)
+        self._after_next_case = 0
+        read, kept = self._separated(parts)
+        pieces = iter(numbers.split([*(part.numel() for part in read if isinstance(part, Tensor)), 1]))
+        on_host = [next(pieces).view(part.shape) if isinstance(part, Tensor) else part for part in read]
+        return [*on_host, *(part.clone() for part in kept)]  # the next replay overwrites them
+
+    def _separated(self, parts: Sequence[Number]) -> tuple[Sequence[Number], Sequence[Tensor]]:
+        """What is read, and what stays on the device."""
+        return parts[: len(parts) - self._kept], parts[len(parts) - self._kept :]
+
+    def _read(self, point: Tensor) -> list[Number]:
+        """Evaluate with reads where rare cases are decided."""
+        with with_reads():
+            read, kept = self._separated(self._work(point))
+        return [*(part.cpu() if isinstance(part, Tensor) else part for part in read), *kept]
 
     def _deferred(self, point: Tensor) -> tuple[Sequence[Number], Tensor]:
         """What the function returns, and all of its tensors as one, of which the last entry tells of rare cases."""
         cases = RareCases(self._like)
         with cases.assumed_away():
             parts = self._work(point)
-        tensors = [part.flatten() for part in parts if isinstance(part, Tensor)]
+        tensors = [part.flatten() for part in self._separated(parts)[0] if isinstance(part, Tensor)]
         return parts, torch.cat([*tensors, cases.happened.to(tensors[0])[None]])
 
     def _record(self, point: Tensor) -> None:

@@ -8,15 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU
+from benchmarks.gpu.simulated_gpu import DeviceWork, SimulatedGPU, SimulatedTensor
 from gpexplorer.errors import NotPositiveDefinite
 from gpexplorer.linalg import cholesky as module
 from gpexplorer.linalg import deferred_reads
 from gpexplorer.linalg.cholesky import (
+    SLOW_SIZE,
     SMALLEST_PIVOT,
     cholesky,
     cholesky_in_place,
     cholesky_of_each,
+    factor,
     independent_rows,
     logdet,
     record_jitter,
@@ -193,6 +195,33 @@ def test_a_factor_in_its_own_memory_is_that_of_a_copy(negative: float) -> None:
     torch.testing.assert_close(L, dense.L, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("by_columns", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
+@pytest.mark.parametrize("m", [SLOW_SIZE - 1, SLOW_SIZE])
+def test_a_factor_with_a_border_is_that_of_the_matrix(m: int, scale: float, by_columns: bool, dtype: torch.dtype):
+    R = torch.randn(m, m, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    A = (scale * (R @ R.T + torch.eye(m).double())).to(dtype)
+    given = A.mT.contiguous().mT if by_columns else A
+    before = given.clone()
+
+    L, info = factor(given)
+
+    assert int(info) == 0
+    assert torch.equal(given, before)
+    assert torch.equal(L, L.tril())
+    torch.testing.assert_close(L @ L.T, A, rtol=0.0, atol=20 * torch.finfo(dtype).eps * float(A.diagonal().max()))
+
+
+@pytest.mark.parametrize("m", [SLOW_SIZE - 1, SLOW_SIZE])
+def test_the_error_code_is_the_first_row_without_a_pivot(m: int):
+    for row in (0, m - 1):
+        A = torch.eye(m).double()
+        A[row, row] = -1.0
+        assert int(factor(A)[1]) == row + 1
+    assert int(factor(torch.full((m, m), math.nan).double())[1]) > 0
+
+
 def test_a_matrix_without_a_factor_in_its_own_memory_is_named() -> None:
     for entry in (math.nan, -1.0):
         with pytest.raises(NotPositiveDefinite, match=r"^K \[2 x 2\] is not positive definite"):
@@ -231,6 +260,16 @@ def test_an_evaluation_is_replayed_after_some_and_repeated_with_reads_where_jitt
             replayed = k >= WARM_UP and bool(point.all())
             assert (gpu.work.reads == 1) == bool(point.all())
             assert (gpu.work.launches == 2) == replayed or k == WARM_UP
+
+
+def test_a_device_without_graphs_evaluates_piece_by_piece(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(SimulatedTensor, "is_cuda", False)
+    with SimulatedGPU() as gpu:
+        evaluations = RepeatedEvaluations(lambda x: (x.to("cuda").square().sum(),), torch.zeros(1, device="cuda"))
+        for k in range(WARM_UP + 2):
+            gpu.work = DeviceWork()
+            assert float(evaluations(torch.tensor([k, 2.0]))[0]) == k * k + 4.0
+            assert gpu.work.launches > 2
 
 
 def test_an_evaluation_that_reads_is_launched_piece_by_piece(monkeypatch: pytest.MonkeyPatch):

@@ -20,7 +20,7 @@ import param
 import torch
 from torch import Tensor
 
-from ...linalg.cholesky import cholesky
+from ...linalg.cholesky import cholesky, factor
 from ...linalg.deferred_reads import Number, happens, number
 from ...problem import Cost, Problem
 from . import settings
@@ -80,7 +80,7 @@ class BSGDLearner(LikelihoodLearner):
 
         A = torch.mm(tape.Phi, tape.Phi.T)  # [b, b] K_SS
         A.diagonal().add_(parameters.s2())
-        L, info = torch.linalg.cholesky_ex(A)
+        L, info = factor(A)
         if happens(info):
             L = cholesky(A, "K_SS + s2 I").L
         a = torch.cholesky_solve(y[:, None], L)[:, 0]  # [b]

@@ -73,6 +73,7 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...linalg.cholesky import (
     cholesky,
+    factor,
     inverse_and_logdet,
     lift_above,
     num_squarings,
@@ -386,7 +387,7 @@ class MinimaxLearner(Learner):
 
     def _half_harmonic_mean(self, scale: Number) -> Tensor:
         """(A^-1 + M)^-1 with M = -scale B: half the harmonic mean of A and M^-1."""
-        L, info = torch.linalg.cholesky_ex(plus_multiple(self.A_inverse, self.B, -scale).mT)
+        L, info = factor(plus_multiple(self.A_inverse, self.B, -scale).mT)
         return self._restricted_harmonic_mean(scale) if happens(info) else torch.cholesky_inverse(L).mT
 
     def _restricted_harmonic_mean(self, scale: Number) -> Tensor:
