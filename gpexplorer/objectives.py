@@ -99,8 +99,8 @@ def noise_variance(theta: Float[Tensor, " p"]) -> float:
     return math.exp(2.0 * float(theta[-1]))
 
 
-def _noise_variance(theta: Tensor) -> Number:
-    """The same, not read while rare cases are assumed away on a GPU."""
+def deferred_noise_variance(theta: Float[Tensor, " p"]) -> Number:
+    """Return `noise_variance`; a theta on a GPU is not read while rare cases are assumed away."""
     return exp(2.0 * read_unless_deferred(theta[-1]))
 
 
@@ -205,7 +205,7 @@ def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any, 
 
 def _fit(kernel: Kernel, theta: Tensor, train: Dataset, Z: Any, objective: str, keep: bool) -> _Fit:
     """The pass over the rows; L' is kept for a second pass if asked for and small enough."""
-    m, n, y, s2 = len(Z), len(train), train.y, _noise_variance(theta)
+    m, n, y, s2 = len(Z), len(train), train.y, deferred_noise_variance(theta)
     theta = theta.to(y.device)
     K_mm = kernel(theta, Z, Z)
     L_mm, jitter = cholesky(K_mm, "K_mm", accurate=True)
@@ -407,7 +407,7 @@ def evidence(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[N
 
 def evidence_terms(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[Terms, Float[Tensor, " p"], float]:
     """Compute the terms of `evidence` (the trace term is zero), its gradient [p], and the jitter of its factor."""
-    s2, theta = _noise_variance(theta), theta.to(train.y.device)
+    s2, theta = deferred_noise_variance(theta), theta.to(train.y.device)
     A = kernel(theta, train.X, train.X)  # [n, n]
     A.diagonal().add_(s2)
     L, jitter = cholesky(A, "K + s2 I")

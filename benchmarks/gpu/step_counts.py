@@ -55,7 +55,7 @@ def counts_per_step(
         run = Spec(key, all_settings, data=data, kernel=kind.example_kernel, device="cuda").open()
         run.advance()
         works = []
-        first = 1 + WARM_UP if recorded else 1  # steps that set up
+        first = 2 + WARM_UP if recorded else 1  # steps that set up, of which some begin with one that evaluates nothing
         for _ in range(first + steps):
             gpu.work = DeviceWork()
             if run.advance() is None:

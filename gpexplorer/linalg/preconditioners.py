@@ -18,10 +18,12 @@ from torch import Tensor
 
 from .blocks import row_blocks
 from .cholesky import cholesky
+from .deferred_reads import happens
 from .matrix_products import add_product
 from .randomness import generator
 
 Columns = Callable[[Tensor], Tensor]  # rows [c] -> kernel columns [n, c], which the caller may overwrite
+MASK_SHIFT = 1e-6  # of the variance of rows that are left out: enough for a factor, and hardly moves the limit
 PIVOT_GROUPS = 16  # groups in which pivots are drawn; the residual variance is updated after each group
 PIVOTS = "K_CC [drawn pivots]"
 PIVOTS_FLOAT32 = "K_CC [drawn pivots, of float32 columns: set mixed=False]"
@@ -80,6 +82,28 @@ def sufficient_rank(K: Float[Tensor, "r r"], variance: float) -> int:
     """
     exceeds = cholesky(K, "K_rr of the preconditioner", noted=False).L.diagonal().square() > variance
     return int(torch.arange(1, len(K) + 1, device=K.device).where(exceeds, 1).max())
+
+
+def masked_nystrom_root(columns: Columns, rows: Tensor, variance: Tensor) -> Float[Tensor, "n r"]:
+    """`nystrom_root` of the first `sufficient_rank` of these rows, without a read: the other columns are zero.
+
+    A factor of all rows with MASK_SHIFT times the variance on the diagonal decides which columns these are: it exists
+    where later rows depend on the first ones. It is a rare case that one of the first rows does, such as a duplicate.
+    """
+    K = columns(rows)  # [n, r]
+    K_rr = K[rows]
+    shifted = K_rr.clone()
+    shifted.diagonal().add_(MASK_SHIFT * variance)
+    L, info = torch.linalg.cholesky_ex(shifted)
+    happens(info)
+    exceeds = L.diagonal().square() > variance
+    outside = exceeds.flip(0).cumsum(0).flip(0) == 0  # [r] the rows after the last one that exceeds
+    outside[:1].fill_(False)
+    K_rr = K_rr.masked_fill(outside[:, None] | outside, 0.0)
+    K_rr.diagonal().add_(outside)
+    L_rr, info = torch.linalg.cholesky_ex(K_rr)
+    happens(info)
+    return torch.linalg.solve_triangular(L_rr, K.masked_fill(outside, 0.0).T, upper=False).T
 
 
 def drawn_root(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -18,12 +19,14 @@ class Workspace:
 
     Notes
     -----
-    A pickled copy contains no buffers, so that it can be sent to another process.
+    A pickled copy contains no buffers, so that it can be sent to another process. A buffer that a CUDA graph has
+    recorded is kept, because each replay writes to it.
     """
 
     def __init__(self, budget: float) -> None:
         self.budget = budget
         self._free: list[Tensor] = []
+        self._in_graphs: list[Tensor] = []
 
     def matrix(self, owner: Any, rows: int, columns: int, like: Tensor) -> Tensor:
         """Return an uninitialised matrix [rows, columns] that `owner` alone uses for as long as it exists.
@@ -45,6 +48,8 @@ class Workspace:
             buffer = like.new_empty(size)
         else:
             self._free = [free for free in self._free if free is not buffer]
+        if like.is_cuda and torch.cuda.is_current_stream_capturing():
+            self._in_graphs.append(buffer)
         weakref.finalize(owner, self._return, buffer)
         return buffer[:size].view(rows, columns)
 

@@ -262,6 +262,26 @@ def test_an_evaluation_is_replayed_after_some_and_repeated_with_reads_where_jitt
             assert (gpu.work.launches == 2) == replayed or k == WARM_UP
 
 
+def test_a_case_that_always_happens_costs_hardly_any_evaluation_twice():
+    calls = list[float]()
+
+    def work(point: torch.Tensor) -> tuple[float, torch.Tensor]:
+        calls.append(1.0)
+        return cholesky(torch.diag(point.to("cuda")), "A").jitter, point.to("cuda").sum()
+
+    with SimulatedGPU():
+        evaluations = RepeatedEvaluations(work, torch.zeros(1, dtype=torch.float64, device="cuda"))
+        for k in range(30):
+            jitter, total = evaluations(torch.tensor([1.0 + k, 0.0]).double())
+            assert jitter > 0.0
+            assert float(total) == 1.0 + k
+        assert 30 < len(calls) <= 36
+        calls.clear()
+        for k in range(40):
+            assert evaluations(torch.tensor([1.0 + k, 1.0]).double())[0] == 0.0
+        assert len(calls) < 30  # a graph is replayed in the end
+
+
 def test_a_device_without_graphs_evaluates_piece_by_piece(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(SimulatedTensor, "is_cuda", False)
     with SimulatedGPU() as gpu:

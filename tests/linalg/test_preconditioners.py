@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from gpexplorer.linalg.cholesky import record_jitter
+from gpexplorer.linalg.deferred_reads import RareCases
 from gpexplorer.linalg.preconditioners import (
     drawn_root,
     largest_eigenvalue,
+    masked_nystrom_root,
     nystrom_root,
     pivoted_root,
     sketched_root,
@@ -87,6 +89,32 @@ def test_the_solver_takes_the_noise_off_the_diagonal_before_it_chooses_pivots(sh
 
     L = pivoted_root(lambda rows: K[:, rows], K.diagonal(), 7)
     torch.testing.assert_close(result, woodbury(L, noise(task))(v))
+
+
+@pytest.mark.parametrize("variance", [1e-7, 1e-3, 0.1, 2.0])
+def test_a_mask_leaves_the_root_of_the_rows_that_are_enough(variance: float):
+    K, rows = smooth(1)
+    count = sufficient_rank(K[rows][:, rows], variance)
+
+    L = masked_nystrom_root(lambda rows: K[:, rows].clone(), rows, torch.tensor(variance))
+
+    torch.testing.assert_close(L[:, :count], nystrom_root(lambda rows: K[:, rows].clone(), rows[:count]))
+    assert not L[:, count:].any()
+
+
+def test_a_mask_tells_where_rows_need_jitter():
+    for copies in (1, 2):
+        K, rows = smooth(copies)
+        with (cases := RareCases(K)).assumed_away():
+            masked_nystrom_root(lambda rows, K=K: K[:, rows].clone(), rows, torch.tensor(1e-5))
+        assert bool(cases.happened) == (copies == 2)
+
+
+def smooth(copies: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A kernel matrix whose rows occur several times, and some of these in random order."""
+    x = torch.linspace(0.0, 3.0, 40, dtype=torch.float64).repeat(copies)
+    rows = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:30]
+    return torch.exp(-0.5 * (x[:, None] - x).square()), rows
 
 
 def test_the_sufficient_rank_leaves_later_rows_at_most_the_given_variance():

@@ -20,18 +20,22 @@ from ...errors import NotPositiveDefinite
 from ...linalg.deferred_reads import moved_together
 from ...linalg.randomness import generator
 from .folds import FoldGroup
+from .recorded_step import recorded_step
 from .theta_step import (
     FIRST,
     TINY,
     TRIALS,
     ConsensusPenalty,
+    ExactLoss,
     FoldSystems,
     LagrangianTerms,
     Limits,
+    NextStep,
     ThetaProblem,
     Trial,
     ZRule,
     bfgs,
+    exact_loss,
     fixed_z,
     lagrangian_terms,
     theta_gradient,
@@ -212,17 +216,18 @@ def iterate(
     -----
     No matrix larger than rank x rank is factored, and no two n x n matrices are multiplied.
     """
-    before = local  # on the device of the group
+    before, is_eliminated = local, settings.z_rule is z_eliminated  # local on the device of the group
     local, penalty = _on_host(local, penalty)
     problem = ThetaProblem(
         group=group,
         Z=group.columns([fold.z for fold in local]),
         dual=group.columns([fold.dual for fold in local]),
         nu=local[0].nu,
-        rho=0.0 if settings.z_rule is z_eliminated else local[0].rho,
+        rho=0.0 if is_eliminated else local[0].rho,
         rank=settings.rank,
         limits=inexact_limits(group, local, penalty, settings),
         penalty=penalty,
+        recorded=recorded_step(group, settings.rank, settings.limits.iterations, score) if is_eliminated else None,
     )
     theta_step = _gradient_steps if settings.z_rule is fixed_z else _quasi_newton_step
     trial, refused = theta_step(problem, local, settings)  # lines 2 and 3, eqs 12 and 14
@@ -232,11 +237,7 @@ def iterate(
     if not gap <= settings.largest_gap:
         return _rolled_back(before, settings), FoldReport(gap=gap, rolled_back=True), None
 
-    if settings.z_rule is z_eliminated:
-        dual = trial.systems.adjoint(trial.terms.r, problem.dual, problem.limits).X  # the limit of eq 11c
-    else:
-        dual = problem.dual + settings.relaxation * problem.rho * trial.terms.c  # line 4, eq 11c
-    g = problem._replace(dual=dual, rho=0.0).lagrangian_gradient(trial)
+    dual, g, exact = trial.ahead or _next_step(problem, trial, settings)
     s = trial.theta - local[0].theta
     B, length = local[0].B, float(s.norm())
     if settings.z_rule is not fixed_z:
@@ -251,7 +252,18 @@ def iterate(
     theta, B, g = moved_together([trial.theta, B, g], group.y.device)
     shared = [fold._replace(theta=theta, B=B, g=g, rho=rho, length=length, tolerance=tolerance) for fold in before]
     after = _locals(group, shared, trial.Z, dual, trial.terms)
-    return after, report, _score(trial.systems, trial.Z, dual, problem.limits) if score else None
+    if score and exact is None:
+        exact = exact_loss(trial.solved, trial.Z, dual, problem.limits)
+    return after, report, _fold_score(group, exact) if exact else None
+
+
+def _next_step(problem: ThetaProblem, trial: Trial, settings: FoldSettings) -> NextStep:
+    """Compute the multipliers and the gradient of an accepted trial."""
+    if settings.z_rule is z_eliminated:
+        dual = trial.solved.adjoint(trial.terms.r, problem.dual, problem.limits).X  # the limit of eq 11c
+    else:
+        dual = problem.dual + settings.relaxation * problem.rho * trial.terms.c  # line 4, eq 11c
+    return NextStep(dual, problem._replace(dual=dual, rho=0.0).lagrangian_gradient(trial), None)
 
 
 def _on_host(local: Sequence[Local], penalty: ConsensusPenalty) -> tuple[Sequence[Local], ConsensusPenalty]:
@@ -326,16 +338,11 @@ def score_folds(group: FoldGroup, theta: Tensor, zs: Sequence[Tensor], settings:
         systems = FoldSystems(group, group.kernel_matrix(theta), settings.rank)
     except NotPositiveDefinite:
         return FoldScore(math.inf, math.nan, tuple(zs))
-    return _score(systems, group.columns(zs), torch.zeros_like(systems.y_T), settings.limits)
+    return _fold_score(group, exact_loss(systems, group.columns(zs), torch.zeros_like(systems.y_T), settings.limits))
 
 
-def _score(systems: FoldSystems, Z: Tensor, dual: Tensor, limits: Limits) -> FoldScore:
-    group, limits = systems.group, limits._replace(iterations=4 * limits.iterations)
-    Z = systems.solve_C(systems.y_T, Z, limits).X  # eq 8
-    terms = lagrangian_terms(group, systems.M, Z, torch.zeros_like(Z), 0.0)
-    dual = systems.adjoint(terms.r, dual, limits._replace(tolerance=math.sqrt(limits.tolerance))).X
-    slack, energy = torch.stack([(dual * terms.c).sum(), ((systems.y_T - terms.c) * Z).sum()]).tolist()
-    return FoldScore(terms.loss + slack, energy, tuple(group.vectors(Z)))
+def _fold_score(group: FoldGroup, exact: ExactLoss) -> FoldScore:
+    return FoldScore(exact.loss, exact.energy, tuple(group.vectors(exact.Z)))
 
 
 def _rolled_back(local: Sequence[Local], settings: FoldSettings) -> tuple[Local, ...]:

@@ -23,9 +23,10 @@ from torch import Tensor
 from ...data.given_folds import drawn_folds, drawn_share
 from ...errors import SettingError
 from ...linalg.blocks import row_blocks
+from ...linalg.deferred_reads import Number, RepeatedEvaluations, add_multiple, sum_with_product
 from ...linalg.randomness import generator
 from ...linalg.workspace import Workspace
-from ...objectives import noise_variance
+from ...objectives import deferred_noise_variance
 from ...problem import Dataset, Problem, take
 from .settings import GIGABYTE
 
@@ -98,8 +99,18 @@ class FoldGroup:
 
     def kernel_matrix(self, theta: Tensor) -> FoldKernel:
         """Compute the kernel matrix M(theta) of all rows of the fold against its training rows; theta on any device."""
-        on_device = theta.to(self.y.device)
-        return FoldKernel(self.kernel, on_device, self.X, self.trained, self.workspace, noise_variance(theta))
+        s2, on_device = deferred_noise_variance(theta), theta.to(self.y.device)
+        return FoldKernel(self.kernel, on_device, self.X, self.trained, self.workspace, s2)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the memory budget allows to store all rows of M."""
+        return self.y.element_size() * len(self.y) * self.trained <= self.workspace.budget
+
+    @cached_property
+    def evaluations(self) -> dict[Any, RepeatedEvaluations]:
+        """What a GPU has recorded for this group, by what it computes."""
+        return {}
 
     def columns(self, vectors: Sequence[Tensor]) -> Tensor:
         """Return [c, K] with one vector [n_T] per fold on its training rows, and zeros elsewhere."""
@@ -203,10 +214,11 @@ class FoldKernel:
     Notes
     -----
     It computes n c kernel entries once. Rows beyond the memory budget are computed again in every product. The noise
-    variance `s2` is kept beside it, so that it is read from theta once.
+    variance `s2` is kept beside it, so that it is read from theta once. It is a tensor on a GPU where theta is there
+    and rare cases are assumed away.
     """
 
-    def __init__(self, kernel: Any, theta: Tensor, X: Any, trained: int, workspace: Workspace, s2: float) -> None:
+    def __init__(self, kernel: Any, theta: Tensor, X: Any, trained: int, workspace: Workspace, s2: Number) -> None:
         self.kernel, self.theta, self.X, self.trained, self.s2 = kernel, theta, X, trained, s2
         self.X_T = take(X, torch.arange(trained, device=theta.device))
         self.stored = min(int(workspace.budget // (theta.element_size() * max(trained, 1))), len(X))
@@ -221,8 +233,8 @@ class FoldKernel:
     def noisy_times(self, Z: Tensor) -> Tensor:
         """Return (K_TT + s2 I) Z [c, K] for Z [c, K], from the first c rows of M."""
         if self.stored < self.trained:
-            return self._first_times(self.trained, Z).add_(Z, alpha=self.s2)
-        return torch.addmm(Z, self._M[: self.trained], Z, beta=self.s2)
+            return add_multiple(self._first_times(self.trained, Z), Z, self.s2)
+        return sum_with_product(Z, self._M[: self.trained], Z, beta=self.s2, alpha=1.0)
 
     def _first_times(self, count: int, Z: Tensor) -> Tensor:
         """The first rows of M Z."""

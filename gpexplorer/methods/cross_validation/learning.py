@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -37,10 +37,10 @@ from ...errors import NotPositiveDefinite
 from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.cholesky import cholesky
-from ...linalg.deferred_reads import RepeatedEvaluations
+from ...linalg.deferred_reads import Number, RepeatedEvaluations, log, number
 from ...linalg.randomness import generator
 from ...linalg.replayed_descent import GRADIENT_DESCENT, Evaluated, Replayed, replayed_descent
-from ...objectives import evidence, noise_derivative, noise_variance
+from ...objectives import deferred_noise_variance, evidence, noise_derivative
 from ...posteriors import Posterior
 from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel, channels_of
 from .. import gpytorch_parts
@@ -226,6 +226,15 @@ def _evaluation(objective: Objective, theta: Tensor) -> Tensor:
     return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)
 
 
+def _evaluations(
+    problem: Problem, work: Callable[[Tensor], Sequence[Number]], is_recordable: bool = True
+) -> RepeatedEvaluations:
+    """A function of theta [p], which a GPU records where the kernel reads nothing."""
+    kernel = problem.kernel
+    is_recordable = is_recordable and hasattr(kernel, "profile_derivative")
+    return RepeatedEvaluations(work, problem.train.y, getattr(kernel, "counter", None), is_recordable)
+
+
 def dense_cost(problem: Problem, flops: float, matrices: int) -> Cost:
     """Predict the cost of an evaluation that stores `matrices` n x n matrices.
 
@@ -267,11 +276,8 @@ class MaximumLikelihood(ExactLearning):
         if self.engine == "gpytorch":
             gpytorch_parts.check(kernel, "closed form")
             likelihood = gpytorch_evidence
-        evaluations = RepeatedEvaluations(
-            lambda theta: likelihood(kernel, theta, train),
-            train.y,
-            getattr(kernel, "counter", None),
-            is_recordable=likelihood is evidence and hasattr(kernel, "profile_derivative"),
+        evaluations = _evaluations(
+            problem, lambda theta: likelihood(kernel, theta, train), is_recordable=likelihood is evidence
         )
 
         def evaluate(theta: Tensor) -> tuple[float, float, Tensor]:
@@ -340,8 +346,12 @@ class LeaveOneOut(ExactLearning):
     calibrate = settings.calibrate()
 
     def objective(self, problem: Problem) -> Objective:
+        kernel, train = problem.kernel, problem.train
+        evaluations = _evaluations(problem, lambda theta: leave_one_out(kernel, theta, train, self.criterion))
+
         def evaluate(theta: Tensor) -> tuple[float, float, Tensor]:
-            return leave_one_out(problem.kernel, theta, problem.train, self.criterion)
+            value, log_scale, gradient = evaluations(theta)
+            return float(value), float(log_scale), gradient.to(theta)
 
         return Objective(evaluate, has_free_scale=self.calibrate and self.criterion == SQUARED)
 
@@ -349,9 +359,9 @@ class LeaveOneOut(ExactLearning):
         return dense_cost(problem, flops=3.0 * len(problem.train) ** 3, matrices=5)
 
 
-def leave_one_out(kernel: Any, theta: Tensor, train: Dataset, criterion: str) -> tuple[float, float, Tensor]:
+def leave_one_out(kernel: Any, theta: Tensor, train: Dataset, criterion: str) -> tuple[Number, Number, Tensor]:
     """Compute the loss, the log scale that the residuals imply, and the gradient in theta [p]; 3 n^3 flops."""
-    s2, theta = noise_variance(theta), theta.to(train.y.device)
+    s2, theta = deferred_noise_variance(theta), theta.to(train.y.device)
     A = kernel(theta, train.X, train.X)  # [n, n]
     A.diagonal().add_(s2)
     P = torch.cholesky_inverse(cholesky(A, "K + s2 I").L)  # [n, n]
@@ -364,4 +374,4 @@ def leave_one_out(kernel: Any, theta: Tensor, train: Dataset, criterion: str) ->
     W.addr_(a, P @ F_a, alpha=-1.0)
     gradient = kernel.theta_gradient(theta, train.X, train.X, W)
     gradient[-1] += noise_derivative(kernel, 2.0 * s2 * W.diagonal().sum())
-    return float(value), 0.5 * math.log(float((a.square() / q).mean())), gradient
+    return number(value), 0.5 * log(number((a.square() / q).mean())), gradient

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from ...linalg.cholesky import cholesky_of_each
-from ...linalg.preconditioners import nystrom_root, sufficient_rank
+from ...linalg.deferred_reads import Number, happens, sum_with_product
+from ...linalg.preconditioners import masked_nystrom_root, nystrom_root, sufficient_rank
 from .folds import FoldGroup, FoldKernel
 
 Product = Callable[[Tensor], Tensor]
@@ -39,7 +40,7 @@ class Solution(NamedTuple):
 
     X: Tensor  # [c, K]
     iterations: int
-    error: float  # the largest of the columns, in units of its target: at most 1 where all of them are solved
+    error: Number  # the largest of the columns, in units of its target: at most 1 where all of them are solved
 
 
 class Target(NamedTuple):
@@ -48,6 +49,7 @@ class Target(NamedTuple):
     norms: Tensor  # [K]
     iterations: int  # at most
     of_solution: bool = False  # whether norms bound |P r|, about the error of x; otherwise |r|, that of A x
+    is_few: bool = False  # whether a GPU assumes that FEWEST iterations are enough, and records where they are not
 
 
 def solve(
@@ -81,6 +83,10 @@ def solve(
         E, before = (R if Z is None else Z), (Y, F)
         Y, F = _smoothed(Y, F, X, E) if since else (X, E)
         is_exact = k < FEWEST and not reads_cost and not bool(R.any())
+        if target.is_few and k == FEWEST:
+            error = (F.norm(dim=0) / norms).max()
+            happens((error <= 1.0 / CONFIRMED).logical_not())
+            return Solution(Y, k, error)
         error = _largest_share(F, norms) if k >= min(FEWEST, most) or is_exact else math.inf
         solved = error <= (1.0 / CONFIRMED if since else 1.0) and (k >= FEWEST or is_exact)
         if solved and since and k > FEWEST:
@@ -179,14 +185,16 @@ class NystromInverse:
     identity.
     """
 
-    def __init__(self, group: FoldGroup, M: FoldKernel, rank: int, s2: float) -> None:
+    def __init__(self, group: FoldGroup, M: FoldKernel, rank: int, s2: Number) -> None:
         self.T, self.s2, self.rank = group.T, s2, rank
         if not rank:
             return
         rows = torch.linspace(0, group.trained - 1, min(rank, group.trained), device=self.T.device).long()
-        enough = sufficient_rank(M.columns(rows)[rows], s2 / group.trained)  # the condition number of P C is about 2
-        rows = rows[:enough]
-        self.L = nystrom_root(M.columns, rows)  # [c, r]
+        variance = s2 / group.trained  # of rows that are left out: the condition number of P C is about 2
+        if isinstance(s2, Tensor):  # inside a graph, whose shapes are fixed
+            self.L = masked_nystrom_root(M.columns, rows, variance)  # [c, r]
+        else:
+            self.L = nystrom_root(M.columns, rows[: sufficient_rank(M.columns(rows)[rows], variance)])  # [c, r]
         gram = self.L.T @ self.L  # [r, r]
         validation = [self.L[part] for part in group.validation]  # empty for a single fold: its rows have no columns
         inner = torch.stack([torch.addmm(gram, L_V.T, L_V, alpha=-1.0) for L_V in validation])
@@ -198,4 +206,4 @@ class NystromInverse:
         if not self.rank:
             return V
         inner = torch.cholesky_solve((self.L.T @ V).T[:, :, None], self.factors)[:, :, 0].T  # [r, K]
-        return torch.addmm(V, self.L, inner, beta=1.0 / self.s2, alpha=-1.0 / self.s2).mul_(self.T)
+        return sum_with_product(V, self.L, inner, beta=1.0 / self.s2, alpha=-1.0 / self.s2).mul_(self.T)

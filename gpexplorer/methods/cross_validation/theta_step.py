@@ -53,7 +53,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...kernels.theta.free_parameters import FreeParameters
-from ...linalg.deferred_reads import read_at_once
+from ...linalg.deferred_reads import Number, add_multiple, plus_multiple, read_at_once, sqrt
 from .folds import FoldGroup, FoldKernel
 from .solvers import NystromInverse, Solution, Target, solve
 
@@ -68,8 +68,8 @@ class LagrangianTerms(NamedTuple):
     losses: Tensor  # [K] |r|^2, the squared error of the validation rows of each fold
     slacks: Tensor  # [K] lambda'c
     gaps: Tensor  # [K] |c|, the violation of the constraint C z = y_T
-    loss: float  # the sum of `losses`
-    total: float  # L
+    loss: Number  # the sum of `losses`
+    total: Number  # L
     c: Tensor  # [c, K]
     r: Tensor  # [n, K]
 
@@ -77,12 +77,18 @@ class LagrangianTerms(NamedTuple):
 def lagrangian_terms(group: FoldGroup, M: FoldKernel, Z: Tensor, dual: Tensor, rho: float) -> LagrangianTerms:
     """Compute the terms of L at Z and lambda [c, K], by one product with M."""
     product = M.times(Z)  # [n, K]
-    c = product[: group.trained].add(Z, alpha=M.s2).sub_(group.y[: group.trained, None]).mul_(group.T)
+    c = plus_multiple(product[: group.trained], Z, M.s2).sub_(group.y[: group.trained, None]).mul_(group.T)
     r = group.V * (group.y[:, None] - product)
     losses, slacks, squared_gaps = r.square().sum(0), (dual * c).sum(0), c.square().sum(0)
-    loss, slack, squared_gap = torch.stack([losses, slacks, squared_gaps]).sum(1).tolist()
+    sums = torch.stack([losses, slacks, squared_gaps]).sum(1)
+    loss, slack, squared_gap = sums if isinstance(M.s2, Tensor) else sums.tolist()
     total = loss + slack + 0.5 * rho * squared_gap
     return LagrangianTerms(losses, slacks, squared_gaps.sqrt(), loss, total, c, r)
+
+
+def largest_gap(systems: FoldSystems, terms: LagrangianTerms) -> Tensor:
+    """Return the largest |C z - y_T| / |y_T| of the folds, []."""
+    return (terms.gaps / systems.y_norms.clamp_min(TINY)).max()
 
 
 def theta_gradient(group: FoldGroup, M: FoldKernel, Z: Tensor, W: Tensor, r: Tensor) -> Tensor:
@@ -91,7 +97,7 @@ def theta_gradient(group: FoldGroup, M: FoldKernel, Z: Tensor, W: Tensor, r: Ten
     U[: group.trained].add_(W)
     pairs = zip(U.split(FOLDS_AT_ONCE, 1), Z.split(FOLDS_AT_ONCE, 1), strict=True)
     gradient = reduce(torch.add, (M.gradient(u, z) for u, z in pairs))
-    gradient[-1].add_((W * Z).sum(), alpha=2.0 * M.s2)
+    add_multiple(gradient[-1], (W * Z).sum(), 2.0 * M.s2)
     return gradient
 
 
@@ -99,7 +105,7 @@ class Limits(NamedTuple):
     """When a solution by conjugate gradients is good enough."""
 
     iterations: int  # at most
-    tolerance: float  # residual of C z, as a share of |y_T|; error of multipliers, as a share of these
+    tolerance: Number  # residual of C z, as a share of |y_T|; error of multipliers, as a share of these
 
 
 class FoldSystems:
@@ -110,6 +116,7 @@ class FoldSystems:
         self.T = group.T
         self.y_T = group.y_T  # [c, K]
         self.y_norms = self.y_T.norm(dim=0)  # [K]
+        self.is_few = isinstance(M.s2, Tensor)  # whether a GPU assumes that few iterations are enough
         self.C_inverse = NystromInverse(group, M, rank, self.s2)
 
     def times_C(self, V: Tensor) -> Tensor:
@@ -136,7 +143,7 @@ class FoldSystems:
                 X, R = X.masked_fill(is_farther, 0.0), torch.where(is_farther, B, R)
             elif is_farther:
                 X, R = torch.zeros_like(X), B
-        return solve(self.times_C, B, X, self.C_inverse, target, R)
+        return solve(self.times_C, B, X, self.C_inverse, target._replace(is_few=self.is_few), R)
 
     def z_step(self, dual: Tensor, rho: float, limits: Limits) -> Solution:
         """Solve (13) by conjugate gradients for v = C z, with the matrix H = rho I + 2 G'G.
@@ -261,7 +268,6 @@ class ConsensusPenalty(NamedTuple):
         return g if self.free is None else self.free.descending(theta, g)
 
 
-Solved = tuple[FoldSystems, Tensor, int, LagrangianTerms]  # at one theta: Z, its iterations, and L
 ZRule = Callable[["ThetaProblem", FoldSystems], tuple[Tensor, int]]
 
 
@@ -282,16 +288,54 @@ def z_eliminated(problem: ThetaProblem, systems: FoldSystems) -> tuple[Tensor, i
     return solution.X, solution.iterations
 
 
+class ExactLoss(NamedTuple):
+    """The validation loss of a group of folds where C z = y_T."""
+
+    Z: Tensor  # [c, K]
+    loss: Number  # sum |y_V - K_VT z|^2
+    energy: Number  # sum y_T'C^-1 y_T
+
+
+def exact_loss(systems: FoldSystems, Z: Tensor, dual: Tensor, limits: Limits) -> ExactLoss:
+    """Compute the loss by solutions for z and lambda that start at Z and `dual`; see `score_folds` for its error."""
+    group, limits = systems.group, limits._replace(iterations=4 * limits.iterations)
+    Z = systems.solve_C(systems.y_T, Z, limits).X  # eq 8
+    terms = lagrangian_terms(group, systems.M, Z, torch.zeros_like(Z), 0.0)
+    dual = systems.adjoint(terms.r, dual, limits._replace(tolerance=sqrt(limits.tolerance))).X
+    sums = torch.stack([(dual * terms.c).sum(), ((systems.y_T - terms.c) * Z).sum()])
+    slack, energy = sums if isinstance(systems.s2, Tensor) else sums.tolist()
+    return ExactLoss(Z, terms.loss + slack, energy)
+
+
+class NextStep(NamedTuple):
+    """What follows where a trial is accepted and z is eliminated."""
+
+    dual: Tensor  # [c, K] the multipliers, the limit of eq 11c
+    g: Tensor  # [p] dL/dtheta at them
+    score: ExactLoss | None  # where it is asked for
+
+
 class Trial(NamedTuple):
     """One theta that a step may lead to, with z and L there."""
 
     theta: Tensor  # [p]
     Z: Tensor  # [c, K]
-    systems: FoldSystems
+    systems: FoldSystems | None  # None where a GPU has computed `ahead`
     terms: LagrangianTerms
     value: float  # L and the penalty
     gap: float  # the largest |C z - y_T| / |y_T| of the folds
     iterations: int  # of conjugate gradients, for z
+    ahead: NextStep | None = None
+
+    @property
+    def solved(self) -> FoldSystems:
+        """The systems, where nothing was computed ahead."""
+        assert self.systems is not None
+        return self.systems
+
+
+Solved = tuple[FoldSystems | None, Tensor, int, LagrangianTerms, NextStep | None]  # what a trial finds at one theta
+Recorded = Callable[["ThetaProblem", Tensor], tuple[Solved, Number]]  # the same, with the largest gap
 
 
 class ThetaProblem(NamedTuple):
@@ -309,6 +353,7 @@ class ThetaProblem(NamedTuple):
     rank: int
     limits: Limits
     penalty: ConsensusPenalty
+    recorded: Recorded | None = None  # on a GPU, where z is eliminated
 
     def trial(self, theta: Tensor, z_rule: ZRule) -> Trial | None:
         """Evaluate L at theta, or at the nearest one within the limits: one kernel matrix, and z by the rule.
@@ -324,10 +369,13 @@ class ThetaProblem(NamedTuple):
             systems = FoldSystems(self.group, self.group.kernel_matrix(theta), 0 if z_rule is fixed_z else self.rank)
             Z, iterations = z_rule(self, systems)
             terms = lagrangian_terms(self.group, systems.M, Z, self.dual, self.rho)
-            return (systems, Z, iterations, terms), (terms.gaps / systems.y_norms.clamp_min(TINY)).max()[None]
+            return (systems, Z, iterations, terms, None), largest_gap(systems, terms)[None]
 
         try:
-            (systems, Z, iterations, terms), gaps = read_at_once(solved, self.group.y)
+            if self.recorded is None:
+                (systems, Z, iterations, terms, ahead), gaps = read_at_once(solved, self.group.y)
+            else:
+                (systems, Z, iterations, terms, ahead), gaps = self.recorded(self, theta)
         except NotPositiveDefinite:  # the kernel matrix is not finite, or beyond rounding
             return None
         gap = float(gaps)
@@ -336,13 +384,13 @@ class ThetaProblem(NamedTuple):
         tolerance = max(self.limits.tolerance, torch.finfo(self.group.y.dtype).eps ** 0.5)
         if z_rule is z_eliminated and gap > UNSOLVED * tolerance:
             return None  # the condition number of C is so large that its solution, and the loss, are not accurate
-        return Trial(theta, Z, systems, terms, terms.total + penalty, gap, iterations)
+        return Trial(theta, Z, systems, terms, terms.total + penalty, gap, iterations, ahead)
 
     def lagrangian_gradient(self, trial: Trial) -> Tensor:
         """Return dL/dtheta [p] without the penalty and its part along u, on the device of the penalty."""
         W = self.dual + self.rho * trial.terms.c  # [c, K]
         _, gradient = read_at_once(
-            lambda: (None, theta_gradient(self.group, trial.systems.M, trial.Z, W, trial.terms.r)), W
+            lambda: (None, theta_gradient(self.group, trial.solved.M, trial.Z, W, trial.terms.r)), W
         )
         return self.penalty.without_scale(gradient.to(self.penalty.u.device))
 
