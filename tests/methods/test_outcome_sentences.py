@@ -57,7 +57,7 @@ def test_iterations_over_folds_end_at_their_limits(changed: dict[str, Any], reas
 
 def of_learning(name: str, evaluations: int, largest: float, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Outcome:
     """The outcome of a method that allows six evaluations and a tolerance of a hundredth, after 9 steps in 2 rounds."""
-    state = record(step=9, round=1, answers=range(evaluations), objective=-3.0)
+    state = record(step=9, round=1, answers=range(evaluations), objective=more.pop("objective", -3.0))
     method = record(**({"learn": True, "evaluations": 6, "tolerance": 1e-2} | more))
     if name == "ml":
         monkeypatch.setattr(learning, "_largest_derivative", lambda problem, state: largest)
@@ -86,6 +86,12 @@ def test_learning_ends_by_its_evaluations(name, evaluations, largest, reason, wo
     assert outcome.message.startswith(words)
     if name != "ml":
         assert "Turn on learn" in of_learning(name, evaluations, largest, monkeypatch, learn=False).message
+
+
+def test_of_an_objective_near_zero_the_tolerance_itself_is_the_limit(monkeypatch: pytest.MonkeyPatch):
+    reasons = [of_learning("ml", 5, largest, monkeypatch, objective=0.1).reason for largest in (0.01, 0.011)]
+
+    assert reasons == ["converged", "budget"]
 
 
 def test_neighbours_that_would_change_again_need_more_rounds(monkeypatch: pytest.MonkeyPatch):

@@ -25,6 +25,7 @@ from gpexplorer.recommendation.lanes import Lane
 from gpexplorer.recommendation.promises import promise
 from gpexplorer.recommendation.result import (
     _gain_in_words,
+    _heading,
     _simple_in_words,
     _unused,
     band_sentences,
@@ -189,6 +190,14 @@ def test_an_average_names_its_largest_parts_and_what_it_gains() -> None:
     four = "40 % of model 0; 30 % of model 1; 20 % of model 2 and 10 % of model 3"
     assert shares(average(0.4, 0.3, 0.2, 0.1)) == four
     assert shares(average(0.4, 0.3, 0.2, 0.06, 0.04)) == four.replace("model 3", "2 others")
+    assert shares(average(0.2, 0.1, 0.1, 0.3, 0.3)).endswith(" and 60 % of 2 others")
+    winner = lane("gp", 200, scores_of(np.linspace(-1.0, 1.0, 50), np.zeros(50), 1.0))
+    assert _heading(winner, None)[0].startswith("Use gp: ")
+    assert _heading(winner, average(1.0))[0].startswith("Use model 0: it is better on the held-out rows")
+    assert _heading(winner, average(0.6, 0.4))[0].startswith("Use the average of 2 models, with which")
+    for weights, models in (((1.0,), ["gp"]), ((0.6, 0.4), ["gp", "average of 2 models"])):
+        mixed = SimpleNamespace(weights=average(*weights).weights, scores=winner.scores)
+        assert sorted(table([winner], winner, {}, mixed)["model"], reverse=True) == models
     for gain, words in ((0.125, "lower by 0.12 nats"), (0.0, "lower by 0 nats"), (-0.031, "higher by 0.031 nats")):
         sentence = _gain_in_words(average(0.5, 0.5, gain=(gain, 0.02)))
         assert f"is {words} than that of the best model, with a standard error of 0.02." in sentence

@@ -5,6 +5,14 @@ from __future__ import annotations
 EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
     "views/families/feature_space.py": {
         ("plane = torch.zeros(len(y), 2).to(Phi)", "2 becomes 3"): "a third column is not read",
+        (
+            "plane = plane * torch.where(plane.T @ (y - y.mean()) < 0.0, -1.0, 1.0)",
+            "* becomes /",
+        ): "the factor is 1 or -1",
+        (
+            "plane = plane * torch.where(plane.T @ (y - y.mean()) < 0.0, -1.0, 1.0)",
+            "- becomes +",
+        ): "the sum of each column is zero",
         ("plane[:, : min(2, len(S))] = (U * S)[:, :2]", "2 becomes 3"): "the plane has two columns",
     },
     "views/families/filter_view.py": {

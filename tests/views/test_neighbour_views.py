@@ -210,6 +210,10 @@ def test_the_band_opens_in_a_gap_and_ahead():
     band = layers["filter"].assign(width=lambda each: each["upper"] - each["lower"])
     in_gap = band[band["x"].between(x[24] + 1.5, x[25] - 0.1)]
 
+    last = layers["seen"]["x"].max()
+    right_before = band[band["x"] < last - 1e-8].iloc[-1]
+    assert last - right_before["x"] < 1e-5  # where the band closes at once
+    assert right_before["width"] > 1.05 * band["width"].iloc[-1]
     assert in_gap["width"].min() > 2.0 * band[band["x"].between(x[15], x[24])]["width"].median()
     assert in_gap["width"].is_monotonic_increasing
     ahead = layers["forecast"]["upper"] - layers["forecast"]["lower"]
