@@ -142,4 +142,6 @@ def test_rolled_back_steps_are_crosses_on_rho():
     assert back["x"].tolist() == [2, 3, 4]
     np.testing.assert_allclose(back["y"], np.log10(20.0 * 4.0 ** np.array([1, 2, 3])))
     assert set(back["y"]) <= set(rho["y"])
-    assert "3 steps taken back" in layers["primal"].attrs["title"]
+    rho_of_steps = [record.step.info.rho for record in run.trace[1:]]
+    assert rho_of_steps[-1] != rho_of_steps[0]
+    assert layers["primal"].attrs["title"] == f"rho is {rho_of_steps[-1]:.3g}, 3 steps taken back"
