@@ -206,10 +206,7 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     X = _numbers(_training_columns(X, train.names) if is_frame(X) else X).to(train.X.device, torch.float64)
     if X.ndim != 2 or X.shape[1] != train.d:
         raise DataError(f"Inputs have shape {list(X.shape)}; the training data need [rows, {train.d}].")
-    if not bool(X.isfinite().all()):
-        rows = int((~X.isfinite()).any(1).sum())
-        raise DataError(f"Inputs have missing or infinite values in {rows} of {len(X)} rows: leave these out.")
-    return X
+    return _finite_rows(X)
 
 
 def scaled_inputs(X: Any, train: Dataset) -> Any:
@@ -275,8 +272,14 @@ def _mixed_rows(X: Any, train: Dataset) -> MixedRows:
             f"Inputs are {X!r}; the training data need {len(columns.numbers)} numbers and {len(columns.texts)} texts."
         )
     X = X.to(train.y.device, torch.float64)
-    if not bool(X.numbers.isfinite().all()):
-        rows = int((~X.numbers.isfinite()).any(1).sum())
+    _finite_rows(X.numbers)
+    return X
+
+
+def _finite_rows(X: Tensor) -> Tensor:
+    """The inputs [t, d]; DataError if a value is missing or infinite."""
+    if not bool(X.isfinite().all()):
+        rows = int((~X.isfinite()).any(1).sum())
         raise DataError(f"Inputs have missing or infinite values in {rows} of {len(X)} rows: leave these out.")
     return X
 

@@ -160,11 +160,11 @@ def _run_child(
     finally:
         _slots.release()
     line, _, rest = process.stdout.partition(b"\n")
-    is_limit_reached = (
-        process.returncode == OUT_OF_MEMORY or process.returncode < 0
-    )  # the system ends a process at its limits
-    if is_limit_reached:
-        raise DataError(_too_much(name, limits))
+    if process.returncode == OUT_OF_MEMORY or process.returncode < 0:  # the system ends a process at its limits
+        raise DataError(
+            f"{display_name(name)} needs more than the {size(limits.memory_bytes)} of memory or {limits.cpu_seconds} s "
+            "that reading an upload may take: keep fewer rows or columns, or save it as plain CSV."
+        )
     answer = (
         json.loads(line) if process.returncode == 0 and line else {"unexpected": f"end (code {process.returncode})"}
     )
@@ -172,7 +172,10 @@ def _run_child(
         log.warning(
             "The child process that reads uploads failed: %s", process.stderr[-LOGGED:].decode("utf-8", "replace")
         )
-        raise DataError(_unexpected(name, answer["unexpected"]))
+        raise DataError(
+            f"{display_name(name)} could not be read because of an unexpected {answer['unexpected']}, which is in the "
+            "log: save it as plain CSV."
+        )
     if "error" in answer:
         raise DataError(answer["error"])
     return answer, np.load(io.BytesIO(rest), allow_pickle=False) if rest else {}
@@ -183,17 +186,3 @@ def _environment() -> dict[str, str]:
     passed_on = {key: os.environ[key] for key in ("LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR") if key in os.environ}
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {**passed_on, **one_thread, "PYTHONPATH": str(_ROOT), "ARROW_DEFAULT_MEMORY_POOL": "system"}
-
-
-def _unexpected(name: str, error: str) -> str:
-    return (
-        f"{display_name(name)} could not be read because of an unexpected {error}, which is in the log: "
-        "save it as plain CSV."
-    )
-
-
-def _too_much(name: str, limits: Limits) -> str:
-    return (
-        f"{display_name(name)} needs more than the {size(limits.memory_bytes)} of memory or {limits.cpu_seconds} s "
-        "that reading an upload may take: keep fewer rows or columns, or save it as plain CSV."
-    )

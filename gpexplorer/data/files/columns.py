@@ -255,10 +255,10 @@ def roles(
 def _other_target(columns: dict[str, Column], target: str, choice: Choice) -> tuple[str, ...]:
     """A note if the target was not chosen, and is another column than the last one."""
     last = next(reversed(columns))
-    if choice.target is not None or last in (choice.inputs or ()):
-        return (_note_on_row_name(columns, target)) if choice.target is not None else ()
-    if last == target:
+    if choice.target is not None or last == target:
         return _note_on_row_name(columns, target)
+    if last in (choice.inputs or ()):
+        return ()
     column = columns[last]
     contents = f" ({quote(column.first)})" if column.first else ""
     why = left_out(columns, last, choice) if column.is_number else f"does not contain numbers{contents}"

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from ...errors import DataError
 from ..quoting import listing, quote
+from ..reader.cells import is_number, is_text
 from .size_limits import LOCAL, Limits
 
 _INDEX = "__index_level_"  # the index of a DataFrame, which is not a column
@@ -66,19 +67,11 @@ def parquet(name: str) -> Iterator[None]:
         raise DataError(f"{name} is not a Parquet file that can be read: {quote(error, 120)}. Save it again.") from None
 
 
-def is_number(kind: pa.DataType) -> bool:
-    """Whether the values of this type are numbers, which become float64."""
-    types = pa.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
-
-
 def is_readable(kind: pa.DataType) -> bool:
     """Whether the cells of this type are numbers, dates or words."""
-    types = pa.types
-    if types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind):
         return is_readable(kind.value_type)
-    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-    return bool(is_number(kind) or types.is_temporal(kind) or is_text)
+    return is_number_or_date(kind) or is_text(kind)
 
 
 def is_number_or_date(kind: pa.DataType) -> bool:

@@ -7,9 +7,8 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from ..reader.cells import is_text
+from ..reader.cells import is_number, is_text
 from ..table_checks import Floats
-from .containers import is_number
 
 ID_NAME = re.compile(
     r"(?i)^(.*[ _.-])?(id|ids|uid|index|idx|row|rows|rownames?|row[ _]?(no|nr|num|number|id|index)|no|nr|num|number|key"

@@ -5,6 +5,7 @@ Cells that have a type of their own, such as numbers and dates of Parquet, becom
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -66,14 +67,24 @@ class Texts(NamedTuple):
         """The values of the different texts as values of the rows."""
         return values[self.place]
 
-    def counts(self) -> NDArray[np.int64]:
-        """How many rows have each text."""
-        return np.bincount(self.place, minlength=len(self.distinct))
+    def counts(self) -> Counter[str]:
+        """How many rows have each text; two originals may be the same text, such as with a blank behind it."""
+        rows = np.bincount(self.place, minlength=len(self.distinct)).tolist()
+        counts: Counter[str] = Counter()
+        for text, number in zip(self.distinct, rows, strict=True):
+            counts[text] += number
+        return counts
 
     def parsed(self, parse: Callable[[str], float | None]) -> Floats:
         """Each row as a number, NaN where `parse` returns None or the row has a gap."""
         values = [parse(text) if text else None for text in self.distinct]
         return np.asarray(self.spread(np.array([np.nan if v is None else v for v in values], dtype=np.float64)))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether the values of this type are numbers, which become float64."""
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -111,11 +122,6 @@ def texts_of(column: pa.ChunkedArray) -> Texts:
     return Texts(distinct, np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64), original)
 
 
-def count_with(mark: str, column: pa.ChunkedArray) -> int:
-    """How many texts of a column contain a mark."""
-    return int(pc.sum(pc.match_substring(plain(column), mark)).as_py() or 0)
-
-
 def typed_values(column: pa.ChunkedArray, kind: str) -> Floats | None:
     """Numbers, days or hours of cells that are no texts; None where they are texts, or are read as words."""
     types, of = pa.types, column.type
@@ -127,9 +133,8 @@ def typed_values(column: pa.ChunkedArray, kind: str) -> Floats | None:
         column = column.cast(pa.int8())
     if kind == "date" and (types.is_integer(of) or types.is_floating(of)):
         return None  # 20210301
-    if types.is_boolean(of) or types.is_integer(of) or types.is_floating(of) or types.is_decimal(of):
-        values = np.array(pc.fill_null(column.cast(pa.float64(), safe=False), float("nan")).to_numpy())
-        return values
+    if is_number(of):
+        return np.array(pc.fill_null(column.cast(pa.float64(), safe=False), float("nan")).to_numpy())
     if types.is_timestamp(of) or types.is_date(of):
         stamps = column.cast(pa.timestamp("us"), safe=False)
         return _float64(stamps) / 1e6 / DAY

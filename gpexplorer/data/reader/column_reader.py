@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..quoting import listing, quote
-from .cells import MISSING, Floats, Mask, Texts, count_with, is_text, plain, texts_of, typed_values
+from .cells import MISSING, Floats, Mask, Texts, is_number, is_text, plain, texts_of, typed_values
 from .date_format import ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format, may_be_digits
 from .number_format import DAYS, OTHER, NumberFormat, missing_number, number_format, without_limit, written
 from .words import Levels, are_smiles, are_yes_no, levels_of, nearly_number, yes_no
@@ -195,7 +196,7 @@ class ColumnReader:
     def doubts(self, column: pa.ChunkedArray) -> tuple[str, ...]:
         """What of the cells of training could be meant otherwise, as notes with the option that reads them so."""
         name, notes = quote(self.name), list[str]()
-        if self.kind == "number" and self.numbers.evidence == "either" and count_with(",", column):
+        if self.numbers.evidence == "either" and pc.any(pc.match_substring(plain(column), ",")).as_py():
             is_decimal = self.numbers.decimal == ","
             meant, other = ("decimal marks", "1,234.5") if is_decimal else ("marks of thousands", "1.234,5")
             notes.append(
@@ -205,7 +206,7 @@ class ColumnReader:
         if self.gap_words:
             notes.append(f"{name}: cells that say {listing(self.gap_words)} were read as gaps.")
         texts = texts_of(column) if self.numbers.unit and is_text(plain(column).type) else None
-        if texts and (note := self.numbers.note_on_unit(zip(texts.distinct, texts.counts().tolist(), strict=True))):
+        if texts and (note := self.numbers.note_on_unit(texts.counts())):
             notes.append(f"{name}: {note}")
         if (text := nearly_number(self.levels.names)) and not self.left_out:
             advice = "write a number alone, such as 5, to use it as one"
@@ -273,7 +274,7 @@ def _by_type(name: str, column: pa.ChunkedArray, kind: str) -> ColumnReader | No
         return ColumnReader(name, "yes/no")
     if kind in ("", "date") and (types.is_integer(of) or types.is_floating(of)) and _are_compact_dates(column):
         return None
-    if types.is_integer(of) or types.is_floating(of) or types.is_decimal(of):
+    if is_number(of):
         return ColumnReader(name, "number")
     if types.is_duration(of):
         return ColumnReader(name, "number", numbers=NumberFormat(unit=DAYS))
@@ -362,17 +363,15 @@ def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str
     if kind not in ("", "number"):
         return None
     parts = {text: written(text) for text in texts.distinct if text}
-    units: dict[str, int] = {}
-    for part in filter(None, parts.values()):
-        units[part.unit] = units.get(part.unit, 0) + 1
-    unit = max(units, key=lambda u: units[u]) if units else ""
+    units = Counter(part.unit for part in parts.values() if part)
+    unit = max(units, key=units.__getitem__, default="")
     cells = [text for text, part in parts.items() if part is not None and part.unit in ("", unit)]
     numbers = number_format(cells, decimal) or max(
         (NumberFormat(mark, unit) for mark in (decimal or ".", ",")),
         key=lambda form: sum(form.number(text) is not None for text in cells),
     )
     others = [text for text in parts if numbers.number(text) is None]
-    counts = dict(zip(texts.distinct, texts.counts().tolist(), strict=True))
+    counts = texts.counts()
     unreadable = sum(counts[text] for text in others)
     present = sum(counts[text] for text in parts)
     if 2 * unreadable > present and kind == "":
@@ -408,7 +407,7 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) 
     if share < 0.9 and (kind == "" or not readable[order]):
         return None
     dates = DateFormat(order) if form else date_format(readable[order]) or DateFormat(order)
-    counts = dict(zip(texts.distinct, texts.counts().tolist(), strict=True))
+    counts = texts.counts()
     gap_words, others = _gap_words([text for text in cells if dates.days(text) is None], counts)
     return ColumnReader(name, "date", dates=dates, gap_words=gap_words, examples=_first(texts, others))
 

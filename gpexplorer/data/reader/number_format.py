@@ -7,7 +7,7 @@ this one is accepted, so that 1090.60 and 1,090.60 are the same number, and 1,5 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 SYMBOLS = "$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9\u20ba\u20ab\u20aa\u0e3f\u20b4\u20a6"
@@ -161,9 +161,9 @@ class NumberFormat(NamedTuple):
             return False
         return bool(parts.unit) and parts.unit != "%" and not re.fullmatch(CURRENCY, parts.unit)
 
-    def note_on_unit(self, cells: Iterable[tuple[str, int]]) -> str:
-        """What to say if only some of the numbers have the unit, of cells with how many rows have each; else ""."""
-        numbers = [(part.unit, count) for text, count in cells if (part := written(text)) is not None]
+    def note_on_unit(self, counts: Mapping[str, int]) -> str:
+        """What to say if only some of the numbers have the unit, of texts with how many rows have each; else ""."""
+        numbers = [(part.unit, rows) for text, rows in counts.items() if (part := written(text)) is not None]
         present, with_unit = sum(n for _, n in numbers), sum(n for unit, n in numbers if unit)
         if with_unit in (0, present):
             return ""

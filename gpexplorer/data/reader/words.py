@@ -73,7 +73,7 @@ class Levels(NamedTuple):
 def levels_of(texts: Texts) -> Levels:
     """The words of a column of training rows."""
     spellings: dict[str, dict[str, int]] = {}
-    for text, count in zip(texts.distinct, texts.counts().tolist(), strict=True):
+    for text, count in texts.counts().items():
         if text and count:
             of_key = spellings.setdefault(word_key(text), {})
             name = " ".join(text.split())
