@@ -17,7 +17,7 @@ from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...linalg.randomness import generator, random_rows
 from ...problem import Dataset, Problem, described_rows
 from ..base import Method
-from ..setting_kinds import count
+from ..setting_kinds import choice, count
 from . import settings
 from .evidence import ROWS, choose_by_evidence, regress
 
@@ -26,9 +26,8 @@ SPACINGS = ("equispaced", "quantile", "mixed")
 
 def spacing_setting() -> Any:
     """Where the grid points of an axis lie, as a setting."""
-    return param.Selector(
-        default="equispaced",
-        objects=[*SPACINGS, "by likelihood"],
+    return choice(
+        [*SPACINGS, "by likelihood"],
         doc="Where the grid points lie. quantile puts them where the rows are, for inputs that are concentrated in a "
         "part of their range. mixed puts half of them where the rows are, and covers the range with the other half. by "
         "likelihood tries all three at every choice of basis functions; each costs one pass over the training rows.",
@@ -37,9 +36,8 @@ def spacing_setting() -> Any:
 
 def basis_setting() -> Any:
     """How the basis functions are chosen, as a setting."""
-    return param.Selector(
-        default="eigenvalues",
-        objects=["eigenvalues", "evidence"],
+    return choice(
+        ["eigenvalues", "evidence"],
         doc="Which eigenfunctions are used. eigenvalues takes the largest, without y, as the paper does. evidence "
         "takes those of many candidates that make the training rows most likely: it finds products of many inputs, "
         "and costs a few evaluations of the likelihood per choice. Use it with ten times as many rows as functions or "
@@ -73,7 +71,6 @@ class GridMethod(Method):
     grid_points = count(
         0,
         (0, 40),
-        least=0,
         doc="Grid points per input. The whole grid has this number to the power d, but it is never formed. 0 is "
         "automatic: each input has 10 to 160, as many as its lengthscale needs.",
     )

@@ -22,7 +22,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-import param
 import torch
 from torch import Tensor
 
@@ -33,6 +32,7 @@ from ...posteriors import DiagonalAndDirection, Posterior
 from ...problem import Cost, Outcome, Problem, Step
 from ..base import Steps
 from ..langevin import Density
+from ..setting_kinds import choice
 from . import settings
 from .chains import LogNormal, Target, given_noise_prior, log_normal
 from .evidence import FEW_ROWS, FOLDS, held_out_noise, regress
@@ -99,9 +99,8 @@ class Grief(GridMethod):
     starts = settings.starts()
     max_rounds = settings.max_rounds()
     tolerance = settings.tolerance()
-    weights: Any = param.Selector(
-        default="kernel",
-        objects=["kernel", "posterior", "likelihood"],
+    weights: Any = choice(
+        ["kernel", "posterior", "likelihood"],
         doc="Weights of the eigenfunctions at the end: those of the kernel, the mode of their posterior under the "
         "priors of type I, or those of highest likelihood, which overfit.",
     )

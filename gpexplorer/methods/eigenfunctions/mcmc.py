@@ -26,6 +26,7 @@ from ...objectives import noise_variance
 from ...posteriors import DiagonalAndDirection, Posterior, exact_gp_posterior
 from ...problem import Cost, Outcome, Problem, Step
 from ..base import Steps
+from ..setting_kinds import count
 from . import settings
 from .chains import Info as ChainInfo
 from .chains import (
@@ -108,16 +109,14 @@ class GriefMCMC(GridMethod):
     subset = param.Integer(1000)
     starts = settings.starts()
     evaluations = param.Integer(30)
-    chains = param.Integer(
-        4, bounds=(1, None), softbounds=(2, 64), doc="Number of chains. R-hat needs two or more to be useful."
-    )
-    per_step = param.Integer(100, bounds=(1, None), softbounds=(10, 1000), doc="Iterations of every chain in one step.")
-    warm_up = param.Integer(
-        10, bounds=(1, None), softbounds=(2, 50),
+    chains = count(4, (2, 64), doc="Number of chains. R-hat needs two or more to be useful.")
+    per_step = count(100, (10, 1000), doc="Iterations of every chain in one step.")
+    warm_up = count(
+        10, (2, 50),
         doc="Steps in which the step size and the scales adapt; their draws are discarded.",
     )  # fmt: skip
-    samples = param.Integer(90, bounds=(1, None), softbounds=(10, 1000), doc="Steps whose draws are kept.")
-    thin = param.Integer(10, bounds=(1, None), softbounds=(1, 50), doc="Iterations from one draw to the next.")
+    samples = count(90, (10, 1000), doc="Steps whose draws are kept.")
+    thin = count(10, (1, 50), doc="Iterations from one draw to the next.")
     acceptance = param.Number(
         0.574, bounds=(0.05, 0.99),
         doc="Acceptance rate to which the step size is tuned; 0.574 is optimal in many dimensions.",

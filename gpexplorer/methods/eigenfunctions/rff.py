@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import param
 from torch import Tensor
 
 from ...errors import KernelError, SettingError
@@ -20,7 +19,7 @@ from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...posteriors import Posterior
 from ...problem import Cost, Outcome, Problem, Step, described_rows
 from ..base import Method, Steps
-from ..setting_kinds import count
+from ..setting_kinds import choice, count
 from . import settings
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
@@ -85,9 +84,8 @@ class RFF(Method):
         least=2,
         doc="Number of features D, an even number. More features fit better and cost n D^2 flops per pass.",
     )
-    frequencies: Any = param.Selector(
-        default="orthogonal",
-        objects=list(KINDS),
+    frequencies: Any = choice(
+        list(KINDS),
         doc="How frequencies are drawn. orthogonal and paired features have less variance than plain ones.",
     )
     learn = settings.learn()

@@ -27,7 +27,7 @@ from ...features.grid_eigenfunctions import grid_root
 from ...linalg.preconditioners import drawn_root, nystrom_root, pivoted_root, woodbury
 from ...linalg.randomness import generator
 from ...problem import Cost, Problem
-from ..setting_kinds import count
+from ..setting_kinds import choice, count
 from . import settings
 from .solver import Solver
 from .system import FLOPS_PER_ENTRY, Iteration, State, System, iteration_cost
@@ -161,13 +161,12 @@ class PreconditionedCG(Solver):
     rank = count(
         0,
         (0, 1000),
-        least=0,
         doc="Rank of the preconditioner. A larger rank saves iterations. 0 is automatic: the rank at which building it "
         "takes as long as one product with the matrix, as far as it fits into the memory of the cache.",
     )
-    root: Any = param.Selector(
+    root: Any = choice(
+        ["pivoted", "nystrom", "drawn", "grief"],
         default="drawn",
-        objects=["pivoted", "nystrom", "drawn", "grief"],
         doc="How the root is built. pivoted: the row with the largest residual variance, in turn; nystrom: random "
         "rows; drawn: random rows, with their residual variance as probability; grief: eigenfunctions of a grid.",
     )

@@ -43,7 +43,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-import param
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -54,6 +53,7 @@ from ...linalg.deferred_reads import repeat_if_rare
 from ...linalg.randomness import generator
 from ...objectives import noise_derivative, noise_variance
 from ...problem import Cost, Problem, Step
+from ..setting_kinds import count, positive
 from . import settings
 from .block import Block, BlockBuffers, BlockSizes, CoarseRows, after_coarse_step, combine_steps, fill_block
 from .reliability import Point
@@ -117,33 +117,29 @@ class GBCD(Solver):
     }
 
     block = settings.greedy_block()
-    chunk = param.Integer(
+    chunk = count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 200),
+        (0, 200),
         doc="Number of rows that join a block before the decrease that each row promises is computed again. "
         "1 is the published method. 0 is automatic: 50, or a tenth of a block that follows the number of rows if "
         "that is less; with float32 columns and at least 4000 rows, a fifth of the block.",
     )
-    pool = param.Integer(
+    pool = count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 600),
+        (0, 600),
         doc="Number of random candidates per row that joins. The paper uses 60; 0 takes all rows as candidates. The "
         "first rows of a block are always chosen among all rows, as in the paper's Algorithm 2.",
     )
-    shortlist = param.Integer(
+    shortlist = count(
         4,
-        bounds=(0, None),
-        softbounds=(0, 20),
+        (0, 20),
         doc="Number of candidates per row of a block: the rows that promise the largest decrease when the block is "
         "begun. 0 takes all rows as candidates, which takes longer and gives hardly better blocks. Without effect if "
         "candidates are drawn (pool), or where there are fewer rows.",
     )
-    coarse = param.Integer(
+    coarse = count(
         -2,
-        bounds=(-2, None),
-        softbounds=(-2, 2000),
+        (-2, 2000),
         doc="Number of coarse rows, which are solved for together with every block, at n numbers each. They reduce the "
         "smooth part of the gradient. They are drawn by the variance that the previous ones leave. -2 takes as many as "
         "a block has, and from 4000 rows on a quarter of the rows, at most 1500 and 0.4 GB, if that is more; with "
@@ -153,25 +149,21 @@ class GBCD(Solver):
     conjugate = settings.conjugate(2)
     mixed: Any = settings.mixed_by_noise(MOST_SIGNAL_TO_NOISE)
     refresh = settings.refresh()
-    full_steps = param.Integer(
+    full_steps = count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 100),
+        (0, 100),
         doc="Number of steps by which the hyperparameters are learned on all rows, after the subset. Each takes about "
         "as long as three products with the kernel matrix. 0 leaves them as the subset gave them.",
     )
-    probes = param.Integer(
+    probes = count(
         8,
-        bounds=(1, None),
-        softbounds=(1, 64),
+        (1, 64),
         doc="Number of random vectors that estimate the gradient of the likelihood of all rows. They go through the "
         "same blocks as the targets; more of them give less noise.",
     )
-    rate = param.Number(
+    rate = positive(
         0.05,
-        bounds=(0.0, None),
-        inclusive_bounds=(False, True),
-        softbounds=(0.005, 0.2),
+        (0.005, 0.2),
         doc="Change of a log-hyperparameter in the first step on all rows. Later steps are smaller, down to zero.",
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import param
 
-from ..setting_kinds import count
+from ..setting_kinds import choice, count
 
 GIGABYTE = 1e9  # bytes: memory budgets are settings in gigabytes
 
@@ -21,7 +21,6 @@ def block() -> Any:
     return count(
         0,
         (0, 1000),
-        least=0,
         doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. 0 is "
         f"automatic: an eighth of all rows, but at least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
     )
@@ -32,7 +31,6 @@ def greedy_block() -> Any:
     return count(
         -1,
         (-1, 1000),
-        least=-1,
         doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. -1 takes "
         f"{MOST_BLOCK}, the number of the paper, or all rows if there are fewer. 0 is automatic: an eighth of all "
         f"rows, but at least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
@@ -50,7 +48,6 @@ def conjugate(steps: int) -> Any:
     return count(
         steps,
         (0, 5),
-        least=0,
         doc="Number of previous steps that each step is combined with, with the best coefficients. Each takes 2 n "
         "numbers of memory and no kernel entries. 0 is the published method.",
     )
@@ -70,7 +67,6 @@ def subset() -> Any:
     return count(
         0,
         (0, 2000),
-        least=0,
         doc="Number of rows on which the hyperparameters are learned, at subset^3 flops per evaluation. 0 is "
         f"automatic: an eighth of all rows, but at least {LEAST_SUBSET} and at most {MOST_SUBSET}, as in the paper.",
     )
@@ -98,9 +94,8 @@ def mixed() -> Any:
 
 def mixed_by_noise(signal_to_noise: float) -> Any:
     """Whether kernel columns are computed in float32, which may depend on the noise."""
-    return param.Selector(
-        default="auto",
-        objects=["auto", True, False],
+    return choice(
+        ["auto", True, False],
         doc="Compute kernel columns in float32, at half the time and memory. Gradients from scratch stay in float64. "
         "Columns become float64 if rounding decides the steps. auto: with float64 data, at least "
         f"{MANY_ROWS} rows, default coarse rows, and a signal variance of at most {signal_to_noise:,.0f} times the "
@@ -113,7 +108,6 @@ def refresh() -> Any:
     return count(
         0,
         (0, 200),
-        least=0,
         doc="Number of iterations after which the gradient is computed from scratch, at n^2 / 2 kernel entries. "
         "0 does so only before stopping.",
     )

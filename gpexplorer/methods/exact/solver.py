@@ -16,7 +16,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, ClassVar
 
-import param
 import torch
 from torch import Tensor
 
@@ -27,7 +26,7 @@ from ...problem import Outcome, Problem, Step
 from ..base import Method, Steps
 from ..capabilities import Correlations
 from ..fixed_subset import learn_on_subset, subset_rows
-from ..setting_kinds import amount, count
+from ..setting_kinds import amount, choice, count
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
 from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, Bands, exact_posterior, posterior_of_subset
@@ -75,9 +74,8 @@ class Solver(Method):
     cache = amount(
         1.0, (0.0, 8.0), doc="Gigabytes of kernel rows that are kept in memory instead of computed again; 0 keeps none."
     )
-    bands: Any = param.Selector(
-        default="auto",
-        objects=["auto", "rows", "exact"],
+    bands: Any = choice(
+        ["auto", "rows", "exact"],
         doc="Which rows a predictive variance of the solution uses. exact: all rows. rows: some random rows "
         "(variance_rows), which give an upper bound. auto: all rows if there are at most 5000, and otherwise some.",
     )
@@ -90,7 +88,6 @@ class Solver(Method):
     variance_rows = count(
         2000,
         (0, 5000),
-        least=0,
         doc="Number of random training rows that a predictive variance uses. It is then an upper bound on the exact "
         "variance. 0 uses all rows.",
     )

@@ -14,7 +14,7 @@ from ...objectives import nystrom_gradient
 from ...problem import Outcome, Problem
 from ..base import Method
 from ..own_points import number_of_points
-from ..setting_kinds import count, share
+from ..setting_kinds import choice, count, share
 
 FEWEST = 64  # inducing points that a method has by default, unless there are fewer rows
 MOST_ENTRIES = 4e7  # entries of an n x m factor to which the default number of inducing points is limited: 320 MB
@@ -25,7 +25,6 @@ def num_inducing() -> Any:
     return count(
         0,
         (0, 512),
-        least=0,
         doc="Inducing points m: more of them fit better; choosing costs m per row, and learning m^2 per row. "
         "0 is automatic: the square root of the number of rows, but at least 64.",
     )
@@ -61,9 +60,8 @@ def resolve_num_inducing(setting: int, n: int) -> int:
 
 def objective() -> Any:
     """Return the setting that chooses between VFE, tight VFE and PP."""
-    return param.Selector(
-        default="vfe",
-        objects=["vfe", "tight-vfe", "pp"],
+    return choice(
+        ["vfe", "tight-vfe", "pp"],
         doc="vfe is a bound of the evidence, and cannot overfit by its inducing points; tight-vfe is a closer bound "
         "(Titsias 2025); pp is no bound and can overfit.",
     )
@@ -82,13 +80,10 @@ class LearningMethod(Method):
     family: ClassVar[str] = "inducing"
 
     learn = param.Boolean(True, doc="Learn the hyperparameters once points are chosen; off keeps their initial values.")
-    optimiser: Any = param.Selector(
-        default="CG", objects=["CG", "L-BFGS-B"], doc="SciPy's optimiser for the hyperparameters; the paper uses CG."
-    )
+    optimiser: Any = choice(["CG", "L-BFGS-B"], doc="SciPy's optimiser for the hyperparameters; the paper uses CG.")
     evaluations: Any = count(
         0,
         (0, 50),
-        least=0,
         doc="Evaluations of the objective per epoch for learning hyperparameters. 0 is automatic: "
         "min(20, max(15, 2 p)).",
     )

@@ -57,7 +57,7 @@ from ...posteriors import NearestRowsPosterior, Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
 from ..base import Steps
 from ..capabilities import NearRows
-from ..setting_kinds import count
+from ..setting_kinds import choice, count
 from .merged_conditionals import Batch, merged_conditionals, single_conditionals
 from .recorded_descent import DescendingMethod, no_answers, recorded_descent, slope_of
 
@@ -347,9 +347,8 @@ class Vecchia(DescendingMethod):
         doc="Whether conditionals that share rows are computed together, each given the earlier rows of its block too: "
         "closer to the exact GP. It pays where conditionals are not sampled.",
     )
-    ordering: Any = param.Selector(
-        default="maximin",
-        objects=["maximin", "sorted"],
+    ordering: Any = choice(
+        ["maximin", "sorted"],
         doc="The order of the rows. maximin: first a few that are far apart, then those between them. sorted: by the "
         "first input. With one input and a Matérn 1/2 kernel, one neighbour is then nearly exact.",
     )

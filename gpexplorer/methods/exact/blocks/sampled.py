@@ -58,7 +58,6 @@ class SampledBlocks(Solver):
     rank = count(
         100,
         (0, 500),
-        least=0,
         doc="Rank of the sketch that replaces a block. 0 inverts the block itself, at block^3 / 3 flops.",
     )
     momentum = param.Boolean(True, doc="Accelerate with momentum: each step starts from an extrapolated point.")

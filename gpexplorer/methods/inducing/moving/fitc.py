@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import param
-
+from ...setting_kinds import choice
 from ..initial_sets import start
 from .loop import MovingPoints
 
@@ -40,9 +39,8 @@ class FITC(MovingPoints):
     }
 
     start = start("random")
-    likelihood: Any = param.Selector(
-        default="fitc",
-        objects=["fitc", "vfe", "tight-vfe", "pp"],
+    likelihood: Any = choice(
+        ["fitc", "vfe", "tight-vfe", "pp"],
         doc="The variance that the points leave unexplained: fitc adds it to the noise of each row, vfe penalises its "
         "sum, tight-vfe the sum of log(1 + it / noise), pp ignores it.",
     )

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, ClassVar
 
-import param
-
 from ....objectives import nystrom
 from ....problem import Cost, Outcome, Problem, Step
 from ...base import Steps
 from ...own_points import own_inputs, own_start
+from ...setting_kinds import count
 from .. import settings
 from ..initial_sets import lloyd, spread_rows
 from ..learning import learn_hyperparameters
@@ -40,10 +39,9 @@ class KMeans(MovablePoints):
         "objective": r"F = \tfrac12\left[E_D + E_C + E_V\right]",
     }
 
-    iterations = param.Integer(
+    iterations = count(
         30,
-        bounds=(1, None),
-        softbounds=(5, 100),
+        (5, 100),
         doc="Iterations of Lloyd's algorithm, at most; it stops when no centre moves.",
     )
     objective = settings.objective()

@@ -20,7 +20,6 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import param
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -34,6 +33,7 @@ from ....objectives import BLOCK, Nystrom, Terms, is_kept, may_learn, noise_vari
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Dataset, Problem, Step
 from ...base import Steps
+from ...setting_kinds import choice, count
 from .. import settings
 from ..initial_sets import start_inputs
 from ..reporting import EVALUATION_CALLS, entry_flops
@@ -236,15 +236,13 @@ class MovingPoints(MovablePoints):
 
     start: Any  # each method declares its own default
 
-    optimiser: Any = param.Selector(
-        default="L-BFGS-B",
-        objects=["L-BFGS-B", "CG"],
+    optimiser: Any = choice(
+        ["L-BFGS-B", "CG"],
         doc="SciPy's optimiser for points and hyperparameters together. L-BFGS-B needs fewer evaluations.",
     )
-    evaluations: Any = param.Integer(
+    evaluations: Any = count(
         0,
-        bounds=(0, None),
-        softbounds=(0, 100),
+        (0, 100),
         doc=f"Evaluations of the objective per epoch, after which the optimiser starts again; 0 means {PER_EPOCH}.",
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import param
 import torch
 from torch import Tensor
 
@@ -19,6 +18,7 @@ from ....linalg.gaussian import LinearGaussian
 from ....objectives import Nystrom, Terms, noise_variance
 from ....problem import Dataset, Problem
 from ... import gpytorch_parts
+from ...setting_kinds import choice
 from .. import settings
 from ..initial_sets import start
 from .loop import Descent, Gradient, MovingPoints
@@ -40,9 +40,8 @@ class SGPR(MovingPoints):
 
     start = start("kmeans")
     objective = settings.objective()
-    engine: Any = param.Selector(
-        default="closed form",
-        objects=["closed form", "gpytorch"],
+    engine: Any = choice(
+        ["closed form", "gpytorch"],
         doc="What computes bound and gradient: this package, or GPyTorch by autograd (for the kernels se and matern).",
     )
 

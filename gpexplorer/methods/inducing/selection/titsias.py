@@ -55,7 +55,6 @@ class Titsias(RowSelection):
     num_candidates = count(
         16,
         (0, 512),
-        least=0,
         doc="Candidates evaluated exactly for each point; 0 evaluates every row that is left, at n^2 m.",
     )
     again = settings.again()

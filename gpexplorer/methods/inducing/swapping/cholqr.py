@@ -24,7 +24,7 @@ from ....posteriors import Posterior, nystrom_posterior
 from ....problem import Cost, Outcome, Problem, Step
 from ...base import Steps
 from ...capabilities import Landscape
-from ...setting_kinds import amount, count
+from ...setting_kinds import amount, choice, count
 from .. import settings
 from ..distinct_rows import check_precision, distinct_rows, random_order
 from ..initial_sets import start, start_rows
@@ -112,32 +112,30 @@ class CholQR(SwapMethod):
     num_proposals = count(
         0,
         (0, 8),
-        least=0,
         doc="Candidates tested exactly beside the pivots: half by score, half drawn uniformly; the paper has 1.",
     )
     compete = param.Boolean(
         True, doc="Test all pivots exactly at every swap. Off tests the best candidate by score alone, as in the paper."
     )
     pivot_refresh = count(16, (4, 100), doc="Swaps after which the pivots are drawn again.")
-    pivot_policy: Any = param.Selector(
+    pivot_policy: Any = choice(
+        list(POLICIES),
         default="scored",
-        objects=list(POLICIES),
         doc="How pivots are chosen. scored: by score and variance; random: the paper's; optimised: by trace norm; "
         "adaptive: their number grows while scores rank badly.",
     )
-    removal: Any = param.Selector(
+    removal: Any = choice(
+        list(ORDERS),
         default="least loss",
-        objects=list(ORDERS),
         doc="Which point is offered for removal: each in turn (random), or those the objective needs least.",
     )
     start: Any = start("random")
     swaps_per_epoch = count(
-        0, (0, 200), least=0, doc="Swaps tried in an epoch, before hyperparameters are learned; 0 means min(60, m)."
+        0, (0, 200), doc="Swaps tried in an epoch, before hyperparameters are learned; 0 means min(60, m)."
     )
     polish = count(
         0,
         (0, 300),
-        least=0,
         doc="Evaluations for moving the points off their rows by gradient once swaps end; 0 leaves them at rows.",
     )
     rebuild = count(
