@@ -399,7 +399,8 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) 
     """A column of which nearly all cells are dates, with the others as unreadable cells."""
     if kind not in ("", "date"):
         return None
-    cells = [text for text in texts.distinct if text]
+    counts = texts.counts()
+    cells = [text for text in counts if text]
     orders = [o for o in ORDERS if form in ("", o, ORDER_NAMES[o])]
     readable = {o: [text for text in cells if DateFormat(o).days(text) is not None] for o in orders}
     order = max(orders, key=lambda o: len(readable[o]))
@@ -407,7 +408,6 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) 
     if share < 0.9 and (kind == "" or not readable[order]):
         return None
     dates = DateFormat(order) if form else date_format(readable[order]) or DateFormat(order)
-    counts = texts.counts()
     gap_words, others = _gap_words([text for text in cells if dates.days(text) is None], counts)
     return ColumnReader(name, "date", dates=dates, gap_words=gap_words, examples=_first(texts, others))
 
