@@ -175,8 +175,6 @@ def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any, 
 
     Parameters
     ----------
-    kernel : Kernel
-        Covariance function.
     theta : Tensor [p]
         Log-hyperparameters.
     train : Dataset

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from ..errors import SettingError, not_written
-from ..runs.setting_checks import object_without_duplicates
+from ..runs.setting_checks import typed_value
 from ..runs.spec import LARGEST, Spec, parsed
 from ..runs.storage.own_files import replacing
 from ..runs.studies.comparison import Finished, table
@@ -185,12 +185,7 @@ def _apply(fields: dict[str, Any], change: str) -> None:
     path, equals, text = change.partition("=")
     if not equals or not path:
         raise SettingError(f"--set {change!r} names no value: write key=value, such as seed=3.")
-    try:
-        value = json.loads(text, object_pairs_hook=object_without_duplicates)
-    except SettingError:
-        raise
-    except (ValueError, RecursionError):  # a word, or brackets nested too deeply to be a value
-        value = text
+    value = typed_value(text)
     field, dot, entry = path.partition(".")
     if not dot and field not in Spec.__dataclass_fields__:
         field, dot, entry = "settings", ".", path

@@ -44,10 +44,10 @@ def mapping_of(name: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(given or {})
 
 
-def functions_of(name: str, given: Sequence[Callable[[Any], Any]] | None) -> list[Callable[[Any], Any]]:
-    """Return a parameter that is a list of functions as a list; SettingError if it is something else."""
+def callbacks_of(given: Sequence[Callable[[Any], Any]] | None) -> list[Callable[[Any], Any]]:
+    """Return the parameter `callbacks` as a list of functions; SettingError if it is something else."""
     if not isinstance(given, (Sequence, NoneType)) or not all(callable(each) for each in given or ()):
-        raise SettingError(f"{name} is {quoted(given)}; give a list of functions of a record, or None.")
+        raise SettingError(f"callbacks is {quoted(given)}; give a list of functions of a record, or None.")
     return list(given or ())
 
 

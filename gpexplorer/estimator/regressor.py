@@ -25,7 +25,7 @@ from ..runs import Run, Spec
 from ..runs.studies.prediction_table import with_unknown_averaged
 from ..runs.trace import Record
 from . import training_rows
-from .parameters import functions_of, mapping_of, seed_of, sized_settings, spec_kernel
+from .parameters import callbacks_of, mapping_of, seed_of, sized_settings, spec_kernel
 from .training_rows import (
     RowDetails,
     all_for_training,
@@ -387,7 +387,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         reader = self._reader
         names = tuple(getattr(self, "feature_names_in_", ())) if reader is None else reader.names
         split = all_for_training(X, y, names, details, reader)
-        callbacks = functions_of("callbacks", self.callbacks)
+        callbacks = callbacks_of(self.callbacks)
         verbose = int(self.verbose) if isinstance(self.verbose, bool) else self.verbose
         verbose = number("verbose", verbose, whole=True, low=0)
         if mapping_of("budget", self.budget).get("steps") == 0:

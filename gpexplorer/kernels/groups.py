@@ -80,8 +80,6 @@ def check_stationary(kernel: Kernel, X: Any, method: str) -> None:
 
     Parameters
     ----------
-    kernel : Kernel
-        Covariance function.
     X : inputs
         Training rows.
     method : str

@@ -100,8 +100,6 @@ class KernelColumns:
 
     Parameters
     ----------
-    kernel : Kernel
-        Covariance function.
     theta : Tensor [p]
         Log-hyperparameters.
     X : Tensor [n, d] or sequence

@@ -279,7 +279,8 @@ class Posterior(ABC):
             vectors * values.clamp_min(0.0).sqrt()
         ) @ vectors.T  # [t, t] the only symmetric one: no sign is left open
         normal = torch.randn(checked_size(size), len(X), generator=draw, dtype=torch.float64).to(root.device)
-        return self._with_noise(self.mean(X) + (normal @ root.T).to(self.like), noise, draw)
+        samples, s2 = self.mean(X) + (normal @ root.T).to(self.like), self._noise(noise)
+        return samples + s2**0.5 * torch.randn(samples.shape, generator=draw).to(samples) if s2 else samples
 
     def paths(self, size: int = 1, seed: int = 0) -> Paths:
         """Draw functions from the posterior that can be evaluated at any rows.
@@ -411,11 +412,6 @@ class Posterior(ABC):
             return NormalMarginals(self.like, self.like)
         of_f = blocks[0].followed_by(blocks[1:]) if len(blocks) > 1 else blocks[0]
         return self.observed(of_f) if (self.of == "y" if noise is None else noise) else of_f
-
-    def _with_noise(self, values: Tensor, noise: bool | None, draw: torch.Generator) -> Tensor:
-        if not self._noise(noise):
-            return values
-        return values + self._noise(noise) ** 0.5 * torch.randn(values.shape, generator=draw).to(values)
 
     def _noise(self, noise: bool | None) -> float:
         return self.noise_variance if (self.of == "y" if noise is None else noise) else 0.0

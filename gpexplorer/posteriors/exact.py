@@ -134,8 +134,6 @@ class RowsPosterior(Posterior):
 
     Parameters
     ----------
-    kernel : Kernel
-        Covariance function.
     theta : Tensor [p]
         Log-hyperparameters; the last one is the log noise standard deviation.
     mean_rows : inputs [r, d] or sequence, and coefficients [r]
@@ -315,8 +313,6 @@ def exact_gp_posterior(kernel: Kernel, theta: Float[Tensor, " p"], train: Datase
 
     Parameters
     ----------
-    kernel : Kernel
-        Covariance function.
     theta : Tensor [p]
         Log-hyperparameters.
     train : Dataset

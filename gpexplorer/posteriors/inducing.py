@@ -36,8 +36,6 @@ class InducingPosterior(Posterior):
 
     Parameters
     ----------
-    kernel : Kernel
-        Covariance function.
     theta : Tensor [p]
         Log-hyperparameters; the last one is the log noise standard deviation.
     Z : Tensor [m, d] or sequence
@@ -135,8 +133,6 @@ def nystrom_posterior(
 
     Parameters
     ----------
-    kernel : Kernel
-        Covariance function.
     theta : Tensor [p]
         Log-hyperparameters.
     Z : Tensor [m, d] or sequence

@@ -91,7 +91,7 @@ def time_column(rows: Dataset) -> int | None:
     X = numbers_of(rows)
     if X is None:
         return None
-    reader = rows.reader if hasattr(rows, "reader") else None
+    reader = rows.reader
     dates = {c.source for c in reader.inputs if reader.column(c.source).kind == "date"} if reader else set[str]()
     choices = list[tuple[int, int]]()
     for j, name in enumerate(rows.names[: X.shape[1]]):
@@ -153,8 +153,7 @@ def group_columns(rows: Dataset) -> list[str]:
         is_whole = values is None or bool((values == np.round(values)).all())
         if ID_NAME.search(name.lower()) and is_whole:
             result.append(name)
-    reader = rows.reader if hasattr(rows, "reader") else None
-    left_out = [column.name for column in reader.columns if column.left_out] if reader else []
+    left_out = [column.name for column in rows.reader.columns if column.left_out] if rows.reader else []
     result += [name for name in left_out if ID_NAME.search(name.lower())]
     return [*result, *(name for name in panel_columns(rows) if name not in result)]
 
@@ -205,14 +204,13 @@ def _is_panel(label: NDArray[np.int64], time: NDArray[np.int64]) -> bool:
 def repeated_columns(rows: Dataset) -> list[str]:
     """Columns of whole numbers or words with several values of several rows each, whatever their names say."""
     X, result = numbers_of(rows), list[str]()
-    reader = rows.reader if hasattr(rows, "reader") else None
     sizes = dict[str, tuple[int, int]]()
     for j, name in enumerate(rows.names[: 0 if X is None else X.shape[1]]):
         assert X is not None
         if bool((X[:, j] == np.round(X[:, j])).all()):
             _, counts = np.unique(X[:, j], return_counts=True)
             sizes[name] = len(counts), int(counts.max())
-    for column in reader.columns if reader else ():
+    for column in rows.reader.columns if rows.reader else ():
         if column.kind == "words" and len(column.levels.names):
             sizes[column.name] = len(column.levels.names), int(max(column.levels.counts))
     for name, (levels, largest) in sizes.items():

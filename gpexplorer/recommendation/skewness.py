@@ -88,7 +88,8 @@ def suitable_transforms(search: TimedSearch, seed: int) -> Transforms:
                 break  # it was stopped, or its candidates will say what is wrong
             gains = likelihood_gains(problem.train.X, rows.y.double(), problem.kernel, problem.theta)
             target = best_of(gains, max(LEAST_GAIN, per_row * len(rows)))
-            nlml = _nlml(problem) - gains.get(target, 0.0)  # of the targets in the units of the file
+            nlml = evidence(problem.kernel, problem.theta, problem.train)[0]
+            nlml -= gains.get(target, 0.0)  # of the targets in the units of the file
             if nlml < least - (max(LEAST_GAIN, LEAST_PER_ROW * len(rows)) if inputs else 0.0):
                 best, least = Transforms(target, inputs), nlml
     except GPExplorerError:
@@ -103,10 +104,6 @@ def _learned(search: TimedSearch, rows: Dataset, inputs: str, seconds: float, se
     step_until(run, search.clock() + seconds, search.should_stop, search.clock)
     run.close()
     return replace(run.problem, theta=run.trace[-1].step.state.theta) if len(run.trace) else None
-
-
-def _nlml(problem: Problem) -> float:
-    return evidence(problem.kernel, problem.theta, problem.train)[0]
 
 
 def likelihood_gains(X: Tensor, y: Tensor, kernel: Kernel, theta: Tensor) -> dict[str, float]:

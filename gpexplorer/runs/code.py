@@ -75,13 +75,8 @@ def notebook(spec: Spec, step: int, metric: str = "smse", note: str = "") -> str
     return _notebook(title, sources, note)
 
 
-def program_of_saved_model() -> str:
-    """Write a Python program that predicts a file of new rows with a model that was saved on the page."""
-    return SAVED_MODEL
-
-
 def notebook_of_saved_model(note: str = "") -> str:
-    """Write the same program as a notebook; `note` is as for `notebook`."""
+    """Write the program `SAVED_MODEL` as a notebook; `note` is as for `notebook`."""
     title = "# Predictions of new rows\n\nThe model is the one that *Save the model* wrote."
     return _notebook(title, SAVED_MODEL.strip().split("\n\n"), note)
 

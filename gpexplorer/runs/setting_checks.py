@@ -5,6 +5,7 @@ The bounds that a slider shows exist only in the browser. They are checked again
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,6 +101,16 @@ def object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise SettingError(f"The JSON says {quoted(name)} twice; leave one of them out.")
         values[name] = value
     return values
+
+
+def typed_value(text: str) -> Any:
+    """A value as a person types it: JSON, such as 3, true or [1, 2], or else a word."""
+    try:
+        return json.loads(text, object_pairs_hook=object_without_duplicates)
+    except SettingError:
+        raise
+    except (ValueError, RecursionError):  # a word, or brackets nested too deeply to be a value
+        return text
 
 
 def wanted(setting: param.Parameter[Any]) -> str:

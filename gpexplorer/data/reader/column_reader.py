@@ -351,11 +351,7 @@ def _dates(texts: Texts, cells: Sequence[str], form: str) -> DateFormat | None:
     if order:
         dates = DateFormat(order)
         return dates if all(dates.days(cell) is not None for cell in cells) else None
-    return date_format(cells, lambda o: _present(texts.parsed(DateFormat(o).days)))
-
-
-def _present(values: Floats) -> Floats:
-    return np.asarray(values[~np.isnan(values)])
+    return date_format(cells, lambda o: (days := texts.parsed(DateFormat(o).days))[~np.isnan(days)])
 
 
 def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str) -> ColumnReader | None:

@@ -169,8 +169,6 @@ def check_states(kernel: Any, theta: Float[Tensor, " p"], X: Any, method: str) -
 
     Parameters
     ----------
-    kernel : Kernel
-        Covariance function.
     theta : Tensor [p]
         Log-hyperparameters.
     X : inputs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from ...errors import SettingError
 from ...errors import number as number_checked
 from ...methods.base import registry
 from ...runs import Spec
+from ...runs.setting_checks import typed_value
 from ...runs.studies.race import METRICS, Lane, Race
 from ...views.base import legend_cols
 from ...views.runs.comparison_charts import Lanes
@@ -297,10 +297,7 @@ def lanes_of_text(spec: Spec, written: str) -> dict[str, Spec]:
             name, equals, value = word.partition("=")
             if not equals:
                 raise SettingError(f"{word!r} in {part!r} is no setting: write name=value, such as num_inducing=512.")
-            try:
-                settings[name] = json.loads(value)
-            except ValueError:
-                settings[name] = value
+            settings[name] = typed_value(value)
         lane = replace(spec, method=key, settings=settings, budget={})
         listed = ", ".join(f"{name} = {value}" for name, value in settings.items())
         specs[f"{registry[key].title}{', ' if listed else ''}{listed}"] = lane

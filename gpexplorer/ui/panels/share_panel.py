@@ -173,7 +173,7 @@ class SharePanel(StudyPanel):
 
     def _program(self) -> str:
         screen = self._session.screen
-        return programs.program_of_saved_model() if self._is_answer else programs.program(screen.spec, screen.step)
+        return programs.SAVED_MODEL if self._is_answer else programs.program(screen.spec, screen.step)
 
     def _notebook(self) -> str:
         screen, note = self._session.screen, self.own_note.value

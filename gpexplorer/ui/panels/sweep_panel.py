@@ -15,6 +15,7 @@ import panel_material_ui as pmui
 from ...errors import SettingError, number
 from ...methods.base import registry
 from ...runs import Run, Spec
+from ...runs.setting_checks import typed_value
 from ...runs.studies.comparison import Finished
 from ...runs.studies.split_comparison import repeated, rows_of
 from ...runs.studies.sweep import Swept, around, grid, sweep
@@ -245,11 +246,4 @@ def values(typed: str) -> list[Any]:
     parts = [part.strip() for part in typed.split(",") if part.strip()]
     if not parts:
         raise SettingError("The list of values is empty. Type values separated by commas, such as 8, 16, 32.")
-    return [_value(part) for part in parts]
-
-
-def _value(typed: str) -> Any:
-    try:
-        return json.loads(typed)
-    except (ValueError, RecursionError):  # a word, or brackets nested too deeply to be a value
-        return typed
+    return [typed_value(part) for part in parts]

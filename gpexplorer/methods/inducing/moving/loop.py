@@ -302,7 +302,8 @@ def descent_steps(
     """
     Z_before = state.Z.cpu()
     for point, terms, jitter, least in _descend(problem, state, descent, evaluations or _evaluations(problem, descent)):
-        position, theta, Z = state.position + 1, *_separated(point, state)
+        position, p = state.position + 1, len(state.theta)
+        theta, Z = point[:p], point[p:].reshape(state.Z.shape)  # views of the point
         if state.epoch == 0 and position == 1:
             state = state._replace(epoch_begin=terms.total(descent.likelihood))
         state = state._replace(
@@ -316,12 +317,6 @@ def descent_steps(
         yield Step(state, report(state, descent.likelihood, distance_moved(Z, Z_before), jitter, least))
         Z_before = Z
     return state
-
-
-def _separated(point: Tensor, state: State) -> tuple[Tensor, Tensor]:
-    """Return theta [p] and Z [m, d] of a point of the descent, as views."""
-    p = len(state.theta)
-    return point[:p], point[p:].reshape(state.Z.shape)
 
 
 def _evaluations(problem: Problem, descent: Descent) -> RepeatedEvaluations:
