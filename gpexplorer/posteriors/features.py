@@ -162,8 +162,9 @@ class FeaturePosterior(Posterior):
         features = read_features(parts)
         V = parts.tensor("V", len(features), None) if parts.flag("combined") else None
         weights = read_weights(parts, len(features) if V is None else V.shape[1])
-        grid = grid_choice(features) if parts.flag("outside") else None
-        outside = None if grid is None else OutsideGrid(grid.grid.kernel, features.theta, grid.outside)
+        grid, outside = getattr(features, "choice", None), None
+        if parts.flag("outside") and isinstance(grid, Leading):
+            outside = OutsideGrid(grid.grid.kernel, features.theta, grid.outside)
         return cls(features, weights, 0.0, V, outside, parts.number("unseen", 0.0) if "unseen" in parts else 0.0)
 
     def examples(self) -> Any:
@@ -282,12 +283,6 @@ def _read_waves(parts: Parts) -> RandomFourier:
     waves.c = parts.tensor("phases", len(waves.Omega))
     waves.width = len(waves.Omega) * (1 if waves.kind == "plain" else 2)
     return waves
-
-
-def grid_choice(features: Any) -> Leading | None:
-    """The eigenfunctions of a grid, if the features are such."""
-    choice = getattr(features, "choice", None)
-    return choice if isinstance(choice, Leading) else None
 
 
 def input_count(features: Any) -> int:

@@ -60,9 +60,10 @@ class Marginals(ABC):
     def quantile(self, levels: Tensor) -> Tensor:
         """The values [..., t] below which the shares `levels` [...] lie."""
 
-    @abstractmethod
     def standardised(self, y: Tensor) -> Tensor:
         """The residuals [t] of one value per row in standard deviations, of the transformed target if there is one."""
+        mean, var = self.moments
+        return (y - mean) / var.sqrt()
 
     @abstractmethod
     def widened(self, factors: Tensor) -> Marginals:
@@ -72,9 +73,9 @@ class Marginals(ABC):
     def followed_by(self, others: Sequence[Any]) -> Marginals:
         """These rows and those of others of the same kind."""
 
-    @abstractmethod
     def double(self) -> Marginals:
-        """The same in float64."""
+        """The same in float64, as all kinds but normal distributions are."""
+        return self
 
 
 class NormalMarginals(Marginals):
@@ -96,9 +97,6 @@ class NormalMarginals(Marginals):
 
     def quantile(self, levels: Tensor) -> Tensor:
         return self.mean + torch.special.ndtri(levels).to(self.mean)[..., None] * self.var.sqrt()
-
-    def standardised(self, y: Tensor) -> Tensor:
-        return (y - self.mean) / self.var.sqrt()
 
     def widened(self, factors: Tensor) -> NormalMarginals:
         return NormalMarginals(self.mean, self.var * factors.to(self.var))
@@ -155,9 +153,6 @@ class TransformedMarginals(Marginals):
     def followed_by(self, others: Sequence[Any]) -> TransformedMarginals:
         return TransformedMarginals(self.scaled.followed_by([own.scaled for own in others]), self.scale)
 
-    def double(self) -> TransformedMarginals:
-        return self
-
 
 class MixtureMarginals(Marginals):
     """Weighted averages of distributions of the same rows.
@@ -196,19 +191,12 @@ class MixtureMarginals(Marginals):
             low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
         return 0.5 * (low + high)
 
-    def standardised(self, y: Tensor) -> Tensor:
-        mean, var = self.moments
-        return (y - mean) / var.sqrt()
-
     def widened(self, factors: Tensor) -> MixtureMarginals:
         return MixtureMarginals([part.widened(factors) for part in self.parts], self.weights)
 
     def followed_by(self, others: Sequence[Any]) -> MixtureMarginals:
         parts = [part.followed_by([own.parts[k] for own in others]) for k, part in enumerate(self.parts)]
         return MixtureMarginals(parts, self.weights)
-
-    def double(self) -> MixtureMarginals:
-        return self
 
     def _averaged(self, values: Sequence[Tensor]) -> Tensor:
         return reduce(torch.add, [weight * value for weight, value in zip(self.weights, values, strict=True)])

@@ -103,8 +103,12 @@ def save_page(
     """
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path).lower().endswith((".html", ".htm")):
         raise SettingError(f'A page cannot be saved as {quoted(path)}: give an .html file, such as "run.html".')
+    return written(path, page_of(runs, keys, by=by, title=title, report=report))
+
+
+def written(path: str | os.PathLike[str], content: str) -> Path:
+    """Write a text to a file, whole or not at all, and return its path; SettingError where that cannot be done."""
     target = Path(path)
-    content = page_of(runs, keys, by=by, title=title, report=report)
     try:
         with replacing(target, private=False) as fresh:
             fresh.write_text(content, encoding="utf-8")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -27,14 +27,14 @@ from bokeh.events import Pan, PanEnd, PanStart, Tap
 from bokeh.models import ColumnDataSource, CustomJS, CustomJSTickFormatter, FixedTicker, HoverTool, PanTool, Range1d
 from bokeh.plotting import figure
 
-from ...errors import SettingError, not_written
+from ...errors import SettingError
 from ...methods.capabilities import HasSwapLandscape, Landscape
 from ...objectives import evidence_terms
 from ...posteriors import exact_gp_posterior, in_units
 from ...runs import Spec
 from ...runs.run import Run
 from ..drawing import run_rows
-from ..saved_page.page_file import UNPACK, content_policy, packed_bokeh
+from ..saved_page.page_file import UNPACK, content_policy, packed_bokeh, written
 
 LEFT = 66  # pixels beside the frames of the left figures, so that their x-axes are one
 MINUS = "return String(+tick.toFixed(6)).replace('-', '\\u2212')"
@@ -172,7 +172,7 @@ def save_lesson(run: Run, path: str | os.PathLike[str]) -> Path:
     SettingError
         If the file cannot be written, or the run has no lesson.
     """
-    return written(path, lambda: lesson_page(lesson_of(run)))
+    return written(path, lesson_page(lesson_of(run)))
 
 
 def lesson_page(lesson: Lesson) -> str:
@@ -213,16 +213,6 @@ def screen_page(
         "</body></html>",
     ]
     return "".join(lines)
-
-
-def written(path: str | os.PathLike[str], content: Callable[[], str]) -> Path:
-    """Write a text to a file and return its path; SettingError where that cannot be done."""
-    target = Path(path)
-    try:
-        target.write_text(content(), encoding="utf-8")
-    except OSError as error:
-        raise SettingError(f"Cannot write {target} {not_written(error, 'choose another file')}") from None
-    return target
 
 
 GRID = 321  # points of the curves

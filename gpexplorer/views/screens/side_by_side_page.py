@@ -31,7 +31,8 @@ from ...runs.run import Run
 from ...runs.scores import smse
 from ..drawing import run_rows
 from ..families.eigenfunction_curves import basis_at, posterior_weights
-from .lesson_page import SHELL, rounded, screen_page, swap_states, written
+from ..saved_page.page_file import written
+from .lesson_page import SHELL, rounded, screen_page, swap_states
 from .lesson_page import STYLE as SCREEN_STYLE
 
 STEPS = 30
@@ -352,12 +353,9 @@ def save_side_by_side(path: str | os.PathLike[str], n: int = SIZE, largest: int 
     It takes about half a minute: the seconds in the file are those of this machine.
     """
 
-    def content() -> str:
-        families = {key: family_of(key, n) for key in FAMILIES}
-        times = StepTimes(largest)
-        while times.advance():
-            pass
-        shown = {"surface": surface_of(n), "families": families, "times": times.table}
-        return screen_page(shown, [PLAYER], BEGIN, STYLE)
-
-    return written(path, content)
+    families = {key: family_of(key, n) for key in FAMILIES}
+    times = StepTimes(largest)
+    while times.advance():
+        pass
+    content = {"surface": surface_of(n), "families": families, "times": times.table}
+    return written(path, screen_page(content, [PLAYER], BEGIN, STYLE))
