@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -25,7 +25,7 @@ from ..data.edits import checked
 from ..data.sets.generators import GENERATORS, complete
 from ..errors import GPExplorerError, SettingError, closest, quoted
 from ..kernels.theta.options import OPTIONS
-from .setting_checks import object_without_duplicates
+from .setting_checks import typed_value
 from .spec import TRANSFORMS, Spec
 
 VERSION = 1
@@ -213,19 +213,9 @@ def _nest(name: str, value: Any) -> Iterable[tuple[str, str]]:
 
 def _text(value: Any) -> str:
     """A text as it is if it cannot be mistaken for a number; anything else as JSON, which keeps every digit."""
-    if isinstance(value, str) and isinstance(_value(value), str) and _value(value) == value:
+    if isinstance(value, str) and typed_value(value, dict) == value:
         return value
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _value(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] = dict) -> Any:
-    """The value that a text stands for: JSON if it is JSON, the text itself otherwise."""
-    try:
-        return json.loads(text, object_pairs_hook=pairs)
-    except SettingError:
-        raise
-    except (ValueError, RecursionError):
-        return text
 
 
 def _parts(query: str, corrected: list[str]) -> dict[str, Any]:
@@ -240,7 +230,7 @@ def _parts(query: str, corrected: list[str]) -> dict[str, Any]:
             corrected.append(f"The link says {quoted(name)} twice; the first was kept.")
             continue
         try:
-            parts[name] = _value(text, object_without_duplicates)
+            parts[name] = typed_value(text)
         except SettingError as error:
             corrected.append(f"The link's {quoted(name)} was left out. {error}")
     return parts

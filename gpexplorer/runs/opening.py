@@ -19,7 +19,7 @@ from ..errors import DataError, SettingError, quoted
 from ..kernels.composites import compared_columns
 from ..kernels.row_scaled import with_row_noise
 from ..kernels.theta.restrictions import restricted_problem
-from ..methods.base import registry
+from ..methods.base import Method, registry
 from ..problem import Problem
 from ..starts import Race, race
 from .description import Description
@@ -72,10 +72,7 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
         raise SettingError(
             f"store is {quoted(store)}; give a Store, say gpexplorer.Store({example}). Rows go to open(data=...)."
         )
-    spec, split = _with_rows(spec, data)
-    problem, split = _scaled_problem(spec, split)
-    problem = _with_options(spec, _with_row_noise(spec, problem))
-    method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
+    spec, split, problem, method = _prepared(spec, data)
     if store is None:
         problem, start = _raced(spec, problem)
         return Run(method, problem, split, spec=spec, start_note=str(start))
@@ -83,10 +80,7 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
     try:
         journal.write_memory(method.cost(problem).memory)
         if kept.records:
-            return Run(
-                method, _at_kept_start(problem, kept), split, spec=spec, store=journal, resume=kept.records,
-                outcome=kept.outcome, start_note=kept.start_note,
-            )  # fmt: skip
+            return Run(method, _at_kept_start(problem, kept), split, spec=spec, store=journal, **_resumed(kept))
         kernels_own = problem.theta
         problem, start = _raced(spec, problem)
         if not torch.equal(problem.theta, kernels_own):
@@ -94,18 +88,31 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
     except BaseException:
         journal.close()
         raise
-    return Run(
-        method, problem, split, spec=spec, store=journal, outcome=kept.outcome, start_note=str(start)
-    )  # fmt: skip
+    return Run(method, problem, split, spec=spec, store=journal, outcome=kept.outcome, start_note=str(start))
 
 
 def reopened(spec: Description, kept: Kept) -> Run:
     """A stored run with its records, for reading only: from the theta that it began with."""
-    spec, split = _with_rows(spec, None)
+    spec, split, problem, method = _prepared(spec, None)
+    return Run(method, _at_kept_start(problem, kept), split, spec=spec, **_resumed(kept))
+
+
+def _resumed(kept: Kept) -> dict[str, Any]:
+    """How a run begins that has stored records."""
+    return {"resume": kept.records, "outcome": kept.outcome, "start_note": kept.start_note}
+
+
+def _prepared(spec: SpecT, data: Any) -> tuple[SpecT, Split, Problem, Method]:
+    """The spec with its rows, the scaled split, the problem with all that the spec says of it, and the method."""
+    spec, split = _with_rows(spec, data)
     problem, split = _scaled_problem(spec, split)
-    problem = _at_kept_start(_with_options(spec, _with_row_noise(spec, problem)), kept)
-    method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
-    return Run(method, problem, split, spec=spec, resume=kept.records, outcome=kept.outcome, start_note=kept.start_note)
+    problem = _with_options(spec, _with_row_noise(spec, problem))
+    return (
+        spec,
+        split,
+        problem,
+        registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings)),
+    )
 
 
 def _raced(spec: Description, problem: Problem) -> tuple[Problem, Race]:

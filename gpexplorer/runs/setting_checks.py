@@ -6,7 +6,7 @@ The bounds that a slider shows exist only in the browser. They are checked again
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import param
@@ -103,10 +103,10 @@ def object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def typed_value(text: str) -> Any:
-    """A value as a person types it: JSON, such as 3, true or [1, 2], or else a word."""
+def typed_value(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] = object_without_duplicates) -> Any:
+    """A value as a person types it: JSON, such as 3, true or [1, 2], or else a word; `pairs` makes an object."""
     try:
-        return json.loads(text, object_pairs_hook=object_without_duplicates)
+        return json.loads(text, object_pairs_hook=pairs)
     except SettingError:
         raise
     except (ValueError, RecursionError):  # a word, or brackets nested too deeply to be a value

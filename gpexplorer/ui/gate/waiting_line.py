@@ -152,9 +152,9 @@ class PlaceHandler(RequestHandler):
         place = self._line.place(self.get_query_argument("ticket", ""))
         self.set_header("Cache-Control", "no-store")
         before, seconds = place or (-1, 0.0)
-        self.write({
-            "words": place_in_words(before, seconds), "reload": before < 0, "again": SOON if before < 1 else LATER
-        })  # fmt: skip
+        self.write(
+            {"words": place_in_words(before, seconds), "reload": before < 0, "again": SOON if before < 1 else LATER}
+        )
 
 
 def place_in_words(before: int, seconds: float) -> str:
