@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ import panel_material_ui as pmui
 import torch
 
 from ...kernels.base import registry as kernel_registry
+from ...kernels.composites import TOKEN
 from ...methods.base import registry
 from ...runs import Spec
 from ...target_transforms import LOG, YEO_JOHNSON
@@ -129,19 +131,14 @@ class KernelPicker(WithLayout):
 
 def parts(kernel: str) -> Parts:
     """Split the text of a kernel at the signs outside parentheses and outside the brackets of column names."""
-    result, depth, sign, start = [], 0, "", 0
-    in_brackets = in_quotes = False
-    for position, letter in enumerate(kernel):
-        if in_brackets:
-            in_quotes ^= letter == '"'
-            in_brackets = in_quotes or letter != "]"
-            continue
-        in_brackets = letter == "["
-        depth += {"(": 1, ")": -1}.get(letter, 0)
-        if letter in "+*" and depth == 0:
-            result.append((sign, kernel[start:position].strip()))
-            sign, start = letter, position + 1
-    return [*result, (sign, kernel[start:].strip())]
+    result, depth = [("", "")], 0
+    for token in re.findall(TOKEN, kernel):
+        if token in "+*" and depth == 0:
+            result.append((token, ""))
+        else:
+            depth += {"(": 1, ")": -1}.get(token, 0)
+            result[-1] = result[-1][0], result[-1][1] + token
+    return result
 
 
 def _inputs(key: str) -> str:
