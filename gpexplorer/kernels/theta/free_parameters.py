@@ -58,27 +58,20 @@ class FreeParameters:
         fixed : list of int
             Entries that do not move.
         tied : list of list of int
-            Entries of one group. A group with a fixed entry is fixed at its value.
+            Groups of entries that are equal, with no entry in two. One with a fixed entry is fixed at its value.
         lower, upper : Tensor [p]
             Bounds of the entries; those of a group hold for all of it.
         offset : Tensor [p], optional
             Without it, the entries of a group are equal.
         """
-        offset, parent = torch.zeros_like(begin) if offset is None else offset, list(range(len(begin)))
-
-        def root(i: int) -> int:
-            while parent[i] != i:
-                i = parent[i]
-            return i
-
-        for entries in tied:
-            for entry in entries[1:]:
-                parent[root(entry)] = root(entries[0])
-        source = {root(entry): entry for entry in reversed(fixed)}
+        offset = torch.zeros_like(begin) if offset is None else offset
+        first = {entry: entries[0] for entries in tied for entry in entries}
+        root = [first.get(entry, entry) for entry in range(len(begin))]
+        source = {root[entry]: entry for entry in reversed(fixed)}
         group, given, members = torch.full((len(begin),), -1), begin.clone(), dict[int, list[int]]()
         for entry in range(len(begin)):
-            if (fixed_entry := source.get(root(entry))) is None:
-                members.setdefault(root(entry), []).append(entry)
+            if (fixed_entry := source.get(root[entry])) is None:
+                members.setdefault(root[entry], []).append(entry)
             elif fixed_entry != entry:
                 given[entry] = begin[fixed_entry] - offset[fixed_entry] + offset[entry]
         for position, entries in enumerate(members.values()):
