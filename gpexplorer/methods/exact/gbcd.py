@@ -53,7 +53,7 @@ from ...linalg.deferred_reads import repeat_if_rare
 from ...linalg.randomness import generator
 from ...objectives import noise_derivative, noise_variance
 from ...problem import Cost, Problem, Step
-from ..setting_kinds import count, positive
+from ..setting_kinds import choice, count, positive
 from . import settings
 from .block import Block, BlockBuffers, BlockSizes, CoarseRows, after_coarse_step, combine_steps, fill_block
 from .reliability import Point
@@ -116,7 +116,13 @@ class GBCD(Solver):
         "chunk": r"s = \arg\max_i\ e_i^2 / 2A_{ii},\quad e = g + A_{:B}\,t",
     }
 
-    block = settings.greedy_block()
+    block = count(
+        -1,
+        (-1, 1000),
+        doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. -1 takes "
+        f"{settings.MOST_BLOCK}, the number of the paper, or all rows if there are fewer. 0 is automatic: an eighth of "
+        f"all rows, but at least {settings.LEAST_BLOCK} and at most {settings.MOST_BLOCK}.",
+    )
     chunk = count(
         0,
         (0, 200),
@@ -147,7 +153,13 @@ class GBCD(Solver):
         "many as a block has; 0 is the published method.",
     )
     conjugate = settings.conjugate(2)
-    mixed: Any = settings.mixed_by_noise(MOST_SIGNAL_TO_NOISE)
+    mixed: Any = choice(
+        ["auto", True, False],
+        doc="Compute kernel columns in float32, at half the time and memory. Gradients from scratch stay in float64. "
+        "Columns become float64 if rounding decides the steps. auto: with float64 data, at least "
+        f"{settings.MANY_ROWS} rows, default coarse rows, and a signal variance of at most {MOST_SIGNAL_TO_NOISE:,.0f} "
+        "times the noise variance.",
+    )
     refresh = settings.refresh()
     full_steps = count(
         0,

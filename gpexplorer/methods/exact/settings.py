@@ -6,7 +6,7 @@ from typing import Any
 
 import param
 
-from ..setting_kinds import choice, count
+from ..setting_kinds import count
 
 GIGABYTE = 1e9  # bytes: memory budgets are settings in gigabytes
 
@@ -23,17 +23,6 @@ def block() -> Any:
         (0, 1000),
         doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. 0 is "
         f"automatic: an eighth of all rows, but at least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
-    )
-
-
-def greedy_block() -> Any:
-    """Number of rows in a block that is chosen greedily, by default that of the paper."""
-    return count(
-        -1,
-        (-1, 1000),
-        doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. -1 takes "
-        f"{MOST_BLOCK}, the number of the paper, or all rows if there are fewer. 0 is automatic: an eighth of all "
-        f"rows, but at least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
     )
 
 
@@ -89,17 +78,6 @@ def mixed() -> Any:
         doc="Compute kernel columns in float32, at half the time and memory. Gradients from scratch stay in float64. "
         "Columns become float64 if rounding decides the steps, as it may where the signal variance is more than 10^4 "
         "times the noise variance.",
-    )
-
-
-def mixed_by_noise(signal_to_noise: float) -> Any:
-    """Whether kernel columns are computed in float32, which may depend on the noise."""
-    return choice(
-        ["auto", True, False],
-        doc="Compute kernel columns in float32, at half the time and memory. Gradients from scratch stay in float64. "
-        "Columns become float64 if rounding decides the steps. auto: with float64 data, at least "
-        f"{MANY_ROWS} rows, default coarse rows, and a signal variance of at most {signal_to_noise:,.0f} times the "
-        "noise variance.",
     )
 
 
