@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import psutil
 import torch
 import typer
 
 from gpexplorer import kernels
 from gpexplorer.methods.base import registry
 from gpexplorer.problem import Dataset, Problem
-from gpexplorer.runs.studies.measured_run import high_water, resident
+from gpexplorer.runs.studies.measured_run import high_water
 
 from . import environment
 
@@ -117,7 +118,12 @@ def peak(
     y = torch.from_numpy(np.memmap(Path(folder) / "y", dtype, "c", shape=(rows,)))
     kernel = kernels.make("se-ard", inputs)
     problem = Problem(Dataset(X, y), kernel, torch.tensor([0.0] * (inputs + 1) + [-1.0], dtype=y.dtype))
-    resident_before, growth, begin, worked = resident(), high_water(), time.perf_counter(), time.process_time()
+    resident_before, growth, begin, worked = (
+        psutil.Process().memory_info().rss,
+        high_water(),
+        time.perf_counter(),
+        time.process_time(),
+    )
     method, count, message = registry[key](**settings), 0, ""
     run, state = method.steps(problem), None
     while not steps or count < steps:

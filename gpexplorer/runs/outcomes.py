@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import psutil
 import torch
@@ -99,15 +101,13 @@ def fitting_setting(method: Method, problem: Problem) -> str:
     for name in SIZES:
         if name not in settings or not isinstance(settings[name], int) or settings[name] == 1:
             continue
-        total, least, most = need(name, settings[name]), 1, settings[name] or len(problem.train)  # 0 follows the rows
-        if total <= free or need(name, least) > free:
+        total, most = need(name, settings[name]), settings[name] or len(problem.train)  # 0 follows the rows
+        if total <= free or need(name, 1) > free:
             return ""
-        while most - least > 1:
-            middle = (least + most) // 2
-            least, most = (middle, most) if need(name, middle) <= free else (least, middle)
+        largest = bisect_right(range(1, most), free, key=partial(need, name))
         place = "on the GPU" if problem.train.y.device.type == "cuda" else "here"
         return (
             f"{method.key} needs {total / 1e9:.2g} GB by formula, and {free / 1e9:.2g} GB can be used {place}. With "
-            f"{name} = {least} it would fit"
+            f"{name} = {largest} it would fit"
         )
     return ""

@@ -237,16 +237,6 @@ def _of_libc(name: str) -> Any:
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
-def resident() -> float:
-    """Bytes that this process uses at present (Linux), or the most that it has used (elsewhere)."""
-    try:
-        return _status("VmRSS")
-    except OSError:
-        import resource
-
-        return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-
-
 def _status(name: str) -> float:
     """One number of Linux's /proc/self/status, in bytes."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))

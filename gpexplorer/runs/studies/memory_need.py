@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -154,9 +155,6 @@ def _fits(axis: Axis, spec: Spec, rows: Rows, value: int, free: float) -> bool:
 
 def _largest(fits: Callable[[int], bool]) -> int:
     """The largest value that fits, rounded down to two digits; 0 if 1 does not fit."""
-    low, high = 0, LARGEST
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    digits = max(len(str(low)) - 2, 0)
-    return low // 10**digits * 10**digits
+    largest = bisect_left(range(1, LARGEST), True, key=lambda value: not fits(value))
+    digits = max(len(str(largest)) - 2, 0)
+    return largest // 10**digits * 10**digits
