@@ -118,12 +118,8 @@ def peak(
     y = torch.from_numpy(np.memmap(Path(folder) / "y", dtype, "c", shape=(rows,)))
     kernel = kernels.make("se-ard", inputs)
     problem = Problem(Dataset(X, y), kernel, torch.tensor([0.0] * (inputs + 1) + [-1.0], dtype=y.dtype))
-    resident_before, growth, begin, worked = (
-        psutil.Process().memory_info().rss,
-        high_water(),
-        time.perf_counter(),
-        time.process_time(),
-    )
+    resident_before, growth = psutil.Process().memory_info().rss, high_water()
+    begin, worked = time.perf_counter(), time.process_time()
     method, count, message = registry[key](**settings), 0, ""
     run, state = method.steps(problem), None
     while not steps or count < steps:
