@@ -336,18 +336,35 @@ def _same(values: Any, others: Any) -> bool:
 
 
 def _short(values: Any, name: str) -> Any:
-    """A long column rounded to what can be seen, in float32: a third of the bytes for each frame, once compressed."""
-    part = INVISIBLE if name in (*X_COLUMNS, *Y_COLUMNS) else READ
-    if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.size < LONG:
+    """A column as it is sent; a long one in float32 takes a third of the bytes for each frame, once compressed."""
+    if not isinstance(values, np.ndarray) or values.dtype != np.float64:
         return values
+    return without_unseen_digits(values, INVISIBLE if name in (*X_COLUMNS, *Y_COLUMNS) else READ)
+
+
+def without_unseen_digits(values: np.ndarray, part: float) -> np.ndarray:
+    """Return a long column in float32, rounded to a part of its range; unchanged where float32 is too coarse.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        A column in float64.
+    part : float
+        Part of the range that nobody sees.
+
+    Returns
+    -------
+    numpy.ndarray
+        The rounded column.
+    """
     finite = np.isfinite(values)
     extent = float(np.ptp(values[finite])) if finite.any() else 0.0
-    if not 1e-30 < extent < 1e30:
+    if values.size < LONG or not 1e-30 < extent < 1e30:
         return values
     unit = 2.0 ** np.floor(np.log2(extent * part))
     rounded = (np.round(values / unit) * unit).astype(np.float32)
     errors = np.abs(rounded[finite] - values[finite])
-    return rounded if errors.max() <= unit else values  # far from the origin float32 is too coarse
+    return rounded if errors.max() <= unit else values  # far from the origin
 
 
 def _never_empty(columns: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ...errors import GPExplorerError
 from ...runs.run import Run
 from ..base import Layers, View
 from ..drawing.legend import entries
-from ..drawing.live import Live, in_lines
+from ..drawing.live import LONG, Live, in_lines, without_unseen_digits
 
 HEIGHT = 320  # pixels of a figure
 Properties = dict[str, dict[str, Any]]  # id of a model -> property -> value
@@ -240,7 +240,6 @@ def _number(value: Any) -> str:
     return "—" if pd.isna(value) else f"{float(value):.4g}".replace("-", "−")
 
 
-LONG = 64  # numbers in an entry from which it is rounded to what can be seen
 INVISIBLE = 2.0**-16  # part of the entry's range; a picture has less than 4000 pixels
 LARGEST_INTEGER = 2**31 - 1
 GRID_LEVELS = 2**12  # in the frame of a grid with the smallest range; a scale has 256 colours
@@ -330,22 +329,17 @@ def _plain(content: Any, exact: bool, levels: tuple[float, float] | None) -> tup
         return "json", [value if isinstance(value, int | str | None) else str(value) for value in content], b""
     if values.dtype.kind in "iub" and (not len(values) or np.abs(values.astype(float)).max() < LARGEST_INTEGER):
         return "i4", len(values), values.astype("<i4").tobytes()
-    rounded = _rounded(values.astype(float), exact)
+    numbers = values.astype(float)
+    rounded = _exact(numbers) if exact else without_unseen_digits(numbers, INVISIBLE)
     return f"f{rounded.itemsize}", len(rounded), rounded.astype(rounded.dtype.newbyteorder("<")).tobytes()
 
 
-def _rounded(values: np.ndarray, exact: bool) -> np.ndarray:
-    """A long entry in float32, where that is fine enough, without the digits that nobody can see."""
+def _exact(values: np.ndarray) -> np.ndarray:
+    """A long entry to the last bit of float32, or in float64 where float32 has no number so small or so large."""
     finite = values[np.isfinite(values)]
     extent = float(np.ptp(finite)) if len(finite) else 0.0
-    if len(values) < LONG or not 1e-30 < extent < 1e30:
-        return values
-    if exact:
-        return values.astype(np.float32) if 1e-30 < np.abs(finite[finite != 0]).min() else values
-    unit = 2.0 ** np.floor(np.log2(extent * INVISIBLE))
-    rounded = (np.round(values / unit) * unit).astype(np.float32)
-    close = np.abs(rounded[np.isfinite(values)] - finite).max() <= unit
-    return rounded if close else values  # far from the origin float32 is too coarse
+    narrow = len(values) >= LONG and 1e-30 < extent < 1e30 and 1e-30 < np.abs(finite[finite != 0]).min()
+    return values.astype(np.float32) if narrow else values
 
 
 def _difference(raw: bytes, before: bytes, kind: str) -> bytes:
