@@ -257,8 +257,7 @@ def test_texts_without_digits_among_numbers_are_gaps_where_they_are_repeated() -
     ages = column_reader("c", column(["<25", "25-34", ">65", "<25", ">65"]))  # most are no numbers: words
     assert ages.kind == "words"
     days = [f"2021-03-{k + 1:02d}" for k in range(20)]
-    assert column_reader("c", column([*days, "open", "open"])).gap_words == ("open",)
-    assert column_reader("c", column([*days, "open", "open "])).gap_words == ("open",)
+    assert {column_reader("c", column([*days, "open", end])).gap_words for end in ("open", "open ")} == {("open",)}
     split = gpx.load(pd.DataFrame({"c": cells, "y": [f"<{k}" if k == 5 else str(k) for k in range(7)]}), split="all")
     assert 'cells that say "unknown", "\u00d7" were read as gaps' in "".join(split.notes)
     assert "of cells such as <0.5" in "".join(split.notes)
