@@ -155,14 +155,9 @@ class GridMethod(Method):
             Where the grid points lie; by default as the method is set. "by likelihood" takes the spacing under which
             the training rows are more likely, at n p^2 flops per spacing.
         """
-        spacings = (spacing,) if spacing in SPACINGS else self.spacings()
-        choices = []
-        for name in spacings:
-            grid = self.grid(problem, name, theta)
-            choices.append(self.functions(grid, grid.spectrum(theta, self.num_eigenfunctions).axis_indices))
-        if len(choices) == 1:
-            return choices[0]
-        return min(choices, key=lambda choice: self._objective(problem, choice, theta))
+        grids, count = self._grids(problem, theta, spacing), self.num_eigenfunctions
+        choices = [self.functions(grid, grid.spectrum(theta, count).axis_indices) for grid in grids]
+        return self._most_likely(problem, choices, theta)
 
     def select(self, problem: Problem, theta: Tensor, spacing: str = "", previous: Leading | None = None) -> Leading:
         """Choose the basis functions for all rows at this theta, by eigenvalues or by evidence as the method is set.
@@ -181,8 +176,6 @@ class GridMethod(Method):
         if self.basis == "eigenvalues":
             return self.choose(problem, theta, spacing)
         rows = self.choice_rows(problem)
-        spacings = (spacing,) if spacing in SPACINGS else self.spacings()
-        grids = [self.grid(problem, name, theta) for name in spacings]
         choices = [
             choose_by_evidence(
                 self.functions,
@@ -193,9 +186,9 @@ class GridMethod(Method):
                 self.candidates,
                 previous if previous is not None and is_same_size(previous.grid, grid) else None,
             )
-            for grid in grids
+            for grid in self._grids(problem, theta, spacing)
         ]
-        return choices[0] if len(choices) == 1 else min(choices, key=lambda it: self._objective(problem, it, theta))
+        return self._most_likely(problem, choices, theta)
 
     def choice_rows(self, problem: Problem) -> Dataset:
         """Return the rows on which functions are chosen by evidence: all, or `evidence_choice.ROWS` random ones."""
@@ -225,12 +218,18 @@ class GridMethod(Method):
             return choice
         return self.functions(choice.grid, choice.grid.spectrum(theta, count).axis_indices)
 
-    def _objective(self, problem: Problem, choice: Leading, theta: Tensor) -> float:
-        """NLML; infinite if the Gram matrix has no factor."""
-        try:
-            return regress(choice, theta, problem.train, self.map).value
-        except NotPositiveDefinite:
-            return math.inf
+    def _grids(self, problem: Problem, theta: Tensor, spacing: str) -> list[Grid]:
+        """The grid of this spacing, or one for each spacing that the method tries."""
+        return [self.grid(problem, name, theta) for name in ((spacing,) if spacing in SPACINGS else self.spacings())]
+
+    def _most_likely(self, problem: Problem, choices: list[Leading], theta: Tensor) -> Leading:
+        def objective(choice: Leading) -> float:
+            try:
+                return regress(choice, theta, problem.train, self.map).value
+            except NotPositiveDefinite:
+                return math.inf
+
+        return choices[0] if len(choices) == 1 else min(choices, key=objective)
 
     def chooser(self, problem: Problem) -> GridChooser:
         """Return what chooses the functions of this problem while hyperparameters are learned."""

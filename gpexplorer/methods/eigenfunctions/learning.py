@@ -45,7 +45,7 @@ from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.replayed_descent import Replayed
 from ...objectives import noise_variance
 from ...posteriors import Posterior
-from ...problem import Cost, Kernel, Outcome, Problem, Step, channel
+from ...problem import Cost, Dataset, Kernel, Outcome, Problem, Step, channel
 from .evidence import AXIS_NUMBERS, Descent, Learner, basis_descent, exact_descent, regress, subset_rows, until_no_gain
 from .posteriors import refitted_posterior, regression_posterior
 
@@ -243,11 +243,7 @@ def _trial_phase(learner: Learner, problem: Problem, state: State, chooser: Choo
     rows = subset_rows(learner, problem)
     while state.round < len(candidates):
         theta, spacing = candidates[state.round]
-        origin = {"chosen": theta, "spacing": spacing}
-        leading = chooser.leading(theta, spacing)
-        descent = until_no_gain(basis_descent(learner, problem.kernel, leading, rows, theta), learner.tolerance)
-        state = yield from _follow(state, descent, lambda _, origin=origin: origin, partial(_report, problem))  # type: ignore[misc]
-        state = state._replace(round=state.round + 1, position=0)
+        state = yield from _try(learner, problem, state, rows, chooser.leading(theta, spacing), theta, spacing)
     is_worse = state.objective > state.exact + WORSE_PER_ROW * len(rows)
     if is_worse and isinstance(chooser.leading(state.chosen, state.spacing), Leading):
         return state._replace(phase="search", round=0, position=0, theta_begin=state.theta)
@@ -263,15 +259,21 @@ def _search_phase(learner: Learner, problem: Problem, state: State, chooser: Cho
         begin = Problem(rows, problem.kernel, state.theta_begin)
         starts = shorter_starts(learner, begin, lambda theta: chooser.leading(theta, spacing))
         for theta in starts[first:SEARCH_DESCENTS]:
-            leading = chooser.leading(theta, spacing)
-            descent = until_no_gain(basis_descent(learner, problem.kernel, leading, rows, theta), learner.tolerance)
-            origin = {"chosen": theta}
-            state = yield from _follow(state, descent, lambda _, origin=origin: origin, partial(_report, problem))  # type: ignore[misc]
-            state = state._replace(round=state.round + 1, position=0)
+            state = yield from _try(learner, problem, state, rows, chooser.leading(theta, spacing), theta, spacing)
         if state.objective <= enough or torch.equal(state.theta, state.theta_begin):
             break
         state = state._replace(round=(search + 1) * SEARCH_DESCENTS, theta_begin=state.theta)
     return _begin(state, "learn", state.chosen)
+
+
+def _try(
+    learner: Learner, problem: Problem, state: State, rows: Dataset, choice: Choice, theta: Tensor, spacing: str
+) -> Phase:
+    """One descent on the subset from an initial value, whose functions stay the same; the next round follows."""
+    descent = until_no_gain(basis_descent(learner, problem.kernel, choice, rows, theta), learner.tolerance)
+    origin = {"chosen": theta, "spacing": spacing}
+    state = yield from _follow(state, descent, lambda _: origin, partial(_report, problem))
+    return state._replace(round=state.round + 1, position=0)
 
 
 def _trial_values(learner: Learner, problem: Problem, theta: Tensor, chooser: Chooser) -> list[Tensor]:
