@@ -15,6 +15,7 @@ from torch import Tensor
 from .target_transforms import TargetTransform
 
 Index = slice | Tensor | NDArray[np.integer] | Sequence[int]
+CONVERGED = 0.05  # what "converged" means: a mean errs by at most this many noise sds, an objective by so many nats
 OUTCOMES = ("converged", "budget", "stopped", "diverged", "failed")
 
 

@@ -257,7 +257,7 @@ def _finish(opened: Run, command: str, quiet: bool, signals: Stopping) -> None:
     signals.stop_by(opened.stop)
     with reporting_progress(opened, report, TERMINAL_SECONDS if terminal else LOG_SECONDS):
         opened.finish()
-    if opened.outcome and opened.outcome.reason == "stopped":
+    if signals and opened.outcome and opened.outcome.reason == "stopped":
         typer.echo(f"\nInterrupted at step {opened.done}; every step is kept. Go on with:\n  {command}", err=True)
         signals.exit()
     typer.echo("\r\033[K" if terminal else "", err=True, nl=False)

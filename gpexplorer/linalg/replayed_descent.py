@@ -16,8 +16,8 @@ penalty of a prior is added to the value. L-BFGS-B knows bounds; in place of CG,
 are any, and gradient descent projects its steps.
 
 The optimiser's line search goes back from a point without a value: where the function raises one of the errors that
-the caller names, where value or gradient is not finite, and farther than MAX_DISTANCE from the beginning in any
-parameter. Such a point gets a very large value and the gradient 0.
+the caller names, and where value or gradient is not finite. Such a point gets a very large value and the gradient 0.
+No parameter moves farther than MAX_DISTANCE from its beginning.
 """
 
 from __future__ import annotations
@@ -224,24 +224,28 @@ def descend(
 
     Notes
     -----
-    A point where the function does not exist, or farther than MAX_DISTANCE from `start` in any parameter, gets a very
-    large value and the gradient 0, so that the optimiser's line search goes back.
+    A point where the function does not exist gets a very large value and the gradient 0, so that the optimiser's line
+    search goes back. Along a direction in which the function is flat, such as the lengthscale of an input that does not
+    matter, the optimiser wants a point farther than MAX_DISTANCE from `start` in some parameter: then L-BFGS-B begins
+    at the best point again, with that distance as bounds.
     """
     from scipy import optimize  # on first use, since it takes as long to import as all of this package
 
-    optimiser = optimiser if bounds is None else "L-BFGS-B"
-    options = {"CG": {"gtol": 1e-6, "norm": np.inf}, "L-BFGS-B": {"maxfun": limit}}[optimiser]
     if not len(start):  # nothing is free: SciPy takes no empty vector
         current = evaluate(start)
         if current is not None:
             yield Best(start, current.value, current.extra)
         return
     origin, units = (np.zeros_like(start), np.ones_like(start)) if units is None else (start, units)
-    z = (start - origin) / units
-    box = None if bounds is None else optimize.Bounds((bounds[0] - origin) / units, (bounds[1] - origin) / units)
-    requests = evaluations(
-        lambda fun: optimize.minimize(fun, z, jac=True, method=optimiser, options=options, bounds=box)
-    )
+
+    def asked(begin: Point, bounds: np.ndarray | None) -> Generator[Point, ValueAndGradient | None, Any]:
+        box = None if bounds is None else optimize.Bounds(*((bounds - origin) / units))
+        method = optimiser if bounds is None else "L-BFGS-B"
+        options = {"CG": {"gtol": 1e-6, "norm": np.inf}, "L-BFGS-B": {"maxfun": limit}}[method]
+        z = (begin - origin) / units
+        return evaluations(lambda fun: optimize.minimize(fun, z, jac=True, method=method, options=options, bounds=box))
+
+    requests, is_boxed = asked(start, bounds), False
     best, answer = Best(start, np.inf, None), None
     try:
         for _ in range(limit):
@@ -249,8 +253,13 @@ def descend(
                 point = origin + units * (next(requests) if answer is None else requests.send(answer))
             except StopIteration:
                 return
-            inside = np.isfinite(point).all() and np.abs(point - start).max() <= MAX_DISTANCE
-            current = evaluate(point) if inside else None
+            is_far = np.isfinite(point).all() and np.abs(point - start).max() > MAX_DISTANCE
+            if is_far and not is_boxed and best.value < np.inf:
+                requests.close()
+                near = np.stack([start - MAX_DISTANCE, start + MAX_DISTANCE])
+                requests, is_boxed = asked(best.point, near if bounds is None else near.clip(*bounds)), True
+                point = origin + units * next(requests)
+            current = evaluate(point) if np.isfinite(point).all() and (is_boxed or not is_far) else None
             if current is None:
                 answer = (10.0 * abs(best.value) + 1e3, np.zeros_like(point))
                 continue

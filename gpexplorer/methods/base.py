@@ -253,3 +253,14 @@ def _refuse_incomplete(cls: type[Method]) -> None:
             f"{name} has channels that are not fields of its Info: {', '.join(wrong)}; add the fields, or correct the "
             "names"
         )
+
+
+def end_of_descent(optimiser: str, slope: float, allowed: float, evaluations: int, rounds: str = "") -> Outcome:
+    """Return why a descent ended before it had used all its evaluations: its gradient is small, or nothing is lower."""
+    if slope <= allowed:
+        return Outcome("converged", f"The largest derivative is {slope:.2g} after {evaluations} evaluations{rounds}.")
+    return Outcome(
+        "budget",
+        f"{optimiser} finds no lower value after {evaluations} evaluations{rounds}, though the largest derivative is "
+        f"{slope:.2g}: rounding may hide it. Use dtype float64, or other initial values.",
+    )

@@ -151,6 +151,28 @@ def test_the_distance_limit_is_measured_from_the_initial_point(sign: float):
     assert np.all(best.point > start)
 
 
+@pytest.mark.parametrize("optimiser", ["L-BFGS-B", "CG"])
+@pytest.mark.parametrize("highest", [None, 8.0, 30.0])
+def test_a_flat_direction_ends_at_the_distance_limit_or_at_a_nearer_bound(optimiser: str, highest: float | None):
+    """As of the lengthscale of an input that does not matter; the other parameter still finds its minimum."""
+    visited = list[np.ndarray]()
+
+    def evaluate(x: np.ndarray) -> Evaluated:
+        visited.append(x.copy())
+        valley, gone = (x[0] - 3.0) ** 2, np.exp(-x[1])
+        return Evaluated(
+            valley + gone * (1.0 + valley), np.array([2.0 * (x[0] - 3.0) * (1.0 + gone), -gone * (1.0 + valley)])
+        )
+
+    bounds = None if highest is None else np.array([[-np.inf, -np.inf], [np.inf, highest]])
+    *_, best = descend(evaluate, np.zeros(2), optimiser, 200, bounds, units=np.array([1.0, 40.0]))
+
+    farthest = MAX_DISTANCE if highest is None else min(highest, MAX_DISTANCE)
+    assert best.point == pytest.approx([3.0, farthest], abs=1e-4)
+    assert all(x[1] <= farthest + 1e-12 for x in visited)
+    assert len(visited) < 40
+
+
 def test_a_point_where_the_function_does_not_exist_looks_worse_than_the_best_one_and_flat():
     answers: list[tuple[float, np.ndarray]] = []
 
@@ -158,7 +180,7 @@ def test_a_point_where_the_function_does_not_exist_looks_worse_than_the_best_one
         x = np.zeros(1)
 
     def optimiser(fun: object, start: np.ndarray, **_: object) -> Recorded:
-        for x in (start, start + 1.0, start + 100.0):
+        for x in (start, start + 1.0, start + np.inf):
             answers.append(fun(x))  # type: ignore[operator]
         return Recorded()
 

@@ -44,7 +44,7 @@ from ...objectives import deferred_noise_variance, evidence, noise_derivative
 from ...posteriors import Posterior
 from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel, channels_of
 from .. import gpytorch_parts
-from ..base import Method, Steps
+from ..base import Method, Steps, end_of_descent
 from ..setting_kinds import amount, count
 from . import settings
 from .exact_posterior import exact_posterior
@@ -179,18 +179,17 @@ def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tenso
     for theta in initial_values(begin, method.restarts, method.seed):
         if getattr(problem.kernel, "noise_is_known", False):
             theta = torch.cat([theta[:-1], begin[-1:]])
-        largest = math.inf
 
-        def watched(theta: Tensor) -> Evaluated:
-            nonlocal largest
-            result = evaluate(theta)
-            largest = largest_derivative(problem.kernel, theta.to(problem.theta), result.gradient)
-            return result
+        def with_largest(theta: Tensor) -> Evaluated:
+            value, gradient, log_scale = evaluate(theta)
+            largest = largest_derivative(problem.kernel, theta.to(problem.theta), gradient)
+            return Evaluated(value, gradient, (log_scale, largest))
 
-        descent = replayed_descent(watched, theta, method.optimiser, method.evaluations, restrictions=restrictions)
+        descent = replayed_descent(with_largest, theta, method.optimiser, method.evaluations, restrictions=restrictions)
         with closing(descent):
             for best in descent:
-                yield best
+                log_scale, largest = best.extra
+                yield best._replace(extra=log_scale)
                 if largest <= method.tolerance * max(abs(best.value), 1.0):
                     break
 
@@ -210,8 +209,9 @@ def _outcome(method: ExactLearning, problem: Problem, state: State) -> Outcome:
         message = "K + s2 I has no Cholesky factor at any initial theta. Choose other initial values, or more noise."
         return Outcome("failed", message)
     largest, evaluations = _largest_derivative(problem, state), len(state.answers)
-    if largest <= method.tolerance * max(abs(state.objective), 1.0):
-        return Outcome("converged", f"The largest derivative is {largest:.2g} after {evaluations} evaluations.")
+    allowed = method.tolerance * max(abs(state.objective), 1.0)
+    if largest <= allowed or evaluations < method.evaluations:
+        return end_of_descent(method.optimiser, largest, allowed, evaluations)
     message = f"All {evaluations} evaluations are done; the largest derivative is {largest:.2g}. Raise evaluations."
     return Outcome("budget", message)
 

@@ -45,7 +45,7 @@ from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.replayed_descent import Replayed
 from ...objectives import noise_variance
 from ...posteriors import Posterior
-from ...problem import Cost, Dataset, Kernel, Outcome, Problem, Step, channel
+from ...problem import CONVERGED, Cost, Dataset, Kernel, Outcome, Problem, Step, channel
 from .evidence import AXIS_NUMBERS, Descent, Learner, basis_descent, exact_descent, regress, subset_rows, until_no_gain
 from .posteriors import refitted_posterior, regression_posterior
 
@@ -221,6 +221,8 @@ def learn_hyperparameters(learner: Learner, problem: Problem, state: State, choo
         elif not incomplete:
             lower = f"would lower the NLML by only {gain:.2g} nat" if gain > LEAST_GAIN else "would not lower the NLML"
             message = f"Choosing new basis functions {lower}."
+            if gain > CONVERGED:
+                return state, outcome_at("budget", f"{message} Lower tolerance to go on.", problem, state, choice)
             return state, outcome_at("converged", message, problem, state, choice)
         state = state._replace(round=state.round + 1, position=0, theta_begin=state.theta)
 

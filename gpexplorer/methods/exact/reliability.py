@@ -25,7 +25,6 @@ from ...problem import Outcome
 from .system import System
 
 SHARE = 0.1  # an error above this share of the decrease means that rounding decides how far a step goes
-CONVERGED = 0.05  # noise standard deviations by which a mean, and nats by which f, may err in a solution
 RESOLUTION = 1e-6  # changes below this share of f are visible in no picture and no score
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...objectives import evidence, noise_variance
 from ...posteriors import Posterior
-from ...problem import Outcome, Problem, Step
+from ...problem import CONVERGED, Outcome, Problem, Step
 from ..base import Method, Steps
 from ..capabilities import Correlations
 from ..fixed_subset import learn_on_subset, subset_rows
@@ -30,7 +30,7 @@ from ..setting_kinds import amount, choice, count
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
 from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, Bands, exact_posterior, posterior_of_subset
-from .reliability import CONVERGED, ErrorBounds, Point, StepCheck, check_step, error_bounds, name_of, used_up, way_out
+from .reliability import ErrorBounds, Point, StepCheck, check_step, error_bounds, name_of, used_up, way_out
 from .system import Info as SolverInfo
 from .system import Iteration, System
 from .system import State as SolverState

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, ClassVar, Protocol
 
@@ -81,37 +81,30 @@ def recorded_descent(
     tolerance : float
         It ends when no derivative exceeds this share of the value.
     """
-    earlier_results, largest = iter(state.answers), math.inf
+    earlier_results = iter(state.answers)
 
     def answered(theta: Tensor) -> Evaluated:
-        nonlocal largest
         result = next(earlier_results, None)
         if result is None:
             result = _evaluation(evaluate, theta)
             results.append(result)
         value, *gradient = result.tolist()
-        derivatives = torch.tensor(gradient, dtype=torch.float64)
-        largest = largest_derivative(problem.kernel, theta, derivatives)
-        return Evaluated(value, derivatives)
+        return Evaluated(value, torch.tensor(gradient, dtype=torch.float64))
+
+    def is_flat(theta: Tensor, value: float, answers: Sequence[Tensor] | Tensor) -> bool:
+        return slope_at(problem.kernel, theta, value, answers) <= tolerance * max(abs(value), 1.0)
 
     restrictions = getattr(problem.kernel, "restrictions", None) if limit > 1 else None
     units = descent_units(problem.kernel, state.begin, problem.train)
     done = int(state.answers[:, 0].isfinite().sum())
-    if done and restrictions is None and _is_flat(state, tolerance):
+    if done and is_flat(state.theta, state.objective, state.answers):
         return
-    if done and restrictions is not None:  # replayed, to have the last derivatives in the numbers that may move
-        *_, last = replayed_descent(
-            answered, state.begin, "L-BFGS-B", len(state.answers), restrictions=restrictions, units=units
-        )
-        if largest <= tolerance * max(abs(last.value), 1.0):
-            return
-        earlier_results = iter(state.answers)
     with closing(
         replayed_descent(answered, state.begin, "L-BFGS-B", limit, done, restrictions=restrictions, units=units)
     ) as descent:
         for best in descent:
             yield best
-            if largest <= tolerance * max(abs(best.value), 1.0):
+            if is_flat(best.theta, best.of_the_data, results):
                 return
 
 
@@ -122,8 +115,14 @@ def no_answers(theta: Float[Tensor, " p"]) -> Float[Tensor, "0 q"]:
 
 def slope_of(kernel: Any, state: Recorded) -> float:
     """The largest absolute derivative at the best point, in the numbers that may move."""
-    best = int((state.answers[:, 0] - state.objective).abs().nan_to_num(math.inf).argmin())
-    return largest_derivative(kernel, state.theta, state.answers[best, 1:])
+    return slope_at(kernel, state.theta, state.objective, state.answers)
+
+
+def slope_at(kernel: Any, theta: Tensor, value: float, answers: Sequence[Tensor] | Tensor) -> float:
+    """The same at a point that was evaluated, and had this value."""
+    values = torch.stack([row[0] for row in answers])
+    best = int((values - value).abs().nan_to_num(math.inf).argmin())
+    return largest_derivative(kernel, theta, answers[best][1:])
 
 
 def _evaluation(evaluate: Callable[[Tensor], tuple[float, Tensor]], theta: Tensor) -> Tensor:
@@ -134,9 +133,3 @@ def _evaluation(evaluate: Callable[[Tensor], tuple[float, Tensor]], theta: Tenso
         return torch.full((len(theta) + 1,), math.nan, dtype=torch.float64, device=theta.device)
     row = torch.cat([gradient.new_tensor([value]), gradient])
     return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)
-
-
-def _is_flat(state: Recorded, tolerance: float) -> bool:
-    """Whether the descent that made this state ended there because its last derivatives were small enough."""
-    last = state.answers[-1]
-    return float(last[1:].abs().max()) <= tolerance * max(abs(state.objective), 1.0)

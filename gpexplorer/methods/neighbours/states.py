@@ -28,7 +28,7 @@ from ...linalg.randomness import generator
 from ...objectives import may_learn, noise_derivative, noise_variance
 from ...posteriors import Posterior, StatesPosterior
 from ...problem import Cost, Dataset, Outcome, Problem, Step, channel
-from ..base import Steps
+from ..base import Steps, end_of_descent
 from ..setting_kinds import count
 from .recorded_descent import DescendingMethod, no_answers, recorded_descent, slope_of
 
@@ -134,7 +134,8 @@ class States(DescendingMethod):
         if not self.learn:
             return Outcome("converged", "The hyperparameters kept their initial values. Turn on learn to learn them.")
         if len(state.answers) < self.evaluations:
-            return Outcome("converged", f"The largest derivative is {slope:.2g} after {state.step} evaluations.")
+            allowed = self.tolerance * max(abs(state.objective), 1.0)
+            return end_of_descent("L-BFGS-B", slope, allowed, state.step)
         return Outcome(
             "budget",
             f"All evaluations are used after {state.step} steps; the largest derivative is {slope:.2g}. Raise "

@@ -55,7 +55,7 @@ from ...linalg.randomness import generator, random_rows
 from ...objectives import evidence, noise_derivative, noise_variance, rounding
 from ...posteriors import NearestRowsPosterior, Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
-from ..base import Steps
+from ..base import Steps, end_of_descent
 from ..capabilities import NearRows
 from ..setting_kinds import choice, count
 from .merged_conditionals import Batch, merged_conditionals, single_conditionals
@@ -422,8 +422,10 @@ class Vecchia(DescendingMethod):
         if not self.learn:
             return Outcome("converged", "The hyperparameters kept their initial values. Turn on learn to learn them.")
         if len(state.answers) < self.evaluations and stretch <= STRETCH:
-            message = f"The largest derivative is {slope:.2g} after {state.step} evaluations in {rounds} round"
-            return Outcome("converged", f"{message}{'s' if rounds > 1 else ''}.")
+            allowed = self.tolerance * max(abs(state.objective), 1.0)
+            return end_of_descent(
+                "L-BFGS-B", slope, allowed, state.step, f" in {rounds} round{'s' if rounds > 1 else ''}"
+            )
         lever = "evaluations" if len(state.answers) >= self.evaluations else "rounds"
         return Outcome(
             "budget",

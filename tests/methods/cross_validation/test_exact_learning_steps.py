@@ -57,6 +57,38 @@ def test_a_step_is_one_evaluation_and_holds_the_best_theta_and_all_results():
     )
 
 
+def test_a_flat_point_that_the_line_search_tries_does_not_end_a_descent():
+    task, visited = problem(n=30), list[float]()
+
+    def hollow(theta: Any) -> tuple[float, float, Any]:
+        """1 - exp(-50 t^2), flat but for a narrow hollow that a first step of length 1 leaves on the other side."""
+        t = theta[0] - task.theta[0] - 0.2
+        visited.append(float(t))
+        depth = torch.exp(-50.0 * t**2)
+        return 1.0 - float(depth), 0.0, torch.cat([(100.0 * t * depth)[None], torch.zeros_like(theta[1:])])
+
+    steps, outcome = whole_run(learn(method(evaluations=60, tolerance=1e-3), task, None, Objective(hollow)))
+
+    assert abs(visited[1]) > 0.5  # where the derivative is far below the tolerance
+    assert steps[-1].state.objective < 1e-4
+    assert outcome.reason == "converged"
+
+
+def test_the_end_of_an_optimiser_that_finds_no_lower_value_is_not_the_end_of_the_evaluations():
+    task = problem(n=30)
+
+    def kink(theta: Any) -> tuple[float, float, Any]:
+        t = theta - task.theta - 0.3
+        return float(t.abs().sum()), 0.0, t.sign()
+
+    steps, outcome = whole_run(learn(method(evaluations=200, tolerance=1e-3), task, None, Objective(kink)))
+
+    assert len(steps[-1].state.answers) < 200
+    assert outcome.reason == "budget"
+    assert "Raise" not in outcome.message
+    assert f"no lower value after {len(steps[-1].state.answers)} evaluations" in outcome.message
+
+
 @pytest.mark.parametrize("tolerance", [1e-1, 1e-3])
 def test_a_descent_ends_where_no_derivative_exceeds_its_share_of_the_objective(tolerance: float):
     task = problem(n=30)
