@@ -91,7 +91,7 @@ class LearningMethod(Method):
     max_epochs = count(100, (1, 200), doc="Largest number of epochs; each chooses points, then learns.")
     tolerance = share(1e-4, doc="Stop when an epoch decreases the objective by less than this fraction.")
 
-    def converged(self, problem: Problem, state: Any, objective: float) -> Outcome | None:
+    def ending(self, problem: Problem, state: Any, objective: float) -> Outcome | None:
         """Return why the epoch of a state, at whose end the objective has this value, is the last one; None if not.
 
         Gains of epochs decrease slowly, so that it has converged if the last one is far below CONVERGED.

@@ -88,7 +88,7 @@ class SubsetOfData(settings.LearningMethod):
         while self.learn and state.epoch < self.max_epochs:
             state = yield from self._learning_phase(problem, subset, state)
             objective = state.terms.total("vfe")
-            if outcome := self.converged(problem, state, objective):
+            if outcome := self.ending(problem, state, objective):
                 return outcome
             state = state._replace(
                 epoch=state.epoch + 1, position=0, theta_begin=state.theta.clone(), epoch_begin=objective

@@ -76,8 +76,9 @@ def test_epochs_of_learning_are_counted_and_a_resumed_run_repeats_them(begin: in
 def test_it_ends_where_an_epoch_decreases_too_little_or_where_nothing_is_learned():
     task = problem()
     _, outcome = whole_run(methods["subset-of-data"](num_rows=20, evaluations=4, tolerance=1.0).steps(task))
-    assert outcome.reason == "converged"
+    assert outcome.reason == "budget"
     assert "improved the objective by" in outcome.message
+    assert "lower tolerance" in outcome.message
     steps, outcome = whole_run(methods["subset-of-data"](num_rows=20, learn=False).steps(task))
     assert len(steps) == 2
     assert outcome.message == "The 20 rows are chosen; the hyperparameters stay fixed."

@@ -60,7 +60,7 @@ class KMeans(MovablePoints):
         while state.epoch < self.max_epochs:
             state = yield from self._learn_theta(problem, state)
             objective = state.terms.total(self.objective)
-            if outcome := self.converged(problem, state, objective):
+            if outcome := self.ending(problem, state, objective):
                 return outcome
             state = state._replace(
                 epoch=state.epoch + 1, position=0, theta_begin=state.theta.clone(), epoch_begin=objective

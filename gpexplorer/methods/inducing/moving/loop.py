@@ -265,7 +265,7 @@ class MovingPoints(MovablePoints):
         while state.epoch < self.max_epochs:
             state = yield from descent_steps(problem, state, descent, evaluations)
             objective = state.terms.total(descent.likelihood)
-            if outcome := self.converged(problem, state, objective):
+            if outcome := self.ending(problem, state, objective):
                 return outcome
             state = state._replace(
                 epoch=state.epoch + 1, position=0, epoch_begin=objective,

@@ -206,7 +206,7 @@ class RowSelection(settings.SparseMethod):
             state = yield from self._learning_phase(problem, state)
 
             objective = state.terms.total(self.objective)
-            if outcome := self.converged(problem, state, objective):
+            if outcome := self.ending(problem, state, objective):
                 return outcome
             state = state._replace(
                 epoch=state.epoch + 1,

@@ -174,7 +174,7 @@ class CholQR(SwapMethod):
             if changed is not None:
                 swapper, state = None, changed
                 continue
-            if outcome := self.converged(problem, state, state.objective):
+            if outcome := self.ending(problem, state, state.objective):
                 return state, self._explained(outcome, problem, state, distance)
             state = state._replace(
                 epoch=state.epoch + 1, phase="swap", position=0, accepted=0, epoch_begin=state.objective
