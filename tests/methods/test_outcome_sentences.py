@@ -58,7 +58,7 @@ def test_iterations_over_folds_end_at_their_limits(changed: dict[str, Any], reas
 def of_learning(name: str, evaluations: int, largest: float, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Outcome:
     """The outcome of a method that allows six evaluations and a tolerance of a hundredth, after 9 steps in 2 rounds."""
     state = record(step=9, round=1, answers=range(evaluations), objective=more.pop("objective", -3.0))
-    method = record(**({"learn": True, "evaluations": 6, "tolerance": 1e-2} | more))
+    method = record(**({"learn": True, "evaluations": 6, "tolerance": 1e-2, "optimiser": "CG"} | more))
     if name == "ml":
         monkeypatch.setattr(learning, "_largest_derivative", lambda problem, state: largest)
         return learning._outcome(method, record(), state)
@@ -70,10 +70,31 @@ def of_learning(name: str, evaluations: int, largest: float, monkeypatch: pytest
 
 LEARNT = [
     ("ml", 5, 0.03, "converged", "The largest derivative is 0.03 after 5 evaluations."),  # .01 |objective|
-    ("ml", 5, 0.031, "budget", "All 5 evaluations are done; the largest derivative is 0.031. Raise evaluations."),
-    ("vecchia", 5, 0.5, "converged", "The largest derivative is 0.5 after 9 evaluations in 2 rounds."),
+    ("ml", 6, 0.031, "budget", "All 6 evaluations are done; the largest derivative is 0.031. Raise evaluations."),
+    (
+        "ml",
+        5,
+        0.031,
+        "budget",
+        "CG finds no lower value after 5 evaluations, though the largest derivative is 0.031: ro",
+    ),
+    ("vecchia", 5, 0.03, "converged", "The largest derivative is 0.03 after 9 evaluations in 2 rounds."),
+    (
+        "vecchia",
+        5,
+        0.031,
+        "budget",
+        "L-BFGS-B finds no lower value after 9 evaluations in 2 rounds, though the largest ",
+    ),
     ("vecchia", 6, 0.5, "budget", "All evaluations are used after 9 steps; the largest derivative is 0.5. Raise eval"),
-    ("states", 5, 0.5, "converged", "The largest derivative is 0.5 after 9 evaluations."),
+    ("states", 5, 0.03, "converged", "The largest derivative is 0.03 after 9 evaluations."),
+    (
+        "states",
+        5,
+        0.031,
+        "budget",
+        "L-BFGS-B finds no lower value after 9 evaluations, though the largest derivative is",
+    ),
     ("states", 6, 0.5, "budget", "All evaluations are used after 9 steps; the largest derivative is 0.5."),
 ]
 
@@ -96,7 +117,8 @@ def test_of_an_objective_near_zero_the_tolerance_itself_is_the_limit(monkeypatch
 
 def test_neighbours_that_would_change_again_need_more_rounds(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(vecchia, "slope_of", lambda kernel, state: 0.5)
-    method, state = record(learn=True, evaluations=6), record(step=4, round=0, answers=range(5))
+    method = record(learn=True, evaluations=6, tolerance=1.0)
+    state = record(step=4, round=0, answers=range(5), objective=3.0)
 
     messages = [
         vecchia.Vecchia._outcome(method, record(kernel=None), state, stretch).message for stretch in (1.25, 1.26)
@@ -113,12 +135,16 @@ def test_an_epoch_ends_a_run_by_its_decrease_of_objective_and_priors(shift: floa
 
     def ended(begin: float, objective: float, prior_gain: float = 0.0) -> Outcome | None:
         state = record(epoch=2, epoch_begin=begin, theta=shift + prior_gain, theta_begin=shift)
-        return LearningMethod.converged(method, problem, state, objective)
+        return LearningMethod.ending(method, problem, state, objective)
 
     assert ended(-47.9, -50.0) is None  # 2.1 is more than .5
     assert ended(-49.49, -50.0) is None
     words = "Epoch 3 improved the objective by 0.5, less than the tolerance 0.01 of 50."
-    assert ended(-49.5, -50.0).message == words
+    assert ended(-49.5, -50.0).message.startswith(words)
+    assert ended(-49.5, -50.0).reason == "budget"  # more than .005 nat
+    assert "more than 0.05 nat together: lower tolerance" in ended(-49.9949, -50.0).message
+    assert ended(-49.9951, -50.0).reason == "converged"
+    assert ended(-49.9951, -50.0).message.endswith("the tolerance 0.01 of 50.")
     assert ended(-49.5, -50.0, prior_gain=0.1) is None
     assert "by 0, less than" in ended(-51.0, -50.0).message  # it rose
     assert ended(0.109, 0.1) is not None  # of an objective near 0, the tolerance itself
