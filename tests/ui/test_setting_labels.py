@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpexplorer.methods.base import Method, registry
+from gpexplorer.ui.inputs.controls import FAMILIES, by_family
 from gpexplorer.ui.inputs.method_settings import LABELS, MAX_LABEL, label_of
 
 PLAIN = {"activation", "chains", "epochs", "folds", "frequencies", "grid_points", "iterations", "momentum", "objective",
@@ -33,3 +34,8 @@ def test_the_table_has_no_label_for_a_setting_that_does_not_exist():
 
     assert set(LABELS) <= names
     assert max(map(len, LABELS.values())) <= MAX_LABEL
+
+
+def test_every_family_of_the_method_selector_has_a_title():
+    assert {method.family for method in registry.values()} <= set(FAMILIES)
+    assert list(by_family())[-1] == "Nearest rows and series"

@@ -160,6 +160,7 @@ FAMILIES = {
     "eigenfunctions": "Eigenfunctions",
     "cross_validation": "Hyperparameters of an exact GP",
     "minibatches": "Minibatches",
+    "neighbours": "Nearest rows and series",
 }
 PRECISIONS = {"64 bit": "float64", "32 bit": "float32"}
 HINTS = {  # label of a field -> what it does
