@@ -7,14 +7,13 @@ components are none of ours.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import param
+
+from .. import without_collection
 
 if TYPE_CHECKING:
     from .explorer import Explorer
@@ -45,15 +44,3 @@ def __getattr__(name: str) -> Any:
         found = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         param.Parameterized.__setattr__(config, "design", design)
     return found
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Import inside the block without garbage collection, which finds nothing to free and takes a twentieth longer."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()

@@ -259,9 +259,16 @@ def test_a_parameterized_model_drives_a_picture_without_a_widget(run: gpx.Run):
 def test_an_explorer_leaves_the_design_of_its_host_alone_and_imports_nothing_for_later(tmp_path: Path):
     program = (
         "import gc, sys, panel as pn, gpexplorer as gpx\n"
+        "walked = []\n"
+        "def count(phase, info):\n"
+        "    if phase == 'start' and info['generation'] < 2:\n"
+        "        walked.append(sum(len(gc.get_objects(age)) for age in range(info['generation'] + 1)))\n"
+        "gc.callbacks.append(count)\n"
         "gpx.Explorer\n"
         "assert not {'scipy', 'sklearn', 'dask', 'gpytorch', 'matplotlib', 'numba'} & set(sys.modules)\n"
         "assert gc.isenabled()\n"
+        "del gc.callbacks[:]\n"
+        "assert max(walked, default=0) < 20_000, 'a collection walked through what was imported'\n"
         "pn.extension(design='bootstrap', notifications=True)\n"
         "before = pn.config.design, pn.config.notifications, pn.config.respect_explicit_sizing, pn.config.theme\n"
         "run = gpx.Spec('cholqr', {'num_inducing': 4}, data='snelson-like').open()\n"
