@@ -32,6 +32,7 @@ from tornado.httputil import HTTPServerRequest, RequestStartLine
 
 from .address import LABORATORY, asked_page
 from .connections import BUILT_AHEAD, WrittenPage
+from .gate.request_guard import known_names
 from .gate.waiting_line import PlaceHandler, WaitingLine, lines
 from .shared_limits import Shares
 from .text import record
@@ -128,7 +129,7 @@ class ReadySessions:
             await asyncio.sleep(GAP)
             idle = min(time.monotonic() - self._last_visit, self._turns.idle_seconds)
             query, pages = min(self._stock.items(), key=lambda item: len(item[1]))
-            if len(self._line):
+            if len(self._line) or self._depends_on_visitor:
                 continue  # pages are built for those who wait first
             try:
                 if idle > QUIET:
@@ -143,6 +144,7 @@ class ReadySessions:
         context: ApplicationContext = self._application._applications[self._path]
         name = generate_session_id(secret_key=self._application.secret_key, signed=self._application.sign_sessions)
         request = HTTPServerRequest(start_line=RequestStartLine("GET", f"{self._path}?{query}", "HTTP/1.0"))
+        request.passed_guard, request.known_names = True, " ".join(known_names(self._application))  # as of a visitor
         token = BUILT_AHEAD.set(True)
         try:
             session = await context.create_session_if_needed(name, request)
@@ -170,11 +172,17 @@ class ReadySessions:
             for page in self._stock.pop(oldest):
                 _discard(page.session)
 
+    @property
+    def _depends_on_visitor(self) -> bool:
+        """Whether a page depends on more than its address: on a login, on an earlier visit, or on a changed program."""
+        login = self._application.auth_provider
+        has_login = login.get_user is not None or login.get_user_async is not None
+        return has_login or bool(pn.config.authorize_callback or pn.config.reuse_sessions or pn.config.autoreload)
+
     def _must_wait(self, handler: DocHandler) -> bool:
         """Whether the visitor of this request gets a waiting page."""
-        request, application = handler.request, self._application
-        is_open_to_all = application.auth_provider.get_user is None and application.auth_provider.get_user_async is None
-        if not is_open_to_all or pn.config.authorize_callback or pn.config.reuse_sessions:
+        request = handler.request
+        if self._depends_on_visitor:
             return False
         if "text/html" not in request.headers.get("Accept", "") or NO_COOKIES in request.arguments:
             return False
@@ -198,7 +206,7 @@ class ReadySessions:
         query = handler.request.query
         self.remember(query)
         pages = self._stock.get(query)
-        if not pages:
+        if not pages or self._depends_on_visitor:
             return None
         page = pages.popleft()
         session, application, payload = page.session, self._application, handler._generate_token_payload()

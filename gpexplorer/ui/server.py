@@ -16,7 +16,7 @@ import logging
 import os
 import secrets
 import warnings
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -215,19 +215,20 @@ def panel_serve_app() -> Any:
     return app(notice=" ".join(notices), shares=_panel_serve_shares())
 
 
-def let_visitors_wait(server: BaseServer, paths: Iterable[str]) -> None:
-    """Answer visitors of `panel serve` with a waiting page while theirs is built.
+def let_visitors_wait(server: BaseServer, ready_pages: Mapping[str, int]) -> None:
+    """Give visitors of `panel serve` a page that is ready, or a waiting page while theirs is built.
 
     Parameters
     ----------
     server : Server
         The server, before its loop runs.
-    paths : iterable of str
-        The paths of the apps that show the explorer.
+    ready_pages : mapping of str to int
+        The paths of the apps that show the explorer -> number of pages to keep ready of each address.
     """
-    for path in paths:
-        ready = ReadySessions(server._tornado, path, 0, _panel_serve_shares())
+    for path, count in ready_pages.items():
+        ready = ReadySessions(server._tornado, path, count, _panel_serve_shares())
         ready.install()
+        server.io_loop.add_callback(ready.keep_filled)
         server.io_loop.add_callback(ready.keep_serving)
 
 

@@ -20,12 +20,14 @@ from bokeh.models import ColumnDataSource, CustomJS, Div, Plot, Title
 from bokeh.server.session import ServerSession
 from panel.io import server as panel_server
 from panel.io.datamodel import construct_data_model
+from panel.io.state import set_curdoc
 from panel.models.location import Location
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection
 
 from gpexplorer.ui import connections
 from gpexplorer.ui.ready_sessions import ReadySessions
+from gpexplorer.ui.server import let_visitors_wait
 from gpexplorer.ui.shared_limits import Shares
 from visited import Visited, message, soon, visit
 
@@ -53,6 +55,21 @@ def test_a_page_of_the_stock_is_given_once_and_only_to_the_plain_address(visit: 
         link = HTTPRequest(f"http://localhost:{visited.server.port}/explorer?seed=3")
         assert (await AsyncHTTPClient().fetch(link)).code == 200
         assert (len(ready), visited.built) == (1, 4)
+
+    visit(story)
+
+
+def test_panel_serve_has_pages_ready_unless_a_page_depends_on_more_than_its_address(visit: Callable[..., None]):
+    async def story(visited: Visited) -> None:
+        let_visitors_wait(visited.server, {"/explorer": 1})
+        await soon(lambda: visited.built == 1)
+        assert (await visited.get()).code == 200
+        assert visited.built == 1  # it was ready
+
+        await soon(lambda: visited.built == 2)
+        with set_curdoc(None), pn.config.set(autoreload=True):  # its program may have changed since it was built
+            assert (await visited.get()).code == 200
+            assert visited.built == 3
 
     visit(story)
 

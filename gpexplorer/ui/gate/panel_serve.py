@@ -11,6 +11,7 @@ It is loaded in every process in which Panel makes a server, so it imports nothi
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import logging
@@ -22,6 +23,8 @@ from typing import Any
 
 PACKAGE = "gpexplorer"
 SERVERS = "bokeh.server.server"  # the module of Bokeh's servers; Panel's are made of them
+OUR_PAGE = "panel_serve_app().servable()"  # what `apps/explorer.py` does
+READY_PAGES = 2  # that are kept ready of each address: for a person, not for a class
 SECRET_KEY = secrets.token_urlsafe(48)  # the same in all processes of --num-procs, which are forked later
 log = logging.getLogger("gpexplorer.ui")
 
@@ -54,8 +57,23 @@ def serves_this_package(server: Any) -> bool:
 
 def _mentions_this_package(context: Any) -> bool:
     """Whether the script of an app mentions this package."""
+    return any(PACKAGE in source for source in _sources(context))
+
+
+def _is_our_page(context: Any) -> bool:
+    """Whether the script of an app only shows our page. One that does more may ask who its visitor is."""
+    with suppress(SyntaxError, ValueError):  # of which Bokeh tells the visitor; the second where there is no script
+        [source] = _sources(context)
+        tree = ast.parse(source)
+        done = [ast.unparse(line) for line in tree.body if not isinstance(line, ast.Import | ast.ImportFrom)]
+        return done[ast.get_docstring(tree) is not None :] == [OUR_PAGE]
+    return False
+
+
+def _sources(context: Any) -> list[str]:
+    """The program texts of an app."""
     runners = [getattr(handler, "_runner", None) or _main(handler) for handler in context.application.handlers]
-    return any(PACKAGE in (getattr(runner, "source", "") or "") for runner in runners)
+    return [source for runner in runners if (source := getattr(runner, "source", None))]
 
 
 def _main(handler: Any) -> Any:
@@ -98,8 +116,10 @@ def _protect(server: Any) -> None:
             "styles: give each process a port of its own, behind a proxy that keeps a visitor on one of them."
         )
     else:  # of several processes, one would be asked for a place in the line of another one
-        paths = [path for path, context in server._tornado.applications.items() if _mentions_this_package(context)]
-        importlib.import_module("..server", __package__).let_visitors_wait(server, paths)
+        contexts = server._tornado.applications
+        ready = READY_PAGES if all(map(_is_our_page, contexts.values())) else 0  # building one delays other apps
+        counts = {path: ready for path, context in contexts.items() if _mentions_this_package(context)}
+        importlib.import_module("..server", __package__).let_visitors_wait(server, counts)
     names = known_names(server._tornado)
     if all(map(is_local_name, names)):
         log.warning(
