@@ -24,7 +24,6 @@ import panel as pn
 import torch
 from bokeh.server.server import BaseServer
 from bokeh.server.tornado import BokehTornado
-from bokeh.settings import settings
 from bokeh.util.warnings import BokehUserWarning
 
 from ..errors import SettingError
@@ -34,7 +33,7 @@ from .connections import UNUSED_LIFETIME, Arrivals
 from .gate.request_guard import LOCAL_NAME, protect, protect_application
 from .gate.visitors import MAX_SESSIONS
 from .ready_sessions import ReadySessions
-from .session_page import app, warm
+from .session_page import app, speed_up_bokeh, warm
 from .shared_limits import Limits, Shares, Turns
 
 QUIET = 2.0  # seconds without a step of any run, after which a collection disturbs nobody
@@ -129,7 +128,6 @@ def serve(
     shares = Shares(limits)
     repair_protocol()
     send_patches_together()
-    settings.perform_error_diagnostics = False  # Bokeh would read the signatures of a page's thousand callbacks
     torch.set_num_threads(shares.threads_per_turn)
     closed = ClosedPages(shares.turns, shares.arrivals)
     shared_store = None if store is None else Store(store)
@@ -225,6 +223,8 @@ def let_visitors_wait(server: BaseServer, ready_pages: Mapping[str, int]) -> Non
     ready_pages : mapping of str to int
         The paths of the apps that show the explorer -> number of pages to keep ready of each address.
     """
+    if any(ready_pages.values()):  # this process has no other app
+        speed_up_bokeh()
     for path, count in ready_pages.items():
         ready = ReadySessions(server._tornado, path, count, _panel_serve_shares())
         ready.install()

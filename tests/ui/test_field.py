@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from bokeh.document import Document
 
 import gpexplorer as gpx
 from gpexplorer.ui.inputs.controls import Controls
@@ -118,3 +119,9 @@ def test_the_transform_of_the_target_is_chosen_and_one_with_a_power_is_shown_and
     assert reported == ["log"]
     begun = Controls(gpx.Spec("cholesky", target_transform="yeo-johnson 1.25"), lambda: None)
     assert begun.apply_to(gpx.Spec("cholesky")).target_transform == "yeo-johnson 1.25"
+
+
+def test_a_field_is_sent_without_copies_of_its_parameters():
+    field = Field("a number", 1)
+    field.get_root(Document())
+    assert not field._param__private.params

@@ -25,9 +25,8 @@ from panel.models.location import Location
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection
 
-from gpexplorer.ui import connections
+from gpexplorer.ui import connections, server
 from gpexplorer.ui.ready_sessions import ReadySessions
-from gpexplorer.ui.server import let_visitors_wait
 from gpexplorer.ui.shared_limits import Shares
 from visited import Visited, message, soon, visit
 
@@ -59,9 +58,13 @@ def test_a_page_of_the_stock_is_given_once_and_only_to_the_plain_address(visit: 
     visit(story)
 
 
-def test_panel_serve_has_pages_ready_unless_a_page_depends_on_more_than_its_address(visit: Callable[..., None]):
+def test_panel_serve_has_pages_ready_unless_a_page_depends_on_more_than_its_address(
+    visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server, "speed_up_bokeh", lambda: None)  # for good, and for all tests of this process
+
     async def story(visited: Visited) -> None:
-        let_visitors_wait(visited.server, {"/explorer": 1})
+        server.let_visitors_wait(visited.server, {"/explorer": 1})
         await soon(lambda: visited.built == 1)
         assert (await visited.get()).code == 200
         assert visited.built == 1  # it was ready
