@@ -14,7 +14,6 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -193,28 +192,24 @@ def test_servers_of_other_apps_stay_as_they_are(tmp_path: Path):
     ids=["as it is", "does more", "asks for the visitor", "is no program"],
 )
 def test_pages_are_built_in_advance_only_of_a_script_that_does_nothing_else(
-    root: Path, tmp_path: Path, change: Callable[[str], str], expected: bool
+    root: Path, change: Callable[[str], str], expected: bool
 ):
+    from types import SimpleNamespace
+
     from gpexplorer.ui.gate.panel_serve import _is_our_page
 
-    script = tmp_path / "explorer.py"
-    script.write_text(change((root / "apps" / "explorer.py").read_text("utf-8")))
-    [context] = _contexts([str(script)]).values()
+    script = SimpleNamespace(source=change((root / "apps" / "explorer.py").read_text("utf-8")))
+    context = SimpleNamespace(application=SimpleNamespace(handlers=[SimpleNamespace(_runner=script)]))
     assert _is_our_page(context) == expected
 
 
 def _guarded(files: list[str]) -> bool:
     from types import SimpleNamespace
 
-    from gpexplorer.ui.gate.panel_serve import serves_this_package
-
-    return serves_this_package(SimpleNamespace(_tornado=SimpleNamespace(applications=_contexts(files))))
-
-
-def _contexts(files: list[str]) -> dict[str, Any]:
-    from types import SimpleNamespace
-
     from bokeh.command.util import build_single_handler_applications
 
+    from gpexplorer.ui.gate.panel_serve import serves_this_package
+
     applications = build_single_handler_applications(files)
-    return {path: SimpleNamespace(application=app) for path, app in applications.items()}
+    contexts = {path: SimpleNamespace(application=app) for path, app in applications.items()}
+    return serves_this_package(SimpleNamespace(_tornado=SimpleNamespace(applications=contexts)))
