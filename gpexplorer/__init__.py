@@ -88,13 +88,13 @@ def __getattr__(name: str) -> Any:
     if path in sys.modules:
         module = sys.modules[path]
     else:
-        with without_collection():
+        with _without_collection():
             module = importlib.import_module(path)
     return module if name in _SUBPACKAGES else getattr(module, name)
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
+def _without_collection() -> Iterator[None]:
     """Import inside the block without garbage collection, which finds nothing to free and takes a tenth longer.
 
     The next collection would walk through all that was imported, for a quarter of a second, so it is moved to what has

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import param
 
-from .. import without_collection
-
 if TYPE_CHECKING:
     from .explorer import Explorer
     from .notebook.panes import pane_of
@@ -36,11 +34,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if "panel_material_ui" in sys.modules:
         return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    with without_collection():
-        from panel import config
+    from panel import config
 
-        # That of the process, not of the present session.
-        design = param.Parameterized.__getattribute__(config, "design")
-        found = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-        param.Parameterized.__setattr__(config, "design", design)
+    design = param.Parameterized.__getattribute__(config, "design")  # that of the process, not of the present session
+    found = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    param.Parameterized.__setattr__(config, "design", design)
     return found
