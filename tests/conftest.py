@@ -7,9 +7,11 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -127,6 +129,37 @@ def data_dir(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(folder))
     with believed(*made):
         yield folder
+
+
+@pytest.fixture
+def uploads_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads are read by the function of the child process in this one: each child takes 0.7 s of a processor.
+
+    For tests of what is read, and of what is made of it; that there is a child, and its limits, are others' claim.
+    """
+    from gpexplorer.data import uploads
+    from gpexplorer.data.upload_child import answered
+
+    def run(command: list[str], input: bytes, **_: Any) -> subprocess.CompletedProcess[bytes]:
+        line, _, data = input.partition(b"\n")
+        return subprocess.CompletedProcess(command, 0, b"".join(answered(line, data)), b"")
+
+    kept = SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(uploads, "subprocess", kept)
+
+
+@pytest.fixture(scope="module")
+def few_trees() -> Iterator[None]:
+    """Recommendations fit 30 trees instead of 100 or 40, up to 16 times: half of the time where candidates are few.
+
+    For tests whose claim is not how well trees predict.
+    """
+    from gpexplorer.recommendation import simple_members
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simple_members, "ITERATIONS", 30)
+        patch.setattr(simple_members, "FEW_ITERATIONS", 30)
+        yield
 
 
 @pytest.fixture(scope="session")

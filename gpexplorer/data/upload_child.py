@@ -33,24 +33,32 @@ HEAD_ROWS = 8  # rows of a preview
 
 def main() -> None:
     """Read one request from standard input and write the answer to standard output."""
-    request = json.loads(sys.stdin.buffer.readline())
-    data = sys.stdin.buffer.read()
-    limits = Limits(**request["limits"])
-    confine(limits)
+    line, data = sys.stdin.buffer.readline(), sys.stdin.buffer.read()
+    confine(Limits(**json.loads(line)["limits"]))
     try:
-        answer, arrays = {"preview": _preview, "read": _read, "inputs": _inputs}[request["task"]](request, data, limits)
+        parts = answered(line, data)
+    except MemoryError:
+        sys.exit(OUT_OF_MEMORY)
+    sys.stdout.buffer.writelines(parts)
+
+
+def answered(line: bytes, data: bytes) -> tuple[bytes, bytes]:
+    """Return the answer to a request about a file: one line of JSON, and an archive of arrays, empty without arrays."""
+    request = json.loads(line)
+    try:
+        task = {"preview": _preview, "read": _read, "inputs": _inputs}[request["task"]]
+        answer, arrays = task(request, data, Limits(**request["limits"]))
     except DataError as error:
         answer, arrays = {"error": str(error)}, {}
     except MemoryError:
-        sys.exit(OUT_OF_MEMORY)
+        raise
     except Exception as error:
         traceback.print_exc()
         answer, arrays = {"unexpected": type(error).__name__}, {}
-    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+    archive = io.BytesIO()
     if arrays:
-        archive = io.BytesIO()
         np.savez(archive, **arrays)
-        sys.stdout.buffer.write(archive.getvalue())
+    return json.dumps(answer).encode() + b"\n", archive.getvalue()
 
 
 def confine(limits: Limits) -> None:

@@ -56,6 +56,7 @@ def test_a_comma_that_may_separate_thousands_is_not_certain() -> None:
     assert column_reader("c", texts("1,234", "2,3456")).numbers.evidence == "sure"
 
 
+@pytest.mark.usefixtures("uploads_here")
 def test_the_preview_of_a_messy_file_says_what_each_column_is() -> None:
     preview = gpx.data.preview("messy.csv", messy_csv())
     about = dict(zip(preview.columns, preview.about, strict=True))
@@ -71,6 +72,7 @@ def test_the_preview_of_a_messy_file_says_what_each_column_is() -> None:
     assert any("Windows-1252" in note for note in preview.notes)
 
 
+@pytest.mark.usefixtures("uploads_here")
 @pytest.mark.parametrize(
     ("header", "copies", "change", "is_used"),
     [
@@ -152,6 +154,7 @@ def test_what_cannot_be_converted_is_named(tmp_path: Path, options: dict, says: 
         gpx.load(path, **options)
 
 
+@pytest.mark.usefixtures("uploads_here")
 def test_files_of_windows_and_utf16_are_read(tmp_path: Path) -> None:
     text = "größe,y\n1,2\n2,3\n3,5\n"
     for encoding in ("utf-16", "cp1252"):

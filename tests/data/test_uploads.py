@@ -61,6 +61,7 @@ def test_an_upload_and_a_file_are_the_same_split(tmp_path: Path, shift: float) -
         assert sent.train.names == ("a", "b")
 
 
+@pytest.mark.usefixtures("uploads_here")
 def test_a_preview_of_parquet_counts_all_rows_and_shows_the_first() -> None:
     frame = pd.DataFrame({"a": np.arange(500.0), "who": ["<b>x</b>"] * 500, "y": np.arange(500.0) ** 2})
     seen = gpx.data.preview("t.parquet", parquet(frame))
@@ -71,6 +72,7 @@ def test_a_preview_of_parquet_counts_all_rows_and_shows_the_first() -> None:
     assert split.train.names == ("a",)
 
 
+@pytest.mark.usefixtures("uploads_here")
 def test_a_column_of_texts_is_loaded_as_texts() -> None:
     split = gpx.data.read_upload("m.csv", b"smiles,y\nCC,1\nCO,2\nCN,4\nCCl,3\n", Choice(objects="smiles"))
     assert sorted([*split.train.X, *split.test.X]) == ["CC", "CCl", "CN", "CO"]
@@ -127,6 +129,7 @@ def test_a_link_may_request_a_name_and_never_a_path(source: object, named: bool)
     assert gpx.data.is_named(source) is named
 
 
+@pytest.mark.usefixtures("uploads_here")
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -144,6 +147,7 @@ def test_ambiguous_texts_that_other_readers_accept_are_refused(text: str, says: 
         gpx.data.read_upload("m.csv", text.encode("utf-8" if text.isascii() else "latin-1"))
 
 
+@pytest.mark.usefixtures("uploads_here")
 @pytest.mark.parametrize(
     ("text", "names", "note"),
     [
@@ -162,6 +166,7 @@ def test_texts_that_are_read_and_the_notes_about_them(text: str, names: tuple[st
     assert note in " ".join(split.notes)
 
 
+@pytest.mark.usefixtures("uploads_here")
 def test_a_column_of_many_words_is_sent_before_its_means_are_known(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     rows = [f"town {k % 40},{a:.3f},{a + k % 40:.3f}" for k, a in enumerate(rng.normal(size=160))]
@@ -186,12 +191,14 @@ def table_with_totals(cell: str) -> bytes:
     return "\n".join(["number;a;price", *rows, f"{cell};;321,5"]).encode()
 
 
+@pytest.mark.usefixtures("uploads_here")
 @pytest.mark.parametrize("cell", ["Summe", "Total général", "Grand total (EUR)"])
 def test_a_last_row_of_totals_is_noted_before_the_columns_are_chosen(cell: str) -> None:
     notes = gpx.data.preview("t.csv", table_with_totals(cell)).notes
     assert any(f'Row 41 has "{cell}" in "number"' in note for note in notes)
 
 
+@pytest.mark.usefixtures("uploads_here")
 def test_a_last_row_of_totals_is_left_out_where_it_has_no_value_of_an_input() -> None:
     cell, choice = "Summe", Choice(target="price", inputs=("a",))
     content = table_with_totals(cell)

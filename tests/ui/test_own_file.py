@@ -20,6 +20,8 @@ from gpexplorer.ui.inputs.own_file import OwnFile
 from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
 from messy_table import messy_csv, sensor_csv
 
+pytestmark = pytest.mark.usefixtures("uploads_here")
+
 
 class Picker:
     """An `OwnFile` with the messy table, and what it has opened and said."""

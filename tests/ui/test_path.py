@@ -17,6 +17,7 @@ from gpexplorer.runs.studies.prediction_table import predictions_of_file
 from gpexplorer.ui.explorer import START, Explorer
 from messy_table import PATHS
 
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("few_trees", "uploads_here")]
 PREDICT = 2  # the place of its panel below the pictures
 
 

@@ -22,6 +22,7 @@ from gpexplorer.ui.session import Session
 from messy_table import messy_csv
 
 
+@pytest.mark.usefixtures("uploads_here")
 def test_a_messy_new_file_is_predicted_by_the_open_run_and_can_be_downloaded() -> None:
     choice = Choice("price", ("größe", "colour"), encode=("colour",), decimal=",", missing="drop")
     rows = gpx.data.read_upload("messy.csv", messy_csv(), choice)

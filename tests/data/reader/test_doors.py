@@ -296,6 +296,7 @@ def test_what_numbers_the_rows_is_no_target_by_itself(last: str) -> None:
     assert gpx.load(frame, target=last).train.target == last
 
 
+@pytest.mark.usefixtures("uploads_here")
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
