@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ import pandas as pd
 import pytest
 
 from commands import call, write
+from forked_commands import Forked, forked
 from gpexplorer import Spec, Store
 from gpexplorer.methods.base import registry
 from toy_method import Toy
@@ -31,11 +30,10 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
 
-def endless(folder: Path, *options: str) -> tuple[subprocess.Popen[str], Store]:
+def endless(folder: Path, *options: str) -> tuple[Forked, Store]:
     """A process of `run` that takes steps without end, once it has taken two; and its store."""
     name = write("a spec.json", method="cholqr", data="friedman1", settings={"num_inducing": 8, "tolerance": 0.0})
-    command = [sys.executable, "-m", "gpexplorer", "run", name, "--out", str(folder / "store"), "--set", "seed=4"]
-    run = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    run = forked("run", name, "--out", str(folder / "store"), "--set", "seed=4", *options, folder=folder)
     store = Store(folder / "store")
     wait_for(lambda: any(store.kept(key).records[2:] for key in store.names()))
     return run, store
@@ -51,11 +49,11 @@ def wait_for(holds: Callable[[], object], seconds: float = 60.0) -> None:
 def test_a_signal_ends_a_run_and_keeps_every_step_and_says_how_to_go_on(tmp_path: Path, number: int, code: int):
     run, store = endless(tmp_path)
     run.send_signal(number)
-    _, error = run.communicate(timeout=60)
+    ended, _, error = run.ended(timeout=60)
 
     [key] = store.names()
     kept = store.kept(key)
-    assert run.returncode == code
+    assert ended == code
     assert kept.outcome is not None
     assert kept.outcome.reason == "stopped"
     assert "Traceback" not in error
@@ -70,9 +68,9 @@ def test_a_second_signal_ends_a_run_at_once_and_the_store_is_whole(tmp_path: Pat
     run, store = endless(tmp_path, "--set", "budget.steps=100000")
     run.send_signal(signal.SIGTERM)
     run.send_signal(signal.SIGTERM)
-    run.communicate(timeout=60)
+    ended, _, _ = run.ended(timeout=60)
 
-    assert run.returncode in (-signal.SIGTERM, 143)  # 143: the step had ended before the second one came
+    assert ended in (-signal.SIGTERM, 143)  # 143: the step had ended before the second one came
     [key] = store.names()
     assert len(store.kept(key).records) > 2
 
@@ -98,18 +96,13 @@ def test_a_signal_in_the_last_step_or_after_it_is_seen_in_the_exit_code(monkeypa
 
 def test_a_signal_ends_a_recommendation_with_the_best_answer_so_far(tmp_path: Path):
     number, code = SIGNALS[1]  # both are received by the same handler, which the tests of `run` above try with each
-    command = [sys.executable, "-m", "gpexplorer", "recommend", "snelson-like", "--seconds", "300"]
     out = tmp_path / "spec.json"
-    search = subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    line = ""
-    while "Stage 1" not in line:
-        line = search.stderr.readline()
-        assert line, search.communicate()
-    time.sleep(2)
+    search = forked("recommend", "snelson-like", "--seconds", "300", "--out", str(out), folder=tmp_path)
+    wait_for(lambda: search.error().count("Stage 1") > 1)  # one candidate has been tried
     search.send_signal(number)
-    printed, error = search.communicate(timeout=120)
+    ended, printed, error = search.ended(timeout=120)
 
-    assert search.returncode == code, error
+    assert ended == code, error
     assert "this is the best answer so far" in error
     assert Spec.from_json(out.read_text()).method in printed
 
@@ -119,15 +112,13 @@ def test_a_signal_ends_a_sweep_with_the_table_of_what_has_ended(tmp_path: Path):
     spec = {"gpexplorer": 1, "method": "cholqr", "data": "friedman1", "settings": {"num_inducing": 8}}
     grid = {"spec": {**spec, "budget": {"steps": 10**6}}, "over": {"tolerance": [1.0, 0.0]}}
     (tmp_path / "grid.json").write_text(json.dumps(grid))
-    arguments = ["grid.json", "--out", "table.parquet", "--store", "store"]
-    command = [sys.executable, "-m", "gpexplorer", "sweep", *arguments]
-    sweep = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    sweep = forked("sweep", "grid.json", "--out", "table.parquet", "--store", "store", folder=tmp_path)
     store = Store(tmp_path / "store")
     wait_for(lambda: len(store.names()) == 2 and all(store.kept(key).records[2:] for key in store.names()))
     sweep.send_signal(number)
-    _, error = sweep.communicate(timeout=60)
+    ended, _, error = sweep.ended(timeout=60)
 
-    assert sweep.returncode == code, error
+    assert ended == code, error
     assert "Stopped after 1 of 2 runs; every step is kept." in error
     assert len(pd.read_parquet(tmp_path / "table.parquet")) == 1
     assert {store.kept(key).outcome.reason for key in store.names()} == {"converged", "stopped"}
