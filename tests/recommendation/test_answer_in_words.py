@@ -37,6 +37,7 @@ from gpexplorer.recommendation.result import (
 )
 from gpexplorer.recommendation.row_order import Plan
 
+pytestmark = pytest.mark.usefixtures("few_trees")
 TWELVE = [Candidate("twelve points", "inducing points", "random", "se-ard", {"num_inducing": 12, "learn": False})]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,6 +112,7 @@ def test_a_period_is_the_same_number_of_days_on_other_rows() -> None:
         run.close()
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("seed", [3, 5])
 def test_bands_of_a_season_with_a_random_level_cover_the_rows_that_follow(seed: int, tmp_path) -> None:
     random = np.random.default_rng(seed)
@@ -117,7 +120,7 @@ def test_bands_of_a_season_with_a_random_level_cover_the_rows_that_follow(seed: 
     level = np.cumsum(random.normal(0.0, 0.1, 300))
     table = pd.DataFrame({"day": day, "y": level + np.sin(2.0 * np.pi * day / 12.0) + random.normal(0.0, 0.1, 300)})
     straight = [Candidate("ml, linear + periodic", "exact", "ml", "linear + periodic")]  # it knows no change of level
-    answer = gpx.recommend(table[:240], target="y", seconds=3.0, among=straight, prefer="gp")
+    answer = gpx.recommend(table[:240], target="y", seconds=2.0, among=straight, prefer="gp", clock=time.process_time)
     posterior = answer.posterior
     assert isinstance(posterior.inner, WidenedPosterior)
     X, y = torch.from_numpy(day[240:, None].astype(float)), table.y[240:].to_numpy()
@@ -131,6 +134,7 @@ def test_bands_of_a_season_with_a_random_level_cover_the_rows_that_follow(seed: 
     torch.testing.assert_close(gpx.load_posterior(tmp_path / "model").sd(X), posterior.sd(X))
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_a_forecast_keeps_the_hyperparameters_that_have_forecast_rows_that_they_had_not_seen() -> None:
     random, day = np.random.default_rng(2), np.arange(200.0)
     y = 0.02 * day + np.sin(2.0 * np.pi * day / 12.0) + 0.1 * random.normal(size=200)

@@ -178,11 +178,12 @@ def test_logarithms_of_input_and_target_are_found_together(power: float) -> None
     assert both(rows_of(torch.log(y), X)) == Transforms("", "log")
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_a_recommendation_takes_logarithms_of_inputs_and_keeps_their_units(tmp_path) -> None:
     X, y = incomes(160)
     X_new, y_new = incomes(400, seed=3)
     table = pd.DataFrame(X.numpy(), columns=["income", "age"]).assign(y=y.numpy())
-    answer = gpx.recommend(table, target="y", seconds=3.0, prefer="gp")
+    answer = gpx.recommend(table, target="y", seconds=2.0, prefer="gp", clock=time.process_time)
     assert answer.spec.input_transform == "log"
     assert any(line.startswith('"income" has a long tail') for line in answer.sentences)
     error = answer.predict(X_new).mean - y_new
@@ -209,10 +210,11 @@ def test_the_trend_of_a_transformed_target_is_a_line_and_no_candidate_comes_twic
     assert [model.kernel for model in mixed if not model.target_transform] == kernels
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_a_recommendation_for_log_normal_targets_is_skewed_and_positive(tmp_path) -> None:
     X, f = smooth(300)
     y = f.exp()
-    answer = gpx.recommend(X[:200].numpy(), y[:200].numpy(), seconds=6, prefer="gp")
+    answer = gpx.recommend(X[:200].numpy(), y[:200].numpy(), seconds=2.5, prefer="gp", clock=time.process_time)
     marginals = answer.posterior.marginals(X[200:])
 
     assert answer.spec.target_transform == "log"
