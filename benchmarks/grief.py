@@ -39,6 +39,7 @@ from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
 from gpexplorer.methods.langevin import constant_step, initial_tuning, randomness, run_chains
 from gpexplorer.problem import Dataset
 
+from .timing import limits as timing_limits
 from .timing.limits import measure, median_seconds, times_as_long
 
 COMPARED = 100  # weights in the lines that compare sizes: every size has at least as many
@@ -87,8 +88,9 @@ def _first_pass(choice: Leading, theta: Tensor, train: Dataset, gemm: float) -> 
     phi = median_seconds(lambda: [basis(train.X[rows]) for rows in strips], 3)
     F, A, limit = basis(train.X[strips[0]]), train.y.new_zeros(p, p), 1.0 * n * p * p / gemm
     gram = median_seconds(lambda: _add_gram(A, F, len(strips)), 3) * n / (len(strips) * F.shape[1])
-    square = torch.randn(1500, 1500, generator=generator(0, "square"), dtype=A.dtype)
-    share = F.shape[1] * p * p / (2.0 * 1500**3) / times_as_long(lambda: add_gram_(A, F), lambda: square @ square)
+    size = timing_limits.SQUARE
+    square = torch.randn(size, size, generator=generator(0, "square"), dtype=A.dtype)
+    share = F.shape[1] * p * p / (2.0 * size**3) / times_as_long(lambda: add_gram_(A, F), lambda: square @ square)
     yield f"Phi {phi:.2f} s, {n * p / phi / 1e6:.0f} million entries per second"
     yield f"Gram {gram:.2f} s, {share:.0%} of the limit: n p^2 flops at the rate of square products, timed in turns"
     pass_seconds = median_seconds(lambda: gram_products(choice, theta, train), 3)

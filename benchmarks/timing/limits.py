@@ -15,6 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+SQUARE = 1500  # rows of the matrices whose product is timed
+
 
 class Limits(NamedTuple):
     """Lower bounds for work on a factor [m, n], and the load of the machine at that time."""
@@ -83,9 +85,9 @@ def measure(like: Tensor, n: int, m: int) -> Limits:
     """
     factor, w, out = like.new_ones(m, n), like.new_ones(m), like.new_empty(n)
     product = median_seconds(lambda: _done(torch.mv(factor.T, w, out=out)))
-    square = like.new_ones(1500, 1500)
+    square = like.new_ones(SQUARE, SQUARE)
     gemm = median_seconds(lambda: _done(square @ square), 5)
-    return Limits(product, factor.nbytes / product, 2 * 1500**3 / gemm, os.getloadavg()[0])
+    return Limits(product, factor.nbytes / product, 2 * SQUARE**3 / gemm, os.getloadavg()[0])
 
 
 def seconds_per_call(like: Tensor, calls: int = 2000) -> float:

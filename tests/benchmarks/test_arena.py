@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
+import runpy
 import sys
 import tarfile
 import time
@@ -14,7 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from benchmarks import arena, environment
+from benchmarks import arena
 from benchmarks.__main__ import app
 from benchmarks.arena import kept_cells, other_programs, shapes
 from benchmarks.arena.contenders import CONTENDERS, GP
@@ -58,12 +58,12 @@ def test_a_contender_without_an_answer_in_one_seed_has_no_score_and_is_counted()
     assert "| GPyTorch exact | 0 of 1 |" in markdown(scores)
 
 
-def test_the_picture_shows_every_set_by_its_escaped_name(tmp_path):
+def test_the_picture_shows_every_set_by_its_escaped_name(tmp_path, monkeypatch):
     cells_file, drawn = tmp_path / "cells.jsonl", tmp_path / "arena.svg"
     for key, cell in cells("<b>set", recommend=0.5, ridge=2.5).items():
         kept_cells.keep(cells_file, key, cell)
-    command = [sys.executable, "-m", "benchmarks.arena.picture", str(cells_file), str(drawn)]
-    subprocess.run(command, check=True, env=environment())
+    monkeypatch.setattr(sys, "argv", ["", str(cells_file), str(drawn)])
+    runpy.run_module("benchmarks.arena.picture", run_name="__main__")
     assert "&lt;b&gt;set" in drawn.read_text()
 
 
@@ -167,21 +167,15 @@ def test_a_shape_is_measured_by_its_own_contenders(tmp_path, monkeypatch):
     assert not {"celerite2", "cholqr"} & set(answer.output.replace("|", " ").split())
 
 
-def _end_at_once(number):
-    os._exit(number)
-
-
-def _never_end(number):
-    time.sleep(60 * number)
-
-
 def test_a_process_that_dies_or_does_not_end_is_a_cell_with_a_sentence(monkeypatch):
-    assert "without an answer" in kept_cells.in_own_process(_end_at_once, 3, seconds=1.0)["failed"]
+    """Functions of this module would bring its imports into the process, which take 2 s."""
+    assert "without an answer" in kept_cells.in_own_process(os._exit, 3, seconds=1.0)["failed"]
     monkeypatch.setattr(kept_cells, "LEAST_PATIENCE", 0.5)
-    assert kept_cells.in_own_process(_never_end, 1, seconds=0.1)["failed"] == "It gave no answer within 0.5 s."
+    assert kept_cells.in_own_process(time.sleep, 60, seconds=0.1)["failed"] == "It gave no answer within 0.5 s."
 
 
-def test_the_command_continues_where_it_was_stopped(tmp_path):
+def test_the_command_continues_where_it_was_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(arena, "in_own_process", lambda work, *key, seconds: work(*key))
     out = str(tmp_path / "arena")
     command = ["arena", "--sets", "friedman1", "--seconds", "0.2", "--seeds", "1", "--out", out, "--only", "ridge"]
     first = CliRunner().invoke(app, command)
