@@ -52,7 +52,7 @@ def run(method: str) -> Run:
 
 @pytest.fixture(scope="module")
 def elsewhere() -> dict[str, Any]:
-    """The steps of every method, taken in another process (beartype, here, draws random numbers of its own)."""
+    """First steps of every method, taken in another process (beartype, here, draws random numbers of its own)."""
     command = [sys.executable, steps_of.__file__, str(torch.get_num_threads()), *METHODS]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
@@ -127,7 +127,7 @@ def differs(other: Run, run: Run) -> bool:
 
 
 def test_another_process_takes_the_same_steps(method: str, run: Run, elsewhere: dict[str, Any]):
-    local, other_process = trail(run), elsewhere[method]["states"]
+    local, other_process = trail(run)[: steps_of.ELSEWHERE + 1], elsewhere[method]["states"]
 
     assert len(other_process) == len(local)
     for state, its in zip(local, other_process, strict=True):
@@ -142,12 +142,12 @@ def test_the_global_random_state_does_not_change(method: str, elsewhere: dict[st
 
 @pytest.mark.parametrize("at", [0, 1, 3, 5, 6, 8, 13, STEPS - 1])
 def test_it_continues_from_any_state_as_if_it_had_not_stopped(run: Run, at: int):
-    """From the first state and late ones to the end, else for seven steps: all that recurs has come once by then.
+    """From late states to the end, else for five steps: all that recurs has come once by then.
 
     What follows is continued from the state reached, which is compared here, and from that state in another case.
     """
     at = min(at, len(run.trace) - 1)
-    steps = STEPS if at in (0, 13) or at + 7 > STEPS else at + 7
+    steps = STEPS if at >= 13 or at + 5 > len(run.trace) - 1 else at + 5
 
     resumed = run.fork(at)
     while steps < STEPS and resumed.done < steps and resumed.advance():
@@ -159,7 +159,7 @@ def test_it_continues_from_any_state_as_if_it_had_not_stopped(run: Run, at: int)
     alike(resumed, run, steps=steps)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 7, 9])
+@pytest.mark.parametrize("steps", [1, 8])  # before any work, and among the swaps, blocks and draws after learning
 def test_an_abandoned_generator_leaves_no_thread_and_no_reference(run: Run, steps: int):
     before = set(threading.enumerate())
     generator = run.method.steps(run.problem)
@@ -247,7 +247,7 @@ def test_it_works_with_duplicate_rows(method: str):
 
     run = small_spec(method).open(data=(X, y))
 
-    assert run.finish(steps=STEPS).reason in ("budget", "converged"), run.outcome
+    assert run.finish(steps=12).reason in ("budget", "converged"), run.outcome
     assert all(part.isfinite().all() for state in trail(run) for part in state if part.is_floating_point())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,12 @@ def run_on(device: str, key: str, dtype: str) -> Run:
     return run
 
 
+@cache
+def on_cpu(key: str) -> Run:
+    """The run in double precision with which others are compared, and that no test changes."""
+    return run_on("cpu", key, "float64")
+
+
 def same_states(run: Run, other: Run, tolerance: float) -> None:
     assert len(run.trace) == len(other.trace) > 1
     for on_cpu, on_gpu in zip(trail(run), trail(other), strict=True):
@@ -63,7 +70,7 @@ def test_a_run_on_a_gpu_has_the_states_and_predictions_of_the_cpu(key: str, dtyp
     if (key, dtype) == ("csi", "float32") and torch.cuda.is_available():
         pytest.skip("rounding decides between rows of nearly equal gain")
     tolerance = {"float64": 1e-8, "float32": 1e-3}[dtype]
-    run = run_on("cpu", key, dtype)
+    run = on_cpu(key) if dtype == "float64" else run_on("cpu", key, dtype)
     X = run.split.test.X
     mean, var = run.posterior(of="y")(X)
 
@@ -165,7 +172,7 @@ def plotted() -> set[str]:
 
 @pytest.mark.parametrize("key", PICTURED)
 def test_the_pictures_of_a_run_on_a_gpu_have_the_numbers_of_the_cpu(key: str, plotted: set[str]):
-    run = run_on("cpu", key, "float64")
+    run = on_cpu(key)
     frames = {view.key: view.data(run, run.done) for view in small_views(run)}
     with a_gpu():
         other = run_on("cuda", key, "float64")
@@ -185,13 +192,13 @@ def test_the_pictures_of_a_run_on_a_gpu_have_the_numbers_of_the_cpu(key: str, pl
 
 
 def test_these_runs_show_every_picture():
-    shown = {view.key for key in PICTURED for view in views.for_run(run_on("cpu", key, "float64"))}
+    shown = {view.key for key in PICTURED for view in views.for_run(on_cpu(key))}
 
     assert set(all_views) - shown == {"structures", "filter"}  # of molecules, and of a series
 
 
 def test_a_landscape_and_a_dragged_point_are_the_same_on_a_gpu():
-    run = run_on("cpu", "cholqr", "float64")
+    run = on_cpu("cholqr")
     state = run.trace[-1].step.state
     row = next(row for row in range(9) if row not in state.inducing.tolist())
     assert isinstance(run.method, HasSwapLandscape)

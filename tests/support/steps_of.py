@@ -28,6 +28,7 @@ SMALL |= {"restarts": 1, "folds": 2, "cg_tolerance": 1e-12}  # solved to the end
 SMALL |= {"width": 8, "num_features": 8, "batch_size": 16, "minibatches": 2, "evaluate_every": 2, "epochs": 10}
 SMALL |= {"search": 2, "trial": 3, "stretch": 12}
 STEPS = 22
+ELSEWHERE = 12  # steps that the script takes: by then, every phase has come
 
 
 def inputs_of(method: str, d: int) -> int:
@@ -93,5 +94,5 @@ if __name__ == "__main__":
     registry["toy"] = Toy
     for key in sys.argv[2:]:
         before = global_states()
-        states = [[part.tolist() for part in state] for state in trail(small_run(key))]
+        states = [[part.tolist() for part in state] for state in trail(small_run(key, ELSEWHERE))]
         print(json.dumps({"states": states, "randomness moved": before != global_states()}))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from distributed import Client, LocalCluster
 
 from gpexplorer import Spec, kernels
 from gpexplorer.linalg.kernel_columns import STRIP, KernelColumns, fill_rows
@@ -23,6 +22,8 @@ from oracles_gbcd import SHIFTS, gram, quick, wavy
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """A scheduler and two workers in this process."""
+    from distributed import Client, LocalCluster  # takes half a second, which each process that only looks would pay
+
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
