@@ -48,6 +48,13 @@ def test_names_on_the_board_are_data_and_titles_our_own(runs: dict[str, Finished
     assert board.selected == [board.table.value["c0"].iloc[0]]
 
 
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of words and tables: each run that is added draws two pictures again, which takes half a second."""
+    monkeypatch.setattr(ComparePanel, "_draw_pictures", lambda panel: None)
+
+
+@pytest.mark.usefixtures("without_pictures")
 def test_a_note_says_what_cannot_be_compared(runs: dict[str, Finished]):
     session = Session(Spec("cholqr", {}, ROWS))
     panel = ComparePanel(session)
@@ -118,6 +125,7 @@ def test_a_sweep_can_be_stopped_within_a_step():
     assert sweeper.take() is None
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_kept_runs_are_repeated_on_ten_splits_until_a_person_stops_them(runs: dict[str, Finished]):
     session = Session(Spec("cholqr", {}, ROWS))
     panel = ComparePanel(session)
@@ -152,6 +160,7 @@ def test_kept_runs_are_repeated_on_ten_splits_until_a_person_stops_them(runs: di
     assert "<th>mean SNLP</th>" in panel.families.object
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_the_rows_of_an_upload_are_divided_again_and_rows_in_memory_are_one_split():
     rng = np.random.default_rng(2)
     arrays = (rng.normal(size=(40, 2)), rng.normal(size=40))

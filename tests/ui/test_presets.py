@@ -21,6 +21,7 @@ from gpexplorer.views import for_run
 from oracles import exact_nlml
 from split_scores import scores_of_ten_splits
 
+pytestmark = pytest.mark.long
 START = Spec("cholqr", {"num_inducing": 10})
 
 

@@ -26,6 +26,7 @@ from gpexplorer.views import for_run
 from gpexplorer.views.base import registry as views
 from split_scores import scores_of_ten_splits
 
+pytestmark = pytest.mark.long
 FITC = (STORIES["swaps"].parts[5].link, STORIES["swaps"].parts[5].shown)
 
 
