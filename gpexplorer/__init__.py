@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -85,11 +85,8 @@ def __getattr__(name: str) -> Any:
     if name not in _SUBPACKAGES and name not in _MODULE_OF:
         raise AttributeError(f"gpexplorer has no {name!r}; it has {', '.join(__all__)}.")
     path = f"{__name__}.{_MODULE_OF.get(name, name)}"
-    if path in sys.modules:
-        module = sys.modules[path]
-    else:
-        with _without_collection():
-            module = importlib.import_module(path)
+    with nullcontext() if path in sys.modules else _without_collection():
+        module = importlib.import_module(path)  # which waits where another thread is importing it
     return module if name in _SUBPACKAGES else getattr(module, name)
 
 
