@@ -17,6 +17,7 @@ FILES = (
     "methods/eigenfunctions/test_grief",
     "methods/inducing/test_baseline_inputs",
 )
+FEW_CALLS = "not and_learns and not learning_lowers"  # of which a descent repeats the first: half of the time
 PROGRAM = """
 import sys, pytest
 code = pytest.main(sys.argv[1:])  # conftest.py has calls checked from here on
@@ -34,7 +35,7 @@ def test_shapes_are_correct_at_every_call_and_a_wrong_one_is_found(root: Path):
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     files = [f"tests/{name}.py" for name in FILES]
 
-    program = [sys.executable, "-c", PROGRAM, "-q", "-x", *files]
+    program = [sys.executable, "-c", PROGRAM, "-q", "-x", "-k", FEW_CALLS, *files]
     done = subprocess.run(program, cwd=root, env=env, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
