@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -84,10 +84,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _SUBPACKAGES and name not in _MODULE_OF:
         raise AttributeError(f"gpexplorer has no {name!r}; it has {', '.join(__all__)}.")
-    path = f"{__name__}.{_MODULE_OF.get(name, name)}"
-    with nullcontext() if path in sys.modules else _without_collection():
-        module = importlib.import_module(path)  # which waits where another thread is importing it
-    return module if name in _SUBPACKAGES else getattr(module, name)
+    with _without_collection():
+        module = importlib.import_module(f".{_MODULE_OF.get(name, name)}", __name__)
+        return module if name in _SUBPACKAGES else getattr(module, name)
 
 
 @contextmanager
@@ -97,12 +96,12 @@ def _without_collection() -> Iterator[None]:
     The next collection would walk through all that was imported, for a quarter of a second, so it is moved to what has
     survived collections. Where a program has frozen objects, they stay frozen.
     """
-    collects = gc.isenabled()
+    collects, before = gc.isenabled(), len(sys.modules)
     gc.disable()
     try:
         yield
     finally:
-        if collects and not gc.get_freeze_count():
+        if collects and len(sys.modules) > before and not gc.get_freeze_count():
             gc.freeze()
             gc.unfreeze()
         if collects:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from scipy.optimize import linear_sum_assignment
 
 from ...errors import DataError
 from ..quoting import listing, quote
@@ -111,6 +110,9 @@ def _notes_on_position(
         return (note,)
     if len(readers) <= MOST_COLUMNS:
         likeness = np.array([[_likeness(reader, column) for column in columns] for reader in readers])
+
+        from scipy.optimize import linear_sum_assignment  # on first use, as the first Spec needs none of it
+
         rows, places = linear_sum_assignment(-likeness - 1e-6 * np.eye(len(readers)))  # no change without a reason
         moved = rows != places
         if moved.any() and (likeness[rows, places][moved | (own < UNLIKE)] >= ALIKE).all():
