@@ -121,4 +121,4 @@ def test_a_signal_ends_a_sweep_with_the_table_of_what_has_ended(tmp_path: Path):
     assert ended == code, error
     assert "Stopped after 1 of 2 runs; every step is kept." in error
     assert len(pd.read_parquet(tmp_path / "table.parquet")) == 1
-    assert {store.kept(key).outcome.reason for key in store.names()} == {"converged", "stopped"}
+    assert {store.kept(key).outcome.reason for key in store.names()} == {"budget", "stopped"}

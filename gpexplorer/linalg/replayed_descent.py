@@ -38,6 +38,7 @@ from torch import Tensor
 from ..errors import NotPositiveDefinite
 
 MAX_DISTANCE = 12.0  # a parameter stays this close to its initial value
+NEGLIGIBLE = 1e-5  # a decrease by this share of the value, at MAX_DISTANCE along the slope, is not worth evaluations
 GRADIENT_DESCENT = "gradient descent"
 ARMIJO = 1e-4  # a step of gradient descent must achieve this share of the decrease that the gradient predicts
 LONGEST = 1.0  # length of its first step; in log-hyperparameters, a factor of e
@@ -227,7 +228,8 @@ def descend(
     A point where the function does not exist gets a very large value and the gradient 0, so that the optimiser's line
     search goes back. Along a direction in which the function is flat, such as the lengthscale of an input that does not
     matter, the optimiser wants a point farther than MAX_DISTANCE from `start` in some parameter: then L-BFGS-B begins
-    at the best point again, with that distance as bounds.
+    at the best point again, with that distance as bounds, unless the slope there promises nothing. CG, which knows no
+    bounds, goes back.
     """
     from scipy import optimize  # on first use, since it takes as long to import as all of this package
 
@@ -238,14 +240,16 @@ def descend(
         return
     origin, units = (np.zeros_like(start), np.ones_like(start)) if units is None else (start, units)
 
-    def asked(begin: Point, bounds: np.ndarray | None) -> Generator[Point, ValueAndGradient | None, Any]:
-        box = None if bounds is None else optimize.Bounds(*((bounds - origin) / units))
-        method = optimiser if bounds is None else "L-BFGS-B"
-        options = {"CG": {"gtol": 1e-6, "norm": np.inf}, "L-BFGS-B": {"maxfun": limit}}[method]
-        z = (begin - origin) / units
-        return evaluations(lambda fun: optimize.minimize(fun, z, jac=True, method=method, options=options, bounds=box))
+    optimiser = optimiser if bounds is None else "L-BFGS-B"
+    options = {"CG": {"gtol": 1e-6, "norm": np.inf}, "L-BFGS-B": {"maxfun": limit}}[optimiser]
 
-    requests, is_boxed = asked(start, bounds), False
+    def asked(begin: Point, bounds: np.ndarray | None) -> Generator[Point, ValueAndGradient | None, Any]:
+        box, z = None if bounds is None else optimize.Bounds(*((bounds - origin) / units)), (begin - origin) / units
+        return evaluations(
+            lambda fun: optimize.minimize(fun, z, jac=True, method=optimiser, options=options, bounds=box)
+        )
+
+    requests, is_boxed, steepest = asked(start, bounds), False, 0.0
     best, answer = Best(start, np.inf, None), None
     try:
         for _ in range(limit):
@@ -253,18 +257,19 @@ def descend(
                 point = origin + units * (next(requests) if answer is None else requests.send(answer))
             except StopIteration:
                 return
-            is_far = np.isfinite(point).all() and np.abs(point - start).max() > MAX_DISTANCE
-            if is_far and not is_boxed and best.value < np.inf:
+            is_far = not is_boxed and np.isfinite(point).all() and np.abs(point - start).max() > MAX_DISTANCE
+            is_worth = steepest * MAX_DISTANCE > NEGLIGIBLE * max(abs(best.value), 1.0)
+            if is_far and is_worth and optimiser == "L-BFGS-B":
                 requests.close()
                 near = np.stack([start - MAX_DISTANCE, start + MAX_DISTANCE])
                 requests, is_boxed = asked(best.point, near if bounds is None else near.clip(*bounds)), True
-                point = origin + units * next(requests)
-            current = evaluate(point) if np.isfinite(point).all() and (is_boxed or not is_far) else None
+                point, is_far = origin + units * next(requests), False
+            current = evaluate(point) if np.isfinite(point).all() and not is_far else None
             if current is None:
                 answer = (10.0 * abs(best.value) + 1e3, np.zeros_like(point))
                 continue
             if current.value < best.value:
-                best = Best(point, current.value, current.extra)
+                best, steepest = Best(point, current.value, current.extra), float(np.abs(current.gradient).max())
             answer = (current.value, units * current.gradient)
             yield best
     finally:

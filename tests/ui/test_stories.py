@@ -104,11 +104,11 @@ class TestSwaps:
         assert sd[1] > 1.5 * max(sd[0], sd[2])
 
     def test_ten_and_twenty_points_end_as_stated(self):
-        assert within(objective("swaps", 4), -43)
-        assert within(objective("swaps", 5), -72)
-        assert within(smse("swaps", 4), 0.21)
-        assert within(smse("swaps", 5), 0.14)
-        assert at_part("swaps", 4)[0].advance() is None  # converged
+        for part, nats, error in ((4, -43, 0.21), (5, -72, 0.14)):
+            assert (within(objective("swaps", part), nats), within(smse("swaps", part), error)) == (True, True)
+        run, before = at_part("swaps", 4)[0], objective("swaps", 4)
+        assert run.finish(steps=400).reason == "converged"  # at once, or after evaluations in which rounding decides
+        assert run.trace[-1].step.info.objective == pytest.approx(before, rel=1e-9)
 
     @pytest.mark.timeout(600)
     def test_fitc_has_the_lower_objective_on_every_split_and_no_better_test_error(self):

@@ -68,7 +68,7 @@ def test_gbcd_with_float32_columns_changes_to_float64_where_these_would_make_it_
     steps, outcome = finished(solver("gbcd", mixed=True, conjugate=conjugate, tolerance=1e-2), task)
 
     values, sizes = true_values(task, steps)
-    assert values[-1] == min(values)
+    assert values[-1] == pytest.approx(min(values), rel=1e-9)  # at the end rounding decides, on each machine in its way
     assert all(after <= before + 1e-3 * abs(before) for before, after in pairwise(values))
     assert steps[-1].info.objective == pytest.approx(values[-1], rel=1e-3)
     assert outcome.reason == "converged"

@@ -103,8 +103,14 @@ def test_a_page_has_the_theme_of_the_system_until_a_person_chooses_another(newco
     until(lambda: not is_dark(newcomer))
     until(lambda: newcomer.page.evaluate("localStorage.getItem('gpexplorer-theme')") == "light")
 
+    at = newcomer.step
+    newcomer.press("One step")
+    until(lambda: newcomer.step == at + 1)
+    until(lambda: f"at={at + 1}" in newcomer.page.url)
+
     newcomer.page.reload()
     newcomer.page.get_by_role("tab", name="Calibration").wait_for()
+    until(lambda: newcomer.step == at + 1)
     newcomer.page.wait_for_timeout(1000)  # it would have become dark by then, and the tour would have begun
     assert not is_dark(newcomer)
     assert newcomer.page.evaluate("localStorage.getItem('gpexplorer-tour')") == "seen"
