@@ -17,7 +17,7 @@ from ..own_points import number_of_points
 from ..setting_kinds import choice, count, share
 
 FEWEST = 64  # inducing points that a method has by default, unless there are fewer rows
-SETTLED = 0.1 * CONVERGED  # nat by which a last epoch lowers the objective: later ones brought up to 5 times as much
+SETTLED = 0.1 * CONVERGED  # nat by which a last epoch lowers the objective; later ones brought up to twice as much
 MOST_ENTRIES = 4e7  # entries of an n x m factor to which the default number of inducing points is limited: 320 MB
 
 
