@@ -28,8 +28,6 @@ _record: ContextVar[dict[str, float] | None] = ContextVar("jitter", default=None
 
 
 LARGEST = 1e-4  # jitter that is added at most, relative to the mean of the diagonal
-
-
 SLOW_SIZE, BORDER = 128, 8  # MKL factors so many rows two to three times slower than with so many rows more
 
 
