@@ -13,7 +13,7 @@ from ..runs import Spec
 from ..runs import link as links
 from ..runs.link import Link
 from ..views.base import registry as views
-from .inputs.presets import PRESETS
+from .inputs.presets import OPENING, PRESETS
 from .stories import STORIES
 
 HIDE = {"controls": "the controls", "panels": "the panels below"}  # what ?hide= accepts -> its name on the page
@@ -53,7 +53,7 @@ def read_query(query: str, start: Spec) -> PageRequest:
     ----------
     query : str
         The part of the address after "?", such as "v=1&ask=rough&seed=7". What it says besides its question takes
-        precedence over the question.
+        precedence over the question. `page=laboratory` alone asks the question `OPENING`.
     start : Spec
         The spec for everything that the query does not mention.
 
@@ -63,8 +63,8 @@ def read_query(query: str, start: Spec) -> PageRequest:
         Each invalid part of the query is replaced, with a sentence in `link.corrected`.
     """
     values = parse_qs(query.removeprefix("?"), keep_blank_values=True)
-    _pop(values, "page")
-    question = _pop(values, "ask")
+    is_plain = _pop(values, "page") == LABORATORY and not values
+    question = OPENING if is_plain else _pop(values, "ask")
     hide = [part for part in _pop(values, "hide").split(",") if part]
     corrected = []
     if question and question not in PRESETS:
@@ -99,7 +99,8 @@ def write_query(request: PageRequest, start: Spec) -> str:
     Returns
     -------
     str
-        With its question mark. The laboratory as it is opened without a link is `?page=laboratory`.
+        With its question mark. The laboratory as it is opened without a link is `?page=laboratory`, and the start
+        itself `?page=laboratory&v=1`.
 
     Raises
     ------
@@ -116,7 +117,8 @@ def write_query(request: PageRequest, start: Spec) -> str:
     at = link.at if (link.at or 0) != (preset.at or 0) else None
     parts = [urlencode(fields, safe=","), links.write_short(link.spec, preset.spec, view, at)]
     query = "&".join(filter(None, parts))
-    return f"?{query or f'page={LABORATORY}'}"
+    plain = f"page={LABORATORY}"
+    return f"?{plain if query == f'ask={OPENING}' else query or f'{plain}&v={links.VERSION}'}"
 
 
 def session_page() -> str:

@@ -436,4 +436,4 @@ class Explorer(pn.viewable.Viewer):
         load_resources()
         self._stop_following()
         dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
-        return explorer_page(self, self.leave, dark=dark, welcome=False)
+        return explorer_page(self, self.leave, dark=dark)

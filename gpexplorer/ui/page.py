@@ -21,7 +21,7 @@ from .connections import BUILT_AHEAD, Arrivals, Withheld, follow_connection
 from .notebook.shown_in_cells import in_notebook
 from .styles import BESIDE, GUEST, MAIN, PAGE, THEME
 
-WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes
+ICON = {"color": "inherit !important"}  # in the title bar
 NOT_ON_PHONES = {"@media (max-width: 599px)": {"display": "none"}}
 SIDEBAR = 320  # pixels
 PICTURES_WAIT = 0.5  # seconds that a page that is built in advance waits at most for its pictures
@@ -146,7 +146,6 @@ def explorer_page(
     end: Callable[[], None],
     show_controls: bool = True,
     dark: bool | None = None,
-    welcome: bool = True,
     arrivals: Arrivals | None = None,
     listeners: Sequence[Any] = (),
 ) -> pmui.Page:
@@ -162,8 +161,6 @@ def explorer_page(
         Whether the page has a sidebar.
     dark : bool, optional
         Whether the page begins dark; None for what a person chose before, or else the operating system is set to.
-    welcome : bool, default True
-        Whether the tour starts by itself in a browser that has not seen it.
     arrivals : Arrivals, optional
         The pages of a server that are on their way; what can wait waits for them.
     listeners : sequence, optional
@@ -176,12 +173,12 @@ def explorer_page(
     """
     arrivals = arrivals or Arrivals()
     keys = pmui.IconButton(
-        icon="keyboard", description="Keys (?)", color="default", sx=WHITE | NOT_ON_PHONES,
+        icon="keyboard", description="Keys (?)", color="default", sx=ICON | NOT_ON_PHONES,
         on_click=lambda _: explorer.key("?"),
     )  # fmt: skip
     ways = Ways(explorer.below.open, pages={} if in_notebook() else PAGES, tools=explorer.tools, align="center")
-    tour = Tour(welcome=welcome and show_controls)
-    guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=WHITE, on_click=tour.begin)
+    tour = Tour()
+    guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=ICON, on_click=tour.begin)
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
     theme = [PageTheme()] if dark is None else []
     listeners = [explorer.pulse, Keys(explorer.key), tour, *theme, *listeners]

@@ -111,6 +111,16 @@ class Notes:
             self._report(str(error))
 
 
+def _is_by_hand(kernel: Any) -> bool:
+    """Whether a person chose the values of the hyperparameters."""
+    return isinstance(kernel, dict) and "theta" in kernel
+
+
+def _source(data: Any) -> Any:
+    """Where rows come from, whatever their number."""
+    return data.get("name", data) if isinstance(data, dict) else data
+
+
 def _takes_texts(kernel: Any) -> bool:
     """Whether this kernel, or a part of it, is one of strings or molecules."""
     try:
@@ -260,12 +270,18 @@ class Session:
     def change_rows(
         self, data: Any, read: RowReader | None = None, kernel: str = "", row: Sequence[float] = ()
     ) -> None:
-        """Open the same method on other rows, with this kernel if their inputs need one. `row` is as for `open`."""
+        """Open the same method on other rows, with this kernel if their inputs need one. `row` is as for `open`.
+
+        Hyperparameters that were given by hand belong to their rows: on those of another source the method begins with
+        its own settings.
+        """
         try:
-            spec = replace(self.spec, data=data)
+            spec, method = replace(self.spec, data=data), OF_OBJECTS if kernel else self.spec.method
+            if not kernel and _is_by_hand(spec.kernel) and _source(data) != _source(self.spec.data):
+                kernel = spec.kernel["name"]  # numbers and settings that were chosen for the other rows
             if kernel:
                 spec = Spec(
-                    OF_OBJECTS, data=data, split=spec.split, kernel=kernel, seed=spec.seed, budget=spec.budget,
+                    method, data=data, split=spec.split, kernel=kernel, seed=spec.seed, budget=spec.budget,
                     target_transform=spec.target_transform,
                 )  # fmt: skip
             elif data != self.spec.data and _takes_texts(self.spec.kernel):

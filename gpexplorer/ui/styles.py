@@ -35,9 +35,16 @@ def beside(module: str, name: str) -> str:
     return Path(module).with_name(name).read_text("utf-8")
 
 
-def _header(colour: str) -> dict[str, Any]:
-    """The title bar: white words on this colour."""
-    bar = {"backgroundColor": colour, "backgroundImage": "none", "color": "#ffffff"}
+def _header(paper: str, words: str, name: str) -> dict[str, Any]:
+    """The title bar in the colour of the page, with a hairline under it: the only colour is that of the name."""
+    bar = {
+        "backgroundColor": paper,
+        "backgroundImage": "none",
+        "color": words,
+        "boxShadow": "none",
+        "borderBottom": "1px solid rgba(127, 140, 153, .35)",
+        "& .title": {"color": f"{name} !important"},
+    }
     return {"MuiAppBar": {"styleOverrides": {"root": bar, "colorPrimary": bar}}}
 
 
@@ -46,10 +53,10 @@ THEME = {
         "palette": {
             "primary": {"main": "#0b6e99"},
             "default": {"dark": "#454c54"},  # of a button under the pointer; the grey of Material is too faint there
-            "background": {"default": "#f6f8fa", "paper": "#ffffff"},
+            "background": {"default": "#ffffff", "paper": "#ffffff"},
         },
         **_COMMON,
-        "components": _COMMON["components"] | _header("#0b6e99"),
+        "components": _COMMON["components"] | _header("#ffffff", "#22303c", "#0b6e99"),
     },
     "dark": {
         "palette": {
@@ -58,7 +65,7 @@ THEME = {
             "background": {"default": "#14181d", "paper": "#1c2229"},
         },
         **_COMMON,
-        "components": _COMMON["components"] | _header("#12303f"),
+        "components": _COMMON["components"] | _header("#14181d", "#e4eaef", "#5cc2ee"),
     },
 }
 # Until a page answers, Panel lays a dark veil with a large wheel over the pictures that are there already.
@@ -110,13 +117,20 @@ CARDS = """
 :host { display: grid !important; gap: 10px; height: auto !important; max-height: none !important;
         grid-template: "prediction hero course" minmax(clamp(380px, 100vh - 236px, 20vw + 320px), auto)
                        / minmax(0, 1.25fr) minmax(0, 1.15fr) minmax(0, 1fr); }
+:host(.stacked) { grid-template: "prediction course" minmax(clamp(300px, 54vh - 120px, 640px), auto)
+                                 "hero course" minmax(clamp(250px, 46vh - 116px, 520px), auto)
+                                 / minmax(0, 1.9fr) minmax(0, 1fr); }
 .prediction { grid-area: prediction; } .hero { grid-area: hero; } .course { grid-area: course; }
 @container (max-width: 999px) {
-  :host { grid-template: "prediction hero" minmax(clamp(400px, 100vh - 280px, 620px), auto)
-                         "course course" minmax(340px, auto) / minmax(0, 1fr) minmax(0, 1fr); }
+  :host(.stacked) { grid-template: "prediction" minmax(clamp(300px, 50vh - 120px, 520px), auto)
+                                   "hero" minmax(clamp(250px, 40vh - 100px, 420px), auto)
+                                   "course" minmax(300px, auto) / minmax(0, 1fr); }
+  :host(:not(.stacked)) { grid-template: "prediction hero" minmax(clamp(400px, 100vh - 280px, 620px), auto)
+                                         "course course" minmax(340px, auto) / minmax(0, 1fr) minmax(0, 1fr); }
 }
 @container (max-width: 639px) {
-  :host { grid-template: none / minmax(0, 1fr); grid-auto-rows: minmax(clamp(360px, 100vh - 420px, 440px), auto); }
+  :host, :host(.stacked), :host(:not(.stacked)) { grid-template: none / minmax(0, 1fr);
+          grid-auto-rows: minmax(clamp(360px, 100vh - 420px, 440px), auto); }
   .prediction, .hero, .course { grid-area: auto; } .hero { order: -1; } .asked { order: -2; }
 }
 """
@@ -133,6 +147,7 @@ CARD = """
 .place { position: relative; z-index: 1; flex: 1 1 auto !important; height: auto;
          min-height: clamp(230px, 34vh, 520px); }
 @media (hover: none) { .place { min-height: clamp(230px, 42vh, 520px); } }
+:host(.stacked) .place { min-height: 190px; }
 """
 
 TABS = {

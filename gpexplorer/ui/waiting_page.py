@@ -10,6 +10,7 @@ Apart because it is made of pictures and styles, of which the limits of a server
 from __future__ import annotations
 
 import json
+import re
 import time
 from string import Template
 from typing import Any
@@ -22,9 +23,10 @@ from .text import text
 MOST = 30  # addresses whose pictures are kept
 LARGEST = 400_000  # characters of the pictures of one address
 PATIENCE = 1.0  # seconds that the first page of an address waits at most for its pictures
-WIDTH, HEIGHT = 400, 400  # pixels of a picture, which is scaled to its card
+SIZE, WIDE = (400, 400), (800, 270)  # pixels of a picture, which is scaled to its card; of one as wide as two columns
 PARTS = {"main": TEXT, ".frame": CARDS_FRAME, ".cards": CARDS, ".picture": CARD}  # place -> styles of the page
-STYLES = "".join(styles.replace(":host", place) for place, styles in PARTS.items())
+OF_HOST = re.compile(r":host\(((?:[^()]|\([^()]*\))*)\)")  # what the host itself must be
+STYLES = "".join(OF_HOST.sub(rf"{place}\1", styles).replace(":host", place) for place, styles in PARTS.items())
 PAGE = Template(beside(__file__, "waiting_page.html"))
 
 
@@ -69,7 +71,8 @@ class FirstPictures:
         )
         kind = "" if has_controls else "wide"
         heading = f'<main class="{kind}"><style>{styles}</style><section><div>{words.object}</div></section>'
-        self._keep(query, heading, f'<div class="frame"><div class="cards">{cards if len(cards) < LARGEST else ""}')
+        place = " ".join(explorer.pictures.classes)
+        self._keep(query, heading, f'<div class="frame"><div class="{place}">{cards if len(cards) < LARGEST else ""}')
 
     def page(self, query: str, ticket: str, before: int, seconds: float) -> str:
         """Return the waiting page.
@@ -90,7 +93,7 @@ class FirstPictures:
             for theme, options in THEME.items()
             for name, value in (
                 ("paper", options["palette"]["background"]["paper"]),
-                ("bar", options["components"]["MuiAppBar"]["styleOverrides"]["root"]["backgroundColor"]),
+                ("name", options["palette"]["primary"]["main"]),
             )
         }
         look = {"font": FONT, "styles": STYLES, "drawer_below": DRAWER_BELOW}
@@ -116,5 +119,5 @@ def _is_drawn(explorer: Any, step: int) -> bool:
 
 
 def _image(picture: Any) -> str:
-    svg = picture.svg(WIDTH, HEIGHT)
+    svg = picture.svg(*(WIDE if "stacked" in picture.card.css_classes else SIZE))
     return image_html(svg, picture.view.title) if svg else picture.said

@@ -51,6 +51,8 @@ class View(param.ParameterizedABC):
     hero : bool
         Whether this picture shows what its family is about. The first such picture of a run stands between the first
         two; where there is none, the next one in order does.
+    over_input : bool
+        Whether its horizontal axis is the input where the rows have one: as a hero it then stands under the prediction.
     editable : bool
         Whether the picture shows the training rows in the units of the file, so that a person can drag inducing
         points and add or remove rows in it.
@@ -67,6 +69,7 @@ class View(param.ParameterizedABC):
     needs: ClassVar[type] = object
     order: ClassVar[int] = 100
     hero: ClassVar[bool] = False
+    over_input: ClassVar[bool] = False
     editable: ClassVar[bool] = False
     click: ClassVar[str] = ""
     patience: float = math.inf
@@ -103,8 +106,9 @@ class View(param.ParameterizedABC):
             column "row" with numbers of training rows links the layer to other pictures. `attrs` may contain
             "xlabel", "ylabel" and "title", "label" for a name in the legend that depends on the run, "loose" for a
             layer that the axes need not contain, "extent" and "colours" for the ends of the vertical axis and of the
-            colour scale where they do not follow the values, "at_least" for two numbers that the vertical axis contains
-            besides them, and "map" where both axes are inputs, so that a unit is as long on both.
+            colour scale where they do not follow the values, "at_least" and "along" for two numbers that the vertical
+            and the horizontal axis contain besides them, and "map" where both axes are inputs, so that a unit is as
+            long on both.
         """
 
     def unfinished(self, run: Run, at: int) -> bool:

@@ -48,7 +48,7 @@ GO_BACK = """(query) => {
   dispatchEvent(new PopStateEvent("popstate"))
 }"""  # as if Back or Forward had led to this address
 SIZE = {"width": 1400, "height": 900}
-LABORATORY = "?page=laboratory"
+LABORATORY = "?page=laboratory&v=1"
 PATIENCE = 45_000  # milliseconds; a page takes ten seconds on two busy cores
 
 
@@ -125,14 +125,12 @@ def new_page(browser: Browser, width: int = SIZE["width"], height: int = SIZE["h
 class Seen:
     """One open page, with its controls, its numbers, the errors it logged, and its requests to other hosts."""
 
-    def __init__(self, page: Page, url: str, query: str = "", newcomer: bool = False) -> None:
+    def __init__(self, page: Page, url: str, query: str = "") -> None:
         self.page, self.complaints, self.elsewhere = page, [], []
         self.is_fuller = False
         page.on("console", lambda entry: self.complaints.append(entry.text) if entry.type == "error" else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self._note(request.url))
-        if not newcomer:
-            page.add_init_script("localStorage.setItem('gpexplorer-tour', 'seen')")
         self.began = time.monotonic()
         page.goto(url + (query or LABORATORY))
         page.locator("canvas").first.wait_for(timeout=PATIENCE)

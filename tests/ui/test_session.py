@@ -157,6 +157,19 @@ def test_other_rows_keep_the_transform_of_the_target(session: Session, adopted: 
     assert adopted[-1] == session.spec
 
 
+def test_numbers_given_by_hand_stay_with_their_rows(session: Session, adopted: list[Spec]):
+    by_hand = replace(SPEC, kernel={"name": "se", "theta": [0.1, -1.4, -1.0]}, data={"name": "snelson-like", "n": 60})
+    session.adopt(replace(by_hand, settings={"num_inducing": 5, "learn": False}))
+
+    session.change_rows({"name": "snelson-like", "n": 90})
+    assert session.spec.kernel == by_hand.kernel
+    assert not session.spec.settings["learn"]
+
+    session.change_rows("friedman1")
+    assert session.spec == Spec("cholqr", data="friedman1", kernel="se", seed=SPEC.seed, budget=SPEC.budget)
+    assert adopted[-1] == session.spec
+
+
 def test_more_edits_than_a_link_can_carry_are_refused(session: Session):
     for row in range(MAX_EDITS):
         session.change_rows({**SPEC.data, "edits": [[0.1 * row, 0.0]] * (row + 1)})

@@ -172,15 +172,25 @@ def _titsias(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
     return grow(problem, m, objective, BestCandidate(CANDIDATES, seed))
 
 
+def rows_before_work(name: Start, problem: Problem, m: int, seed: int) -> Tensor:
+    """Return the m rows that step 0 shows: for "left" its own, else random ones, since none is chosen yet."""
+    return (_leftmost_first(problem, m) if name == "left" else random_order(problem, seed))[:m].clone()
+
+
 def _left(problem: Problem, m: int, seed: int, _: str) -> Tensor:
     """Choose m of the leftmost rows, evenly in their order; a row that those explain is replaced from the right."""
+    return distinct_rows(problem.kernel, problem.theta, problem.train, _leftmost_first(problem, m), m)
+
+
+def _leftmost_first(problem: Problem, m: int) -> Tensor:
+    """All rows [n]: m of the leftmost ones, evenly in their order, then the others from the left."""
     order = torch.argsort(columns_of_numbers(problem, 'The start "left"')[:, 0], stable=True)  # [n]
     n = len(order)
     last = min(n, max(m, int(LEFT_SHARE * n))) - 1
     places = torch.linspace(0, last, min(m, n), dtype=torch.float64, device=order.device).round().long()
     is_other = order.new_ones(n).bool()
     is_other[places] = False
-    return distinct_rows(problem.kernel, problem.theta, problem.train, torch.cat([order[places], order[is_other]]), m)
+    return torch.cat([order[places], order[is_other]])
 
 
 STARTS: dict[str, Callable[[Problem, int, int, str], Tensor]] = {

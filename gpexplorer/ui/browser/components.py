@@ -218,17 +218,16 @@ STEPS = (
 
 
 class Tour(JSComponent):
-    """The tour starts by itself in a browser that has not seen it; `begin` starts it again."""
+    """A tour of the page for those who ask for it: what opens by itself would cover the pictures."""
 
     steps = param.List(default=[list(step) for step in STEPS], doc="Text to find, title and sentence of each card.")
     begun = param.Integer(0, doc="How often the tour was started on request.")
-    welcome = param.Boolean(True, doc="Whether the tour starts by itself the first time.")
 
     _esm = beside(__file__, "tour.js")
     _stylesheets = [beside(__file__, "tour.css")]  # noqa: RUF012 - Panel declares it as a plain list
 
     def begin(self, _: Any = None) -> None:
-        """Start the tour, whether or not this browser has seen it."""
+        """Start the tour."""
         self.begun += 1
 
 

@@ -1,7 +1,3 @@
-const SEEN = "gpexplorer-tour"
-const seen = () => { try { return localStorage.getItem(SEEN) } catch { return "seen" } }
-const remember = () => { try { localStorage.setItem(SEEN, "seen") } catch {} }
-
 function* partsWith(words, root = document) {
   for (const element of root.querySelectorAll("*")) {
     if (element.shadowRoot) yield* partsWith(words, element.shadowRoot)
@@ -69,7 +65,6 @@ export function render({ model, el }) {
     make_room()
   }
   const leave = () => {
-    remember()
     close()
     focused?.focus?.()
   }
@@ -107,12 +102,5 @@ export function render({ model, el }) {
     event.stopPropagation()
   })
   model.on("begun", begin)
-  // A page that is still being drawn has the word of the first step in a sentence before it has its button.
-  const welcome = (waits) => {
-    if (at >= 0 || !el.isConnected) return
-    if (waits && find(model.steps[0][0])?.tagName !== "BUTTON") setTimeout(() => welcome(waits - 1), 300)
-    else begin()
-  }
-  if (model.welcome && !seen()) setTimeout(() => welcome(40), 1500)
   model.on("remove", close)
 }

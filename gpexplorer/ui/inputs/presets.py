@@ -33,6 +33,7 @@ class Preset(NamedTuple):
 
 
 PRESETS = {key: Preset(**fields) for key, fields in texts_beside(__file__, "presets.yaml").items()}
+OPENING = "stand-for"  # what the laboratory shows where an address asks for nothing else: the run of the first screen
 
 BY_FAMILY = {
     "inducing": "Which rows can represent all the others?",

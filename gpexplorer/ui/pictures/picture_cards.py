@@ -23,7 +23,7 @@ from ...views.drawing.static_svg import figure_svg
 from ..browser.callbacks import weakly
 from ..playback.open_run import Frame, Layers, RunSummary
 from ..session import Session
-from ..styles import CARD, CARDS, CARDS_FRAME, TABS, TEXT
+from ..styles import CARD, CARDS, CARDS_FRAME, HEAD, TABS, TEXT
 from ..tables import Steps
 from ..text import sentence, text
 from ..widgets import line_of_text
@@ -31,6 +31,7 @@ from .chart import LegendLine
 from .gestures import Gestures
 
 ON_TOP = 3  # pictures that are always visible
+PREDICTION = "fit"  # key of the picture of data and prediction
 SMALL = '<span class="hint">{}</span>'
 DRAWING = SMALL.format("Drawing …")
 SLIDER_STEPS = 100  # of a number whose declaration names no step
@@ -105,7 +106,7 @@ class Picture(pn.viewable.Viewer):
             return
         view = self.view
         words = SMALL.format(text(" ".join([view.help, view.click])))
-        title = line_of_text(f"<h2>{text(view.title)}</h2>{words}", (8, 12, 4, 12))
+        title = line_of_text(f"<h2>{text(view.title)}</h2>{words}", (8, 12, 4, 12), (TEXT, HEAD))
         widgets = options(lambda: self.view, self._inputs, self._session.player.redraw)
         labels = {setting.label: name for name, setting in view.param.objects("existing").items()}
         self._selectors = {labels[part.label]: part for part in widgets or () if isinstance(part, pmui.Select)}
@@ -239,6 +240,7 @@ class Pictures:
         self.first: str | None = None
         self.axes: Mapping[str, tuple[float, float]] = {}
         self._asked, self._tab = "", ""
+        self._under = ""  # key of the picture under the prediction, on the same axis of one input
         self._hurried = self._is_seen = False
         self._waiting: Frame | None = None  # the newest one, until somebody looks
         self.pictures: dict[str, Picture] = {}
@@ -248,6 +250,11 @@ class Pictures:
         self.top = pn.Column(cards, sizing_mode="stretch_width", margin=0, stylesheets=[CARDS_FRAME])
         self.tabs = pmui.Tabs(sizing_mode="stretch_width", margin=(4, 6), sx=TABS)
         self.tabs.param.watch(self._choose_tab, "active")
+
+    @property
+    def classes(self) -> list[str]:
+        """The names by which styles know how the cards lie."""
+        return self._cards.css_classes
 
     @property
     def visible(self) -> list[str]:
@@ -318,6 +325,8 @@ class Pictures:
             if key in self.pictures:
                 if key in self.axes and layers:
                     next(iter(layers.values())).attrs["at_least"] = self.axes[key]
+                if key == self._under and layers and "mean" in (above := self.pictures[PREDICTION].layers):
+                    next(iter(layers.values())).attrs["along"] = above["mean"]["x"].iloc[[0, -1]].to_numpy()
                 self.pictures[key].update(layers, self.theme)
                 if (gestures := self.pictures[key].gestures) is not None:
                     gestures.report(frame.numbers)
@@ -344,8 +353,12 @@ class Pictures:
         is_same, self._kind = kind == self._kind, kind
         if not is_same:
             self.pictures = {view.key: Picture(view, run, self._session) for view in views}
+        under = [view.key for view in views[1:2] if view.over_input and run.inputs == 1 and views[0].key == PREDICTION]
+        self._under = "".join(under)
+        self._cards.css_classes = ["cards", *["stacked"] * len(under)]
         for place, (key, picture) in zip(("prediction", "hero", "course"), self.pictures.items(), strict=False):
-            picture.card.css_classes = ["picture", place, *["asked"] * (key == self._asked)]
+            stacked = ["stacked"] * (len(under) and place != "course")
+            picture.card.css_classes = ["picture", place, *["asked"] * (key == self._asked), *stacked]
         if is_same:
             for view in run.views:
                 self.pictures[view.key].adopt(view, run)

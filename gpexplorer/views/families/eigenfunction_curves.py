@@ -101,6 +101,7 @@ class EigenfunctionsView(View):
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 15
     hero: ClassVar[bool] = True
+    over_input: ClassVar[bool] = True
     needs: ClassVar[type] = HasGridEigenfunctions
 
     rank = param.Integer(1, bounds=(1, None), softbounds=(1, 100), label="Rank", doc=RANK)

@@ -41,10 +41,11 @@ class SwapLandscape(View):
 
     key: ClassVar[str] = "landscape"
     title: ClassVar[str] = "Swap landscape"
-    help: ClassVar[str] = "Is the exact decrease largest where the information pivots predict the largest decrease?"
+    help: ClassVar[str] = "Is the exact decrease largest where the pivots predict it?"
     family: ClassVar[str] = "inducing"
     order: ClassVar[int] = 20
     hero: ClassVar[bool] = True
+    over_input: ClassVar[bool] = True
     click: ClassVar[str] = "Click a row to force its swap."
 
     show = param.Selector(default=OVER_DATA, objects=[OVER_DATA, SCATTER, RANKS], label="Axes", doc=AXES)
@@ -71,7 +72,7 @@ class SwapLandscape(View):
             order = np.argsort(x)
             order = order[np.isfinite(approx[order])]
             exact = frame.assign(x=x[frame["row"].to_numpy(int)], y=frame["exact"])
-            exact.attrs = {"xlabel": run_rows.input_name(run, 0), "ylabel": DECREASE, "at_least": WORTH_A_SWAP}
+            exact.attrs = {"xlabel": run_rows.input_name(run, 0), "ylabel": "decrease [nat]", "at_least": WORTH_A_SWAP}
             layers = {"exact": exact, "approx": pd.DataFrame({"x": x[order], "y": approx[order]})}
         elif over_data:
             layers = self._over_plane(run, frame, landscape)

@@ -82,6 +82,7 @@ class Neighbours(_OfOneRow):
     )
     order: ClassVar[int] = 20
     hero: ClassVar[bool] = True
+    over_input: ClassVar[bool] = True
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw all rows, the segments, and the row on top."""

@@ -34,6 +34,7 @@ class Gradient(View):
     family: ClassVar[str] = "exact"
     order: ClassVar[int] = 20
     hero: ClassVar[bool] = True
+    over_input: ClassVar[bool] = True
     needs: ClassVar[type] = HasGradient  # sparse models have none
 
     def data(self, run: Run, at: int) -> Layers:

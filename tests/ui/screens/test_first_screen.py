@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from gpexplorer.runs import Spec
 from gpexplorer.ui.address import LABORATORY, read_query, write_query
 from gpexplorer.ui.explorer import START
 from gpexplorer.ui.screens.first_screen import FirstScreen
+from gpexplorer.views.screens.lesson_page import SWAPS, lesson_spec
 
 
 @pytest.fixture
@@ -87,5 +89,9 @@ def test_the_laboratory_has_an_address_of_its_own():
     start = Spec(**START)
     plain = read_query(f"page={LABORATORY}", start)
 
-    assert plain == read_query("", start)
     assert write_query(plain, start) == f"?page={LABORATORY}"
+    assert replace(plain.link.spec, budget={"steps": SWAPS}) == lesson_spec(10)  # the run of this screen goes on there
+    assert plain.link.corrected == ()
+    start_itself = read_query(f"page={LABORATORY}&v=1", start)
+    assert start_itself == read_query("", start)
+    assert write_query(start_itself, start) == f"?page={LABORATORY}&v=1"

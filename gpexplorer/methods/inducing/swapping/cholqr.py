@@ -27,7 +27,7 @@ from ...capabilities import Landscape
 from ...setting_kinds import amount, choice, count
 from .. import settings
 from ..distinct_rows import check_precision, distinct_rows, random_order
-from ..initial_sets import start, start_rows
+from ..initial_sets import rows_before_work, start, start_rows
 from ..moving.state import continuous_inputs, points_can_move
 from ..reporting import halves
 from .after_swaps import AUTO, Phase, learning_phase, polish, resize
@@ -156,8 +156,8 @@ class CholQR(SwapMethod):
     def _epochs(self, problem: Problem, state: SwapState | None) -> Generator[Step, None, tuple[SwapState, Outcome]]:
         """Alternate discrete and continuous phases (section 3.4)."""
         if state is None:
-            order, m = random_order(problem, self.seed), self.num_points(len(problem.train))
-            state = initial_state(order[:m].clone(), problem.theta, problem.train.y.new_zeros(0, 2))
+            rows = rows_before_work(self.start, problem, self.num_points(len(problem.train)), self.seed)
+            state = initial_state(rows, problem.theta, problem.train.y.new_zeros(0, 2))
             yield Step(state, START)
         if state.step == 0:
             check_precision(problem, state.theta)
