@@ -73,6 +73,28 @@ def follow(explorer: Explorer, key: str, empty: bool = False) -> None:
         explorer._drain(wait=0.5)
 
 
+@pytest.mark.parametrize("method", ["cholqr", "gbcd", "grief"])
+def test_the_hero_stands_under_the_prediction_on_the_same_axis_where_there_is_one_input(method: str):
+    settings = {"num_inducing": 5} if method == "cholqr" else {}
+    explorer = Explorer(Spec(method, settings, {"name": "snelson-like", "n": 40}, kernel="se"))
+    end = time.monotonic() + 30
+    while not explorer.pictures.pictures and time.monotonic() < end:
+        explorer.settle()
+    keys = list(explorer.pictures.pictures)
+    for key in keys[:2]:
+        follow(explorer, key)
+
+    assert "stacked" in explorer.pictures.classes
+    prediction, hero = (explorer.pictures.pictures[key]._live.figure.x_range for key in keys[:2])
+    assert (hero.start, hero.end) == pytest.approx((prediction.start, prediction.end), rel=1e-9)
+    explorer.session.adopt(Spec(method, settings, {"name": "friedman1", "n": 40}))
+    end = time.monotonic() + 30
+    while explorer.session.player.run is None or "stacked" in explorer.pictures.classes:
+        assert time.monotonic() < end
+        explorer._drain(wait=0.5)
+    explorer.close()
+
+
 def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
     explorer = Explorer()
     end = time.monotonic() + 30

@@ -422,11 +422,12 @@ def _colour_limits(layers: Layers) -> tuple[float, float] | None:
 def _extent(layers: Layers, columns: tuple[str, ...], log: bool) -> tuple[float, float] | None:
     """Least and greatest finite number in these columns; None where there is none.
 
-    A picture may declare the ends of its vertical axis, as "extent" of one of its frames, or what it holds "at_least";
-    "along" is the same for the horizontal axis.
+    A picture may declare the ends of an axis, as "extent" or "along" of one of its frames, or what the vertical axis
+    holds "at_least".
     """
-    declared = [frame.attrs["extent"] for frame in layers.values() if "extent" in frame.attrs]
-    if declared and columns is Y_COLUMNS and all(end > 0 or not log for end in declared[0]):
+    name = "extent" if columns is Y_COLUMNS else "along"
+    declared = [frame.attrs[name] for frame in layers.values() if name in frame.attrs]
+    if declared and all(end > 0 or not log for end in declared[0]):
         return float(declared[0][0]), float(declared[0][1])
     parts = [
         frame[column].to_numpy(float)
@@ -435,9 +436,8 @@ def _extent(layers: Layers, columns: tuple[str, ...], log: bool) -> tuple[float,
         for column in columns
         if column in frame
     ]
-    name = "at_least" if columns is Y_COLUMNS else "along"
-    least = [frame.attrs[name] for frame in layers.values() if name in frame.attrs]
-    values = np.concatenate([*parts, *least]) if parts else np.empty(0)
+    least = [frame.attrs["at_least"] for frame in layers.values() if "at_least" in frame.attrs]
+    values = np.concatenate([*parts, *(least if columns is Y_COLUMNS else [])]) if parts else np.empty(0)
     values = values[np.isfinite(values) & ((values > 0) | (not log))]
     return (float(values.min()), float(values.max())) if len(values) else None
 

@@ -68,9 +68,26 @@ def test_the_first_screen_shows_the_prediction_the_hero_and_the_convergence(seen
             and shortest < hero["height"] < height - hero["y"]
         )
 
-    for width, height, shortest in ((1440, 900, 480), (1920, 1080, 560), (2560, 1440, 700)):
-        seen.page.set_viewport_size({"width": width, "height": height})
-        until(lambda size=(width, height, shortest): lie_in_a_row(*size))
+    def share_their_axis(width: int, height: int, shortest: int) -> bool:
+        """One input: the hero stands under the data, and the convergence beside both."""
+        prediction, hero, course = boxes()
+        end = hero["y"] + hero["height"]
+        return (
+            (prediction["x"], prediction["width"]) == (hero["x"], hero["width"])
+            and prediction["y"] + shortest < hero["y"] < end - 0.6 * shortest
+            and prediction["x"] + prediction["width"] < course["x"] < width - course["width"]
+            and abs(course["y"] - prediction["y"]) + abs(course["y"] + course["height"] - end) < 1
+            and end < height
+        )
+
+    for size in ((1440, 900, 300), (1920, 1080, 400), (2560, 1440, 600)):
+        seen.page.set_viewport_size({"width": size[0], "height": size[1]})
+        until(lambda size=size: share_their_axis(*size))
+    seen.visit("?v=1&data=sin-product&data.n=60")
+    until(lambda: lie_in_a_row(2560, 1440, 700))
+    seen.page.set_viewport_size({"width": 1440, "height": 900})
+    until(lambda: lie_in_a_row(1440, 900, 480))
+    seen.begin()
 
     seen.page.set_viewport_size({"width": 390, "height": 844})
     until(lambda: (box := [each["y"] for each in boxes()])[1] < box[0] < box[2])  # one below the other
