@@ -111,9 +111,9 @@ class Notes:
             self._report(str(error))
 
 
-def _is_by_hand(kernel: Any) -> bool:
-    """Whether a person chose the values of the hyperparameters."""
-    return isinstance(kernel, dict) and "theta" in kernel
+def _name_of_kernel_by_hand(kernel: Any) -> str:
+    """The name of a kernel whose hyperparameters a person chose, else ""."""
+    return str(kernel["name"]) if isinstance(kernel, dict) and "theta" in kernel else ""
 
 
 def _source(data: Any) -> Any:
@@ -277,8 +277,8 @@ class Session:
         """
         try:
             spec, method = replace(self.spec, data=data), OF_OBJECTS if kernel else self.spec.method
-            if not kernel and _is_by_hand(spec.kernel) and _source(data) != _source(self.spec.data):
-                kernel = spec.kernel["name"]  # numbers and settings that were chosen for the other rows
+            if not kernel and _source(data) != _source(self.spec.data):
+                kernel = _name_of_kernel_by_hand(spec.kernel)  # its numbers were chosen for the other rows
             if kernel:
                 spec = Spec(
                     method, data=data, split=spec.split, kernel=kernel, seed=spec.seed, budget=spec.budget,

@@ -105,10 +105,10 @@ class View(param.ParameterizedABC):
             One frame per layer. The columns x and y (also lower, upper, x0, x1, y0, y1, value) are what is drawn; a
             column "row" with numbers of training rows links the layer to other pictures. `attrs` may contain
             "xlabel", "ylabel" and "title", "label" for a name in the legend that depends on the run, "loose" for a
-            layer that the axes need not contain, "extent", "along" and "colours" for the ends of the vertical axis, of the
-            horizontal one and of the colour scale where they do not follow the values, "at_least" for two numbers that
-            the vertical axis contains besides them, and "map" where both axes are inputs, so that a unit is as long on
-            both.
+            layer that the axes need not contain, "extent", "along" and "colours" for the ends of the vertical axis, of
+            the horizontal one and of the colour scale where they do not follow the values, "at_least" for two numbers
+            that the vertical axis contains besides them, and "map" where both axes are inputs, so that a unit is as
+            long on both.
         """
 
     def unfinished(self, run: Run, at: int) -> bool:
