@@ -26,7 +26,7 @@ from ..session import Session
 from ..styles import CARD, CARDS, CARDS_FRAME, HEAD, TABS, TEXT
 from ..tables import Steps
 from ..text import sentence, text
-from ..widgets import line_of_text
+from ..widgets import column, line_of_text
 from .chart import LegendLine
 from .gestures import Gestures
 
@@ -111,19 +111,12 @@ class Picture(pn.viewable.Viewer):
         labels = {setting.label: name for name, setting in view.param.objects("existing").items()}
         self._selectors = {labels[part.label]: part for part in widgets or () if isinstance(part, pmui.Select)}
         self._sentence = pn.pane.HTML(DRAWING, margin=(24, 14), stylesheets=[TEXT])
-        self._place = pn.Column(
-            self._sentence, sizing_mode="stretch_width", height=PLACE, margin=(0, 6), css_classes=["place"]
-        )
+        self._place = column(self._sentence, height=PLACE, margin=(0, 6), css_classes=["place"])
         tools = [part for part in (self.gestures and self.gestures.mode, widgets) if part is not None]
         title.css_classes = ["has-options"] if tools else []
         corner = [pn.Column(*tools, margin=0, css_classes=["corner"])] if tools else []
-        self.card[:] = [
-            title,
-            *corner,
-            *([self.gestures] if self.gestures is not None else []),
-            self.legend,
-            self._place,
-        ]
+        gestures = [self.gestures] if self.gestures is not None else []
+        self.card[:] = [title, *corner, *gestures, self.legend, self._place]
 
     def update(self, layers: Layers, theme: str) -> None:
         """Show these layers; an error of the view becomes a sentence on the card."""
