@@ -80,11 +80,6 @@ class MixedRows:
         return MixedRows(torch.cat([self.numbers, other.numbers]), texts)
 
 
-def mixed_rows(numbers: NDArray[np.float64], texts: Sequence[Sequence[str]]) -> MixedRows:
-    """Rows of an array of numbers [n, q] and p columns of n texts; the numbers are copied."""
-    return MixedRows(torch.tensor(numbers), tuple(map(tuple, texts)))
-
-
 @runtime_checkable
 class Kernel(Protocol):
     """A covariance function k(theta, X, Z).

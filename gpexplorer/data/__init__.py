@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .reader.table_reader import TableReader
     from .sets.generators import truth
     from .splits import Split
-    from .uploads import Preview, preview, read_inputs, read_rows, read_upload
+    from .uploads import Preview, preview, read_rows, read_upload
 
 _MODULE_OF = {
     "Choice": "files.choice",
@@ -29,7 +29,6 @@ _MODULE_OF = {
     "is_named": "loading",
     "load": "loading",
     "preview": "uploads",
-    "read_inputs": "uploads",
     "read_rows": "uploads",
     "read_upload": "uploads",
     "truth": "sets.generators",
@@ -45,7 +44,6 @@ __all__ = [
     "is_named",
     "load",
     "preview",
-    "read_inputs",
     "read_rows",
     "read_upload",
     "truth",

@@ -20,10 +20,9 @@ from ..errors import DataError
 from .files.choice import Choice
 from .files.columns import default_target, parsed, pick
 from .files.described_columns import described_columns
-from .files.inputs_by_name import as_inputs, inputs_for, text_inputs
+from .files.inputs_by_name import ModelInputs, rows_read
 from .files.reading import read_bytes
 from .files.size_limits import Limits
-from .reader.input_columns import LEVEL
 from .reader.table_reader import reader_from
 from .table_checks import note_on_total
 
@@ -46,7 +45,7 @@ def answered(line: bytes, data: bytes) -> tuple[bytes, bytes]:
     """Return the answer to a request about a file: one line of JSON, and an archive of arrays, empty without arrays."""
     request = json.loads(line)
     try:
-        task = {"preview": _preview, "read": _read, "inputs": _inputs}[request["task"]]
+        task = {"preview": _preview, "read": _read, "rows": _rows}[request["task"]]
         answer, arrays = task(request, data, Limits(**request["limits"]))
     except DataError as error:
         answer, arrays = {"error": str(error)}, {}
@@ -109,25 +108,17 @@ def _read(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[st
     return answer, arrays
 
 
-def _inputs(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The input columns of a model, for predictions."""
-    names, numeric, texts = request["names"], request["numeric"], request["texts"]
-    if request["reader"] is not None:
-        # New rows, read by the reader of a model
-        reader = reader_from(request["reader"])
-        raw = read_bytes(request["name"], data, limits, also=reader.sources)
-        rows = reader.read(raw.table, raw.name)
-        unknown = list(rows.unknown)
-        arrays = {"X": rows.X, "answered": rows.answered}
-        arrays |= {f"unknown {k}": rows.unknown[source] for k, source in enumerate(unknown)}
-        return {"texts": rows.texts, "why": rows.why, "unknown": unknown, "notes": rows.notes}, arrays
-    bases = [name.partition(LEVEL)[0] for name in names]
-    raw = read_bytes(request["name"], data, limits, also=(*names, *bases))
-    if texts:
-        numbers = as_inputs(raw.name, raw.table, names[:-texts])
-        return {"texts": None, "beside": [text_inputs(raw.name, raw.table, c) for c in names[-texts:]]}, {"X": numbers}
-    X = inputs_for(raw.name, raw.table, names, len(names), numeric)
-    return ({"texts": X}, {}) if isinstance(X, list) else ({"texts": None}, {"X": X})
+def _rows(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
+    """New rows for a model, for predictions."""
+    own = request["inputs"]
+    reader = None if own["reader"] is None else reader_from(own["reader"])
+    inputs = ModelInputs(tuple(own["numbers"]), tuple(own["texts"]), own["d"], reader)
+    raw = read_bytes(request["name"], data, limits, also=inputs.sources)
+    rows = rows_read(inputs, raw.name, raw.table)
+    unknown = list(rows.unknown)
+    arrays = {"X": rows.X, "answered": rows.answered}
+    arrays |= {f"unknown {k}": rows.unknown[source] for k, source in enumerate(unknown)}
+    return {"texts": rows.texts, "why": rows.why, "unknown": unknown, "notes": rows.notes}, arrays
 
 
 if __name__ == "__main__":

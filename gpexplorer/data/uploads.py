@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
-from ..problem import mixed_rows
 from .files.choice import Choice
 from .files.columns import Numbers
 from .files.described_columns import ColumnNote
+from .files.inputs_by_name import ModelInputs
 from .files.size_limits import UPLOAD, Limits
 from .quoting import display_name, size
-from .reader.table_reader import RowsRead, TableReader, reader_from
+from .reader.table_reader import RowsRead, reader_from
 from .splits import How, Split
 from .upload_child import OUT_OF_MEMORY
 
@@ -90,43 +90,23 @@ def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How
     return as_split(numbers, split, display_name(name), choice)
 
 
-def read_inputs(
-    name: str, data: bytes, columns: Sequence[str], numeric: bool = True, texts: int = 0, limits: Limits = UPLOAD
-) -> Any:
-    """Read the input columns of a model from an uploaded file, for predictions.
+def read_rows(name: str, data: bytes, inputs: ModelInputs, limits: Limits = UPLOAD) -> RowsRead:
+    """Read new rows for a model from an uploaded file.
 
     Parameters
     ----------
     name, data, limits : str, bytes, Limits, optional
         As for `preview`.
-    columns : sequence of str
-        The columns that the model was trained on; "colour = red" is made from "colour".
-    numeric : bool, default True
-        Whether they are numbers; otherwise the first one is read as text.
-    texts : int
-        The number of columns, the last ones, that are texts beside the numbers.
-
-    Returns
-    -------
-    array [t, d], list of t str, or MixedRows
-        NaN or "" where a cell is missing.
+    inputs : ModelInputs
+        What the model knows of its inputs.
 
     Raises
     ------
     DataError
         If the file cannot be read, a column is missing, or a limit is reached.
     """
-    columns_request = {"names": list(columns), "numeric": numeric, "texts": texts, "reader": None}
-    answer, arrays = _run_child("inputs", name, data, None, limits, columns_request)
-    if texts:
-        return mixed_rows(arrays["X"], answer["beside"])
-    return arrays["X"] if numeric else answer["texts"]
-
-
-def read_rows(name: str, data: bytes, reader: TableReader, limits: Limits = UPLOAD) -> RowsRead:
-    """Read new rows from an uploaded file by the reader of a model; errors as for `read_inputs`."""
-    request = {"names": [], "numeric": True, "texts": 0, "reader": reader.to_json()}
-    answer, arrays = _run_child("inputs", name, data, None, limits, request)
+    fields = inputs._asdict() | {"reader": None if inputs.reader is None else inputs.reader.to_json()}
+    answer, arrays = _run_child("rows", name, data, None, limits, {"inputs": fields})
     unknown = {source: arrays[f"unknown {k}"] for k, source in enumerate(answer["unknown"])}
     texts = tuple(map(tuple, answer["texts"]))
     return RowsRead(arrays["X"], texts, tuple(answer["why"]), arrays["answered"], unknown, tuple(answer["notes"]))

@@ -19,6 +19,7 @@ import pytest
 
 import gpexplorer as gpx
 from gpexplorer.data import Choice
+from gpexplorer.data.files.inputs_by_name import ModelInputs
 from gpexplorer.data.files.size_limits import UPLOAD
 from gpexplorer.data.reader.table_reader import reader_from
 from gpexplorer.data.uploads import _environment
@@ -177,7 +178,7 @@ def test_a_column_of_many_words_is_sent_before_its_means_are_known(tmp_path: Pat
 
     assert sent.train.names == ("town: mean of y", "a")
     assert sent.train.X.tolist() == read.train.X.tolist()
-    new = gpx.data.read_rows("new.csv", b"town,a\ntown 3,0.5\nelsewhere,0.5\n", sent.train.reader)
+    new = gpx.data.read_rows("new.csv", b"town,a\ntown 3,0.5\nelsewhere,0.5\n", ModelInputs(reader=sent.train.reader))
     assert (
         new.X.tolist() == read.train.reader.read(pa.table({"town": ["town 3", "elsewhere"], "a": [0.5] * 2})).X.tolist()
     )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import gpexplorer as gpx
+from gpexplorer.data.files.inputs_by_name import ModelInputs
 from gpexplorer.errors import SettingError
 from gpexplorer.recommendation.held_out import parts
 from gpexplorer.runs.code import program
@@ -197,7 +198,7 @@ def test_a_number_that_stands_for_a_gap_is_read_so_from_then_on(tmp_path: Path, 
     data, read, _ = picker.opened[-1]
     split = read(0)
     assert split.train.X.min() > -2.0
-    new = gpx.data.read_rows("new.csv", sensor_csv(rows=40, new=True), split.train.reader)
+    new = gpx.data.read_rows("new.csv", sensor_csv(rows=40, new=True), ModelInputs(reader=split.train.reader))
     assert new.why[0] == "filled: temperature"
     monkeypatch.chdir(tmp_path)
     Path("messy.csv").write_bytes(sensor_csv())

@@ -1,11 +1,13 @@
-"""New rows for a model without a reader: its inputs are found by their names, such as "colour = red" in "colour".
+"""New rows as a model reads them: by its reader, or by the names of its inputs, such as "colour = red" in "colour".
 
-The format of each column is then decided from the new rows, because nothing else is known.
+A model of arrays has no reader. The format of each column is then decided from the new rows, because nothing else is
+known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,28 +15,78 @@ import pyarrow as pa
 from ...errors import DataError
 from ..quoting import quote
 from ..reader.cells import texts_of
+from ..reader.column_names import note_on_position
 from ..reader.column_reader import column_reader
 from ..reader.input_columns import LEVEL
+from ..reader.table_reader import RowsRead, TableReader
 from ..reader.words import Levels
 from ..table_checks import Floats
 
 
-def inputs_for(name: str, table: pa.Table, names: Sequence[str], d: int, numeric: bool) -> Floats | list[str]:
-    """The inputs of a model in a table: numbers [t, d] with NaN for what is missing, or t texts.
+class ModelInputs(NamedTuple):
+    """The inputs of a model.
 
-    A table that shares no name with the model is taken by position, if it has d columns; DataError as for `as_inputs`.
+    Attributes
+    ----------
+    numbers, texts : tuple of str
+        The names of its columns of numbers, none for a model of arrays without names, and of its columns of text.
+    d : int
+        The number of columns of numbers.
+    reader : TableReader or None
+        How the table of training was read.
     """
-    titles = [str(title) for title in table.column_names]
-    if not numeric:
-        return text_inputs(name, table, names[0])
-    columns = list(names) or titles[:d]
-    source_columns = {title.partition(LEVEL)[0] for title in columns} | set(columns)
-    if not source_columns & set(titles) and len(titles) == d:
-        columns = titles
-    return as_inputs(name, table, columns)
+
+    numbers: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    d: int = 0
+    reader: TableReader | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that a new file may have for them."""
+        if self.reader is not None:
+            return self.reader.sources
+        return (*self.numbers, *(name.partition(LEVEL)[0] for name in self.numbers), *self.texts)
 
 
-def text_inputs(name: str, table: pa.Table, column: str) -> list[str]:
+def rows_read(inputs: ModelInputs, name: str, table: pa.Table, contradicted: Collection[str] = ()) -> RowsRead:
+    """New rows as a model reads them: by its reader, or by the names of its inputs if it has none.
+
+    A table that shares no name with a model of numbers is taken by position, if it has as many columns.
+
+    Parameters
+    ----------
+    name : str
+        The file, for messages.
+    contradicted : collection of str
+        As for `TableReader.read`.
+
+    Raises
+    ------
+    DataError
+        If a column is missing.
+    """
+    if inputs.reader is not None:
+        return inputs.reader.read(table, name, contradicted)
+    titles, notes = [str(title) for title in table.column_names], list[str]()
+    names: Sequence[str] = inputs.numbers or titles[: inputs.d]
+    if not inputs.texts and not set(inputs.sources) & set(titles) and len(titles) == inputs.d:
+        notes += filter(None, [note_on_position(name, titles, inputs.numbers)])
+        names = titles
+    X = as_inputs(name, table, names)
+    return rows_without_reader(X, [_texts(name, table, column) for column in inputs.texts])._replace(notes=tuple(notes))
+
+
+def rows_without_reader(X: Floats, texts: Sequence[Sequence[str]] = ()) -> RowsRead:
+    """Numbers [t, d] and columns of t texts as rows that were read; those with NaN or "" have no answer."""
+    answered = np.isfinite(X).all(1)
+    for column in texts:
+        answered &= np.array([bool(text) for text in column], dtype=bool)
+    why = tuple("" if ok else "a missing or unreadable cell" for ok in answered)
+    return RowsRead(X, tuple(map(tuple, texts)), why, answered, {})
+
+
+def _texts(name: str, table: pa.Table, column: str) -> list[str]:
     """One column of a new file as t texts, "" where a cell is missing; DataError if the file does not have it."""
     if column not in table.column_names:
         raise DataError(f"{name} has no column {quote(column)}: give the texts under their name in training.")

@@ -18,21 +18,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from ...data.files.inputs_by_name import as_inputs, inputs_for, text_inputs
+from ...data.files.inputs_by_name import ModelInputs, rows_read, rows_without_reader
 from ...data.files.reading import strips
 from ...data.quoting import display_name
-from ...data.reader.column_names import note_on_position
 from ...data.reader.table_reader import RowsRead, Variant
 from ...data.standardising import scaled_inputs
 from ...errors import DataError, SettingError
@@ -79,7 +77,7 @@ def predictions_of_file(
     contradicted = _contradicted(posterior, name, path)
     for table in strips(path):
         count += table.num_rows
-        yield prediction_table(posterior, rows_read(posterior, name, table, contradicted), of, quantiles)
+        yield prediction_table(posterior, rows_read(inputs_of(posterior), name, table, contradicted), of, quantiles)
     if not count:
         raise DataError(f"{name} has the names of columns and no rows below them: there is nothing to predict.")
 
@@ -93,40 +91,15 @@ def _contradicted(posterior: Model, name: str, path: Path) -> set[str]:
     return columns
 
 
-def rows_read(posterior: Model, name: str, table: pa.Table, contradicted: Collection[str] = ()) -> RowsRead:
-    """New rows as a model reads them: by its reader, or by the names of its inputs if it was saved without one."""
+def inputs_of(posterior: Model) -> ModelInputs:
+    """What a posterior knows of its inputs."""
     columns = posterior.columns
-    if columns.reader is not None:
-        read: RowsRead = columns.reader.read(table, name, contradicted)
-        return read
-    if isinstance(columns.X, MixedRows) and columns.columns is not None:
-        numbers = as_inputs(name, table, columns.columns.numbers)
-        texts = tuple(tuple(text_inputs(name, table, column)) for column in columns.columns.texts)
-        return rows_without_reader(MixedRows(torch.from_numpy(numbers), texts))
-    titles = list(map(str, table.column_names))
-    read = rows_without_reader(inputs_for(name, table, columns.names, columns.d, isinstance(columns.X, torch.Tensor)))
-    is_named = set(columns.names) & set(titles) or not isinstance(columns.X, torch.Tensor)
-    note = "" if is_named else note_on_position(name, titles, columns.names)
-    return read._replace(notes=(note,) if note else ())
-
-
-def rows_without_reader(X: Any) -> RowsRead:
-    """Inputs [t, d], t texts, or both, of which some may be missing, as rows that were read."""
-    if isinstance(X, MixedRows):
-        numbers, texts = X.numbers.numpy(), X.texts
-    elif isinstance(X, np.ndarray):
-        numbers, texts = X, ()
-    else:
-        numbers, texts = np.zeros((len(X), 0)), (tuple(X),)
-    answered = np.isfinite(numbers).all(1)
-    for column in texts:
-        answered &= np.array([bool(text) for text in column], dtype=bool)
-    why = tuple("" if ok else "a missing or unreadable cell" for ok in answered)
-    return RowsRead(numbers, texts, why, answered, {})
+    numbers, texts = columns.columns or ((), columns.names[:1])
+    return ModelInputs(numbers, texts, columns.d - len(texts), columns.reader)
 
 
 def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequence[float] = ()) -> pd.DataFrame:
-    """Predict rows that were read, or inputs [t, d], or texts, some of which may be missing.
+    """Predict rows that were read, or numbers [t, d], some of which may be NaN.
 
     The columns are those of this module. What is to be said of all rows is in `attrs["notes"]`.
 

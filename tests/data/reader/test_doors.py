@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import gpexplorer as gpx
 from gpexplorer.cli import app
+from gpexplorer.data.files.inputs_by_name import ModelInputs
 from gpexplorer.data.in_memory import table_of
 from gpexplorer.data.reader.table_reader import reader_from
 from gpexplorer.errors import DataError, PosteriorError
@@ -329,7 +330,9 @@ def test_an_upload_and_its_new_rows_are_read_in_a_child() -> None:
     buffer = io.StringIO()
     table().to_csv(buffer, index=False)
     split = gpx.data.read_upload("t.csv", buffer.getvalue().encode(), split="all")
-    rows = gpx.data.read_rows("n.csv", b"x,wood,when\n2.5,ELM,06/05/2021\n1,yew,06/05/2021\n", split.train.reader)
+    rows = gpx.data.read_rows(
+        "n.csv", b"x,wood,when\n2.5,ELM,06/05/2021\n1,yew,06/05/2021\n", ModelInputs(reader=split.train.reader)
+    )
     assert (
         rows.X[0].tolist()
         == split.train.reader.read(pd_table({"x": ["2.5"], "wood": ["elm"], "when": ["2021-06-05"]})).X[0].tolist()
