@@ -46,7 +46,15 @@ def _note_on_index(frame: Any) -> tuple[str, ...]:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a table with named columns: of pandas, polars, pyarrow, or another library that lends Arrow's."""
+    """Whether X is a table with named columns: of pandas, polars, pyarrow, or another library that lends Arrow's.
+
+    Raises
+    ------
+    DataError
+        If it is a table that is not computed yet, such as a LazyFrame.
+    """
+    if hasattr(type(X), "collect") and hasattr(type(X), "columns"):  # asking the object would resolve its columns
+        raise DataError(f"A {type(X).__name__} has no rows yet: give its collect().")
     return hasattr(X, "__arrow_c_stream__") and (hasattr(X, "columns") or hasattr(X, "column_names"))
 
 

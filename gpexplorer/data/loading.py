@@ -138,8 +138,8 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
         numbers = pick(raw, choice, keep_all=True)
         return _split(numbers if is_frame(source[0]) else numbers._replace(reader=None), split, Given(), None)
     if not isinstance(source, str | PurePath):
-        name, frame = type(source).__name__, "its collect()" if hasattr(source, "collect") else "a DataFrame"
-        raise DataError(f"Data of type {name} cannot be read: give a name, a path, {frame} or (X, y).")
+        kind = type(source).__name__
+        raise DataError(f"Data of type {kind} cannot be read: give a name, a path, a DataFrame or (X, y).")
     name = str(source)
     if name in GENERATORS:
         identity = complete(name, options)

@@ -345,7 +345,7 @@ class Estimator(RegressorMixin, BaseEstimator):
     def _training_rows(self, X: Any, y: ArrayLike, reset: bool = True) -> tuple[Any, Floats]:
         """Checked inputs, as an array or a list of texts, and targets."""
         reader = None if reset else self._posteriors[0].columns.reader
-        if reader is not None or (reset and needs_reader(X)):
+        if (needs_reader(X) and reset) or reader is not None:
             check_consistent_length(X, y)
             targets = np.array(check_array(y, ensure_2d=False, ensure_min_samples=1 + reset), np.float64)
             if reader is not None:
@@ -367,7 +367,7 @@ class Estimator(RegressorMixin, BaseEstimator):
     def _read(self, X: Any) -> RowsRead | None:
         """New rows of a frame, as the table of training was read; None for other rows."""
         reader = self._posteriors[0].columns.reader
-        return reader.inputs_of(table_of(X)) if reader is not None and is_frame(X) and not is_texts(X) else None
+        return reader.inputs_of(table_of(X)) if is_frame(X) and reader is not None and not is_texts(X) else None
 
     def _inputs(self, X: Any) -> Any:
         check_is_fitted(self)

@@ -13,6 +13,7 @@ import gzip
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -28,6 +29,7 @@ DELIMITERS = ",;\t|"
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _number = re.compile(rf"\s*({NUMBER}|[+-]?[0-9]+,[0-9]+)?\s*")  # to guess the delimiter, with decimal commas
 _header_number = re.compile(rf"\s*({NUMBER}|nan|[+-]?inf)\s*", re.IGNORECASE)
+_YEAR = re.compile(r"19[0-9]{2}|20[0-9]{2}|2100")
 _FIRST_BYTES = {  # the first bytes of other kinds of files, which are often named .csv by mistake
     b"PK\3\4": "a spreadsheet or a zip archive, despite its name: save its table as CSV",
     b"\x1f\x8b": "compressed by gzip: add .gz to its name",
@@ -87,7 +89,8 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
     limits.check_table(name, data.count(b"\n"), first[0].count(delimiter) + 1)
 
     cells = _cells(name, data, delimiter)
-    names, notes, skip = _names(name, [cells[i][0].as_py().strip() for i in range(cells.num_columns)], header)
+    below = [_row(line, delimiter) for line in _head(data)[1:]]
+    names, notes, skip = _names(name, [cells[i][0].as_py().strip() for i in range(cells.num_columns)], below, header)
     cells = cells.slice(skip)
     if cells.num_rows == 0:
         raise DataError(f"{name} has a header and no rows below it: at least 3 rows are needed.")
@@ -116,8 +119,8 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
     if delimiter == " ":
         yield read_delimited(name, path.read_bytes(), LOCAL).table
         return
-    first = next(csv.reader(_head(text, 1), delimiter=delimiter), [])
-    names, _, skip = _names(name, [cell.strip() for cell in first], None)
+    first, *below = [_row(line, delimiter) for line in _head(text)] or [[]]
+    names, _, skip = _names(name, first, below, None)
     if skip and len(start) < 1 << 20 and len(_head(text, 2)) < 2:
         return
     invalid: list[pv.InvalidRow] = []
@@ -313,9 +316,19 @@ def _is_row(cells: list[str]) -> bool:
     return len(numbers) == len(cells) or (any("." in cell for cell in numbers) and not set(cells) - {*numbers, ""})
 
 
-def _names(name: str, first: list[str], header: bool | None) -> tuple[list[str], tuple[str, ...], int]:
-    """Column names, notes, and the number of rows that the header takes."""
-    if header is False or (header is None and _is_row(first)):
+def _are_years(first: list[str], below: list[list[str]]) -> bool:
+    """Whether a first line of numbers names columns by rising years; no row below then has years alone."""
+    rows_of_years = [bool(cells) and all(map(_YEAR.fullmatch, cells)) for cells in (first, *below)]
+    rises = len(first) > 1 and all(earlier < later for earlier, later in pairwise(first))
+    return rises and bool(below) and rows_of_years[0] and not any(rows_of_years[1:])
+
+
+def _names(
+    name: str, first: list[str], below: list[list[str]], header: bool | None
+) -> tuple[list[str], tuple[str, ...], int]:
+    """Column names, notes, and the number of rows that the header takes, from the first lines."""
+    has_years = header is None and _are_years(first, below)
+    if header is False or (header is None and _is_row(first) and not has_years):
         note = "The first line contains only numbers, so it was read as data; columns are named column 1, column 2, ..."
         return [f"column {i + 1}" for i in range(len(first))], () if header is False else (note,), 0
     names = [cell or f"column {i + 1}" for i, cell in enumerate(first)]
@@ -329,9 +342,10 @@ def _names(name: str, first: list[str], header: bool | None) -> tuple[list[str],
     blank = [names[i] for i, cell in enumerate(first) if not cell]
     notes = [f"Columns without a header are called {listing(blank)}."] if blank else []
     number = next((cell for cell in first if "." in cell and _header_number.fullmatch(cell)), "")
-    if number and header is None:
+    if (number and header is None) or has_years:
+        years = f"because {quote(first[0])} to {quote(first[-1])} are years"
+        why = years if has_years else f"though {quote(number)} is a number"
         notes.append(
-            f"The first line was read as the names of the columns, though {quote(number)} is a number: if it is a row, "
-            "write names above it."
+            f"The first line was read as the names of the columns, {why}: if it is a row, write names above it."
         )
     return names, tuple(notes), 1

@@ -1,4 +1,5 @@
-"""Numbers as people write them: 1,090.60 and 1.090,60, $12 and 12 kg, 35 %, (12) for -12, 27:10:05 for a duration.
+"""Numbers as people write them: 1,090.60 and 1.090,60, $12 and 12 kg, 35 %, (12) for -12, 27:10:05 and 31:20 for a
+duration.
 
 Which mark stands before the decimals is decided once, from all cells of a column. After that any mark of thousands but
 this one is accepted, so that 1090.60 and 1,090.60 are the same number, and 1,5 is no number where the mark is a point.
@@ -33,7 +34,11 @@ _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DURATION = re.compile(
     r"(?:(?P<days>-?[0-9]+) days?,? ?\+?)?(?P<h>[0-9]+):(?P<m>[0-5][0-9]):(?P<s>[0-5][0-9](?:\.[0-9]+)?)"
 )
+_SHORT_DURATION = re.compile(r"(?P<first>[0-9]+):(?P<second>[0-5][0-9](?:\.[0-9]+)?)")
 DAYS = "days"  # the unit of durations such as 27:10:05 and 2 days 03:10:05
+MINUTES = "minutes"  # of durations such as 59:30 beside 1:02:15
+EITHER = "minutes or hours"  # of durations such as 31:20 alone
+DAY = 24  # hours: a smaller number before the colon may be a time of day
 _INFINITE = re.compile(r"(?i)[+-]?inf(inity)?")
 OTHER = {".": ",", ",": "."}
 _DIGITS = {first + i: str(i) for first in (0x660, 0x6F0, 0x966, 0xFF10) for i in range(10)} | {
@@ -140,9 +145,8 @@ class NumberFormat(NamedTuple):
             return float(text)
         if _INFINITE.fullmatch(text):
             return float(text)
-        if self.unit == DAYS and (duration := _DURATION.fullmatch(text)):
-            hours = int(duration["h"]) + int(duration["m"]) / 60.0 + float(duration["s"]) / 3600.0
-            return int(duration["days"] or 0) + hours / 24.0
+        if self.unit in (DAYS, MINUTES, EITHER) and (duration := _duration(text, self.unit)) is not None:
+            return duration
         parts = written(without_limit(text) if self.limits else text)
         if parts is not None and ((parts.is_letter and not self.scaled) or _same_unit(parts.suffix, self.unit)):
             parts = parts._replace(unit=parts.suffix, scale="")
@@ -162,7 +166,10 @@ class NumberFormat(NamedTuple):
         return bool(parts.unit) and parts.unit != "%" and not re.fullmatch(CURRENCY, parts.unit)
 
     def note_on_unit(self, counts: Mapping[str, int]) -> str:
-        """What to say if only some of the numbers have the unit, of texts with how many rows have each; else ""."""
+        """What to say of texts, with their numbers of rows, if only some have the unit or it is not sure; else ""."""
+        if self.unit == EITHER:
+            text = next(filter(None, counts))
+            return f"its cells are durations; {text} was read as {self.number(text):.4g}, in {EITHER}."
         numbers = [(part.unit, rows) for text, rows in counts.items() if (part := written(text)) is not None]
         present, with_unit = sum(n for _, n in numbers), sum(n for unit, n in numbers if unit)
         if with_unit in (0, present):
@@ -188,6 +195,29 @@ def _same_unit(first: str, second: str) -> bool:
     return first.strip(" .").casefold() == second.strip(" .").casefold()
 
 
+def _duration(text: str, unit: str) -> float | None:
+    """A duration in this unit; None if it is none, or may not be meant so."""
+    if short := _SHORT_DURATION.fullmatch(text):
+        return None if unit == DAYS else int(short["first"]) + float(short["second"]) / 60.0
+    long = _DURATION.fullmatch(text)
+    if long is None or unit == EITHER:
+        return None
+    hours = int(long["h"]) + int(long["m"]) / 60.0 + float(long["s"]) / 3600.0
+    days = int(long["days"] or 0) + hours / 24.0
+    return days if unit == DAYS else 1440.0 * days
+
+
+def _unit_of_durations(cells: list[str]) -> str:
+    """The unit in which all these cells are durations, not all of which can be times of a day; "" if there is none."""
+    long, short = (
+        [match for cell in cells if (match := form.fullmatch(cell))] for form in (_DURATION, _SHORT_DURATION)
+    )
+    beyond_a_day = [match["days"] or int(match["h"]) > DAY for match in long] + [int(m["first"]) > DAY for m in short]
+    if len(beyond_a_day) < len(cells) or not any(beyond_a_day):
+        return ""
+    return DAYS if not short else MINUTES if long else EITHER
+
+
 def missing_number(form: str) -> float | None:
     """The number that stands for a gap in a format such as "1.234,5 missing -999"; None if there is none."""
     _, _, number = form.partition("missing ")
@@ -210,9 +240,8 @@ def number_format(cells: Iterable[str], decimal: str = "") -> NumberFormat | Non
         None if there is no such format, as for words, or numbers with different units.
     """
     cells = list(cells)
-    durations = [duration for cell in cells if (duration := _DURATION.fullmatch(cell))]
-    if len(durations) == len(cells) and any(duration["days"] or int(duration["h"]) > 24 for duration in durations):
-        return NumberFormat(unit=DAYS)
+    if unit := _unit_of_durations(cells):
+        return NumberFormat(unit=unit)
     parts = [written(cell) for cell in cells if not _INFINITE.fullmatch(cell)]
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):

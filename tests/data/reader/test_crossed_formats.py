@@ -9,6 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from gpexplorer.data.files.choice import Choice
+from gpexplorer.data.files.columns import pick
+from gpexplorer.data.files.reading import read_bytes
+from gpexplorer.data.files.size_limits import LOCAL
 from gpexplorer.data.reader.column_reader import column_reader
 
 
@@ -43,3 +47,35 @@ def test_durations_of_a_frame_are_those_of_its_file() -> None:
             np.testing.assert_allclose(reader.cells(cells).values, [40.5 / 24, 0.125, 0.25 / 24], rtol=1e-12)
     assert column_reader("c", column(["1:30:00", "2:00:00"])).kind == "time of day"
     assert column_reader("c", column(["5.5", "4.5"])).cells(column(["27:30:00"])).unreadable.all()
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["31:20", "9:45", "128:30"], [31 + 1 / 3, 9.75, 128.5]),  # minutes, or hours
+        (["31:20.5", "28:59.75"], [31 + 20.5 / 60, 28 + 59.75 / 60]),
+        (["59:30", "1:02:15"], [59.5, 62.25]),  # hours in one cell: the others are minutes and seconds
+        (["27:30:00", "1 day, 2:00:00"], [27.5 / 24, 26 / 24]),
+    ],
+)
+def test_times_beyond_a_day_are_durations(cells: list[str], values: list[float]) -> None:
+    reader = column_reader("pace", column([*cells, ""]))
+    read = reader.cells(column([*cells, ""]))
+    assert reader.kind == "number"
+    np.testing.assert_allclose(read.values[:-1], values, rtol=1e-12)
+    assert read.gap.tolist() == [*[False] * len(cells), True]
+    assert reader.cells(column(["5:30", "x", "7:75"])).unreadable.tolist() == [
+        cells[0].count(":") == 2, True, True
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cells", [["12:20", "9:45"], ["24:00", "0:10"], ["31:20", "late"], ["31:20", "31:75"]])
+def test_times_of_a_day_and_other_texts_are_no_durations(cells: list[str]) -> None:
+    assert column_reader("when", column(cells)).kind != "number"
+
+
+def test_a_note_says_how_durations_of_two_parts_were_read() -> None:
+    rows = "".join(f"{20 + k // 2}:{7 * k % 60:02d},{k}\n" for k in range(40))
+    numbers = pick(read_bytes("runs.csv", f"pace,y\n{rows}".encode(), LOCAL), Choice())
+    assert numbers.names == ("pace",)
+    assert "durations; 20:00 was read as 20, in minutes or hours" in " ".join(numbers.notes)
