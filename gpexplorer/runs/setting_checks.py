@@ -146,9 +146,8 @@ def _checked(owner: str, setting: param.Parameter[Any], value: Any) -> Any:
     real = isinstance(setting, (param.NumericTuple, param.Number)) and not isinstance(setting, param.Integer)
     if isinstance(converted, tuple):
         return [float(part) if real else part for part in converted]
-    return (
-        float(converted) if real and converted is not None else converted
-    )  # 1 and 1.0 mean the same and must read the same
+    # 1 and 1.0 mean the same and must read the same
+    return float(converted) if real and converted is not None else converted
 
 
 def _refuse_what_bounds_accept(owner: str, setting: param.Parameter[Any], value: Any) -> None:

@@ -14,7 +14,7 @@ from ..methods.base import registry
 from .run import Run
 from .spec import LARGEST, Spec
 from .storage.codec import classes_of
-from .storage.journal import FILE, Journal, Kept, restored, writing
+from .storage.journal import FILE, Journal, Kept, locked, restored
 from .storage.json_lines import read, read_whole
 from .storage.own_files import read_own, remove_left_overs, write_whole
 from .trace import Trace
@@ -215,7 +215,7 @@ class Store:
         directory = self.directory(name)
         path = directory / FILE
         try:
-            with writing(directory):
+            with locked(directory):
                 content = read(path)
                 if content.damaged:
                     whole = read_own(path, content.length).decode()

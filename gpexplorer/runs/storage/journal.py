@@ -12,12 +12,11 @@ The lines are written in the order of events:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from filelock import FileLock, Timeout
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from ...errors import StoreError
 from ...problem import OUTCOMES, Outcome
@@ -76,7 +75,7 @@ class Journal:
     """
 
     def __init__(self, directory: Path, classes: Classes) -> None:
-        self._lock = _locked(directory)
+        self._lock = locked(directory).lock
         try:
             self._lines = Lines(directory / FILE)
             self.kept = restored(self._lines.content.lines, classes)
@@ -131,25 +130,14 @@ class Journal:
             self._lock.release()
 
 
-@contextmanager
-def writing(directory: Path) -> Iterator[None]:
-    """Hold the lock of a run inside a `with` block; StoreError if another writer has it."""
-    lock = _locked(directory)
+def locked(directory: Path) -> AcquireReturnProxy[Any]:
+    """Take the lock of a run, which a `with` block releases at its end; StoreError if another writer has it."""
     try:
-        yield
-    finally:
-        lock.release()
-
-
-def _locked(directory: Path) -> FileLock:
-    lock = FileLock(directory / LOCK, timeout=0, thread_local=False)
-    try:
-        lock.acquire()
+        return FileLock(directory / LOCK, timeout=0, thread_local=False).acquire()
     except Timeout:
         raise InUse(
             f"Run {directory.name} is being written elsewhere: close it there, or choose another store."
         ) from None
-    return lock
 
 
 def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
