@@ -252,6 +252,13 @@ class Covariance(ABC):
         return f"<kernel {self.key}, d={self.d}, theta: {', '.join(self.names)}>"
 
 
+def require_texts(key: str, X: Any, what: str, way_out: str = "") -> None:
+    """Raise KernelError, which names the kernel and what it needs, if a row is no text."""
+    wrong = next((i for i, text in enumerate(X) if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise KernelError(f"Kernel {key!r} needs {what}, but row {wrong} is a {type(X[wrong]).__name__}{way_out}.")
+
+
 def gradient_of(theta: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
     """Gradient [p] of value(theta) by autograd; zero if the value does not depend on theta."""
     with torch.enable_grad():

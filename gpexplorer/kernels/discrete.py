@@ -37,7 +37,7 @@ from torch import Tensor
 
 from ..errors import KernelError
 from ..problem import Dataset
-from .base import Covariance, Theta, target_sd
+from .base import Covariance, Theta, require_texts, target_sd
 
 
 class Counts(Covariance):
@@ -221,9 +221,7 @@ class Category(Covariance):
 
     def check(self, X: Any) -> None:
         """Raise KernelError if a row is not a text."""
-        wrong = next((i for i, word in enumerate(X) if not isinstance(word, str)), None)
-        if wrong is not None:
-            raise KernelError(f"Kernel {self.key!r} needs words, but row {wrong} is a {type(X[wrong]).__name__}.")
+        require_texts(self.key, X, "words")
 
     def __call__(self, theta: Theta, X: Any, Z: Any) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the words of the sequences X and Z."""

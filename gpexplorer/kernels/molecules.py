@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import KernelError
+from .base import require_texts
 from .discrete import Weighted
 
 if TYPE_CHECKING:
@@ -71,12 +72,7 @@ class Molecules(Weighted):
 
     def check(self, X: Any) -> None:
         """Raise KernelError, naming the row, unless every row is a text that RDKit reads."""
-        wrong = next((i for i, s in enumerate(X) if not isinstance(s, str)), None)
-        if wrong is not None:
-            kind = type(X[wrong]).__name__
-            raise KernelError(
-                f"Kernel {self.key!r} needs SMILES, but row {wrong} is a {kind}: choose the column of text."
-            )
+        require_texts(self.key, X, "SMILES", ": choose the column of text")
         self._table_with(tuple(X))
 
     def similarities(self, X: Sequence[str], Z: Sequence[str], like: Tensor) -> Tensor:

@@ -30,9 +30,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..errors import KernelError
 from ..problem import Dataset
-from .base import Covariance, Theta, target_sd
+from .base import Covariance, Theta, require_texts, target_sd
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -62,9 +61,7 @@ class Substrings(Covariance):
 
     def check(self, X: Any) -> None:
         """Raise KernelError if a row is not a string."""
-        wrong = next((i for i, s in enumerate(X) if not isinstance(s, str)), None)
-        if wrong is not None:
-            raise KernelError(f"Kernel {self.key!r} needs strings, but row {wrong} is a {type(X[wrong]).__name__}.")
+        require_texts(self.key, X, "strings")
 
     def __call__(self, theta: Theta, X: Sequence[str], Z: Sequence[str]) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the strings X and Z."""

@@ -252,13 +252,9 @@ def _part(kernel: Any, theta: Tensor, left_out: float) -> Part:
     (first, second), own = kernel.parts, (theta, theta[kernel.parts[0].size :])
     if kernel.sign == "+":
         return _stacked(_part(first, own[0], left_out / 2.0), _part(second, own[1], left_out / 2.0))
-    by_first, by_second = (left_out / 2.0 / _variance(part, t) for part, t in zip(kernel.parts, own, strict=True))
+    priors = [part.diag(t.detach(), t.new_zeros(1, 1)) for part, t in zip(kernel.parts, own, strict=True)]
+    by_first, by_second = (left_out / 2.0 / float(variance[0]) for variance in priors)
     return _multiplied(_part(first, own[0], by_second), _part(second, own[1], by_first))
-
-
-def _variance(kernel: Any, theta: Tensor) -> float:
-    """The prior variance of a stationary kernel."""
-    return float(kernel.diag(theta.detach(), theta.new_zeros(1, 1))[0])
 
 
 def _matern(key: str, theta: Tensor) -> Part:
