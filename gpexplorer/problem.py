@@ -275,6 +275,15 @@ def take(X: Any, index: Tensor) -> Any:
     return [X[i] for i in index.tolist()]
 
 
+def joined_rows(first: Any, second: Any) -> Any:
+    """The rows of two tensors, arrays, mixed rows or sequences, one after another."""
+    if isinstance(first, MixedRows):
+        return first.joined(second)
+    if isinstance(first, np.ndarray):
+        return np.vstack([first, second])
+    return torch.cat([first, second]) if isinstance(first, Tensor) else [*first, *second]
+
+
 def described_rows(X: Any) -> str:
     """What these inputs are, for a sentence: "columns of numbers", "rows of numbers and texts" or "str objects"."""
     if isinstance(X, Tensor):

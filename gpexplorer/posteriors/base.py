@@ -275,9 +275,7 @@ class Posterior(ABC):
                 f"{MAX_JOINT:,} rows, or draw functions with paths(size, seed) and evaluate them at any number of rows."
             )
         values, vectors = torch.linalg.eigh(self.cov(X, noise=False).double())
-        root = (
-            vectors * values.clamp_min(0.0).sqrt()
-        ) @ vectors.T  # [t, t] the only symmetric one: no sign is left open
+        root = (vectors * values.clamp_min(0.0).sqrt()) @ vectors.T  # [t, t] symmetric, so that no sign is left open
         normal = torch.randn(checked_size(size), len(X), generator=draw, dtype=torch.float64).to(root.device)
         samples, s2 = self.mean(X) + (normal @ root.T).to(self.like), self._noise(noise)
         return samples + s2**0.5 * torch.randn(samples.shape, generator=draw).to(samples) if s2 else samples

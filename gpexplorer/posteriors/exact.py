@@ -30,7 +30,7 @@ from ..linalg.blocks import row_blocks
 from ..linalg.cholesky import cholesky, cholesky_in_place
 from ..linalg.kernel_columns import fill_rows
 from ..objectives import noise_variance
-from ..problem import Dataset, Kernel, MixedRows
+from ..problem import Dataset, Kernel, joined_rows
 from .base import Posterior
 from .sample_paths import prior_paths
 from .saved.kernel_parts import read_kernel, read_rows, write_kernel, write_rows
@@ -38,6 +38,7 @@ from .saved.parts import Parts, check_moments, trial_rows
 from .weights import normal_columns
 
 Rows = TypeVar("Rows", bound="RowsPosterior")
+KeptRows = TypeVar("KeptRows", bound="KeptRowsPosterior")
 
 FEW = 500  # rows: a posterior of so few that was read is tried out with its variances
 IN_PLACE = 2000  # more rows than this are factored in the memory of their matrix
@@ -245,13 +246,6 @@ class RowsPosterior(Posterior):
         return torch.cat([self.alpha - B @ alpha_new, alpha_new]), L_new
 
 
-def joined_rows(first: Any, second: Any) -> Any:
-    """The rows of two tensors or sequences, one after another."""
-    if isinstance(first, MixedRows):
-        return first.joined(second)
-    return torch.cat([first, second]) if isinstance(first, Tensor) else [*first, *second]
-
-
 class UnsolvedPosterior(RowsPosterior):
     """What is known before a solver has converged: its mean, with the estimated error of the mean in the covariance.
 
@@ -336,13 +330,11 @@ def exact_gp_posterior(kernel: Kernel, theta: Float[Tensor, " p"], train: Datase
     return RowsPosterior(kernel, theta, (train.X, alpha), train.X, solver)
 
 
-class StatesPosterior(Posterior):
-    """An exact GP of one input that filters and smooths its rows.
+class KeptRowsPosterior(Posterior):
+    """Base class of posteriors that keep their training rows, each with its noise.
 
     Parameters
     ----------
-    kernel : Kernel
-        Matern and periodic kernels, their sums and products, or a `RowScaled` one of them.
     theta : Tensor [p]
         Log-hyperparameters; the last one is the log noise standard deviation.
     X, y : Tensor [n, D] and Tensor [n]
@@ -351,13 +343,49 @@ class StatesPosterior(Posterior):
         Noise variance of each row, where it is not s2.
     """
 
-    kind: ClassVar[str] = "states"
-    row_numbers = 200
-
     def __init__(self, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, noise: Tensor | None = None) -> None:
         super().__init__(y, noise_variance(theta))
         self.kernel, self.theta, self.X, self.y, self.noise = kernel, theta, X, y, noise
-        self.is_scaled = unscaled_kernel(kernel) is not kernel
+
+    @property
+    def noise_of_rows(self) -> Float[Tensor, " n"]:
+        """The noise variance of each row, in float64."""
+        if self.noise is None:
+            return self.y.new_full((1,), noise_variance(self.theta), dtype=torch.float64).expand(len(self.y))
+        return self.noise.double()
+
+    def updated(self: KeptRows, X: Tensor, y: Tensor, V: Tensor) -> KeptRows:
+        X, y = joined_rows(self.X, X.to(self.X)), torch.cat([self.y, y.to(self.y)])
+        return self.changed(X=X, y=y, noise=torch.cat([self.noise_of_rows, V.double()]))
+
+    def write(self, parts: Parts) -> None:
+        """Write the rows; what follows from them is computed again."""
+        parts.keep(y=self.y)
+        write_kernel(parts, self.kernel, self.theta)
+        write_rows(parts, "X", self.X)
+        if self.noise is not None:
+            parts.keep(row_noise=self.noise)
+
+    @staticmethod
+    def read_kept(parts: Parts) -> tuple[Any, Tensor, Tensor, Tensor, Tensor | None]:
+        """What `write` has written: the kernel, theta, X, y and the noise."""
+        X, d = read_rows(parts, "X")
+        noise = parts.positive("row_noise", len(X)) if "row_noise" in parts else None
+        return *read_kernel(parts, d), X, parts.tensor("y", len(X)), noise
+
+    def examples(self) -> Any:
+        return trial_rows(self.X)
+
+
+class StatesPosterior(KeptRowsPosterior):
+    """An exact GP of one input that filters and smooths its rows.
+
+    The kernel is a Matern or periodic one, a sum or product of such, or a `RowScaled` one of them. The parameters are
+    those of `KeptRowsPosterior`.
+    """
+
+    kind: ClassVar[str] = "states"
+    row_numbers = 200
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy smooths again."""
@@ -381,44 +409,21 @@ class StatesPosterior(Posterior):
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         prior = prior_paths(self.kernel, self.theta, size, draw)
-        e = normal_columns(self.y, len(self.y), size, draw).double() * self._noise_of_rows.sqrt()[:, None]
+        e = normal_columns(self.y, len(self.y), size, draw).double() * self.noise_of_rows.sqrt()[:, None]
         drawn = torch.cat([prior(self.X[rows]) for rows in row_blocks(len(self.X), 8 * (4096 + size), self.X)], 1)
         smoother = self._smoothed(self.y.double() - drawn.double() - e.T)
         return lambda X: (smoother.moments(X[:, 0].double())[0] * self._scales(X) + prior(X)).to(self.like)
 
-    def updated(self, X: Tensor, y: Tensor, V: Tensor) -> StatesPosterior:
-        noise = torch.cat([self._noise_of_rows, V.double()])
-        return self.changed(X=joined_rows(self.X, X.to(self.X)), y=torch.cat([self.y, y.to(self.y)]), noise=noise)
-
-    def write(self, parts: Parts) -> None:
-        """Write the rows; they are smoothed again."""
-        parts.keep(y=self.y)
-        write_kernel(parts, self.kernel, self.theta)
-        write_rows(parts, "X", self.X)
-        if self.noise is not None:
-            parts.keep(row_noise=self.noise)
-
     @classmethod
     def read(cls, parts: Parts) -> StatesPosterior:
-        X, d = read_rows(parts, "X")
-        kernel, theta = read_kernel(parts, d)
-        noise = parts.positive("row_noise", len(X)) if "row_noise" in parts else None
-        return cls(kernel, theta, X, parts.tensor("y", len(X)), noise)
-
-    def examples(self) -> Any:
-        return trial_rows(self.X)
-
-    @property
-    def _noise_of_rows(self) -> Float[Tensor, " n"]:
-        if self.noise is None:
-            return torch.full_like(self.y, noise_variance(self.theta), dtype=torch.float64)
-        return self.noise.double()
+        return cls(*cls.read_kept(parts))
 
     def _smoothed(self, targets: Float[Tensor, "k n"]) -> Smoother:
         a = self._scales(self.X)
-        rows, _ = merged(self.X[:, 0].double(), targets / a, a.square() / self._noise_of_rows)
+        rows, _ = merged(self.X[:, 0].double(), targets / a, a.square() / self.noise_of_rows)
         return Smoother(self.kernel, self.theta, rows)
 
     def _scales(self, X: Tensor) -> Float[Tensor, " b"]:
         """What f is multiplied by at each row."""
-        return X[:, 1].double() if self.is_scaled else torch.ones_like(X[:, 0], dtype=torch.float64)
+        is_scaled = unscaled_kernel(self.kernel) is not self.kernel
+        return X[:, 1].double() if is_scaled else torch.ones_like(X[:, 0], dtype=torch.float64)

@@ -84,18 +84,13 @@ class InducingPosterior(Posterior):
         L_star = self._whitened(X)
         if self.row_noise:
             V = V + (self.kernel.diag(self.theta, X) - L_star.square().sum(0)).clamp_min(0.0)
-        weights = updated(self.weights, L_star, y.to(L_star), V.to(L_star))
-        other = type(self)(self.kernel, self.theta, self.Z, self.L_mm, weights)
-        other.row_noise, other.of = self.row_noise, self.of
-        return other
+        return self._with(updated(self.weights, L_star, y.to(L_star), V.to(L_star)))
 
     def without_rows(self: Inducing) -> Inducing:
         """The same inducing inputs and hyperparameters before any row: the prior, to which rows can be added."""
         if not isinstance(self.weights, PrecisionFactor):
             raise PosteriorError(f"The rows of a {type(self).__name__} from a variational fit cannot be left out.")
-        other = type(self)(self.kernel, self.theta, self.Z, self.L_mm, without_rows(self.weights))
-        other.row_noise, other.of = self.row_noise, self.of
-        return other
+        return self._with(without_rows(self.weights))
 
     def write(self, parts: Parts) -> None:
         parts.text["row_noise"] = self.row_noise
@@ -121,6 +116,12 @@ class InducingPosterior(Posterior):
             raise PosteriorError("L_mm is not the Cholesky factor of the covariances of Z.")
         mean, var = self.moments(X := self.examples())
         check_moments(mean, var, self.kernel.diag(self.theta, X))
+
+    def _with(self: Inducing, weights: NormalWeights) -> Inducing:
+        """The same posterior with other weights; its noise is that of theta."""
+        other = type(self)(self.kernel, self.theta, self.Z, self.L_mm, weights)
+        other.row_noise, other.of = self.row_noise, self.of
+        return other
 
     def _whitened(self, X: Any) -> Tensor:
         return torch.linalg.solve_triangular(self.L_mm, self.kernel(self.theta, self.Z, X), upper=False)

@@ -24,17 +24,14 @@ from torch import Tensor
 from ..kernels.groups import Groups
 from ..linalg.blocks import row_blocks
 from ..linalg.cholesky import cholesky_of_each
-from ..objectives import noise_variance
 from ..problem import Kernel
-from .base import Posterior
-from .exact import joined_rows
+from .exact import KeptRowsPosterior
 from .sample_paths import prior_paths
-from .saved.kernel_parts import read_kernel, read_rows, write_kernel, write_rows
-from .saved.parts import Parts, trial_rows
+from .saved.parts import Parts
 from .weights import normal_columns
 
 
-class NearestRowsPosterior(Posterior):
+class NearestRowsPosterior(KeptRowsPosterior):
     """A GP that predicts each new row from its nearest training rows.
 
     Parameters
@@ -70,8 +67,7 @@ class NearestRowsPosterior(Posterior):
         neighbours: int,
         noise: Tensor | None = None,
     ) -> None:
-        super().__init__(y, noise_variance(theta))
-        self.kernel, self.theta, self.X, self.y, self.noise = kernel, theta, X, y, noise
+        super().__init__(kernel, theta, X, y, noise)
         self.lengths, self.neighbours = lengths, min(neighbours, len(y))
         self._groups = Groups(kernel, theta.double(), self.neighbours + 1)
         self._tree: Any = None
@@ -100,7 +96,7 @@ class NearestRowsPosterior(Posterior):
     def joint(self, X: Tensor, Z: Tensor) -> Tensor:
         _, _, w_x, N_x = self._conditionals(X)
         _, _, w_z, N_z = self._conditionals(Z)
-        theta, (b, k), V = self.theta.double(), N_x.shape, self._noise_of(N_x).flatten()
+        theta, (b, k), V = self.theta.double(), N_x.shape, self.noise_of_rows[N_x].flatten()
         rows = torch.cat([X.double(), self.X[N_x.flatten()].double()])  # [b + b k, D]
         columns = []
         for part in row_blocks(len(Z), 8 * len(rows) * (k + 1), rows):
@@ -114,7 +110,7 @@ class NearestRowsPosterior(Posterior):
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         prior = prior_paths(self.kernel, self.theta, size, draw)
-        e = normal_columns(self.y, len(self.y), size, draw) * self._noise_of(torch.arange(len(self.y))).sqrt()[:, None]
+        e = normal_columns(self.y, len(self.y), size, draw) * self.noise_of_rows.sqrt()[:, None]
 
         def evaluate(X: Tensor) -> Tensor:
             mean, _, w, N = self._conditionals(X)
@@ -125,51 +121,27 @@ class NearestRowsPosterior(Posterior):
 
         return evaluate
 
-    def updated(self, X: Tensor, y: Tensor, V: Tensor) -> NearestRowsPosterior:
-        noise = torch.cat([self._noise_of(torch.arange(len(self.y))), V.double()])
-        return self.changed(X=joined_rows(self.X, X.to(self.X)), y=torch.cat([self.y, y.to(self.y)]), noise=noise)
-
     def write(self, parts: Parts) -> None:
         """Write the rows and how their distances are measured; no factor is kept."""
+        super().write(parts)
         parts.text["neighbours"] = self.neighbours
-        parts.keep(y=self.y, lengths=self.lengths)
-        write_kernel(parts, self.kernel, self.theta)
-        write_rows(parts, "X", self.X)
-        if self.noise is not None:
-            parts.keep(row_noise=self.noise)
+        parts.keep(lengths=self.lengths)
 
     @classmethod
     def read(cls, parts: Parts) -> NearestRowsPosterior:
-        X, d = read_rows(parts, "X")
-        kernel, theta = read_kernel(parts, d)
-        return cls(
-            kernel,
-            theta,
-            X,
-            parts.tensor("y", len(X)),
-            lengths=parts.positive("lengths", kernel.d),
-            neighbours=parts.whole("neighbours"),
-            noise=parts.positive("row_noise", len(X)) if "row_noise" in parts else None,
-        )
-
-    def examples(self) -> Any:
-        return trial_rows(self.X)
+        kernel, theta, X, y, noise = cls.read_kept(parts)
+        lengths, neighbours = parts.positive("lengths", kernel.d), parts.whole("neighbours")
+        return cls(kernel, theta, X, y, noise=noise, lengths=lengths, neighbours=neighbours)
 
     def _conditionals(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Mean [b], variance [b], weights [b, k] of the neighbours, and the neighbours [b, k]."""
         N = self.nearest(X)
         S = self._groups.matrices(torch.cat([self.X[N].double(), X[:, None].double()], 1))  # [b, k + 1, k + 1]
         K, K_x, variance = S[:, :-1, :-1], S[:, :-1, -1:], S[:, -1, -1]
-        L = cholesky_of_each(K + torch.diag_embed(self._noise_of(N)), "K + s2 I of near rows")
+        L = cholesky_of_each(K + torch.diag_embed(self.noise_of_rows[N]), "K + s2 I of near rows")
         w = torch.cholesky_solve(K_x, L)[:, :, 0]
         mean = (w * self.y[N]).sum(1)
         return mean, variance - (w * K_x[:, :, 0]).sum(1), w, N
-
-    def _noise_of(self, rows: Tensor) -> Tensor:
-        """The noise variance of these training rows, in float64."""
-        if self.noise is None:
-            return torch.full(rows.shape, noise_variance(self.theta), dtype=torch.float64, device=self.y.device)
-        return self.noise[rows.to(self.noise.device)].double()
 
     def _places(self, X: Tensor) -> Any:
         return (X[:, : len(self.lengths)].detach().double() / self.lengths.double()).cpu().numpy()

@@ -40,8 +40,7 @@ from ...linalg.kernel_columns import kernel_rows, large_blocks
 from ...linalg.randomness import generator
 from ...objectives import noise_variance
 from ...posteriors import CholeskySolver, Posterior, RowsPosterior, UnsolvedPosterior, exact_gp_posterior
-from ...posteriors.exact import joined_rows
-from ...problem import Dataset, Problem, take
+from ...problem import Dataset, Problem, joined_rows, take
 from .block import BlockSizes
 from .right_hand_sides import Columns, Limit, sizes_for, solve_together, target_limit, variance_limit
 from .system import State, System

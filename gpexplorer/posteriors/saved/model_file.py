@@ -34,10 +34,8 @@ from torch import Tensor, nn
 from ...errors import GPExplorerError, PosteriorError, not_written, quoted
 from .parts import ByBlocks, Parts, check_tensors, read_posterior, write_posterior
 
-FORMAT, VERSIONS = (
-    "gpexplorer posterior",
-    ("1", "2", "3", "4", "5", "6"),
-)  # transforms need version 2, readers 3, means 4, logs 5, widened variances 6
+FORMAT = "gpexplorer posterior"
+VERSIONS = ("1", "2", "3", "4", "5", "6")  # transforms need 2, readers 3, means 4, logs 5, widened variances 6
 ENTRIES = ("format", "version", "posterior")  # of the header; files since the digest was added have it beside them
 WRITERS = "posterior.save or `run --model`"
 UNTRUSTED = (GPExplorerError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
