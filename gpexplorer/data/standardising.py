@@ -23,6 +23,7 @@ from ..target_transforms import fitted_transform
 from .in_memory import column_titles, is_frame, table_of
 from .quoting import quote
 from .reader.column_names import note_on_position
+from .reader.table_reader import RowsRead
 
 LOG_INPUTS = "log"
 LONG_TAIL, SHORTENED = 1.5, 0.5  # skewness of a column with a long tail, and the share of it that a logarithm may leave
@@ -196,9 +197,7 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
         If X does not hold rows of d finite numbers.
     """
     if train.reader is not None and is_frame(X) and _is_as_in_file(X, train):
-        read = train.reader.inputs_of(table_of(X))
-        X = MixedRows(torch.from_numpy(read.X), read.texts) if read.texts else torch.from_numpy(read.X)
-        X = list(read.texts[0]) if not isinstance(train.X, Tensor | MixedRows) else X
+        X = model_rows(train.reader.inputs_of(table_of(X)), train)
     if isinstance(train.X, MixedRows):
         return _mixed_rows(X, train)
     if not isinstance(train.X, Tensor):
@@ -207,6 +206,13 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     if X.ndim != 2 or X.shape[1] != train.d:
         raise DataError(f"Inputs have shape {list(X.shape)}; the training data need [rows, {train.d}].")
     return _finite_rows(X)
+
+
+def model_rows(read: RowsRead, train: Dataset) -> Any:
+    """Rows that were read from a table, as a model of these training rows takes them, in the units of the file."""
+    if isinstance(train.X, Tensor):
+        return read.X
+    return MixedRows(torch.from_numpy(read.X), read.texts) if isinstance(train.X, MixedRows) else list(read.texts[0])
 
 
 def scaled_inputs(X: Any, train: Dataset) -> Any:
@@ -218,6 +224,15 @@ def scaled_inputs(X: Any, train: Dataset) -> Any:
     if train.scale is not None:
         X = train.scale.scaled_inputs(X)
     return X.to(train.y.dtype)
+
+
+def inputs_in_units(X: Any, train: Dataset) -> Any:
+    """Convert scaled inputs to the units of the file, in float64: an array, mixed rows, or a list of objects."""
+    if not isinstance(X, Tensor | MixedRows):
+        return list(X)
+    numbers = (X.numbers if isinstance(X, MixedRows) else X).double()
+    numbers = numbers if train.scale is None else train.scale.inputs_in_units(numbers)
+    return X.with_numbers(numbers) if isinstance(X, MixedRows) else numbers.cpu().numpy()
 
 
 def targets(y: Tensor, train: Dataset) -> Tensor:

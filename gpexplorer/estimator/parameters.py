@@ -111,7 +111,7 @@ def _has_gradient(kernel: str | dict[str, Any], train: Dataset) -> bool:
         return False  # the spec says what is wrong with it
 
 
-SMOOTHNESS = {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}
+SMOOTHNESS = {0.5: "matern12", 1.5: "matern32", 2.5: "matern52", math.inf: "se"}
 Floats = NDArray[np.float64]
 
 
@@ -186,6 +186,15 @@ def _stationary(base: str, lengthscale: Any, units: Units, extra: tuple[float, .
     return Part((Term(f"{base}-ard" if ard else base, [-math.log(units.y_sd), *logs, *extra]),))
 
 
+def _alike(name: str, kernel: Any, lengthscale: Any, units: Units) -> Part | None:
+    """The stationary kernel that both packages have under this name; None if it is another one."""
+    if name == "RBF" or (name == "Matern" and kernel.nu in SMOOTHNESS):
+        return _stationary("se" if name == "RBF" else SMOOTHNESS[kernel.nu], lengthscale, units)
+    if name in ("RationalQuadratic", "RQ"):
+        return _stationary("rq", lengthscale, units, (math.log(float(kernel.alpha)),))
+    return None
+
+
 def _sum(first: Part, second: Part) -> Part:
     total = Part(first.terms + second.terms, first.constant + second.constant, first.noise + second.noise)
     if total.constant and not total.is_constant:
@@ -225,14 +234,8 @@ def _sklearn(kernel: Any, units: Units) -> Part:
         return Part(constant=float(kernel.constant_value))
     if name == "WhiteKernel":
         return Part(noise=float(kernel.noise_level) / units.y_sd**2)
-    if name == "RBF":
-        return _stationary("se", kernel.length_scale, units)
-    if name == "Matern" and kernel.nu in SMOOTHNESS:
-        return _stationary(SMOOTHNESS[kernel.nu], kernel.length_scale, units)
-    if name == "Matern" and math.isinf(kernel.nu):
-        return _stationary("se", kernel.length_scale, units)
-    if name == "RationalQuadratic":
-        return _stationary("rq", kernel.length_scale, units, (math.log(kernel.alpha),))
+    if (same := _alike(name, kernel, getattr(kernel, "length_scale", None), units)) is not None:
+        return same
     if name == "ExpSineSquared" and len(units.x_sd) == 1:
         period = math.log(kernel.periodicity / units.x_sd[0])
         return Part((Term("periodic", [-math.log(units.y_sd), math.log(kernel.length_scale), period]),))
@@ -253,12 +256,8 @@ def _gpytorch(kernel: Any, units: Units) -> Part:
     if name == "ScaleKernel":
         return _scaled(_gpytorch(kernel.base_kernel, units), float(kernel.outputscale.detach()))
     lengthscale = None if getattr(kernel, "lengthscale", None) is None else kernel.lengthscale.detach().cpu().numpy()
-    if name == "RBFKernel":
-        return _stationary("se", lengthscale, units)
-    if name == "MaternKernel" and kernel.nu in SMOOTHNESS:
-        return _stationary(SMOOTHNESS[kernel.nu], lengthscale, units)
-    if name == "RQKernel":
-        return _stationary("rq", lengthscale, units, (math.log(float(kernel.alpha.detach())),))
+    if (same := _alike(name.removesuffix("Kernel"), kernel, lengthscale, units)) is not None:
+        return same
     raise KernelError(f"Kernel {name} of GPyTorch has no equal here; {_CHOICES}.")
 
 

@@ -14,13 +14,14 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from ..data.in_memory import column_titles, is_frame, is_texts, table_of
 from ..data.reader.table_reader import RowsRead
+from ..data.standardising import inputs_in_units, model_rows
 from ..data.standardising import targets as targets_in_units
 from ..errors import DataError, PosteriorError, SettingError, number
 from ..kernels.row_scaled import log_density_change, plain_rows, unscaled_kernel
 from ..kernels.theta.restrictions import kept_options
 from ..methods.base import registry
 from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
-from ..problem import Dataset, MixedRows
+from ..problem import Dataset, MixedRows, joined_rows
 from ..runs import Run, Spec
 from ..runs.studies.prediction_table import with_unknown_averaged
 from ..runs.trace import Record
@@ -30,7 +31,6 @@ from .training_rows import (
     RowDetails,
     all_for_training,
     checked_groups,
-    inputs_of,
     kept_rows,
     needs_reader,
     read_frame,
@@ -276,7 +276,7 @@ class Estimator(RegressorMixin, BaseEstimator):
                 "Give return_std or return_cov, not both: the diagonal of a covariance has the variances."
             )
         read = None if return_cov else self._read(X)
-        X = self._inputs(X) if read is None else inputs_of(read)
+        X = self._inputs(X) if read is None else model_rows(read, self._posteriors[0].columns)
         if return_cov:
             return self._answers(lambda posterior: (posterior.mean(X), posterior.cov(X)))
         if return_std or (read is not None and read.unknown):
@@ -350,11 +350,10 @@ class Estimator(RegressorMixin, BaseEstimator):
             targets = np.array(check_array(y, ensure_2d=False, ensure_min_samples=1 + reset), np.float64)
             if reader is not None:
                 return self._inputs(X), targets
-            read = read_frame(X, targets, self.kernel)
+            rows, self._reader = read_frame(X, targets, self.kernel)
             titles = column_titles(X)
             self.n_features_in_, self.feature_names_in_ = len(titles), np.array(titles, dtype=object)
-            self._reader = read.reader
-            return read.rows, targets
+            return rows, targets
         self._reader = None
         if is_texts(X):
             self.n_features_in_ = 1
@@ -374,7 +373,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         if is_texts(X):
             return [str(text) for text in X]
         if (read := self._read(X)) is not None:
-            return inputs_of(read)
+            return model_rows(read, self._posteriors[0].columns)
         reader = self._posteriors[0].columns.reader
         if isinstance(self._posteriors[0].columns.X, MixedRows):
             return X
@@ -414,7 +413,7 @@ class Estimator(RegressorMixin, BaseEstimator):
             self._added: tuple[Any, Any, Any, bool] = (run, None, None, is_unequal)
             return False
         if added[1] is not None:
-            X, columns = training_rows.joined_rows(added[1], X), np.concatenate([added[2], columns], 1)
+            X, columns = joined_rows(added[1], X), np.concatenate([added[2], columns], 1)
         self._added = (run, X, columns, False)
         if columns.shape[1] < max(2, len(run.problem.train) / 4):
             return False
@@ -429,7 +428,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         seed, refitted = seed_of(self.random_state), []
         for run, start, column in zip(runs, starts, columns, strict=True):
             old_X, old_y = rows_of(run)
-            all_X = training_rows.joined_rows(old_X, X)
+            all_X = joined_rows(old_X, X)
             refitted.append(self._fitted(all_X, np.append(old_y, column), RowDetails(), start, seed))
         self._keep(refitted, single)
 
@@ -523,14 +522,8 @@ def inducing_points(posterior: InUnits) -> Any:
     inner: Any = posterior.inner
     if isinstance(inner, UnitRowsPosterior):
         inner = inner.inner
-    scale = posterior.columns.scale
     if not isinstance(inner, InducingPosterior):
         raise AttributeError(f"A {type(inner).__name__} has no inducing points.")
-    if isinstance(inner.Z, MixedRows):
-        of_rows = inner.Z.numbers.double()
-        in_units = of_rows if scale is None else scale.inputs_in_units(of_rows)
-        return list(inner.Z.with_numbers(in_units))
-    if not isinstance(inner.Z, torch.Tensor):
-        return list(inner.Z)
-    Z = inner.Z.double()[:, : posterior.columns.d]  # without the column of `kernels.row_scaled`
-    return (Z if scale is None else scale.inputs_in_units(Z)).cpu().numpy()
+    Z = inner.Z[:, : posterior.columns.d] if isinstance(inner.Z, torch.Tensor) else inner.Z  # as before `row_scaled`
+    points = inputs_in_units(Z, posterior.columns)
+    return list(points) if isinstance(points, MixedRows) else points

@@ -16,9 +16,9 @@ from ..data import Split, load
 from ..data.given_folds import row_groups
 from ..data.in_memory import is_frame, table_of
 from ..data.reader.cells import is_dictionary, is_text
-from ..data.reader.table_reader import RowsRead, TableReader
+from ..data.reader.table_reader import TableReader
 from ..data.splits import ALL
-from ..data.standardising import fit_scale, targets
+from ..data.standardising import fit_scale, inputs_in_units, targets
 from ..data.table_checks import LARGEST, SMALLEST
 from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.base import registry as kernel_classes
@@ -140,13 +140,6 @@ def checked_texts(X: Any, y: Any, least: int) -> tuple[list[str], Floats]:
     return [str(text) for text in X], targets
 
 
-class FrameRows(NamedTuple):
-    """The rows of a frame, as its reader made inputs of them, and their targets."""
-
-    rows: Any
-    reader: TableReader
-
-
 def needs_reader(X: Any) -> bool:
     """Whether X is a frame with columns that are not plain numbers, or with gaps."""
     if not is_frame(X):
@@ -158,10 +151,10 @@ def needs_reader(X: Any) -> bool:
     )
 
 
-def read_frame(X: Any, y: Floats, kernel: Any) -> FrameRows:
+def read_frame(X: Any, y: Floats, kernel: Any) -> tuple[Any, TableReader]:
     """Read a frame as inputs: words, dates and gaps become numbers, but for texts that the kernel compares itself.
 
-    Of several targets, the first one gives the means of words.
+    The reader comes with them. Of several targets, the first one gives the means of words.
 
     Raises
     ------
@@ -175,12 +168,7 @@ def read_frame(X: Any, y: Floats, kernel: Any) -> FrameRows:
     if gap is not None:
         raise DataError(f"Column {gap!r} has a missing text, and the kernel reads texts: leave out its rows.")
     train = load((X, target), split=ALL, texts=texts).train
-    return FrameRows(train.X if isinstance(train.X, MixedRows) else train.X.numpy(), train.reader)
-
-
-def inputs_of(read: RowsRead) -> Any:
-    """Rows that were read, as a posterior takes them."""
-    return MixedRows(torch.from_numpy(read.X), read.texts) if read.texts else read.X
+    return train.X if isinstance(train.X, MixedRows) else train.X.numpy(), train.reader
 
 
 def _texts_of_kernel(kernel: Any, table: Any) -> tuple[str, ...]:
@@ -196,22 +184,9 @@ def _texts_of_kernel(kernel: Any, table: Any) -> tuple[str, ...]:
     return tuple(text for text in texts if text in named)
 
 
-def joined_rows(first: Any, second: Any) -> Any:
-    """The rows of two arrays, of two lists of texts, or of mixed rows, one after another."""
-    if isinstance(first, MixedRows):
-        return first.joined(second)
-    return first + second if isinstance(first, list) else np.vstack([first, second])
-
-
 def rows_of(run: Run) -> tuple[Any, Floats]:
     """The training rows of a run, in the units of the data; PosteriorError if they have noise of their own."""
     if isinstance(run.problem.kernel, RowScaled):
         raise PosteriorError("A fit with noise per row cannot be repeated with more rows here; call fit with all rows.")
     train = run.problem.train
-    y = targets(train.y.double(), train).cpu().numpy()
-    if isinstance(train.X, MixedRows):
-        numbers, scale = train.X.numbers.double(), train.scale
-        return train.X.with_numbers(numbers if scale is None else scale.inputs_in_units(numbers)), y
-    if not isinstance(train.X, torch.Tensor) or train.scale is None:
-        return (list(train.X) if not isinstance(train.X, torch.Tensor) else train.X.double().cpu().numpy()), y
-    return train.scale.inputs_in_units(train.X.double()).cpu().numpy(), y
+    return inputs_in_units(train.X, train), targets(train.y.double(), train).cpu().numpy()

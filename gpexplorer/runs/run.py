@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.standardising import targets
+from ..data.standardising import inputs_in_units, targets
 from ..display import RunDisplay
 from ..errors import SettingError, StoreError, not_written, quoted
 from ..hyperparameters import Hyperparameters, hyperparameters
@@ -398,9 +398,8 @@ class Run(RunDisplay):
             )
         if not isinstance(Z, Tensor):
             raise SettingError(f"Method {self.method.key!r} has no inducing points that are rows of numbers.")
-        d, scale = input_count(self.problem), train.scale
-        Z = Z[:, :d].double().cpu()
-        return (Z if scale is None else scale.inputs_in_units(Z)).numpy()
+        points: NDArray[np.float64] = inputs_in_units(Z[:, : input_count(self.problem)], train)
+        return points
 
     def scores(self, at: int = -1) -> dict[str, float]:
         """Score one record on the test rows, for observations y in the units of the file.

@@ -32,7 +32,7 @@ from ...data.files.inputs_by_name import ModelInputs, rows_read, rows_without_re
 from ...data.files.reading import strips
 from ...data.quoting import display_name
 from ...data.reader.table_reader import RowsRead, Variant
-from ...data.standardising import scaled_inputs
+from ...data.standardising import model_rows, scaled_inputs
 from ...errors import DataError, SettingError
 from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, TransformedMarginals, WidenedPosterior
 from ...problem import MixedRows
@@ -77,7 +77,7 @@ def predictions_of_file(
     contradicted = _contradicted(posterior, name, path)
     for table in strips(path):
         count += table.num_rows
-        yield prediction_table(posterior, rows_read(inputs_of(posterior), name, table, contradicted), of, quantiles)
+        yield prediction_table(posterior, rows_read(model_inputs(posterior), name, table, contradicted), of, quantiles)
     if not count:
         raise DataError(f"{name} has the names of columns and no rows below them: there is nothing to predict.")
 
@@ -91,7 +91,7 @@ def _contradicted(posterior: Model, name: str, path: Path) -> set[str]:
     return columns
 
 
-def inputs_of(posterior: Model) -> ModelInputs:
+def model_inputs(posterior: Model) -> ModelInputs:
     """What a posterior knows of its inputs."""
     columns = posterior.columns
     numbers, texts = columns.columns or ((), columns.names[:1])
@@ -217,13 +217,7 @@ def with_unknown_averaged(posterior: InUnits, read: RowsRead, mean: Floats, sd: 
 def _model_rows(posterior: Model, read: RowsRead, rows: NDArray[np.int64]) -> Any:
     """Some of the rows in the form that the posterior takes."""
     texts = tuple(tuple(column[i] for i in rows) for column in read.texts)
-    if isinstance(posterior.columns.X, torch.Tensor):
-        return read.X[rows]
-    return (
-        MixedRows(torch.from_numpy(read.X[rows]), texts)
-        if isinstance(posterior.columns.X, MixedRows)
-        else list(texts[0])
-    )
+    return model_rows(read._replace(X=read.X[rows], texts=texts), posterior.columns)
 
 
 def _changed(X: Any, variant: Variant) -> Any:

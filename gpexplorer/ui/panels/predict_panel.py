@@ -12,7 +12,7 @@ import panel as pn
 
 from ... import data as data_sets
 from ...errors import GPExplorerError, SettingError
-from ...runs.studies.prediction_table import count_reasons, inputs_of, prediction_table, sentence_of_counts
+from ...runs.studies.prediction_table import count_reasons, model_inputs, prediction_table, sentence_of_counts
 from ..browser.callbacks import change
 from ..playback.trained_run import TrainedRun
 from ..session import Session
@@ -69,7 +69,7 @@ class PredictPanel(StudyPanel):
         if run is None or not len(run.trace):
             raise SettingError("No run is open: open your training rows and take some steps first.")
         posterior = run.posterior(min(self._session.screen.step, len(run.trace) - 1), of="y")
-        rows = data_sets.read_rows(name, data, inputs_of(posterior))
+        rows = data_sets.read_rows(name, data, model_inputs(posterior))
         with self._session.shares.turns.turn():
             return prediction_table(posterior, rows, self.of.value if self.of.value in OPTIONS.values() else "y")
 
