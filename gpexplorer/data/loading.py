@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 POSES = "poses"
-CHOICES = ("target", "inputs", "drop", "objects", "missing", "encode", "dates", "decimal", "texts", "groups", "kinds")
+CHOICES = tuple(field.name for field in fields(Choice))
 
 
 def available() -> pd.DataFrame:

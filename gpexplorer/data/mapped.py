@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pooch
@@ -296,13 +295,13 @@ def _write(into: Path, table: Table, parts: Parts, dtype: str, report: Report) -
         files = []
         for name, mask in parts._asdict().items():
             n = int(mask.sum())
-            X, y = Rows(into / f"{name}-X.npy", (n, d), dtype), Rows(into / f"{name}-y.npy", (n,), dtype)
+            X, y = npy_file(into / f"{name}-X.npy", (n, d), dtype), npy_file(into / f"{name}-y.npy", (n,), dtype)
             files.append((stack.enter_context(X), stack.enter_context(y), mask))
         for rows, values in _values(table):
-            scaled = (values - mean) / sd
+            scaled = ((values - mean) / sd).astype(dtype)
             for X, y, mask in files:
-                X.write(scaled[mask[rows], :d])
-                y.write(scaled[mask[rows], d])
+                X.write(np.ascontiguousarray(scaled[mask[rows], :d]).data)
+                y.write(np.ascontiguousarray(scaled[mask[rows], d]).data)
             report(2 * table.rows + rows.stop)
     return {"mean": mean.tolist(), "sd": sd.tolist()}
 
@@ -372,25 +371,12 @@ def _unwritable(folder: Path, error: OSError) -> DataError:
     return DataError(f"{quote(folder.parent, 200)} cannot be written to ({error.strerror or error}): {_WAY_OUT}")
 
 
-class Rows:
-    """A .npy file of a given shape, to which rows are appended in order; a context manager that closes the file."""
-
-    def __init__(self, path: Path, shape: tuple[int, ...], dtype: str) -> None:
-        self._file, self._dtype = path.open("wb"), np.dtype(dtype)
-        header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(self._file, header)
-
-    def write(self, rows: np.ndarray) -> None:
-        """Append the next rows."""
-        self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
-
-    def __enter__(self) -> Rows:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+def npy_file(path: Path, shape: tuple[int, ...], dtype: str) -> BinaryIO:
+    """Open a .npy file of this shape, with its header, to which the numbers are then written in order."""
+    file = path.open("wb")
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file
 
 
 def mapped(path: Path) -> Tensor:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,12 +23,12 @@ import pyarrow.csv as pv
 
 from ...errors import DataError
 from ..quoting import count, listing, quote
+from ..reader.cells import PLAIN_NUMBER
 from .size_limits import LOCAL, Limits
 
 DELIMITERS = ",;\t|"
-NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
-_number = re.compile(rf"\s*({NUMBER}|[+-]?[0-9]+,[0-9]+)?\s*")  # to guess the delimiter, with decimal commas
-_header_number = re.compile(rf"\s*({NUMBER}|nan|[+-]?inf)\s*", re.IGNORECASE)
+_number = re.compile(rf"\s*({PLAIN_NUMBER}|[+-]?[0-9]+,[0-9]+)?\s*")  # to guess the delimiter, with decimal commas
+_header_number = re.compile(rf"\s*({PLAIN_NUMBER}|nan|[+-]?inf)\s*", re.IGNORECASE)
 _YEAR = re.compile(r"19[0-9]{2}|20[0-9]{2}|2100")
 _FIRST_BYTES = {  # the first bytes of other kinds of files, which are often named .csv by mistake
     b"PK\3\4": "a spreadsheet or a zip archive, despite its name: save its table as CSV",
@@ -43,15 +43,10 @@ _UNICODE = {  # marks of encodings, the longer ones first, since one of UTF-32 b
 _EXCEL = re.compile(rb"sep=([,;\t|])\r?\n")  # a first line by which spreadsheets say the delimiter
 
 
-class Text(NamedTuple):
-    """A table of text cells, and notes about it for the user."""
-
-    table: pa.Table
-    notes: tuple[str, ...]
-
-
-def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None = None) -> Text:
-    """Read delimited text into a table of text cells.
+def read_delimited(
+    name: str, data: bytes, limits: Limits, header: bool | None = None
+) -> tuple[pa.Table, tuple[str, ...]]:
+    """Read delimited text into a table of text cells, and notes about it for the user.
 
     Parameters
     ----------
@@ -94,7 +89,7 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
     cells = cells.slice(skip)
     if cells.num_rows == 0:
         raise DataError(f"{name} has a header and no rows below it: at least 3 rows are needed.")
-    return Text(cells.rename_columns(names), encoding + skipped + notes)
+    return cells.rename_columns(names), encoding + skipped + notes
 
 
 def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
@@ -117,7 +112,7 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
         encoding = "utf8" if text == start[:cut].removeprefix(codecs.BOM_UTF8) else "cp1252"
     text, delimiter, ahead, _ = _opened(text)
     if delimiter == " ":
-        yield read_delimited(name, path.read_bytes(), LOCAL).table
+        yield read_delimited(name, path.read_bytes(), LOCAL)[0]
         return
     first, *below = [_row(line, delimiter) for line in _head(text)] or [[]]
     names, _, skip = _names(name, first, below, None)

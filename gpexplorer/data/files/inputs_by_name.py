@@ -79,7 +79,7 @@ def rows_read(inputs: ModelInputs, name: str, table: pa.Table, contradicted: Col
 
 def rows_without_reader(X: Floats, texts: Sequence[Sequence[str]] = ()) -> RowsRead:
     """Numbers [t, d] and columns of t texts as rows that were read; those with NaN or "" have no answer."""
-    answered = np.isfinite(X).all(1)
+    answered = np.asarray(np.isfinite(X).all(1))
     for column in texts:
         answered &= np.array([bool(text) for text in column], dtype=bool)
     why = tuple("" if ok else "a missing or unreadable cell" for ok in answered)

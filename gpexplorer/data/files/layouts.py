@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +26,7 @@ _MONTHS_FROM = 1958.0  # x = 1958 + i/12 for month i, as in the R script of the 
 _CO2_DATE, _CO2_PPM, _CO2_HEADER = 3, 4, 3  # two columns of the Scripps table, and its lines of header
 
 
-class Loaded(NamedTuple):
-    """A table from which columns can be chosen, and the split that comes with the data set."""
-
-    table: pa.Table
-    given: Given
+Loaded = tuple[pa.Table, Given]  # a table from which columns can be chosen, and the split that comes with the set
 
 
 def read_set(card: Card, paths: tuple[Path, ...], choice: Choice) -> tuple[Numbers, Given]:
@@ -74,7 +69,7 @@ def _uci(card: Card, paths: tuple[Path, ...]) -> Loaded:
             f"{card.name}: data {cells.shape} and folds {masks.shape} do not fit d={card.d}: fetch it again."
         )
     names = [f"x{i}" for i in range(cells.shape[1] - 1)] + ["y"]
-    return Loaded(_table(dict(zip(names, cells.T, strict=True))), Given("folds", masks == 1))
+    return _table(dict(zip(names, cells.T, strict=True))), Given("folds", masks == 1)
 
 
 def _matrix(path: Path) -> Floats:
@@ -86,7 +81,7 @@ def _matrix(path: Path) -> Floats:
 def _snelson(_: Card, paths: tuple[Path, ...]) -> Loaded:
     """Training inputs and outputs; the third file holds plotting inputs without targets and is not read."""
     x, y = (np.loadtxt(path) for path in paths[:2])
-    return Loaded(_table({"x": x, "y": y}), Given())
+    return _table({"x": x, "y": y}), Given()
 
 
 def _co2_wide(card: Card, paths: tuple[Path, ...]) -> Loaded:
@@ -99,30 +94,30 @@ def _co2_wide(card: Card, paths: tuple[Path, ...]) -> Loaded:
 def _co2_monthly(card: Card, paths: tuple[Path, ...]) -> Loaded:
     """The Scripps table: three lines of header, decimal year and ppm; missing months are -99.99."""
     lines = paths[0].read_bytes().split(b"\n", _CO2_HEADER)
-    table = read_delimited(paths[0].name, lines[_CO2_HEADER], LOCAL, header=False).table
+    table = read_delimited(paths[0].name, lines[_CO2_HEADER], LOCAL, header=False)[0]
     return _series(card, parsed("", table[_CO2_DATE]).cells.values, parsed("", table[_CO2_PPM]).cells.values)
 
 
 def _series(card: Card, x: Floats, y: Floats) -> Loaded:
     split = card.split
     given = Given("time", test=float(split.get("test", 0.0)), before=split.get("before"))
-    return Loaded(_table({"year": x[y > 0], card.target: y[y > 0]}), given)
+    return _table({"year": x[y > 0], card.target: y[y > 0]}), given
 
 
 def _plain(_: Card, paths: tuple[Path, ...]) -> Loaded:
-    return Loaded(read_path(paths[0]).table, Given())
+    return read_path(paths[0]).table, Given()
 
 
 def _molecules(card: Card, paths: tuple[Path, ...]) -> Loaded:
     """A CSV with a SMILES column; where the card says so, a column "split" holds "train" or "test"."""
     table = read_path(paths[0]).table
     if card.split["kind"] != "official":
-        return Loaded(table, Given())
+        return table, Given()
     words = table[str(card.split["column"])]
     if not pc.all(pc.is_in(words, pa.array(["train", "test"]))).as_py():
         raise DataError(f"{card.name}: its split column contains other values than train and test: fetch it again.")
     test: Mask = pc.equal(words, "test").to_numpy()
-    return Loaded(table, Given("official", test[:, None]))
+    return table, Given("official", test[:, None])
 
 
 def _table(columns: dict[str, Floats]) -> pa.Table:

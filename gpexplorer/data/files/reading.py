@@ -129,8 +129,8 @@ def read_bytes(
     elif kind == ".npz":
         table, notes = read_npz(shown, data, limits)
     else:
-        text = read_delimited(shown, _unpack(shown, data, limits) if kind.endswith(".gz") else data, limits, header)
-        table, notes = text.table, text.notes
+        text = _unpack(shown, data, limits) if kind.endswith(".gz") else data
+        table, notes = read_delimited(shown, text, limits, header)
     return Raw(table, shown, notes, whole)
 
 

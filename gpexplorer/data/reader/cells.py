@@ -24,6 +24,7 @@ MISSING = (
     "..", "...", "\u2026", "(null)", "<null>", "\\n", "k.a.", "k. a.", "n.d.", "0000-00-00", "0000-00-00 00:00:00",
     "\u2013", "\u2014", "#nv", "#n/a", "#na", "#value!", "#div/0!", "#ref!", "#num!", "#null!", "#name?",
 )  # fmt: skip
+PLAIN_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 SPACES = "\u00a0\u202f\u2007\u2009\u3000"  # blanks that spreadsheets write between digits
 _CLEAN = {ord(space): " " for space in SPACES} | {
     ord("\u2212"): "-", ord("\u2019"): "'", ord("\u2018"): "'", ord("\u00b4"): "'", ord("\ufeff"): None,

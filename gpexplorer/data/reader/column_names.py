@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,15 +26,8 @@ MARGIN = 0.1  # of the range of training, beside it
 _NUMBER = NumberFormat()
 
 
-class NamedTable(NamedTuple):
-    """A table with the names of training, and notes on how they were found."""
-
-    table: pa.Table
-    notes: tuple[str, ...] = ()
-
-
-def named_as(readers: Sequence[ColumnReader], table: pa.Table, name: str) -> NamedTable:
-    """Give a new table the names of training.
+def named_as(readers: Sequence[ColumnReader], table: pa.Table, name: str) -> tuple[pa.Table, tuple[str, ...]]:
+    """Give a new table the names of training, and say how they were found where that is in doubt.
 
     Parameters
     ----------
@@ -55,13 +47,13 @@ def named_as(readers: Sequence[ColumnReader], table: pa.Table, name: str) -> Nam
     titles = _as_in_training(written, sources)
     if not set(sources) & set(titles) and len(titles) == len(sources):
         _refuse_row_as_names(readers, titles, name)
-        return NamedTable(table.rename_columns(sources), _notes_on_position(readers, written, table, name))
+        return table.rename_columns(sources), _notes_on_position(readers, written, table, name)
     missing = [source for source in sources if source not in titles]
     if missing:
         raise DataError(
             f"{name} has no column {quote(missing[0])} but {listing(written)}: give every column trained on."
         )
-    return NamedTable(table.rename_columns(titles))
+    return table.rename_columns(titles), ()
 
 
 def note_on_position(name: str, titles: Sequence[str], names: Sequence[str]) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..quoting import listing, quote
-from .cells import MISSING, Floats, Mask, Texts, is_number, is_text, plain, texts_of, typed_values
+from .cells import MISSING, PLAIN_NUMBER, Floats, Mask, Texts, is_number, is_text, plain, texts_of, typed_values
 from .date_format import ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format, may_be_digits
 from .number_format import DAYS, OTHER, NumberFormat, missing_number, number_format, without_limit, written
 from .words import Levels, are_smiles, are_yes_no, levels_of, nearly_number, yes_no
@@ -24,7 +24,6 @@ MOST_WORDS = 5000
 MOST_GAP_WORDS = 3  # different texts without a digit that are gaps of a column of numbers, such as "unknown"
 MONTH_AND_YEAR = r"^\s*(0?[1-9]|1[0-2])\.(19|20)[0-9]{2}\s*$"  # may be a number as well
 SAMPLE = 500  # first different cells by which molecules are recognised
-PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 PLAIN, DAY_FIRST, NO_WORDS = NumberFormat(), DateFormat(), Levels((), ())
 
@@ -81,18 +80,18 @@ class ColumnReader:
     """
 
     name: str
-    kind: str
+    kind: Annotated[str, KINDS]
     numbers: NumberFormat = PLAIN
     dates: DateFormat = DAY_FIRST
     levels: Levels = NO_WORDS
-    encoding: str = ""
+    encoding: Annotated[str, ("", "0/1", "mean")] = ""
     median: float = 0.0
     low: float = 0.0
     high: float = 0.0
     quantiles: tuple[float, ...] = ()
     gaps: float = 0.0
     rows: int = 0
-    on_gap: str = "average"
+    on_gap: Annotated[str, ("fill", "level", "average", "refuse")] = "average"
     left_out: str = ""
     gap_words: tuple[str, ...] = ()
     examples: tuple[tuple[int, str], ...] = field(default=(), compare=False)  # unreadable cells of training
@@ -220,7 +219,7 @@ def _plain_numbers(column: pa.ChunkedArray) -> Floats | None:
     """The numbers of a column of texts, NaN for gaps; None if a cell is written in another way than 1234.5."""
     cells = pc.utf8_trim_whitespace(pc.fill_null(column, ""))
     gap = pc.is_in(pc.utf8_lower(cells), pa.array(MISSING, cells.type))
-    if not pc.all(pc.or_(gap, pc.match_substring_regex(cells, PLAIN_NUMBER)), min_count=0).as_py():
+    if not pc.all(pc.or_(gap, pc.match_substring_regex(cells, f"^{PLAIN_NUMBER}$")), min_count=0).as_py():
         return None
     numbers = pc.cast(pc.if_else(gap, None, cells), pa.float64())
     return np.array(pc.fill_null(numbers, float("nan")).to_numpy())

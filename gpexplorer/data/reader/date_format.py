@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import date
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -111,7 +111,7 @@ class DateFormat(NamedTuple):
         Whether the cells leave no doubt about the order.
     """
 
-    order: str = "dmy"
+    order: Annotated[str, ORDERS] = "dmy"
     compact: bool = False
     certain: bool = True
 

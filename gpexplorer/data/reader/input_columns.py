@@ -10,7 +10,7 @@ mean             the mean of the target of the training rows with this word; see
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class InputColumn(NamedTuple):
     """
 
     source: str
-    role: str = "value"
+    role: Annotated[str, ROLES] = "value"
     detail: str = ""
     values: tuple[float, ...] = ()
     default: float = 0.0

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from .cells import PLAIN_NUMBER
 
 SYMBOLS = "$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9\u20ba\u20ab\u20aa\u0e3f\u20b4\u20a6"
 CURRENCY = (
@@ -30,7 +32,7 @@ SCALES = {
 LETTERS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 _SCALED = re.compile(rf"(?P<scale>{'|'.join(LETTERS)}|(?i:{'|'.join(SCALES)}))\.?(?:\s*(?P<currency>{CURRENCY}))?")
 _LIMIT = re.compile(r"[<>\u2264\u2265]=?\s*")
-_PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_PLAIN = re.compile(PLAIN_NUMBER)
 _DURATION = re.compile(
     r"(?:(?P<days>-?[0-9]+) days?,? ?\+?)?(?P<h>[0-9]+):(?P<m>[0-5][0-9]):(?P<s>[0-5][0-9](?:\.[0-9]+)?)"
 )
@@ -131,10 +133,10 @@ class NumberFormat(NamedTuple):
         Whether K, M and B stand for a thousand, a million and a billion, as in 1.5K and 2M.
     """
 
-    decimal: str = "."
+    decimal: Annotated[str, tuple(OTHER)] = "."
     unit: str = ""
     small: bool = False
-    evidence: str = "none"
+    evidence: Annotated[str, ("none", "sure", "either")] = "none"
     missing: float | None = None
     limits: bool = False
     scaled: bool = False

@@ -11,25 +11,25 @@ import json
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
 
 from ...display import html_rows, text_table
-from ...errors import DataError
+from ...errors import DataError, is_finite
 from ..quoting import count, listing, quote
 from .cells import Floats, Mask, texts_of
-from .column_names import NamedTable, named_as
-from .column_reader import KINDS, Cells, ColumnReader
-from .date_format import ORDERS, DateFormat
-from .input_columns import RESIDUALS, ROLES, InputColumn, possible_weights
-from .number_format import NumberFormat
-from .words import Levels
+from .column_names import named_as
+from .column_reader import Cells, ColumnReader
+from .input_columns import RESIDUALS, InputColumn, possible_weights
 
 VERSION = 1
 WITH_UNIT = "unit not in training"  # remark on a cell
 DRAWS = 24  # combinations of values, where several columns of a row are not known
+LATER = ("missing", "limits", "scaled", "gap_words")  # fields that files of earlier versions lack
 LARGEST_TEXT = 4_000_000  # characters of a reader in a file
 
 
@@ -116,7 +116,7 @@ class TableReader:
 
     def contradicted_by(self, table: pa.Table, name: str) -> frozenset[str]:
         """The columns that have cells in another format than those of training; raises what `read` does."""
-        table = self._named(table, name).table
+        table, _ = self._named(table, name)
         return frozenset(
             source for source in self._number_sources if self.column(source).contradicted_by(table[source])
         )
@@ -149,7 +149,7 @@ class TableReader:
         )
         return self._explained(matrix, texts, cells, table)._replace(notes=notes)
 
-    def _named(self, table: pa.Table, name: str) -> NamedTable:
+    def _named(self, table: pa.Table, name: str) -> tuple[pa.Table, tuple[str, ...]]:
         return named_as([self.column(source) for source in self.sources], table, name)
 
     def _fill_from_others(self, X: Floats, cells: dict[str, Cells]) -> None:
@@ -333,10 +333,8 @@ def _remark(source: str, read: Cells, row: int, policy: str, text: str) -> str:
 
 
 def _described(column: ColumnReader) -> dict[str, Any]:
-    fields = {name: getattr(column, name) for name in column.__dataclass_fields__ if name != "examples"}
-    for name in ("numbers", "dates", "levels"):
-        fields[name] = fields[name]._asdict()
-    return fields
+    parts = {name: getattr(column, name)._asdict() for name in ("numbers", "dates", "levels")}
+    return {name: value for name, value in vars(column).items() if name != "examples"} | parts
 
 
 def reader_from(text: str, fitted: bool = True) -> TableReader:
@@ -362,9 +360,11 @@ def reader_from(text: str, fitted: bool = True) -> TableReader:
                 f"The reader of the table has version {quote(fields['version'])}, which this gpexplorer cannot read; "
                 "install a newer one."
             )
-        columns = tuple(_column_from(column) for column in fields["columns"])
-        inputs = tuple(_input_from(column) for column in fields["inputs"])
-        reader = TableReader(columns, _column_from(fields["target"]), inputs, tuple(map(_text, fields["texts"])))
+        columns = tuple(_made(ColumnReader, column) for column in fields["columns"])
+        inputs = tuple(_made(InputColumn, column) for column in fields["inputs"])
+        reader = TableReader(
+            columns, _made(ColumnReader, fields["target"]), inputs, _checked(tuple[str, ...], fields["texts"])
+        )
         _check(reader, fitted)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"The reader of the table cannot be read: {quote(error, 80)}.") from None
@@ -374,6 +374,9 @@ def reader_from(text: str, fitted: bool = True) -> TableReader:
 def _check(reader: TableReader, fitted: bool) -> None:
     """Raise ValueError where parts of a reader contradict each other, or do not belong to one that is fitted or not."""
     by_name = {column.name: column for column in reader.columns}
+    for names, counts, _ in (column.levels for column in (*reader.columns, reader.target)):
+        if len(names) != len(counts) or min(counts, default=0) < 0 or len(set(names)) != len(names):
+            raise ValueError("words and their counts do not fit")
     for column in reader.inputs:
         source = by_name[column.source]
         if column.role == "level" and column.detail not in source.levels.names:
@@ -392,62 +395,34 @@ def _check(reader: TableReader, fitted: bool) -> None:
         raise ValueError("a column of text is missing")
 
 
-def _column_from(fields: Mapping[str, Any]) -> ColumnReader:
-    numbers, dates, levels = (fields[name] for name in ("numbers", "dates", "levels"))
-    names, counts = tuple(map(_text, levels["names"])), tuple(int(c) for c in levels["counts"])
-    if len(names) != len(counts) or any(c < 0 for c in counts) or len(set(names)) != len(names):
-        raise ValueError("words and their counts do not fit")
-    return ColumnReader(
-        _text(fields["name"]),
-        _one_of(fields["kind"], KINDS),
-        numbers=NumberFormat(
-            _one_of(numbers["decimal"], (".", ",")),
-            _text(numbers["unit"]),
-            bool(numbers["small"]),
-            _one_of(numbers["evidence"], ("none", "sure", "either")),
-            None if numbers.get("missing") is None else _finite(numbers["missing"]),
-            bool(numbers.get("limits")),
-            bool(numbers.get("scaled")),
-        ),
-        dates=DateFormat(_one_of(dates["order"], ORDERS), bool(dates["compact"]), bool(dates["certain"])),
-        levels=Levels(names, counts, tuple(map(_text, levels["merged"]))),
-        encoding=_one_of(fields["encoding"], ("", "0/1", "mean")),
-        median=_finite(fields["median"]),
-        low=_finite(fields["low"]),
-        high=_finite(fields["high"]),
-        quantiles=tuple(map(_finite, fields["quantiles"])),
-        gaps=_finite(fields["gaps"]),
-        rows=int(fields["rows"]),
-        on_gap=_one_of(fields["on_gap"], tuple(_POLICIES)),
-        left_out=_text(fields["left_out"]),
-        gap_words=tuple(map(_text, fields.get("gap_words", ()))),
-    )
+@cache
+def _fields_of(kind: Any) -> dict[str, Any]:
+    """The fields of a class that are in a file, with their types."""
+    return {name: hint for name, hint in get_type_hints(kind, include_extras=True).items() if name != "examples"}
 
 
-def _input_from(fields: Mapping[str, Any]) -> InputColumn:
-    return InputColumn(
-        _text(fields["source"]), _one_of(fields["role"], ROLES), _text(fields["detail"]),
-        tuple(map(_finite, fields["values"])), _finite(fields["default"]), _text(fields["target"]),
-        tuple(map(_finite, fields["given"])), tuple(map(_finite, fields["residuals"])),
-    )  # fmt: skip
+def _made(kind: Any, fields: Mapping[str, Any]) -> Any:
+    """An object of a class with typed fields, from what JSON holds of them."""
+    present = {name: hint for name, hint in _fields_of(kind).items() if name in fields or name not in LATER}
+    return kind(**{name: _checked(hint, fields[name]) for name, hint in present.items()})
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a name is no text")
-    return value
-
-
-def _one_of(value: Any, choices: Sequence[str]) -> str:
-    if value not in choices:
-        raise ValueError(f"{quote(value)} is none of {listing(choices)}")
-    return str(value)
-
-
-def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+def _checked(hint: Any, value: Any) -> Any:
+    """A value of this type; TypeError or ValueError if it is none. A text may be annotated with its choices."""
+    if get_origin(hint) is Annotated:
+        hint, choices = hint.__origin__, hint.__metadata__[0]
+        if value not in choices:
+            raise ValueError(f"{quote(value)} is none of {listing(choices)}")
+    if get_origin(hint) is UnionType:  # with None
+        return None if value is None else _checked(get_args(hint)[0], value)
+    if hint not in (str, bool, int, float) and get_origin(hint) is not tuple:
+        return _made(hint, value)
+    is_tuple = get_origin(hint) is tuple
+    if type(value) not in ((list,) if is_tuple else (float, int) if hint is float else (hint,)):
+        raise TypeError(f"{quote(value)} is not of the kind of its field")
+    if hint is float and not is_finite(value):
         raise ValueError("a number is not finite")
-    return float(value)
+    return tuple(_checked(get_args(hint)[0], part) for part in value) if is_tuple else hint(value)
 
 
 def with_policies(column: ColumnReader, missing: str | None) -> ColumnReader:

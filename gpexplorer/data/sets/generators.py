@@ -81,10 +81,6 @@ def _wiggles(X: Tensor) -> Tensor:
     return torch.sin(3 * x) + 0.1 * x * torch.sin(7 * x)
 
 
-def _sin_product(X: Tensor) -> Tensor:
-    return torch.sin(X).prod(1)
-
-
 def _doses(rng: Generator, n: int, d: int) -> Tensor:
     """Draw a dose that is uniform on [0, 6], and one of four groups."""
     dose = 6.0 * torch.rand(n, 1, generator=rng, dtype=torch.float64)
@@ -112,7 +108,7 @@ GENERATORS: Mapping[str, Recipe] = {
     "sin-product": Recipe(
         "A product of sines",
         "f(x) = sin x1 sin x2 ..., x uniform on [-pi, pi]^d; noise variance 0.1 (Evans and Nair 2018, figure 1)",
-        400, 2, math.sqrt(0.1), _uniform(-math.pi, math.pi), _sin_product, (1, 10),
+        400, 2, math.sqrt(0.1), _uniform(-math.pi, math.pi), lambda X: torch.sin(X).prod(1), (1, 10),
     ),
     "friedman1": Recipe(
         "Friedman's first function",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,14 @@ def test_the_reader_survives_its_text_and_is_shown(model: Any) -> None:
         '{"version": 9}',
         reader.to_json().replace('"elm"', "3"),
         reader.to_json().replace("mdy", "myd"),
+        re.sub(r'"median": [^,]*', f'"median": 1{400 * "0"}', reader.to_json()),
+        re.sub(r'"median": [^,]*', '"median": NaN', reader.to_json()),
+        re.sub(r'"names": [^]]*]', '"names": "elm"', reader.to_json()),
+        re.sub(r'"counts": [^]]*]', '"counts": [-1, 2, 3]', reader.to_json()),
+        re.sub(r'"rows": [0-9]*', '"rows": true', reader.to_json()),
+        reader.to_json().replace('"low"', '"lower"'),
     ):
+        assert wrong != reader.to_json()
         with pytest.raises(DataError):
             reader_from(wrong)
 
