@@ -8,22 +8,24 @@
 
 A part is how the path of a folder or a file of the package begins: `linalg`, `methods/inducing/swapping`, `objectives`.
 Without one, every group of TESTS is run. A mutant is killed if a test fails, raises, or takes much longer than before.
-Only those tests run that execute the changed line, the fastest first, and no more of them than take SECONDS. The
+Only those tests run that reach the changed statement, the fastest first, and no more of them than take SECONDS. The
 survivors are printed: a survivor is either a line that no test checks, or a change that does not matter (a block size,
 a tolerance, a shortcut). Those of which tests/support/equivalent_mutants.py says that nothing can tell them from the
 original are not run and not counted. The last lines have the share killed per group.
 
-The tests are collected once. Each mutant is a forked process in which the changed function replaces the old one, so
-that it costs little more than its tests. This file is not part of `make test`. It needs os.fork, so it does not run on
-Windows.
+The tests are collected once, and run once with functions that note which of their statements are reached. Each mutant
+is a forked process in which the changed function replaces the old one, and in which everything is imported, so that it
+costs little more than its tests. This file is not part of `make test`. It needs os.fork, so it does not run on Windows.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import gc
 import hashlib
+import importlib
 import json
 import os
 import pickle
@@ -31,11 +33,12 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -44,11 +47,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from equivalent_mutants import EQUIVALENT  # noqa: E402
-from source_mutants import Mutant, mutants  # noqa: E402
+from source_mutants import Mutant, mutants, outer_functions, owners, with_notes  # noqa: E402
 
 # As tests of views are named
 FAMILIES = ("chain", "cross_validation", "eigenfunction", "exact", "inducing", "minibatch", "neighbour")
-PICTURES = [f"views/test_{name}.py" for name in ("views", "scales_and_chance", "likelihood_surface", "axis_labels")]
+NAMES = ("views", "scales_and_chance", "likelihood_surface", "prediction", "axis_labels")
+PICTURES = [f"views/test_{name}.py" for name in NAMES]
 ALL_METHODS = ["methods/test_contract.py", "methods/test_outcome_sentences.py"]
 TESTS = {  # a group of source files (a folder, or one file), and the tests that concern them
     "objectives.py": ["test_objectives.py", "methods/inducing/test_singular_points.py"],
@@ -75,7 +79,10 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
         "views/test_views_families.py",
         "views/test_molecule_landscape.py",
     ],
-    "views/runs": [*PICTURES, "views/test_comparison_charts.py", "views/test_transformed_targets.py"],
+    "views/runs": [
+        *PICTURES,
+        *(f"views/test_{name}.py" for name in ("comparison_charts", "transformed_targets", "baseline_views")),
+    ],
     "views/drawing": [
         *PICTURES,
         *(f"views/test_{name}.py" for name in ("axes_of_pictures", "palette", "brushing", "static_pictures")),
@@ -86,32 +93,38 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
     "views/picture.py": PICTURES,
     "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }
-SECONDS = 20.0  # of tests per mutant, as measured with the trace of their lines, which takes about as long again
-SLOWER = 4.0  # a mutant whose tests take this many times as long as before, and 20 s, is killed
+SECONDS = 15.0  # of tests per mutant
+SLOWER = 6.0  # a mutant whose tests take this many times as long as before, and 20 s, is killed
+NOTE = "__note_statement__"  # the name under which functions find what notes their statements
+
+Place = tuple[str, int]  # a file and the first line of a statement
 
 
-def put_in_place(path: Path, tree: ast.Module, qualified: str) -> None:
-    """Give the changed code to every living function of this name, in this process."""
-    new = next(
-        code for code in codes(compile(tree, str(path), "exec", dont_inherit=True)) if code.co_qualname == qualified
-    )
-    replaced = 0
-    gc.unfreeze()  # tests/conftest.py freezes what was imported, and frozen objects are not listed
-    for function in gc.get_objects():
-        if type(function) is FunctionType and is_from(function.__code__, path, new):
-            function.__code__ = new
-            replaced += 1
-    if not replaced:
-        raise LookupError("No living function has this name.")
+class Functions:
+    """The living functions of some files, whose code is replaced."""
 
+    def __init__(self, files: Iterable[Path]) -> None:
+        names = frozenset(map(str, files))
+        self._living: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
+        gc.unfreeze()  # tests/conftest.py freezes what was imported, and frozen objects are not listed
+        for function in gc.get_objects():
+            if type(function) is FunctionType and function.__code__.co_filename in names:
+                self._living[self._key(function.__code__)].append(function)
+        gc.freeze()
 
-def is_from(code: CodeType, path: Path, new: CodeType) -> bool:
-    """Whether this code is the old version of the new one."""
-    return (
-        code.co_qualname == new.co_qualname
-        and code.co_firstlineno == new.co_firstlineno
-        and code.co_filename == str(path)
-    )
+    @staticmethod
+    def _key(code: CodeType) -> tuple[str, str, int]:
+        return code.co_filename, code.co_qualname, code.co_firstlineno
+
+    def replace(self, path: Path, tree: ast.Module, qualified: Collection[str]) -> None:
+        """Give the code of a changed module to the living functions with these names, in this process."""
+        replaced = set()
+        for code in codes(compile(tree, str(path), "exec", dont_inherit=True)):
+            for function in self._living.get(self._key(code), ()) if code.co_qualname in qualified else ():
+                function.__code__ = code
+                replaced.add(code.co_qualname)
+        if replaced < set(qualified):
+            raise LookupError(f"No living function has these names: {sorted(set(qualified) - replaced)}.")
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
@@ -123,12 +136,13 @@ def codes(code: CodeType) -> Iterator[CodeType]:
 
 
 @dataclass(eq=False)  # a plugin of pytest has to be hashable
-class Lines:
-    """Which tests execute which lines of the files, and the seconds each test takes."""
+class Statements:
+    """Which tests reach which statements of the files, and the seconds each test takes."""
 
-    files: frozenset[str]
-    tests: dict[tuple[str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
+    tests: dict[Place, set[int]] = field(default_factory=lambda: defaultdict(set))
     seconds: list[float] = field(default_factory=list)
+    test: set[int] = field(default_factory=set)  # the one that runs
+    module: set[int] = field(default_factory=set)  # all tests of its file
     in_shared_fixture: bool = False  # which serves all tests of a module
 
     @pytest.hookimpl(wrapper=True)
@@ -140,33 +154,21 @@ class Lines:
         finally:
             self.in_shared_fixture = before
 
-    def of(self, items: list[pytest.Item], failures: list[str]) -> tuple[dict[tuple[str, int], set[int]], list[float]]:
-        """Run all tests once, with a trace of the lines they execute."""
+    def note(self, path: str, line: int) -> None:
+        """Note that the test that runs, or all tests of its module, reach a statement."""
+        self.tests[path, line] |= self.module if self.in_shared_fixture else self.test
+
+    def of(self, items: list[pytest.Item], failures: list[str]) -> tuple[dict[Place, set[int]], list[float], list[str]]:
+        """Run all tests once; what they reach, the seconds of each, and the names of the modules they imported."""
+        setattr(builtins, NOTE, self.note)
         for number, item in enumerate(items):
-            module = {other for other, each in enumerate(items) if each.path == item.path}
+            self.test, self.module = {number}, {k for k, other in enumerate(items) if other.path == item.path}
             begin = time.perf_counter()
-            sys.settrace(self.tracer({number}, module))
-            try:
-                run_item(items[number : number + 2])
-            finally:
-                sys.settrace(None)
+            run_item(items[number : number + 2])
             self.seconds.append(time.perf_counter() - begin)
             if failures:
                 break
-        return dict(self.tests), self.seconds
-
-    def tracer(self, test: set[int], module: set[int]) -> Any:
-        """A trace function that notes the lines of the files for one test, or for all tests of its module."""
-
-        def lines(frame: FrameType, event: str, _: object) -> Any:
-            if event == "line":
-                self.tests[frame.f_code.co_filename, frame.f_lineno] |= module if self.in_shared_fixture else test
-            return lines
-
-        def calls(frame: FrameType, _: str, __: object) -> Any:
-            return lines if frame.f_code.co_filename in self.files else None
-
-        return calls
+        return dict(self.tests), self.seconds, list(sys.modules)
 
 
 def run_item(items: list[pytest.Item]) -> None:
@@ -188,8 +190,9 @@ class Laboratory:
     total: int = 0
     equivalent: int = 0
     items: list[pytest.Item] = field(default_factory=list)
-    executed: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    reached: dict[Place, set[int]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
+    functions: Functions = field(init=False)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note each failure."""
@@ -199,18 +202,32 @@ class Laboratory:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests without any change, then with each mutant."""
-        lines = Lines(frozenset(map(str, self.sources)))
-        session.config.pluginmanager.register(lines)
-        usual = in_fork(lambda: (lines.of(session.items, self.failures), self.failures), seconds=3600.0)
+        for path in self.sources:
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        self.functions = Functions(self.sources)
+        usual = in_fork(lambda: (self.measured(session), self.failures), seconds=3600.0)
         if usual is None or usual[1]:
             self.say(f"The tests fail without any change: {usual[1][0] if usual else 'no answer in an hour'}")
             return True
-        self.items, (self.executed, self.seconds) = session.items, usual[0]
-        self.say(f"{len(self.seconds)} tests take {sum(self.seconds):.0f} s with the trace of their lines")
+        self.items, (self.reached, self.seconds, imported) = session.items, usual[0]
+        self.say(f"{len(self.seconds)} tests take {sum(self.seconds):.0f} s")
+        for name in imported:  # by one test or another, and else again for each mutant
+            with suppress(Exception):
+                importlib.import_module(name)
         before = read_kept(self.kept)
         for path in self.sources:
             self.one_file(path, before)
         return True
+
+    def measured(self, session: pytest.Session) -> tuple[dict[Place, set[int]], list[float], list[str]]:
+        """Run all tests in this process, with functions that note their statements."""
+        statements = Statements()
+        session.config.pluginmanager.register(statements)
+        for path in self.sources:
+            tree = ast.parse(path.read_text("utf-8"))
+            names = [name for name, _ in outer_functions(tree)]
+            self.functions.replace(path, with_notes(tree, NOTE, str(path)), names)
+        return statements.of(session.items, self.failures)
 
     def one_file(self, path: Path, before: dict[str, bool]) -> None:
         """Run the mutants of one file and print its survivors."""
@@ -247,8 +264,9 @@ class Laboratory:
                 return
 
     def tests_of(self, path: Path, mutant: Mutant) -> list[int]:
-        """The tests that execute the line of a mutant, the fastest first, as many as take SECONDS, at least one."""
-        tests = sorted(self.executed.get((str(path), mutant.line), ()), key=self.seconds.__getitem__)
+        """The tests that reach the statement of a mutant, the fastest first, as many as take SECONDS, at least one."""
+        statement = owners(mutant.source)[mutant.line]
+        tests = sorted(self.reached.get((str(path), statement), ()), key=self.seconds.__getitem__)
         ends = accumulate(self.seconds[each] for each in tests)
         return tests[: max(1, sum(end <= SECONDS for end in ends))]
 
@@ -262,7 +280,7 @@ class Laboratory:
 
         def passes() -> bool | str:
             try:
-                put_in_place(path, mutant.tree(), mutant.function)
+                self.functions.replace(path, mutant.tree(), [mutant.function])
             except Exception as error:
                 return f"{type(error).__name__}: {error}"
             for position, number in enumerate(tests):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
@@ -75,6 +76,42 @@ def outer_functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.
             yield from outer_functions(node, f"{prefix}{node.name}.")
         elif isinstance(node, ast.If | ast.Try | ast.With):
             yield from outer_functions(node, prefix)
+
+
+@cache
+def owners(source: str) -> dict[int, int]:
+    """The first line of the innermost statement of each line of the functions in a source text."""
+    return {
+        line: statement.lineno
+        for _, function in outer_functions(ast.parse(source))
+        for statement in ast.walk(function)  # an outer statement comes before those in it
+        if isinstance(statement, ast.stmt) and statement is not function
+        for line in range(first_line(statement), (statement.end_lineno or statement.lineno) + 1)
+    }
+
+
+def first_line(statement: ast.stmt) -> int:
+    """The line of a statement, or of its first decorator."""
+    return min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", ()))])
+
+
+def with_notes(tree: ast.Module, name: str, path: str) -> ast.Module:
+    """A module in which each statement of a function first calls `name(path, line)`; the tree is changed."""
+    for _, function in outer_functions(tree):
+        for node in list(ast.walk(function)):
+            for block in ("body", "orelse", "finalbody"):
+                statements = getattr(node, block, None)
+                if isinstance(statements, list):
+                    setattr(node, block, [part for each in statements for part in (*note(each, name, path), each)])
+    return ast.fix_missing_locations(tree)
+
+
+def note(statement: ast.stmt, name: str, path: str) -> Iterator[ast.stmt]:
+    """The call before a statement; none before a docstring."""
+    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+        arguments: list[ast.expr] = [ast.Constant(path), ast.Constant(statement.lineno)]
+        call = ast.Call(ast.Name(name, ast.Load()), arguments, [])
+        yield ast.copy_location(ast.Expr(call), statement)
 
 
 def ignored_parts(tree: ast.Module) -> Iterator[ast.AST]:

@@ -33,7 +33,7 @@ def test_the_picture_shows_each_model_at_its_score_with_its_interval() -> None:
     assert layers["chosen"][["x", "y"]].to_numpy().tolist() == [[0.1, 5.0]]
     assert layers["average of models"][["x", "y"]].to_numpy().tolist() == [[0.05, 1.0]]
     assert layers["simple models"]["model"].tolist() == ["ridge"]
-    assert layers["other methods"]["model"].tolist() == ["b"]
+    assert layers["other methods"].to_dict("list") == {"x": [0.2], "y": [4.0], "model": ["b"]}
     assert layers["given up early, on fewer rows"]["model"].tolist() == ["early"]
     ends = [[0, 5, 0.2, 5], [0.1, 4, 0.3, 4], [0.2, 3, 0.4, 3], [-0.1, 2, 0.1, 2], [0, 1, 0.1, 1]]
     np.testing.assert_allclose(layers["95 % interval"].to_numpy(), ends)
@@ -61,6 +61,7 @@ def test_a_long_name_beside_the_picture_of_models_ends_with_a_whole_word_and_dot
     ([0.0, 0.01, 0.02, 0.29, 0.31], 4),  # the distance counts as at least 0.05
     ([0.0, 0.2, 9.0], 3),  # of three models each is shown
     ([0.0, 0.2, 9.0, 9.0], 4),
+    ([0.0, 0.01, 0.02, 9.0], 3),
     ([k / 20 for k in range(14)], 12),
 ])  # fmt: skip
 def test_models_that_are_far_worse_than_the_better_half_are_left_out(scores: list[float], left: int):

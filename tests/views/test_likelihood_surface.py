@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 
 import gpexplorer as gpx
 from gpexplorer.objectives import evidence
 from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
 from gpexplorer.views.base import registry
+from gpexplorer.views.runs import likelihood_surface
 from gpexplorer.views.runs.likelihood_surface import Likelihood
 
 DATA = {"name": "snelson-like", "n": 70}
@@ -105,6 +108,65 @@ def test_its_hyperparameters_are_chosen_by_name():
     assert (view.first, view.second) == ("se.lengthscale", "se.sd")
 
 
+@pytest.mark.parametrize("priors", [{}, {"lengthscale": "lognormal(-1, 0.6)", "noise": "lognormal(0, 0.6)"}])
+def test_all_heights_and_the_lowest_point_are_those_of_a_search_without_gradients(priors: dict[str, str]):
+    spec = gpx.Spec("ml", data={"name": "snelson-like", "n": 25}, kernel={"name": "se", "priors": priors})
+    run, view = spec.open(), Likelihood(side=7)
+    run.finish(steps=2)
+    theta, parameters = run.trace[2].step.state.theta, likelihood_surface._parameters(run)
+
+    def height(point: np.ndarray) -> float:
+        there = theta.clone()
+        for axis, place in zip((1, 2), point, strict=True):
+            there[axis] = place * math.log(10.0) - math.log(parameters[axis].factor)
+        kernel = run.problem.kernel
+        penalty = 0.0 if kernel.restrictions is None else float(kernel.restrictions.penalty(there)[0])
+        return float(evidence(kernel, there, run.problem.train)[0]) + penalty
+
+    surface, best = (view.data(run, 2)[name] for name in ("surface", "lowest"))
+
+    lowest = height(best.to_numpy()[0])
+    ends = list(zip(surface[["x", "y"]].min(), surface[["x", "y"]].max(), strict=True))
+    begin = np.clip(best.to_numpy()[0] + 0.05, *np.transpose(ends))
+    found = minimize(height, begin, method="Nelder-Mead", bounds=ends)
+    assert lowest == pytest.approx(found.fun, abs=1e-3)
+    heights = [height(point) for point in surface[["x", "y"]].to_numpy()]
+    assert min(heights) < lowest + 1.0
+    np.testing.assert_allclose(surface["value"], np.log10(1.0 + np.array(heights) - lowest), atol=1e-6)
+
+
+def test_a_surface_stays_while_a_run_plays_inside_it_and_is_drawn_again_after_a_moment_at_one_record(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    run, view, now = opened(steps=1), Likelihood(side=2), [5.0]
+    monkeypatch.setattr(likelihood_surface, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    theta, inside = run.trace[1].step.state.theta, np.zeros((1, 2))
+
+    def ends(at: int, points: np.ndarray, seconds: float = 0.0) -> tuple[list[float], bool]:
+        now[0] += seconds
+        surface = view.surface(run, at, theta, points, 1.0)
+        return surface[["x", "y"]].agg(["min", "max"]).T.to_numpy().ravel().tolist(), view.unfinished(run, at)
+
+    assert not view.unfinished(run, 0)
+    begin, moved = ([-1.0, 1.0, -1.0, 1.0], False), ([-0.5, 1.5, -1.5, 0.5], False)
+    assert ends(0, inside) == begin
+    there = np.array([[0.5, -0.5]])
+    assert ends(0, there, 9.0) == begin  # the same record
+    for at in range(1, 9):
+        assert ends(at, there, 0.2) == (begin[0], True)  # a run that plays
+    assert ends(8, there, 0.2) == (begin[0], True)
+    assert ends(8, there, 0.2) == moved  # which has stopped for more than three tenths of a second
+    for step, outside in enumerate([[-0.6, -0.5], [1.6, -0.5], [0.5, -1.6], [0.5, 0.6]]):
+        view._surface = None
+        ends(0, there)
+        x, y = outside
+        assert ends(1 + step, np.array([outside])) == (pytest.approx([x - 1, x + 1, y - 1, y + 1]), False)
+    other = opened(steps=1)
+    assert view.surface(other, 4, theta, there, 1.0)["x"].min() == -0.5
+    view.side = 3
+    assert len(view.surface(other, 4, theta, there, 1.0)) == 9
+
+
 def test_a_click_goes_on_from_there_and_undo_returns():
     open_run = OpenRun()
     open_run.open(OpenRequest(gpx.Spec("sgpr", {"num_inducing": 5}, DATA, kernel="se")))
@@ -127,4 +189,7 @@ def test_it_is_offered_where_the_exact_model_is_cheap_and_the_kernel_is_used():
     assert view.applies(opened("sgpr", steps=1))
     assert not view.applies(gpx.Spec("svgp", {"num_inducing": 4}, DATA).open())
     assert not view.applies(gpx.Spec("sgpr", {}, {"name": "snelson-like", "n": 900}, kernel="se").open())
+    words = (["ab", "ba", "abc", "bca", "cab"], torch.arange(5.0))
+    assert view.applies(gpx.Spec("ml", data="words", kernel="spectrum").open(data=words))  # an sd and the noise
+    assert view.axes_of(gpx.Spec("ml", data="words", kernel="spectrum").open(data=words)) == (1, 1)
     assert torch.isfinite(torch.tensor(view.height(opened("sgpr", steps=1))(torch.zeros(3, dtype=torch.float64))))

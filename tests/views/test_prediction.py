@@ -1,0 +1,154 @@
+"""The prediction and the data: where marks and lines lie for odd inputs, and what is said of the rows shown."""
+
+from __future__ import annotations
+
+import holoviews as hv
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import gpexplorer as gpx
+from gpexplorer.problem import Dataset
+from gpexplorer.runs import Run
+from gpexplorer.views.drawing.run_rows import sampled
+from gpexplorer.views.runs.prediction import Fit
+
+hv.extension("bokeh")
+
+
+def opened(X: np.ndarray, y: np.ndarray, method: str = "cholesky", steps: int = 1, **settings: object) -> Run:
+    """A run whose training and test rows are these rows."""
+    rows = Dataset(torch.as_tensor(X), torch.as_tensor(y))
+    split = gpx.data.Split(rows, rows, name="rows")
+    run = gpx.Spec(method, settings or {"learn": False}, kernel="se", dtype="float64").open(data=split)
+    run.finish(steps=steps)
+    return run
+
+
+@pytest.mark.parametrize("place", [0.0, 7000.0])
+def test_a_single_place_and_a_single_target_have_room_of_one_unit_around_them(place: float):
+    run = opened(np.full((5, 1), place), np.full(5, place))
+
+    mean = Fit().data(run, 1)["mean"]
+
+    np.testing.assert_allclose(mean["x"].iloc[[0, -1]], [place - 0.06, place + 0.06])
+    np.testing.assert_allclose(mean.attrs["extent"], [place - 0.25, place + 0.25])
+
+
+@pytest.mark.parametrize("place", [0.0, 7000.0])
+def test_a_map_of_a_single_place_has_room_of_one_unit_and_a_colour_scale(place: float):
+    run = opened(np.full((5, 2), [place, 3.0]), np.full(5, place))
+    fit = Fit()
+
+    for fit.show, colours in (("mean", (place, place + 1.0)), ("sd", (0.0, 1.0))):
+        frame = fit.data(run, 1)["map"]
+        assert frame.attrs["colours"] == colours
+        np.testing.assert_allclose(frame[["x", "y"]].agg(["min", "max"]), [[place - 1, 2.0], [place + 1, 4.0]])
+
+
+def test_the_colours_of_a_map_span_the_targets_but_for_one_percent_at_each_end():
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal(60) ** 3
+    run, fit = opened(rng.random((60, 2)), y), Fit()
+
+    low, high = fit.data(run, 1)["map"].attrs["colours"]
+    fit.show = "sd"
+
+    assert (low, high) == pytest.approx(np.quantile(y, [0.01, 0.99]))
+    assert fit.data(run, 1)["map"].attrs["colours"] == pytest.approx((0.0, y.std()))
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_the_row_under_the_pointer_shows_its_target_its_prediction_and_the_nearest_inducing_row(d: int):
+    rng = np.random.default_rng(1)
+    X, y = 5.0 * rng.random((40, d)) + 20.0, rng.standard_normal(40)
+    run = opened(X, y, "cholqr", steps=4, num_inducing=4, learn=False)
+
+    layers = Fit().data(run, 4)
+
+    inducing = run.trace[4].step.state.inducing.numpy()
+    train = layers["train"]
+    np.testing.assert_array_equal(train["row"], np.arange(40))
+    np.testing.assert_allclose(train["observed"], y)
+    np.testing.assert_allclose(train["predicted"], run.posterior(4).mean(torch.tensor(X)), atol=1e-3)
+    np.testing.assert_allclose(train["residual"], y - train["predicted"])
+    distances = np.sqrt(np.square(X[:, None] - X[inducing]).sum(-1))
+    np.testing.assert_array_equal(train["nearest"][inducing], inducing)
+    np.testing.assert_allclose(
+        train["away"], distances[np.arange(40), [list(inducing).index(k) for k in train["nearest"]]]
+    )
+    np.testing.assert_allclose(np.sort(layers["inducing"]["x"]), np.sort(X[inducing, 0]))
+
+
+def test_a_swap_is_shown_by_the_row_that_is_taken_out_and_the_one_that_is_proposed():
+    rng = np.random.default_rng(1)
+    X, y = rng.random((40, 1)), rng.standard_normal(40)
+    run = opened(X, y, "cholqr", steps=4, num_inducing=4, learn=False)
+
+    for at, record in enumerate(run.trace):
+        layers, info = Fit().data(run, at), record.step.info
+        for name in ("removed", "proposed"):
+            row = getattr(info, name)
+            assert layers[name]["x"].tolist() == ([] if row < 0 else [X[row, 0]])
+            np.testing.assert_allclose(layers[name]["y"], y.min() - 0.12 * np.ptp(y))
+    assert max(record.step.info.removed for record in run.trace) >= 0
+
+
+def test_points_that_are_no_rows_are_numbered_from_one():
+    rng = np.random.default_rng(1)
+    run = opened(rng.random((30, 1)), rng.standard_normal(30), "sgpr", num_inducing=3)
+
+    nearest = Fit().data(run, 1)["train"]["nearest"]
+
+    assert set(nearest) == {1, 2, 3}
+
+
+def test_without_test_rows_the_targets_are_those_of_the_training_rows():
+    rng = np.random.default_rng(2)
+    X, y = rng.random((30, 3)), rng.standard_normal(30)
+    rows, none = Dataset(torch.tensor(X), torch.tensor(y)), Dataset(torch.empty(0, 3), torch.empty(0))
+    for test, words, label in ((none, "", "training rows"), (rows, ", observed on test rows", "test rows")):
+        spec = gpx.Spec("cholesky", {"learn": False}, kernel="se", dtype="float64")
+        run = spec.open(data=gpx.data.Split(rows, test, name="rows"))
+        run.advance()
+
+        points = Fit().data(run, 0)["points"]
+
+        np.testing.assert_allclose(points["x"], y)
+        assert points.attrs["label"] == label
+        assert points.attrs["xlabel"] == rows.target + words
+    curve = opened(X[:, :1], y)
+    assert len(Fit().data(curve, 1)["test"]) == 30
+
+
+@pytest.mark.parametrize(("d", "shown"), [(1, 900), (3, 400)])
+def test_the_title_counts_the_test_rows_outside_the_grid_among_those_that_are_shown(d: int, shown: int):
+    rng = np.random.default_rng(3)
+    X, y = rng.random((50, d)), rng.standard_normal(50)
+    far = rng.random((900, d))
+    far[::3, -1] += 40.0
+    train = Dataset(torch.tensor(X), torch.tensor(y))
+    test = Dataset(torch.tensor(far), torch.zeros(900, dtype=torch.float64))
+    kernel = "se" if d == 1 else "se-ard"
+    run = gpx.Spec("grief", {"num_eigenfunctions": 9}, kernel=kernel).open(data=gpx.data.Split(train, test, name="far"))
+    run.advance()
+
+    layers = Fit().data(run, 0)
+
+    count = int((far[sampled(900, shown).numpy(), -1] > 20.0).sum())
+    title = layers["mean" if d == 1 else "points"].attrs["title"]
+    assert title == f"{count} of {shown} test rows lie outside the grid, where the prior is returned"
+    assert (len(layers["test"]) if d == 1 else len(layers["points"])) == shown
+
+
+def test_words_have_predicted_and_observed_targets():
+    words = ["ab", "abc", "ba", "cab", "bca", "aab"] * 3
+    y = torch.tensor([float(len(word)) for word in words], dtype=torch.float64)
+    run = gpx.Spec("cholesky", {"learn": False}, data="words", kernel="spectrum").open(data=(words, y))
+    run.advance()
+
+    points = Fit().data(run, 0)["points"]
+
+    assert set(points["x"]) == {2.0, 3.0}
+    assert isinstance(points, pd.DataFrame)
