@@ -53,6 +53,10 @@ from source_mutants import Mutant, mutants, outer_functions, owners, with_notes 
 FAMILIES = ("chain", "cross_validation", "eigenfunction", "exact", "inducing", "minibatch", "neighbour")
 NAMES = ("views", "scales_and_chance", "likelihood_surface", "prediction", "axis_labels")
 PICTURES = [f"views/test_{name}.py" for name in NAMES]
+DRAWING = (
+    "axes_of_pictures", "live_figures", "current_document", "palette", "brushing", "run_rows", "static_pictures",
+    "static_svg",
+)  # fmt: skip
 ALL_METHODS = ["methods/test_contract.py", "methods/test_outcome_sentences.py"]
 TESTS = {  # a group of source files (a folder, or one file), and the tests that concern them
     "objectives.py": ["test_objectives.py", "methods/inducing/test_singular_points.py"],
@@ -83,14 +87,11 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
         *PICTURES,
         *(f"views/test_{name}.py" for name in ("comparison_charts", "transformed_targets", "baseline_views")),
     ],
-    "views/drawing": [
-        *PICTURES,
-        *(f"views/test_{name}.py" for name in ("axes_of_pictures", "palette", "brushing", "static_pictures")),
-    ],
+    "views/drawing": [*PICTURES, *(f"views/test_{name}.py" for name in DRAWING)],
     "views/screens": ["views/screens"],
     "views/saved_page": ["views/test_saved_page.py"],
-    "views/base.py": PICTURES,
-    "views/picture.py": PICTURES,
+    "views/base.py": [*PICTURES, *(f"views/test_{name}.py" for name in ("axes_of_pictures", "broken_views"))],
+    "views/picture.py": [*PICTURES, "views/test_static_pictures.py"],
     "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }
 SECONDS = 15.0  # of tests per mutant

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from equivalent_mutants import EQUIVALENT
-from source_mutants import mutants
+from source_mutants import mutants, owners, with_notes
 
 SOURCE = '''
 import holoviews as hv
@@ -38,7 +39,35 @@ def test_numbers_change_and_words_sizes_of_marks_and_guards_do_not(sentences: bo
     bound = next(mutant for mutant in found if mutant.change == "7 becomes 8")
     assert bound.text == "if x < 7:"
     assert compile(bound.tree(), "", "exec")
-    assert len(list(mutants(SOURCE.replace("import holoviews as hv", "")))) == 13  # no picture: size may be a number
+    no_picture = SOURCE.replace("import holoviews as hv", "")  # in which a size may be a number
+    assert len(list(mutants(no_picture))) == 13
+    assert len(list(mutants(no_picture.replace("def", "from bokeh.models import Title\ndef")))) == 9
+
+
+def test_functions_note_the_statements_that_they_reach():
+    source = '''
+class Sum:
+    def of(self, rows):
+        """Add."""
+        total = 0
+        for row in rows:
+            if row > 2:
+                total += row
+            elif row > 1:
+                total = (
+                    -total)
+            else:
+                total -= row
+        return sum([total],
+                   start=0)
+'''
+    noted: list[tuple[str, int]] = []
+    module = {"note": lambda *place: noted.append(place)}
+    exec(compile(with_notes(ast.parse(source), "note", "file"), "file", "exec"), module)
+
+    assert module["Sum"]().of([3, 1]) == 2
+    assert noted == [("file", line) for line in (5, 6, 7, 8, 7, 9, 13, 14)]
+    assert [owners(source)[line] for line in (5, 10, 11, 14, 15)] == [5, 10, 10, 14, 14]
 
 
 @pytest.mark.parametrize("name", EQUIVALENT)

@@ -17,7 +17,11 @@ SYMBOLS = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.And: "and", ast.Or: "or",
 }  # fmt: skip
 # How thick, large or transparent something is drawn, in calls of pictures: no number that a person reads.
-DECORATION = {"size", "line_width", "alpha", "fill_alpha", "line_alpha", "padding", "spacing", "margin", "show_grid"}
+DECORATION = {
+    "size", "line_width", "alpha", "fill_alpha", "line_alpha", "background_fill_alpha", "padding", "spacing", "margin",
+    "show_grid", "glyph_height", "label_height", "border_radius", "min_border_left", "min_border_right",
+    "min_border_top", "min_border_bottom",
+}  # fmt: skip
 LEAST = 1e-100  # smaller constants guard against a division by zero or the logarithm of zero
 
 
@@ -152,9 +156,10 @@ def unseen_parts(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def decoration(tree: ast.Module) -> Iterator[ast.AST]:
-    """How large or transparent marks are, and columns of a legend, where HoloViews is imported; else nothing."""
+    """How large or transparent marks are, and columns of a legend, in files that import HoloViews or Bokeh."""
     imported = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
-    for node in ast.walk(tree) if "holoviews" in imported else ():
+    imported |= {str(node.module).partition(".")[0] for node in tree.body if isinstance(node, ast.ImportFrom)}
+    for node in ast.walk(tree) if imported & {"holoviews", "bokeh"} else ():
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "overlay":
             yield from node.args[2:]
         elif isinstance(node, ast.keyword) and node.arg in DECORATION:

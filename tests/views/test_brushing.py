@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from bokeh.models import ColumnDataSource, HoverTool
+from bokeh.plotting import figure
 
 from gpexplorer import Spec, views
 from gpexplorer.views.drawing import run_rows
-from gpexplorer.views.drawing.brushing import nearest_points
+from gpexplorer.views.drawing.brushing import brush, nearest_points
 from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.drawing.palette import ROLES
 
 
 @pytest.mark.parametrize(("method", "data"), [("cholqr", "snelson-like"), ("sgpr", "sin-product")])
@@ -35,6 +38,26 @@ def test_the_tooltip_shows_the_row_its_prediction_and_the_nearest_inducing_point
     assert columns["predicted"] == pytest.approx(mean, abs=0.02)
     assert columns["residual"] == pytest.approx(y - mean, abs=0.02)
     assert any(isinstance(tool, HoverTool) and not tool.visible for tool in live.figure.tools)
+
+
+def test_only_marks_of_rows_have_a_tooltip_and_a_highlight():
+    rows = pd.DataFrame({"x": [0.0, 1.0], "y": [2.0, 3.0], "row": [4, 7], "observed": [5.0, 6.0]})
+    layers = {"rows": rows, "others": rows[["x", "y", "observed"]], "line": rows}
+    picture = figure(tools="")
+    for name in ("rows", "others", "of no layer"):
+        picture.scatter("x", "y", source=ColumnDataSource({"x": [0.0, 1.0], "y": [2.0, 3.0]}, name=name))
+    picture.line("x", "y", source=ColumnDataSource({"x": [0.0], "y": [2.0]}, name="line"))
+
+    brush(picture, layers)
+
+    [tool] = picture.select({"type": HoverTool})
+    assert tool.renderers == picture.renderers[:1]
+    assert [words for words, _ in tool.tooltips] == ["training row", "value"]
+    assert not tool.visible
+    highlighted = picture.renderers[0].hover_glyph
+    assert [highlighted.fill_color, highlighted.fill_alpha] == [ROLES["proposed"], 1.0]
+    assert [renderer.hover_glyph for renderer in picture.renderers[1:]] == [None, None, None]
+    assert picture.renderers[0].data_source.data["row"].tolist() == [4, 7]
 
 
 def test_the_nearest_point_is_that_by_the_ranges_of_the_rows_and_its_distance_has_their_units():
