@@ -36,4 +36,22 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
             "True becomes False",
         ): "bonds are single or double in either case, and flags are not drawn",
     },
+    "views/runs/calibration.py": {
+        (
+            'return int(((observed["y"] < lower - 1e-9) | (observed["y"] > upper + 1e-9)).sum())',
+            "1e-09 becomes 2e-09",
+        ): "the least distance is one row of two thousand",
+        (
+            "cumulative = bdtr(np.arange(rows + 1.0)[:, None], rows, levels)"
+            "  # [t + 1, levels] of at most k rows inside",
+            "1.0 becomes 2.0",
+        ): "the probability of at most all rows, twice",
+    },
+    "views/runs/comparison_charts.py": {
+        ("self.table = scored.reset_index(drop=True)", "True becomes False"): "the old numbers of the rows, not drawn",
+        (
+            'parts, sizes = [], [int(size) for size in layers[GROWTH_POWERS[0]]["x"]]',
+            "0 becomes 1",
+        ): "all powers are drawn at the same sizes",
+    },
 }

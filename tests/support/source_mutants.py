@@ -18,9 +18,9 @@ SYMBOLS = {
 }  # fmt: skip
 # How thick, large or transparent something is drawn, in calls of pictures: no number that a person reads.
 DECORATION = {
-    "size", "line_width", "alpha", "fill_alpha", "line_alpha", "background_fill_alpha", "padding", "spacing", "margin",
-    "show_grid", "glyph_height", "label_height", "border_radius", "min_border_left", "min_border_right",
-    "min_border_top", "min_border_bottom",
+    "size", "line_width", "line_dash", "alpha", "fill_alpha", "line_alpha", "background_fill_alpha", "padding",
+    "spacing", "margin", "show_grid", "glyph_height", "label_height", "border_radius", "min_border_left",
+    "min_border_right", "min_border_top", "min_border_bottom",
 }  # fmt: skip
 LEAST = 1e-100  # smaller constants guard against a division by zero or the logarithm of zero
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from gpexplorer.runs.studies import power_law
+from gpexplorer.views.drawing.palette import CYCLE, ROLES
 from gpexplorer.views.runs import comparison_charts as charts
 from gpexplorer.views.runs.comparison_charts import CandidateScores
 
@@ -93,6 +94,12 @@ def test_powers_go_through_the_first_measurement_and_the_fitted_law_over_all_of_
     one = charts.scaling_layers(table[:1], power_law.fit(sizes[:1], table["seconds"][:1]))
     assert [len(one[name]) for name in ("measured", "fitted", "n")] == [1, 0, 1]
     assert all(frame.empty for frame in charts.scaling_layers(table[:0], fitted).values())
+
+
+def test_the_baseline_has_the_colour_of_a_reference_and_the_others_those_of_the_cycle():
+    names = [str(k) for k in range(12)]
+    assert charts.colours(names[:3], "1") == {"0": CYCLE[0], "1": ROLES["reference"], "2": CYCLE[2]}
+    assert list(charts.colours(names).values()) == [*CYCLE, *CYCLE[:2]]
 
 
 def test_the_growth_of_several_methods_is_compared_from_the_first_point():

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import holoviews as hv
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import binom
 
 import gpexplorer as gpx
 from gpexplorer.problem import Dataset
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.run_rows import sampled
+from gpexplorer.views.runs import calibration
 from gpexplorer.views.runs.prediction import Fit
 
 hv.extension("bokeh")
@@ -140,6 +144,34 @@ def test_the_title_counts_the_test_rows_outside_the_grid_among_those_that_are_sh
     title = layers["mean" if d == 1 else "points"].attrs["title"]
     assert title == f"{count} of {shown} test rows lie outside the grid, where the prior is returned"
     assert (len(layers["test"]) if d == 1 else len(layers["points"])) == shown
+
+
+@pytest.mark.parametrize("rows", [7, 40])
+def test_a_level_at_the_edge_of_the_band_of_chance_is_inside_it(rows: int):
+    band = calibration.by_chance(rows)[1:-1]
+    for end, sign in (("lower", -1), ("upper", 1)):
+        at_edge = pd.DataFrame({"x": band["x"], "y": band[end]})
+        assert calibration._outside(at_edge, rows) == 0
+        assert calibration._outside(at_edge.assign(y=band[end] + sign / rows), rows) == len(band)
+    counts = np.arange(rows + 1) / rows
+    for level, lower, upper in band.to_numpy()[[0, 12, 24]]:
+        below = binom.cdf(np.arange(rows + 1), rows, level)
+        assert (lower, upper) == (counts[below >= 0.025].min(), counts[below >= 0.975].min())
+
+
+def test_calibration_is_for_runs_with_test_rows_and_numbers_and_has_the_diagonal():
+    rng = np.random.default_rng(2)
+    run = opened(rng.random((30, 3)), rng.standard_normal(30))
+    view = calibration.Calibration()
+    assert view.applies(run)
+    assert view.data(run, 1)["ideal"].to_numpy().tolist() == [[0, 0], [1, 1]]
+    run.split = None
+    assert not view.applies(run)
+    run.split = SimpleNamespace(test=[])
+    assert not view.applies(run)
+    words = gpx.Spec("cholesky", data="words", kernel="spectrum").open(data=(["ab", "ba", "b"] * 3, torch.arange(9.0)))
+    words.split = SimpleNamespace(test=[1])
+    assert not view.applies(words)
 
 
 def test_words_have_predicted_and_observed_targets():

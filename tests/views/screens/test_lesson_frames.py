@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,6 +13,9 @@ import torch
 
 import gpexplorer as gpx
 from gpexplorer.errors import SettingError
+from gpexplorer.methods.capabilities import Landscape
+from gpexplorer.views.drawing import run_rows
+from gpexplorer.views.screens import lesson_page
 from gpexplorer.views.screens.lesson_page import SWAPS, lesson_of, lesson_spec
 
 
@@ -88,6 +94,68 @@ def test_curves_are_those_of_the_posterior_in_units_of_the_file(run, lesson):
 
     np.testing.assert_allclose(lesson["frames"][5]["mean"], mean, atol=1e-3)
     np.testing.assert_allclose(lesson["frames"][5]["sd"], variance.sqrt(), atol=1e-3)
+
+
+def test_the_curves_reach_a_fortieth_of_the_rows_beyond_them_and_the_rows_have_their_units(run, lesson):
+    train = run.problem.train
+    x, y = run_rows.inputs_of(train)[:, 0], run_rows.targets_of(train)
+    ends = x.min() - np.ptp(x) / 40, x.max() + np.ptp(x) / 40
+    np.testing.assert_allclose(lesson["x"], np.linspace(*ends, 321), atol=1e-4)
+    assert lesson["gap"] == pytest.approx(0.03 * np.ptp(x), abs=1e-4)
+    rows = lesson["rows"]["row"]
+    np.testing.assert_allclose([lesson["rows"]["x"], lesson["rows"]["y"]], [x[rows], y[rows]], atol=1e-4)
+    assert [lesson[name] for name in ("points", "swaps", "first")] == [10, 12, 0]
+    X = (torch.tensor(lesson["x"]).double() - train.scale.x_mean) / train.scale.x_sd
+    kernel, theta = run.problem.kernel, run.problem.theta
+    A = kernel(theta, train.X, train.X) + torch.exp(2 * theta[-1]) * torch.eye(len(train)).to(train.X)
+    cross = kernel(theta, X[:, None].to(train.X), train.X)
+    mean = cross @ torch.linalg.solve(A, train.y)
+    variance = kernel.diag(theta, X[:, None]) - (cross * torch.linalg.solve(A, cross.T).T).sum(1)
+    sd_of_y, mean_of_y = train.scale.y_sd, train.scale.y_mean
+    np.testing.assert_allclose(lesson["exact"]["mean"], mean * sd_of_y + mean_of_y, atol=2e-3)
+    np.testing.assert_allclose(lesson["exact"]["sd"], variance.sqrt() * sd_of_y, atol=2e-3)
+
+
+def test_a_swap_is_offered_among_the_rows_that_have_a_number():
+    exact, approx = torch.tensor([math.nan, 1.0, 3.0, 9.0]), torch.tensor([5.0, 2.0, 2.5, math.inf])
+    landscape = Landscape(torch.arange(4), approx, exact, removed=0, correlation=0.5, pivots=torch.tensor([0, 2]))
+    following = SimpleNamespace(proposed=1, removed=3, accepted=True, exact=1.0, approx=2.0)
+    order = np.array([2, 0, 3, 1])  # rows by their place
+
+    offered = lesson_page._next_swap(landscape, following, order)
+
+    assert offered == {
+        "exact": [3.0, None, None, 1.0], "approx": [2.5, None, None, 2.0], "pivots": [2], "removed": 3, "tested": 1,
+        "accepted": True, "best": 2,
+        "values": {"best": 3.0, "predicted_best": 2.5, "tested": 1.0, "predicted": 2.0},
+    }  # fmt: skip
+    following.proposed = 0
+    assert lesson_page._next_swap(landscape, following, order) is not None
+    following.proposed = -1
+    assert lesson_page._next_swap(landscape, following, order) is None
+    assert lesson_page._next_swap(landscape, None, order) is None
+
+
+def test_the_first_record_has_the_points_before_the_first_swap():
+    class State(NamedTuple):
+        step: int
+        inducing: torch.Tensor
+
+    def states(step: int, accepted: bool) -> list[list[int]]:
+        begin = State(step, torch.tensor([], dtype=torch.int64))
+        after = State(1, torch.tensor([4, 7, 9]))
+        infos = [None, SimpleNamespace(accepted=accepted, proposed=7, removed=2)]
+        steps = [SimpleNamespace(state=state, info=info) for state, info in zip((begin, after), infos, strict=True)]
+        run = SimpleNamespace(trace=[SimpleNamespace(step=step) for step in steps])
+        return [state.inducing.tolist() for state in lesson_page.swap_states(run)]
+
+    assert states(0, True) == [[4, 2, 9], [4, 7, 9]]
+    assert states(0, False) == [[4, 7, 9], [4, 7, 9]]
+    assert states(3, True) == [[], [4, 7, 9]]  # a run that was continued
+
+
+def test_numbers_have_four_decimal_places_and_missing_ones_are_none():
+    assert lesson_page.rounded([1.00004, 1.00006, math.nan, -math.inf]) == [1.0, 1.0001, None, None]
 
 
 def test_a_forced_swap_continues_from_its_frame(run, lesson):

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 
+import numpy as np
 import pytest
+from bokeh.models import Range1d
 
 from gpexplorer.errors import SettingError
-from gpexplorer.views.screens.lesson_page import PLAYER, lesson_figures, lesson_of, lesson_spec, save_lesson
+from gpexplorer.views.screens.lesson_page import (
+    PLAYER,
+    document_json,
+    lesson_figures,
+    lesson_of,
+    lesson_spec,
+    save_lesson,
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +42,44 @@ def test_axes_begin_with_the_short_labels_of_a_phone(run):
     for name in ("landscape", "curve"):
         label = getattr(figures, name).yaxis.axis_label
         assert re.search(rf'\["{name}", "[^"]+", "{re.escape(label)}"\]', PLAYER)
+
+
+def test_the_axes_hold_the_rows_the_first_band_and_all_swaps(run):
+    lesson = lesson_of(run)
+    first, y = lesson["frames"][0], lesson["rows"]["y"]
+    mean, sd = np.array(first["mean"]), np.array(first["sd"])
+
+    figures = lesson_figures(lesson)
+
+    def ends(axis: Range1d) -> tuple[float, float]:
+        return axis.start, axis.end
+
+    for of_column in figures[:3]:
+        assert ends(of_column.x_range) == (lesson["x"][0], lesson["x"][-1])
+    low, high = min(*y, *(mean - 2 * sd)), max(*y, *(mean + 2 * sd))
+    room = 0.12 * (high - low)
+    assert ends(figures.data.y_range) == pytest.approx((low - room, high + room))
+    narrow = lesson | {"rows": {"y": [0.0]}, "frames": [{"mean": [1.0], "sd": [3.0]}]}
+    assert ends(lesson_figures(narrow).data.y_range) == pytest.approx((-5.0 - 1.44, 7.0 + 1.44))
+    assert ends(figures.landscape.y_range) == ends(figures.curve.y_range) == (0, 1)
+    assert figures.points.y_range.start < -1.0 < 0.0 < figures.points.y_range.end  # room for two lines of marks
+    assert -1.0 < figures.curve.x_range.start < 0 < 12 < figures.curve.x_range.end < 13
+    assert figures.curve.xaxis[0].ticker.ticks == [0, 3, 6, 9, 12]
+    for plot in (figures.landscape, figures.curve):
+        assert plot.yaxis[0].ticker.desired_num_ticks == 4
+
+
+def test_only_data_and_landscape_have_axes_for_their_numbers(run):
+    figures = lesson_figures(lesson_of(run))
+
+    visible = [(plot.xaxis[0].visible, plot.yaxis[0].visible, plot.xgrid[0].visible) for plot in figures]
+    assert visible == [(False, True, True), (False, False, False), (True, True, True), (True, True, True)]
+    assert all(plot.toolbar.autohide for plot in figures)
+    sources = [{renderer.data_source.name for renderer in plot.renderers} for plot in figures]
+    assert sources[0] == {"band", "exact", "before", "mean", "rows", "labels"}
+    content = document_json(lesson_of(run))
+    assert len(content["roots"]) == 4
+    json.dumps(content, allow_nan=False)
 
 
 def test_a_folder_that_is_not_there_is_named(run, tmp_path):
