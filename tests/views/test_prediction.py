@@ -56,10 +56,11 @@ def test_the_colours_of_a_map_span_the_targets_but_for_one_percent_at_each_end()
     y = rng.standard_normal(60) ** 3
     run, fit = opened(rng.random((60, 2)), y), Fit()
 
-    low, high = fit.data(run, 1)["map"].attrs["colours"]
+    attrs = fit.data(run, 1)["map"].attrs
     fit.show = "sd"
 
-    assert (low, high) == pytest.approx(np.quantile(y, [0.01, 0.99]))
+    assert attrs["colours"] == pytest.approx(tuple(np.quantile(y, [0.01, 0.99])))
+    assert [attrs[axis] for axis in ("xlabel", "ylabel")] == ["x1", "x2"]
     assert fit.data(run, 1)["map"].attrs["colours"] == pytest.approx((0.0, y.std()))
 
 

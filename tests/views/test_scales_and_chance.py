@@ -174,6 +174,28 @@ def test_the_best_earlier_run_on_the_same_rows_lies_behind_with_its_last_value()
     assert view.data(run, 1)["ghost"].empty
 
 
+def test_an_axis_spans_one_nat_of_an_objective_and_no_more_of_a_score_than_it_has():
+    values = [0.5, 0.4, 0.3, 0.35]
+    table = {name: values for name in ("objective", "share", "snlp")}
+    channels = (*OBJECTIVE, Channel("share", "share", ""))
+    view, extents = views.registry["convergence"](), {}
+    view.param.channel.objects = list(table)
+    for view.channel in table:
+        extents[view.channel] = view.data(run_of(table, channels), 3)["series"].attrs.get("extent")
+    assert extents == {"objective": pytest.approx((-0.1, 0.9)), "share": None, "snlp": None}
+
+
+def test_a_lower_coverage_is_not_better_so_that_no_earlier_run_lies_behind_it():
+    view, spec = views.registry["convergence"](), Spec("ml", data="snelson-like")
+    steps = {"index": [0, 1], "objective": [2.0, 1.0], "smse": [0.5, 0.25], "coverage95": [0.9, 0.8]}
+    view.earlier = (Finished(spec, pd.DataFrame(steps)),)
+    view.param.channel.objects = list(steps)
+    shown = {}
+    for view.channel in ("smse", "coverage95"):
+        shown[view.channel] = view.data(run_of(steps, spec=spec), 1)["ghost"]["y"].tolist()
+    assert shown == {"smse": [0.5, 0.25], "coverage95": []}
+
+
 @pytest.mark.parametrize("shift", [0.0, 300.0])
 def test_the_colours_of_a_surface_are_those_of_the_targets_at_every_step_and_follow_the_option(shift: float):
     rows = gpx.load({"name": "sin-product", "n": 80})

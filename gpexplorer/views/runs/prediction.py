@@ -190,8 +190,8 @@ def _map(run: Run, at: int, show: str) -> Layers:
     }
     layers["map"].attrs |= {"map": True, "xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
     y = run_rows.targets_of(train)  # one scale for all steps and methods: a flat surface has one colour
-    ends = (float(np.quantile(y, 0.01)), float(np.quantile(y, 0.99))) if show == "mean" else (0.0, float(y.std()))
-    layers["map"].attrs["colours"] = ends if ends[0] < ends[1] else (ends[0], ends[0] + 1.0)
+    low, high = np.quantile(y, [0.01, 0.99]) if show == "mean" else (0.0, y.std())
+    layers["map"].attrs["colours"] = (float(low), float(high if low < high else low + 1.0))
     return layers
 
 
