@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
+import holoviews as hv
 import numpy as np
 import pandas as pd
 import pytest
 
-from gpexplorer.views.base import arranged, legend_cols, points
+from gpexplorer.views.base import Line, Series, View, arranged, dots, image, legend_cols, overlay, points
 from gpexplorer.views.drawing import live
+from gpexplorer.views.drawing.palette import cycled
+
+hv.extension("bokeh")
 
 
 def frame(attrs: dict[str, Any] | None = None, **columns: list[float]) -> pd.DataFrame:
@@ -111,6 +115,74 @@ def test_the_hero_of_a_family_stands_between_the_first_two_pictures() -> None:
     assert [order(), order("e"), order("c"), order("b"), order(count=3), order(count=2)] == [
         "adbce", "aebcd", "acbde", "adbce", "acb", "ab",
     ]  # fmt: skip
+
+
+def test_a_logarithmic_axis_of_one_value_reaches_to_half_and_twice_of_it() -> None:
+    def asked(y: list[float], **options: Any) -> dict[str, Any]:
+        rows = frame(x=[1.0, 5.0], y=y)
+        return overlay([dots({"rows": rows}, "rows")], rows, **options).opts.get("plot").kwargs
+
+    assert asked([8.0, 8.0], logy=True)["ylim"] == (4.0, 16.0)
+    assert "ylim" not in asked([8.0, 8.0])
+    assert "ylim" not in asked([8.0, 9.0], logy=True)
+    assert "ylim" not in asked([-8.0, -8.0], logy=True)
+    assert "xlim" not in asked([8.0, 8.0], logx=True, logy=True)
+    assert asked([1.0, 2.0], columns=0)["show_legend"] is False
+    assert asked([1.0, 2.0], columns=3)["legend_cols"] == 3
+    assert asked([1.0, 2.0])["responsive"]
+
+
+def test_a_picture_is_for_the_family_and_the_abilities_that_it_names_and_waits_for_nothing() -> None:
+    class Simple(View):
+        def data(self, run: Any, at: int) -> Any: ...
+
+        def plot(self, layers: Any) -> Any: ...
+
+    run: Any = SimpleNamespace(method=SimpleNamespace(family="inducing"))
+    picture = Simple()
+    assert picture.applies(run)
+    assert not picture.unfinished(run, 0)
+    assert picture.clicked(run, 0, 1.0, 2.0) is None
+    Simple.family = "exact"
+    assert not picture.applies(run)
+    Simple.family, Simple.needs = "inducing", int
+    assert not picture.applies(run)
+
+
+def test_lines_over_the_steps_are_named_coloured_and_cut_at_the_record_that_is_shown() -> None:
+    class Two(Series):
+        lines: ClassVar[dict[str, Line]] = {
+            "own": Line("its name", "#123456"),
+            "cost": Line("cost", "#654321", column="seconds"),
+        }
+        axes: ClassVar[tuple[str, str]] = ("step", "value")
+
+        def caption(self, run: Any, at: int, layers: Any) -> str | None:
+            return f"{len(layers['own'])} points"
+
+    table = pd.DataFrame({"index": [0, 1, 2, 3], "own": [math.nan, 5.0, 6.0, 7.0], "seconds": [1.0, 2.0, 3.0, 4.0]})
+    run: Any = SimpleNamespace(table=lambda: table)
+    series = Two()
+    layers = series.data(run, 2)
+    assert layers["own"].to_numpy().tolist() == [[1, 5], [2, 6]]
+    assert layers["cost"].to_numpy().tolist() == [[0, 1], [1, 2], [2, 3]]
+    assert layers["own"].attrs == {"xlabel": "step", "ylabel": "value", "title": "2 points"}
+    assert {name: len(part) for name, part in series.data(run, 0).items()} == {"own": 0, "cost": 0}
+    curves = series.curves({**layers, "more": layers["own"]})
+    assert [curve.label for curve in curves] == ["its name", "cost", "more"]
+    colours = [curve.opts.get("style").kwargs["color"] for curve in curves]
+    assert colours == ["#123456", "#654321", cycled(2)["color"]]
+    assert series.plot(layers).opts.get("plot").kwargs["legend_cols"] == 3
+
+
+def test_an_image_has_its_first_row_at_the_lowest_place() -> None:
+    x, y = (axis.ravel() for axis in np.meshgrid([1.0, 3.0, 5.0], [10.0, 11.0]))
+    rows = frame(x=x, y=y, value=np.arange(6.0)).sample(frac=1.0, random_state=0)
+
+    element = image({"map": rows}, "map")
+
+    assert element.dimension_values("value", flat=False).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert element.opts.get("plot").kwargs["colorbar"] is True
 
 
 def test_names_of_eighteen_letters_fit_beside_each_other_and_longer_ones_do_not() -> None:
