@@ -91,7 +91,7 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
     "views/screens": ["views/screens"],
     "views/saved_page": ["views/test_saved_page.py", "views/test_saved_page_parts.py"],
     "views/base.py": [*PICTURES, *(f"views/test_{name}.py" for name in ("axes_of_pictures", "broken_views"))],
-    "views/picture.py": ["views/test_static_pictures.py", "views/test_saved_page.py", "runs/test_split_comparison.py"],
+    "views/picture.py": ["views/test_static_pictures.py", "views/test_pictures_of_studies.py"],
     "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }
 SECONDS = 15.0  # of tests per mutant
