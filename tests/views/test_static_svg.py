@@ -266,6 +266,8 @@ def test_the_entries_of_a_legend_look_like_their_marks_and_can_be_hidden():
     figure.scatter([0], [0], marker="x", legend_label="cross", line_color="#666666", fill_color="#000000")
     figure.scatter([math.nan], [math.nan], legend_label="empty", fill_color="#777777")
     figure.scatter([0, math.nan], [0, 0], legend_label="none", fill_color=None, line_color="#888888")
+    by_column = {"fill_color": linear_cmap("x", ["#999999", "#aaaaaa"], 0, 1), "fill_alpha": "part"}
+    figure.scatter("x", "y", source={"x": [0, 1], "y": [0, 1], "part": [0.1, 0.2]}, legend_label="columns", **by_column)
 
     found = entries(figure)
 
@@ -273,10 +275,10 @@ def test_the_entries_of_a_legend_look_like_their_marks_and_can_be_hidden():
         Entry("line", "━", "#111111", 1.0, True), Entry("dashed", "╍", "#222222", 0.35, True),
         Entry("area", "■", "#333333", 0.5, True), Entry("full", "★", "#444444", 1.0, True),
         Entry("hollow", "◇", "#555555", 0.7, True), Entry("cross", "×", "#666666", 1.0, True),
-        Entry("none", "○", "#888888", 1.0, True),
+        Entry("none", "○", "#888888", 1.0, True), Entry("columns", "●", "currentColor", 1.0, True),
     ]  # fmt: skip
     assert [entry.label for entry in entries(figure, with_empty=True)][6] == "empty"
-    for number in (0, 6, 7, -1):
+    for number in (0, 6, 8, -1):
         toggle(figure, number)
     assert [entry.label for entry in entries(figure) if not entry.visible] == ["line", "none"]
     toggle(figure, 0)

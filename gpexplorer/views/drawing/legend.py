@@ -90,8 +90,7 @@ def _entry(item: Any) -> Entry:
     glyph = renderer.glyph
     label = item.label.get("value", "") if isinstance(item.label, dict) else str(item.label.value)
     sign, part = _sign(glyph)
-    alpha = getattr(glyph, f"{part}_alpha", 1.0)
-    colour = getattr(glyph, f"{part}_color", None)
+    alpha, colour = getattr(glyph, f"{part}_alpha"), getattr(glyph, f"{part}_color")
     return Entry(
         label=label,
         sign=sign,
