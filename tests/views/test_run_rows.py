@@ -15,10 +15,10 @@ from gpexplorer.runs import Run
 from gpexplorer.views.drawing import run_rows
 
 
-def opened(X: np.ndarray, names: tuple[str, ...] = (), **fields: str) -> Run:
+def opened(X: np.ndarray, names: tuple[str, ...] = (), kernel: str = "se", **fields: str) -> Run:
     """A run that has these training rows."""
     rows = Dataset(torch.tensor(X), torch.linspace(1.0, 9.0, len(X), dtype=torch.float64), names)
-    return gpx.Spec("cholesky", {"learn": False}, kernel="se", dtype="float64", **fields).open(
+    return gpx.Spec("cholesky", {"learn": False}, kernel=kernel, dtype="float64", **fields).open(
         data=Split(rows, rows, name="rows")
     )
 
@@ -33,17 +33,20 @@ def test_a_sample_of_rows_is_in_order_and_the_same_each_time_and_few_rows_are_al
     assert len(run_rows.sampled(1501)) == 1500
 
 
-@pytest.mark.parametrize("shift", [0.0, 1e4])
-def test_more_than_two_inputs_lie_on_their_principal_components_with_their_shares_of_the_variance(shift: float):
+@pytest.mark.parametrize(("shift", "kernel"), [(0.0, "se"), (1e4, "se"), (100.0, "minmax")])
+def test_more_than_two_inputs_lie_on_their_principal_components_with_their_shares_of_the_variance(
+    shift: float, kernel: str
+):
     rng = np.random.default_rng(0)
     first, second, rest = np.linalg.qr(rng.standard_normal((40, 3)) - 0.0)[0].T
     Z = np.column_stack([3.0 * first + 0.1 * rest, 3.0 * first - second, 0.2 * second + rest, -3.0 * first])
-    run = opened(shift + 10.0 * Z)
+    run = opened(shift + 10.0 * Z, kernel=kernel)  # minmax is for counts, which are not scaled
     scaled = run.problem.train.X.numpy()
     U, S, _ = np.linalg.svd(scaled - scaled.mean(0), full_matrices=False)
 
     place, names = run_rows.plane(run)
 
+    assert place.shape == (40, 2)
     for k in (0, 1):
         np.testing.assert_allclose(np.abs(place[:, k]), np.abs(U[:, k] * S[k]), atol=1e-6)
         share = 100.0 * S[k] ** 2 / np.square(S).sum()

@@ -92,6 +92,13 @@ def test_ticks_are_round_numbers_and_no_more_than_there_is_room_for(ends: Any, l
     assert static_svg._ticks(np.array(ends), log, most) == pytest.approx(list(ticks))
 
 
+def test_an_axis_has_at_most_eight_steps_across_and_six_upwards():
+    found = words(unit_figure(x_range=(0, 9), y_range=(0, 7)))
+
+    assert [text for text, _, y in found if y == 265.0] == ["0", "2", "4", "6", "8"]
+    assert [text for text, x, _ in found if x == 58.0] == ["0", "2", "4", "6"]
+
+
 def test_lines_areas_and_segments_go_through_their_points_with_gaps():
     figure = unit_figure()
     figure.line([0, 2, 4, 6, 8], [-1, 0, math.nan, 0.5, 1], line_color="#123456", line_width=2.5, line_dash=[6, 3])

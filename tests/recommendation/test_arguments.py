@@ -1,0 +1,54 @@
+"""What `recommend` is given: an amount of memory in words, and rows of which some are copies."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gpexplorer.errors import SettingError
+from gpexplorer.problem import Dataset, RowGroups
+from gpexplorer.recommendation import arguments
+from gpexplorer.recommendation.arguments import bytes_of, repeated_rows
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        ("2 GB", 2e9),
+        ("1.5kb", 1500.0),
+        (" 7 MB ", 7e6),
+        ("0.5 TB", 5e11),
+        ("9", 9.0),
+        ("9 B", 9.0),
+        (0.5, 0.5),
+        (3, 3.0),
+    ],
+)
+def test_memory_is_a_number_of_bytes_or_a_number_with_a_unit(memory: str | float, expected: float):
+    assert bytes_of(memory) == expected
+
+
+@pytest.mark.parametrize("memory", [0, -1.0, "0 GB", "2 PB", "much", "1.2.3 GB", ""])
+def test_memory_that_is_no_amount_is_refused(memory: str | float):
+    with pytest.raises(SettingError, match="memory"):
+        bytes_of(memory)
+
+
+def test_half_of_the_free_memory_may_be_used(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(arguments.psutil, "virtual_memory", lambda: SimpleNamespace(available=8e9))
+    assert bytes_of(None) == 4e9
+
+
+def test_rows_repeat_an_earlier_one_if_their_target_does_and_no_groups_keep_them_together(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    X, y = torch.tensor([[1.0], [1.0], [1.0], [2.0], [2.0]]), torch.tensor([3.0, 3.0, 3.0, 4.0, 5.0])
+    assert repeated_rows(Dataset(X, y)) == 2
+    assert repeated_rows(Dataset(X, y, groups=RowGroups(torch.arange(5), are_folds=False))) == 0
+    assert repeated_rows(Dataset(["a"] * 5, y)) == 0
+    monkeypatch.setattr(arguments, "MOST_COMPARED", 5)
+    assert repeated_rows(Dataset(X, y)) == 2
+    monkeypatch.setattr(arguments, "MOST_COMPARED", 4)
+    assert repeated_rows(Dataset(X, y)) == 0
