@@ -134,8 +134,9 @@ def large_weights(scores: Sequence[RowScores]) -> Array:
 def weights_of_means(scores: Sequence[RowScores]) -> Array:
     """The weights [k] with which the mean of these models has the smallest squared error, by least squares."""
     means = np.column_stack([own.mean for own in scores])  # [t, k]
-    centre = scores[0].targets.mean()
-    found = nnls(means - centre, scores[0].targets - centre)[0]
+    targets = scores[0].targets
+    centre = targets.mean()
+    found = nnls(means - centre, targets - centre)[0]
     if found.sum() <= 0.0:
         return np.eye(len(scores))[int(np.argmin([own.smse for own in scores]))]
     found = np.where(found >= LEAST_WEIGHT * found.sum(), found, 0.0)

@@ -138,6 +138,10 @@ def test_no_average_of_one_model_unless_it_is_a_simple_one(monkeypatch: pytest.M
     final = FinalModel(winner, winner.first_run, True, "")
 
     assert average_of_lanes(search_of(), final, [winner, other]) is None
+    two = average_of_lanes(search_of(), final, [winner, lane("c", own=scores(-1.0))])
+    assert two is not None
+    assert sum(two.weights.values()) == pytest.approx(1.0)
+    assert len(two.weights) == 2
     average = average_of_lanes(search_of(most_models=2), final, [winner], [clear])
     assert average is not None
     assert average.weights == {"clear": 1.0}

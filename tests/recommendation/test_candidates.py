@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -206,6 +207,16 @@ def test_texts_alone_are_not_combined_with_nothing():
 def test_few_different_words_are_compared_word_by_word(count: int, key: str):
     words = [f"!word {k % count}" for k in range(3 * count)]
     assert module._key_for(words) == key
+
+
+def test_without_rdkit_no_text_is_a_molecule(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "rdkit", None)
+    assert module._key_for(["CCO"] * 50) == "category"
+
+
+@pytest.mark.parametrize("n", [module.LEARNED_FROM - 1, module.LEARNED_FROM])
+def test_many_rows_learn_from_a_start_of_fewer(n: int):
+    assert exact_gp("se-ard", n, 1000.0).learned_start == (n == module.LEARNED_FROM)
 
 
 def test_molecules_are_recognised_by_the_first_fifty():

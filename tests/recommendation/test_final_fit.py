@@ -57,7 +57,11 @@ def test_near_rows_are_fitted_again_to_many_rows_even_if_another_lane_had_won(mo
     near.first_run.outcome = None  # it still learns
     monkeypatch.setattr(final_fit, "step_until", lambda *_: None)
     monkeypatch.setattr(Lane, "rescored", lambda self, _: (scores(0.5), None))
-    assert final_model(search, winner, [winner, near], [winner, near]).lane is near  # the better one
+    own = final_model(search, winner, [winner, near], [winner, near])
+    assert own == FinalModel(near, near.first_run, False, "")  # the better one
+    solver = lane("solver", EXACT, scores(0.0), method="gbcd", candidate={"all_rows": True})
+    monkeypatch.setattr(Lane, "after_learning", property(lambda self: (4, 2.0)))
+    assert not final_model(search, solver, [solver], [solver]).refitted  # which may be far from its end
 
 
 def test_a_stop_leaves_the_run_of_the_search_and_a_failure_the_record_that_was_scored(monkeypatch: pytest.MonkeyPatch):

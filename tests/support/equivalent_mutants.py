@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
+    "recommendation/averaging.py": {
+        ("targets = scores[0].targets", "0 becomes 1"): "all models are scored on the same rows",
+    },
     "views/families/feature_space.py": {
         ("plane = torch.zeros(len(y), 2).to(Phi)", "2 becomes 3"): "a third column is not read",
         (

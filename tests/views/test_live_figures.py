@@ -102,10 +102,10 @@ def test_columns_are_the_same_where_no_entry_differs():
 
 def test_long_columns_are_rounded_only_where_their_range_is_usual_and_no_axis_is_logarithmic():
     values = np.linspace(0.0, 1.0, 64)
-    assert live.without_unseen_digits(1e-29 * values, 2.0**-14).dtype == np.float32
-    assert live.without_unseen_digits(1e-31 * values, 2.0**-14).dtype == np.float64
-    assert live.without_unseen_digits(1e29 * values, 2.0**-14).dtype == np.float32
-    assert live.without_unseen_digits(1e31 * values, 2.0**-14).dtype == np.float64
+    assert live.without_unseen_digits(1.5e-30 * values, 2.0**-14).dtype == np.float32
+    assert live.without_unseen_digits(0.9e-30 * values, 2.0**-14).dtype == np.float64
+    assert live.without_unseen_digits(0.9e30 * values, 2.0**-14).dtype == np.float32
+    assert live.without_unseen_digits(1.5e30 * values, 2.0**-14).dtype == np.float64
     assert live.without_unseen_digits(np.full(64, math.nan), 2.0**-14).dtype == np.float64
     for log, kind in ((False, np.float32), (True, np.float64)):
         own = drawn({"rows": frame(x=values + 1.0, y=values + 1.0)}, logy=log)

@@ -217,8 +217,8 @@ def test_equal_properties_are_kept_once():
 
 @pytest.mark.parametrize(
     ("scale", "offset", "exact", "kind"),
-    [(1.0, 0.0, False, "f4"), (1.0, 0.0, True, "f4"), (1e-29, 0.0, True, "f4"), (1e-31, 0.0, True, "f8"),
-     (1e29, 0.0, True, "f4"), (1e31, 0.0, True, "f8"), (1e-31, 1.0, True, "f8")],
+    [(1.0, 0.0, False, "f4"), (1.0, 0.0, True, "f4"), (1.5e-30, 0.0, True, "f4"), (0.9e-30, 0.0, True, "f8"),
+     (0.9e30, 0.0, True, "f4"), (1.5e30, 0.0, True, "f8"), (1e-31, 1.0, True, "f8")],
 )  # fmt: skip
 def test_long_columns_take_four_bytes_per_number_where_these_suffice(
     scale: float, offset: float, exact: bool, kind: str
@@ -226,6 +226,8 @@ def test_long_columns_take_four_bytes_per_number_where_these_suffice(
     values = offset + scale * np.linspace(1.0, 2.0, 64)
 
     assert PackedColumns().add([values], exact)["entries"] == [[kind, 64]]
+    for least, own in ((1.5e-30, "f4"), (0.9e-30, "f8")):
+        assert PackedColumns().add([np.linspace(least, 1.0, 64)], True)["entries"] == [[own, 64]]
     assert PackedColumns().add([values[:63]], exact)["entries"] == [["f8", 63]]
 
 
