@@ -95,7 +95,10 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
     "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }
 SECONDS = 15.0  # of tests per mutant
-SLOWER = 6.0  # a mutant whose tests take this many times as long as before, and 20 s, is killed
+SLOWER, PATIENCE = (
+    6.0,
+    60.0,
+)  # a mutant whose tests take this many times as long as before, and so many seconds, is killed
 NOTE = "__note_statement__"  # the name under which functions find what notes their statements
 
 Place = tuple[str, int]  # a file and the first line of a statement
@@ -190,6 +193,7 @@ class Laboratory:
     killed: int = 0
     total: int = 0
     equivalent: int = 0
+    late: int = 0  # killed by the time that they took, or by a crash of the process
     items: list[pytest.Item] = field(default_factory=list)
     reached: dict[Place, set[int]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
@@ -240,7 +244,7 @@ class Laboratory:
         self.control(path, list(found.values()))
         if self.sample:  # those that stay the same while other lines of the file change
             found = {key: found[key] for key in sorted(found, key=digest)[: self.sample]}
-        survivors = []
+        survivors, late = [], self.late
         for key, mutant in sorted(found.items(), key=lambda each: each[1].line):
             tests, kept = self.tests_of(path, mutant), f"{name} {digest(source)} {key}"
             dead = before.get(kept)
@@ -251,7 +255,8 @@ class Laboratory:
                 survivors.append((mutant, len(tests)))
         self.killed, self.total = self.killed + len(found) - len(survivors), self.total + len(found)
         if found:
-            self.say(f"{name}: {len(found) - len(survivors)} of {len(found)} killed")
+            by_time = f", {self.late - late} of them by the time they took" if self.late > late else ""
+            self.say(f"{name}: {len(found) - len(survivors)} of {len(found)} killed{by_time}")
         for mutant, runs in survivors:
             self.say(f"    line {mutant.line}, {mutant.change}, run by {runs} tests: {mutant.text}")
 
@@ -290,7 +295,8 @@ class Laboratory:
                     return False
             return True
 
-        answer = in_fork(passes, seconds=max(20.0, SLOWER * sum(self.seconds[each] for each in tests)))
+        answer = in_fork(passes, seconds=max(PATIENCE, SLOWER * sum(self.seconds[each] for each in tests)))
+        self.late += answer is None
         if isinstance(answer, str):
             raise RuntimeError(f"{mutant.function} of {path} could not be replaced. {answer}")
         return answer is not True

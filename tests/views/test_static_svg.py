@@ -131,24 +131,27 @@ def test_spans_cross_the_whole_frame():
 def test_marks_have_their_places_shapes_and_colours_by_value():
     figure = unit_figure()
     palette = ["#000000", "#111111", "#222222"]
-    data = {"x": [0, 4, 8, math.nan, 2], "y": [0, 0, 1, 0, -1], "value": [2.0, 3.0, 4.0, 3.0, 9.0]}
+    values = [2.0, 3.0, 4.0, 3.0, 9.0, math.nan, -math.inf]
+    data = {"x": [0, 4, 8, math.nan, 2, 1, 3], "y": [0, 0, 1, 0, -1, 0, 0], "value": values}
     colour = linear_cmap("value", palette, 2.0, 4.0)
     figure.scatter("x", "y", source=data, size=8, marker="square", fill_color=colour, line_color="red", fill_alpha=0.5)
     figure.scatter([4], [0], size=6, marker="x", fill_color="blue", line_color="green")
 
-    groups = [part for part in parts(figure, "g") if part.get("fill")]
+    groups = [part for part in parts(figure, "g") if part.get("stroke") == "red"]
 
     shown = {group.get("fill"): [path.get("transform") for path in group] for group in groups}
     assert shown == {
-        "#000000": ["translate(64.0 150.0)"],
+        "#000000": ["translate(64.0 150.0)", "translate(214.0 150.0)"],
         "#111111": ["translate(264.0 150.0)"],
         "#222222": ["translate(464.0 50.0)", "translate(164.0 250.0)"],
-        "none": ["translate(264.0 150.0)"],
+        "none": ["translate(114.0 150.0)"],  # where a value is missing
     }
-    assert [group.get("stroke") for group in groups] == ["red"] * 3 + ["green"]
+    assert [group.get("stroke") for group in groups] == ["red"] * 4
+    [cross] = [part for part in parts(figure, "g") if part.get("stroke") == "green"]
+    assert (cross.get("fill"), cross[0].get("transform")) == ("none", "translate(264.0 150.0)")
     assert [(group.get("fill-opacity"), group.get("stroke-opacity")) for group in groups[:1]] == [("0.5", "1")]
     assert groups[0][0].get("d") == "M-4.0 -4.0H4.0V4.0H-4.0Z"
-    assert groups[3][0].get("d") == "M-3.0 -3.0L3.0 3.0M-3.0 3.0L3.0 -3.0"
+    assert cross[0].get("d") == "M-3.0 -3.0L3.0 3.0M-3.0 3.0L3.0 -3.0"
 
 
 @pytest.mark.parametrize(("count", "drawn"), [(1200, 1200), (1201, 601), (3600, 1200), (3601, 901)])

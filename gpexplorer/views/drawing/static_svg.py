@@ -207,7 +207,8 @@ def _colours(renderer: Any, name: str) -> list[str]:
         numbers = np.asarray(renderer.data_source.data[colour.field], float)
         share = (numbers - transform.low) / ((transform.high - transform.low) or 1.0)
         place = np.clip(np.nan_to_num(share), 0, 1) * (len(transform.palette) - 1)
-        return [str(transform.palette[int(k)]) for k in place]
+        missing = np.isnan(numbers)
+        return ["none" if gap else str(transform.palette[int(k)]) for k, gap in zip(place, missing, strict=True)]
     if colour is None or isinstance(colour, str):
         return [colour or "none"]
     return [str(value) if value is not None else "none" for value in _values(renderer, name)]

@@ -62,8 +62,8 @@ def test_the_axes_hold_the_rows_the_first_band_and_all_swaps(run):
     narrow = lesson | {"rows": {"y": [0.0]}, "frames": [{"mean": [1.0], "sd": [3.0]}]}
     assert ends(lesson_figures(narrow).data.y_range) == pytest.approx((-5.0 - 1.44, 7.0 + 1.44))
     assert ends(figures.landscape.y_range) == ends(figures.curve.y_range) == (0, 1)
-    assert figures.points.y_range.start < -1.0 < 0.0 < figures.points.y_range.end  # room for two lines of marks
-    assert -1.0 < figures.curve.x_range.start < 0 < 12 < figures.curve.x_range.end < 13
+    assert -2.0 < figures.points.y_range.start < -1.0 < 0.0 < figures.points.y_range.end < 1.5  # two lines of marks
+    assert -0.5 < figures.curve.x_range.start < 0 < 12 < figures.curve.x_range.end < 12.2
     assert figures.curve.xaxis[0].ticker.ticks == [0, 3, 6, 9, 12]
     for plot in (figures.landscape, figures.curve):
         assert plot.yaxis[0].ticker.desired_num_ticks == 4
