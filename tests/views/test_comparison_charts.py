@@ -119,14 +119,14 @@ def test_the_growth_of_several_methods_is_compared_from_the_first_point():
 
 
 def test_the_front_has_a_logarithmic_axis_with_room_where_all_costs_are_positive():
-    frame = pd.DataFrame({"seconds": [2.0, 8.0, 4.0], "smse": [0.4, 0.1, 0.3], "run": "r", "method": "m"})
+    frame = pd.DataFrame({"seconds": [0.5, 8.0, 4.0], "smse": [0.4, 0.1, 0.3], "run": "r", "method": "m"})
     frame["front"] = [True, True, False]
 
     picture = charts.front(frame)
 
-    assert limits(picture, "x") == pytest.approx((2.0 / 1.3, 8.0 * 1.3))
+    assert limits(picture, "x") == pytest.approx((0.5 / 1.3, 8.0 * 1.3))
     assert picture.opts.get("plot").kwargs["logx"]
-    assert picture.values()[0].array().tolist() == [[2.0, 0.4], [8.0, 0.1]]
+    assert picture.values()[0].array().tolist() == [[0.5, 0.4], [8.0, 0.1]]
     zero = charts.front(frame.assign(seconds=[0.0, 8.0, 4.0]))
     assert limits(zero, "x") is None
     assert not zero.opts.get("plot").kwargs["logx"]

@@ -6,11 +6,13 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.optimize import minimize
 
 import gpexplorer as gpx
+from gpexplorer.errors import NotPositiveDefinite
 from gpexplorer.objectives import evidence
 from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
 from gpexplorer.views.base import registry
@@ -133,6 +135,23 @@ def test_all_heights_and_the_lowest_point_are_those_of_a_search_without_gradient
     heights = [height(point) for point in surface[["x", "y"]].to_numpy()]
     assert min(heights) < lowest + 1.0
     np.testing.assert_allclose(surface["value"], np.log10(1.0 + np.array(heights) - lowest), atol=1e-6)
+
+
+def test_the_lowest_point_is_that_of_the_grid_where_nothing_beside_it_is_positive_definite(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    run, view = opened(steps=1), Likelihood(side=2)
+    theta = run.trace[1].step.state.theta
+
+    def fail(*_: object) -> None:
+        raise NotPositiveDefinite("K", 3, 1.0, "y")
+
+    monkeypatch.setattr(likelihood_surface, "evidence", fail)
+    corners = [(0.0, 0.0, 5.0), (1.0, 0.0, math.nan), (0.0, 1.0, 4.0), (1.0, 1.0, 6.0)]
+    surface = pd.DataFrame(corners, columns=["x", "y", "value"])
+    assert view._lowest(run, theta, surface)[0].tolist() == [0.0, 1.0]
+    middle, height = view._lowest(run, theta, surface.assign(value=math.nan))
+    assert (middle.tolist(), height) == ([0.5, 0.5], math.inf)
 
 
 def test_a_surface_stays_while_a_run_plays_inside_it_and_is_drawn_again_after_a_moment_at_one_record(

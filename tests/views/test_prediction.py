@@ -168,8 +168,9 @@ def test_calibration_is_for_runs_with_test_rows_and_numbers_and_has_the_diagonal
     assert view.data(run, 1)["ideal"].to_numpy().tolist() == [[0, 0], [1, 1]]
     run.split = None
     assert not view.applies(run)
-    run.split = SimpleNamespace(test=[])
-    assert not view.applies(run)
+    for rows, applies in (([], False), ([1], True)):
+        run.split = SimpleNamespace(test=rows)
+        assert view.applies(run) == applies
     words = gpx.Spec("cholesky", data="words", kernel="spectrum").open(data=(["ab", "ba", "b"] * 3, torch.arange(9.0)))
     words.split = SimpleNamespace(test=[1])
     assert not view.applies(words)
