@@ -44,6 +44,11 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def about(value: float) -> str:
+    """Return a number with at most three digits that count, and marks between thousands: 351234 is "351,000"."""
+    return f"{float(f'{value:.3g}'):,.12g}"
+
+
 def size(nbytes: float) -> str:
     """Return a number of bytes in a readable unit, such as "1.1 MB" (powers of 1000)."""
     if nbytes >= 1e15:

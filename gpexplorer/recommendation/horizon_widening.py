@@ -36,7 +36,7 @@ from scipy.stats import t as student_t
 from sklearn.isotonic import isotonic_regression
 
 from ..data import Split
-from ..data.quoting import quote
+from ..data.quoting import about, quote
 from ..posteriors import Marginals, Widening
 from ..problem import Dataset
 from .held_out import Array, RowScores
@@ -158,7 +158,7 @@ def widening_in_words(widenings: Sequence[Widening | None]) -> tuple[str, ...]:
     if not used:
         return ()
     most = max(used, key=lambda widening: widening.factors[-1])
-    first, last = (f"{most.factors[k] ** 0.5:.3g} at {most.horizons[k]:,.3g}" for k in (0, -1))
+    first, last = (f"{most.factors[k] ** 0.5:.3g} at {about(most.horizons[k])}" for k in (0, -1))
     return (
         f"After the last row, standard deviations are multiplied by {'up to ' if len(used) > 1 else ''}{first} and "
         f"{last} units of {quote(most.column)} ahead, because errors on the later rows that were held out were larger "

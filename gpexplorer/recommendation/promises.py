@@ -12,7 +12,7 @@ from typing import Any
 
 from ..data import Split
 from ..data.given_folds import groups_of_rows
-from ..data.quoting import count, quote
+from ..data.quoting import about, count, quote
 from ..errors import GPExplorerError, SettingError
 from ..problem import Dataset
 from .arguments import rows_of
@@ -99,11 +99,6 @@ def scores_between_rows(search: TimedSearch, lane: Lane) -> RowScores | None:
     except GPExplorerError:
         return None
     return scores if scores is not None and scores.usable else None
-
-
-def about(value: float) -> str:
-    """A number with at most three digits that count, and marks between thousands: 351234 is 351,000."""
-    return f"{float(f'{value:.3g}'):,.12g}"
 
 
 def unit_of(rows: Dataset) -> str:

@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from ..data import Split
-from ..data.quoting import count, listing, quote
+from ..data.quoting import about, count, listing, quote
 from ..kernels import available
 from ..methods.base import registry
 from ..posteriors import AveragePosterior, InUnits, Widening, widened
@@ -33,7 +33,7 @@ from .candidates import Candidate
 from .held_out import Array, Interval, RowScores
 from .horizon_widening import widening_in_words
 from .lanes import Lane, comparable
-from .promises import about, promise
+from .promises import promise
 from .relevance_pursuit import pursuit
 from .row_order import Plan
 from .row_questions import findings

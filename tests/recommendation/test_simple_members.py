@@ -12,9 +12,10 @@ import torch
 
 import gpexplorer as gpx
 from gpexplorer.data import Split
+from gpexplorer.data.quoting import about
 from gpexplorer.problem import Dataset, RowGroups
 from gpexplorer.recommendation.candidates import Candidate
-from gpexplorer.recommendation.promises import about, planned
+from gpexplorer.recommendation.promises import planned
 from gpexplorer.recommendation.simple_members import cross_fitted_trees, cross_fitting_folds
 from gpexplorer.recommendation.stages import TimedSearch
 from gpexplorer.runs.studies import machine_speed

@@ -382,7 +382,8 @@ def ways_of(sentence: str) -> list[Way]:
 
 def promised(answer: Recommendation) -> str:
     """The expected error as markup: in large figures, and twice where it depends on which rows are meant."""
-    from ...recommendation.promises import about, unit_of
+    from ...data.quoting import about
+    from ...recommendation.promises import unit_of
 
     unit = f" {text(unit_of(answer.run.problem.train))}".rstrip()
     where = {"time": ("between your rows", "after the last row"), "groups": ("more rows of your groups", "new groups")}

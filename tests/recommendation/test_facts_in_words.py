@@ -1,0 +1,189 @@
+"""The facts of an answer in words: rows with a noise of their own, logarithms, widened bands, and both promises."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gpexplorer.data import Split
+from gpexplorer.data.quoting import about
+from gpexplorer.posteriors import NormalMarginals, Widening
+from gpexplorer.problem import Dataset, RowGroups
+from gpexplorer.recommendation import horizon_widening, relevance_pursuit, result
+from gpexplorer.recommendation.held_out import RowScores
+from gpexplorer.recommendation.horizon_widening import FoldErrors, errors_after, scores_of_parts, widening_in_words
+from gpexplorer.recommendation.promises import promise
+from gpexplorer.recommendation.relevance_pursuit import Pursued
+from gpexplorer.recommendation.row_order import Plan
+from search_by_hand import Y, lane, scores, split_of
+
+
+@pytest.mark.parametrize(
+    ("rows", "names"),
+    [
+        ([0], "1 row (1) has"),
+        (range(8), "8 rows (1, 2, 3, 4, 5, 6, 7, 8) have"),
+        (range(999, 1008), "1,007, ...) have"),
+    ],
+)
+def test_rows_with_a_noise_of_their_own_are_named_and_the_error_is_that_of_the_others(
+    monkeypatch: pytest.MonkeyPatch, rows: Any, names: str
+):
+    pursued = Pursued(np.array(list(rows)), torch.ones(2000), sd=2.0)
+    monkeypatch.setattr(result, "pursuit", lambda *_: pursued)
+    errors = np.array([0.3] * 50 + [0.99] * 8 + [1.0, 7.0])
+    own = lane(own=RowScores.of(Y, Y + errors, np.ones(60)), candidate={"pursues": True})
+
+    (words,) = result._pursued_in_words(split_of(9), own)
+
+    assert names in words
+    assert "with a standard deviation of 2, so" in words
+    rmse = np.sqrt(np.square(errors[:58]).mean())
+    assert f"On the 58 held-out rows that are not like them the error (RMSE) is {rmse:.3g}." in words
+    assert result._pursued_in_words(split_of(9), lane()) == ()
+    pursued = Pursued(np.array([], dtype=int), torch.ones(2000), 0.0)
+    assert result._pursued_in_words(split_of(9), own) == ()
+
+
+def test_new_rows_like_the_pursued_ones_have_one_more_of_each_kind_than_were_seen():
+    assert Pursued(np.arange(3), torch.ones(18), 1.0).share == 4 / 20
+
+
+@pytest.mark.parametrize(("logs", "words"), [([0.0, 0.5], '"x1" has a long tail'), ([0.5, 0.5], "have long tails")])
+def test_inputs_that_are_taken_as_logarithms_are_named(logs: list[float], words: str):
+    own = lane(candidate={"input_transform": "log"})
+    scale = SimpleNamespace(x_log=torch.tensor(logs))
+    own.runs = {0: SimpleNamespace(problem=SimpleNamespace(train=SimpleNamespace(scale=scale)))}  # type: ignore[dict-item]
+    train = Dataset(torch.zeros(3, 2), torch.zeros(3), ("x0", "x1"))
+    assert words in " ".join(result._logarithms(own, train))
+    scale.x_log = None
+    assert result._logarithms(own, train) == ()
+
+
+def test_a_promise_says_both_errors_and_which_one_is_needed():
+    train = Dataset(torch.zeros(60, 1), torch.zeros(60), ("day",), "sales")
+    own, between = scores(2.0), scores(0.5)
+    for kind, beyond, need in (("time", "after the last row", "To forecast you need the second"),
+                               ("groups", "for new groups", "you need the second")):  # fmt: skip
+        plan = Plan(kind, sentence="Why.")
+        first, words, third = promise(own, train, plan, between)
+        _, low, high = own.interval("rmse")
+        assert first == "Why."
+        ends = f"(95 % interval {about(low)} to {about(high)}, from 60 held-out rows)"
+        assert f'in the units of "sales": 0.5 {plan.between}; 2 {beyond} {ends}.' in words
+        assert need in words
+        assert third.startswith("The second is SMSE ")
+        _, words, third = promise(own, train, plan, None)
+        assert f'in the units of "sales": 2 {beyond} {ends}.' in words
+        assert "second" not in words
+        assert third.startswith("That is SMSE ")
+
+
+# -- forecasts ---------------------------------------------------------------------------------------------------------
+
+
+def test_dependent_residuals_are_worth_fewer_than_there_are():
+    def share(z: list[float]) -> float:
+        return FoldErrors(np.arange(float(len(z))), np.array(z)).independent_share
+
+    assert share([1.0, -1.0, 1.0, -1.0]) == 1.0  # a negative correlation counts as none
+    assert share([1.0, 1.0, -1.0, 1.0, 1.0, 1.0]) == pytest.approx((1 - 1 / 6) / (1 + 1 / 6))
+    assert share([1.0] * 50) == pytest.approx(1 / 50, abs=0.01)
+    assert share([0.0, 0.0]) == 1.0
+    assert share([]) == 1.0
+
+
+def fold(first: float, count: int) -> Split:
+    """Rows up to a moment, and rows after it, the last one first."""
+    past = torch.arange(first - 9, first + 1)[:, None].double()
+    later = (first + torch.arange(count, 0, -1)[:, None]).double()
+    return Split(Dataset(past, past[:, 0], ("day",)), Dataset(later, torch.zeros(count).double(), ("day",)), "fold")
+
+
+def test_the_errors_of_a_fold_are_in_the_order_of_their_horizon():
+    part = fold(100.0, 3)
+    found = errors_after(
+        part, NormalMarginals(torch.tensor([3.0, 2.0, 1.0]).double(), torch.full((3,), 4.0).double()), "day"
+    )
+    assert found.horizon.tolist() == [1.0, 2.0, 3.0]
+    assert found.z.tolist() == [-0.5, -1.0, -1.5]
+    far = errors_after(part, NormalMarginals(torch.full((3,), 1e9).double(), torch.ones(3).double()), "day")
+    assert far.z.tolist() == [-1e3] * 3
+
+
+def test_each_fold_is_widened_by_the_factors_of_the_others_and_new_rows_by_those_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    parts = [fold(100.0, 4), fold(200.0, 4)]
+    marginals = [NormalMarginals(torch.zeros(4).double(), torch.ones(4).double()) for _ in parts]
+    asked: list[list[float]] = []
+
+    def learned(folds: Any) -> Any:
+        asked.append([float(own.horizon[-1]) for own in folds])
+        return (2.0,), (9.0,)
+
+    monkeypatch.setattr(horizon_widening, "learned_widening", learned)
+    own, widening = scores_of_parts(parts, marginals, "day")  # type: ignore[arg-type]
+    assert asked == [[4.0, 4.0], [4.0], [4.0]]
+    assert widening == Widening("day", 100.0, (2.0,), (9.0,))
+    assert own.var[:4].tolist() == pytest.approx(own.var[4:].tolist())
+    factors = Widening("day", 100.0, (2.0,), (9.0,)).at(torch.tensor([104.0, 103.0, 102.0, 101.0]).double())
+    assert own.var[:4].tolist() == pytest.approx(factors.tolist())
+    plain, none = scores_of_parts(parts, marginals, "")  # type: ignore[arg-type]
+    assert none is None
+    assert plain.var.tolist() == [1.0] * 8
+
+
+def test_the_widening_is_in_standard_deviations_at_the_first_and_the_last_horizon():
+    few, much = Widening("day", 9.0, (1.0, 4.0), (1.0, 4.0)), Widening("day", 9.0, (2.0, 5000.0), (2.25, 9.0))
+    (words,) = widening_in_words([few, None, much])
+    assert 'multiplied by up to 1.5 at 2 and 3 at 5,000 units of "day" ahead' in words
+    (words,) = widening_in_words([few])
+    assert "multiplied by 1 at 1 and 2 at 4 units" in words
+    assert widening_in_words([None, Widening("day", 9.0, (1.0,), (1.0,))]) == ()
+
+
+# -- scores ------------------------------------------------------------------------------------------------------------
+
+
+def test_scores_are_those_of_their_definitions():
+    mean, var = Y + np.linspace(-1, 1, 60), np.linspace(0.5, 2.0, 60)
+    own = RowScores.of(Y, mean, var)
+    assert own.rmse == pytest.approx(math.sqrt(np.square(Y - mean).mean()))
+    assert own.smse == pytest.approx(np.square(Y - mean).mean() / Y.var())
+    assert own.nlpd == pytest.approx((0.5 * np.log(2 * np.pi * var) + np.square(Y - mean) / (2 * var)).mean())
+    inside = np.abs(Y - mean) <= 1.959964 * np.sqrt(var)
+    assert own.inside(0.95) == pytest.approx(inside.mean())
+    assert own.usable
+    assert not scores(math.nan).usable
+    assert scores(1.0).described("rmse").startswith("1 (95 % interval 1 to 1)")
+
+
+def test_the_interval_of_groups_is_that_of_a_t_distribution_of_their_means():
+    groups = RowGroups(torch.arange(60) // 15, are_folds=False)
+    mean = Y + np.repeat([0.5, 1.0, 1.5, 2.0], 15)
+    own = RowScores.of(Y, mean, np.ones(60), groups)
+    t = 3.182446  # of three degrees of freedom
+    densities = own.density.reshape(4, 15).mean(1)
+    value, low, high = own.interval("nlpd")
+    assert high - value == pytest.approx(value - low)
+    assert high - value == pytest.approx(t * densities.std(ddof=1) * math.sqrt(1 / 4 + 3 / 4), rel=1e-5)
+    squares = np.array([0.25, 1.0, 2.25, 4.0])
+    factor = math.exp(t * squares.std(ddof=1) / squares.mean())
+    assert own.interval("smse").high == pytest.approx(own.smse * factor, rel=1e-5)
+    assert own.interval("rmse").low == pytest.approx(own.rmse / math.sqrt(factor), rel=1e-5)
+    far = RowScores.of(Y, Y + np.repeat([0.0, 0.0, 0.0, 9.0], 15), np.ones(60), groups)
+    assert far.interval("smse").high == pytest.approx(far.smse * math.exp(5.0))
+    two = RowScores.of(Y, mean, np.ones(60), RowGroups(torch.arange(60) // 30, are_folds=False))
+    assert (own.is_clustered, two.is_clustered) == (True, False)
+
+
+def test_relevance_pursuit_of_too_many_rows_is_not_tried():
+    rows = Dataset(torch.zeros(3001, 1), torch.zeros(3001))
+    found = relevance_pursuit._pursued("many", "se", rows)
+    assert (len(found.rows), found.sd, len(found.ratio)) == (0, 0.0, 3001)
