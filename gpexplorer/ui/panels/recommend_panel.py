@@ -19,6 +19,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ... import data as data_sets
+from ...data.quoting import about
 from ...data.splits import ALL
 from ...errors import number
 from ...runs import Spec
@@ -382,7 +383,6 @@ def ways_of(sentence: str) -> list[Way]:
 
 def promised(answer: Recommendation) -> str:
     """The expected error as markup: in large figures, and twice where it depends on which rows are meant."""
-    from ...data.quoting import about
     from ...recommendation.promises import unit_of
 
     unit = f" {text(unit_of(answer.run.problem.train))}".rstrip()
