@@ -12,6 +12,7 @@ import torch
 from scipy.stats import binom
 
 import gpexplorer as gpx
+from gpexplorer.errors import PosteriorError
 from gpexplorer.problem import Dataset
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.run_rows import sampled
@@ -98,6 +99,19 @@ def test_a_swap_is_shown_by_the_row_that_is_taken_out_and_the_one_that_is_propos
             assert layers[name]["x"].tolist() == ([] if row < 0 else [X[row, 0]])
             np.testing.assert_allclose(layers[name]["y"], y.min() - 0.12 * np.ptp(y))
     assert max(record.step.info.removed for record in run.trace) >= 0
+
+
+def test_a_posterior_without_functions_has_no_sample_paths(monkeypatch: pytest.MonkeyPatch):
+    rng = np.random.default_rng(1)
+    run = opened(rng.random((9, 1)), rng.standard_normal(9))
+    fit = Fit(paths=2)
+    assert len(fit.data(run, 1)["paths"]) == 2 * 241  # a gap after each
+
+    def fail(*_: object) -> None:
+        raise PosteriorError("It has means and variances only.")
+
+    monkeypatch.setattr(type(run.posterior(1)), "paths", fail)
+    assert fit.data(run, 1)["paths"].empty
 
 
 def test_points_that_are_no_rows_are_numbered_from_one():
