@@ -65,8 +65,7 @@ class FoldErrors(NamedTuple):
     def independent_share(self) -> float:
         """The number of independent residuals that these are worth, over their number."""
         total = float(np.square(self.z).sum())
-        rho = float(self.z[1:] @ self.z[:-1]) / total if total > 0.0 else 0.0
-        rho = min(max(rho, 0.0), 1.0)
+        rho = max(float(self.z[1:] @ self.z[:-1]) / total, 0.0) if total > 0.0 else 0.0  # at most 1
         return max((1.0 - rho) / (1.0 + rho), 1.0 / max(len(self.z), 1))
 
 

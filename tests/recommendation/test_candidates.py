@@ -263,6 +263,7 @@ def test_a_forecast_goes_on_falling_with_the_logarithm_of_time_and_never_rises()
     assert falling.forecast(8.0) == pytest.approx(0.3 - 0.2 * math.log(4.0) / math.log(2.0))
     assert falling.forecast(1.0) == pytest.approx(0.3)  # no earlier than it is
     assert lane((1.0, 0.5), (2.0, 0.7)).forecast(8.0) == pytest.approx(0.7)
+    assert lane((1.0, 0.5), (2.0, 0.3)).forecast(4.0) == pytest.approx(0.1)
 
 
 def test_an_exact_gp_by_a_factor_is_one_that_is_not_continued_on_all_rows():
@@ -287,6 +288,8 @@ def test_a_fit_to_all_rows_needs_the_seconds_after_learning_where_theta_is_kept(
     kept = solved((0.0, 0.1), (1.0, 0.2), (2.0, 0.3), (3.5, 0.3), (4.0, 0.3))
     assert kept.after_learning == (2, pytest.approx(2.0))
     assert least_seconds(kept) == pytest.approx(SOLVE_TIMES * 2.0)
+    later = solved((0.0, 0.1), (1.0, 0.2), (2.0, 0.3), (3.0, 0.4), (4.5, 0.4))
+    assert later.after_learning == (1, pytest.approx(1.5))
     learning = solved((0.0, 0.1), (1.0, 0.2), (2.0, 0.3))
     assert learning.after_learning == (0, 0.0)
     assert least_seconds(learning) == pytest.approx(REFIT_TIMES[False] * 2.0)

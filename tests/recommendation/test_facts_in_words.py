@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +12,16 @@ import torch
 from gpexplorer.data import Split
 from gpexplorer.data.quoting import about
 from gpexplorer.posteriors import NormalMarginals, Widening
-from gpexplorer.problem import Dataset, RowGroups
+from gpexplorer.problem import Dataset
 from gpexplorer.recommendation import horizon_widening, relevance_pursuit, result
 from gpexplorer.recommendation.held_out import RowScores
-from gpexplorer.recommendation.horizon_widening import FoldErrors, errors_after, scores_of_parts, widening_in_words
+from gpexplorer.recommendation.horizon_widening import (
+    FoldErrors,
+    errors_after,
+    learned_widening,
+    scores_of_parts,
+    widening_in_words,
+)
 from gpexplorer.recommendation.promises import promise
 from gpexplorer.recommendation.relevance_pursuit import Pursued
 from gpexplorer.recommendation.row_order import Plan
@@ -98,6 +103,16 @@ def test_dependent_residuals_are_worth_fewer_than_there_are():
     assert share([]) == 1.0
 
 
+def test_factors_do_not_depend_on_the_unit_of_time():
+    rng = np.random.default_rng(0)
+    folds = [FoldErrors(np.arange(1.0, 41.0), (1.0 + k) * rng.standard_normal(40)) for k in range(2)]
+    horizons, factors = learned_widening(folds)
+    short = [own._replace(horizon=1e-6 * own.horizon) for own in folds]
+    assert learned_widening(short)[1] == pytest.approx(factors)
+    assert learned_widening(short)[0] == pytest.approx(tuple(1e-6 * each for each in horizons))
+    assert learned_widening([FoldErrors(np.zeros(9), np.ones(9))]) == ((), ())
+
+
 def fold(first: float, count: int) -> Split:
     """Rows up to a moment, and rows after it, the last one first."""
     past = torch.arange(first - 9, first + 1)[:, None].double()
@@ -146,41 +161,6 @@ def test_the_widening_is_in_standard_deviations_at_the_first_and_the_last_horizo
     (words,) = widening_in_words([few])
     assert "multiplied by 1 at 1 and 2 at 4 units" in words
     assert widening_in_words([None, Widening("day", 9.0, (1.0,), (1.0,))]) == ()
-
-
-# -- scores ------------------------------------------------------------------------------------------------------------
-
-
-def test_scores_are_those_of_their_definitions():
-    mean, var = Y + np.linspace(-1, 1, 60), np.linspace(0.5, 2.0, 60)
-    own = RowScores.of(Y, mean, var)
-    assert own.rmse == pytest.approx(math.sqrt(np.square(Y - mean).mean()))
-    assert own.smse == pytest.approx(np.square(Y - mean).mean() / Y.var())
-    assert own.nlpd == pytest.approx((0.5 * np.log(2 * np.pi * var) + np.square(Y - mean) / (2 * var)).mean())
-    inside = np.abs(Y - mean) <= 1.959964 * np.sqrt(var)
-    assert own.inside(0.95) == pytest.approx(inside.mean())
-    assert own.usable
-    assert not scores(math.nan).usable
-    assert scores(1.0).described("rmse").startswith("1 (95 % interval 1 to 1)")
-
-
-def test_the_interval_of_groups_is_that_of_a_t_distribution_of_their_means():
-    groups = RowGroups(torch.arange(60) // 15, are_folds=False)
-    mean = Y + np.repeat([0.5, 1.0, 1.5, 2.0], 15)
-    own = RowScores.of(Y, mean, np.ones(60), groups)
-    t = 3.182446  # of three degrees of freedom
-    densities = own.density.reshape(4, 15).mean(1)
-    value, low, high = own.interval("nlpd")
-    assert high - value == pytest.approx(value - low)
-    assert high - value == pytest.approx(t * densities.std(ddof=1) * math.sqrt(1 / 4 + 3 / 4), rel=1e-5)
-    squares = np.array([0.25, 1.0, 2.25, 4.0])
-    factor = math.exp(t * squares.std(ddof=1) / squares.mean())
-    assert own.interval("smse").high == pytest.approx(own.smse * factor, rel=1e-5)
-    assert own.interval("rmse").low == pytest.approx(own.rmse / math.sqrt(factor), rel=1e-5)
-    far = RowScores.of(Y, Y + np.repeat([0.0, 0.0, 0.0, 9.0], 15), np.ones(60), groups)
-    assert far.interval("smse").high == pytest.approx(far.smse * math.exp(5.0))
-    two = RowScores.of(Y, mean, np.ones(60), RowGroups(torch.arange(60) // 30, are_folds=False))
-    assert (own.is_clustered, two.is_clustered) == (True, False)
 
 
 def test_relevance_pursuit_of_too_many_rows_is_not_tried():
