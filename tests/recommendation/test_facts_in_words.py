@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from gpexplorer.data import Split
 from gpexplorer.data.quoting import about
+from gpexplorer.errors import GPExplorerError
 from gpexplorer.posteriors import NormalMarginals, Widening
 from gpexplorer.problem import Dataset
 from gpexplorer.recommendation import horizon_widening, relevance_pursuit, result
@@ -161,6 +164,72 @@ def test_the_widening_is_in_standard_deviations_at_the_first_and_the_last_horizo
     (words,) = widening_in_words([few])
     assert "multiplied by 1 at 1 and 2 at 4 units" in words
     assert widening_in_words([None, Widening("day", 9.0, (1.0,), (1.0,))]) == ()
+
+
+@pytest.mark.parametrize("far", [[0.6, -0.8], [3.0, -3.2, 3.4, -3.6, 3.8, -4.0, 4.2, -4.4]])
+def test_rows_whose_gain_exceeds_log_n_and_three_get_the_noise_of_their_residual(
+    monkeypatch: pytest.MonkeyPatch, far: list[float]
+):
+    y = np.array([0.15, -0.15] * 26 + far + [0.15, -0.15] * ((8 - len(far)) // 2))
+    n, s = len(y), 0.2  # a model of noise alone, whose residuals are the targets
+    rows = Dataset(torch.arange(float(n))[:, None].double(), torch.tensor(y))
+    theta = torch.tensor([math.log(1e-4), 0.0, math.log(s)]).double()
+    monkeypatch.setattr(relevance_pursuit, "_learned", lambda *_: theta)
+    z2 = np.square((y - y.mean()) / y.std() / s)
+    gain = np.where(z2 > 1, (z2 - 1 - np.log(z2)) / 2, 0)
+    expected = np.flatnonzero(gain > max(math.log(n) + 3, 0.2 * gain.max()))
+    expected = np.sort(expected[np.argsort(-gain[expected])][: n // 10])
+
+    found = relevance_pursuit._pursued(f"far {len(far)}", "se", rows)
+
+    assert found.rows.tolist() == expected.tolist()
+    assert 0 < len(expected) < len(far) or len(far) == 2
+    np.testing.assert_allclose(found.ratio[expected], z2[expected], rtol=1e-3)
+    assert found.sd == pytest.approx(s * math.sqrt(z2[expected].mean()) * y.std(), rel=1e-3)
+    theta[-1] = 0.0
+    level = relevance_pursuit._pursued(
+        f"none {len(far)}", "se", Dataset(rows.X, torch.tensor(np.tile([1.0, -1.0], n // 2)))
+    )
+    assert (len(level.rows), level.sd) == (0, 0.0)
+
+
+def test_no_row_is_pursued_where_no_exact_model_can_be_fitted(monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise GPExplorerError("not positive definite")
+
+    monkeypatch.setattr(relevance_pursuit, "_pursued", fail)
+    found = relevance_pursuit.pursuit(split_of(7), "se")
+    assert (len(found.rows), found.ratio.tolist(), found.sd) == (0, [1.0] * 7, 0.0)
+
+
+def test_an_answer_ends_with_its_gain_its_runner_up_and_its_time():
+    winner, other = lane("winner"), lane("other", sentence="It is slower.")
+
+    def answer(weights: dict[str, float] | None, others: list[Any]) -> list[str]:
+        average: Any = weights and SimpleNamespace(weights=weights, scores=scores(0.1), gain=(0.5, 0.1), widenings=())
+        return list(result.sentences(
+            split_of(60), winner, others, {}, average, (3.25, 10.0), "A note.", Plan(), None, ("A fact.",),
+        ))  # fmt: skip
+
+    words = answer(None, [other])
+    assert words[0].startswith("Use winner: ")
+    assert "learned from 60 rows." in words[1]
+    assert words[-3:] == ["The runner-up is other. It is slower.", "A note.", "The recommendation took 3.2 s of 10 s."]
+    assert "A fact." in words
+    both = answer({"winner": 0.6, "other": 0.4}, [])
+    assert "the NLPD of the average is lower by 0.5 nats" in both[-3]
+    assert not any("runner-up" in each for each in both)
+    assert not any("NLPD of the average" in each for each in answer({"trees": 1.0}, []))
+
+
+def test_an_answer_in_a_notebook_has_its_sentences_and_a_table_without_numbers_of_rows():
+    table = pd.DataFrame({"model": ["<a>", "b"], "nlpd": [0.123456, 2.0]})
+    answer: Any = result.Recommendation("ml", "se", {}, None, None, {}, table, sentences=("x < y",))  # type: ignore[arg-type]
+    html = answer._repr_html_()
+    assert html.startswith("<p>x &lt; y</p><table")
+    assert "&lt;a&gt;" in html
+    assert "0.1235" in html
+    assert "<th>0</th>" not in html
 
 
 def test_relevance_pursuit_of_too_many_rows_is_not_tried():

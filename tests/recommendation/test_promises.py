@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from scipy.stats import f_oneway
 
 from gpexplorer.errors import SettingError
+from gpexplorer.problem import Dataset, RowGroups
 from gpexplorer.recommendation import promises
 from gpexplorer.recommendation.promises import planned, scores_between_rows
+from gpexplorer.recommendation.row_order import (
+    linear_residuals,
+    plan_in_time,
+    plan_of_groups,
+    share_between_groups,
+    time_column,
+)
 from search_by_hand import FakeRun, scores, search_of
 
 
@@ -57,6 +67,75 @@ def test_groups_are_sought_in_tables_and_not_in_inputs_beside_their_targets():
     assert planned(frame, None, {"target": "pulse"}, None, None, None)[1].column == "patient"
     inputs, pulse = frame[["dose", "patient"]], frame["pulse"].to_numpy()
     assert planned(inputs, pulse, {}, None, None, None)[1].kind == "random"
+
+
+def dataset(column: np.ndarray, name: str = "reading") -> Dataset:
+    X = torch.tensor(np.column_stack([column, np.random.default_rng(0).random(len(column))]))
+    return Dataset(X, X[:, 1], (name, "other"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_time"),
+    [([1.0], True), ([1.0, 2.0], True), ([1.0, 9.0], True), ([1.0, 1.0, 1.0, 9.0], False), ([0.5], False)],
+)
+def test_a_column_that_rises_evenly_by_whole_numbers_is_a_time(steps: list[float], is_time: bool):
+    column = np.cumsum(np.resize(steps, 60))
+    assert (time_column(dataset(column)) == 0) == (
+        is_time and np.std(np.resize(steps, 60)[1:]) < 0.8 * np.mean(np.resize(steps, 60)[1:])
+    )
+    assert time_column(dataset(column, "x0")) is None  # a column of an array
+    assert time_column(dataset(column, "day")) == 0
+    assert time_column(dataset(column[::-1], "day")) is None
+    assert time_column(dataset(column[:29], "day")) is None
+
+
+def test_what_a_regression_leaves_is_that_of_its_normal_equations_far_from_the_origin():
+    rng = np.random.default_rng(2)
+    X, y = 1e3 + rng.random((30, 2)), 50.0 + rng.standard_normal(30)
+    Z = (X - X.mean(0)) / X.std(0)
+    left = y - y.mean() - Z @ np.linalg.solve(Z.T @ Z + np.eye(2), Z.T @ (y - y.mean()))
+    np.testing.assert_allclose(linear_residuals(X, y), left)
+
+
+def test_the_share_between_groups_is_that_of_an_analysis_of_variance():
+    rng = np.random.default_rng(3)
+    number = np.repeat(np.arange(8), [3, 4, 5, 6, 3, 4, 5, 6])
+    residuals = rng.standard_normal(8)[number] + rng.standard_normal(36)
+    groups = [residuals[number == k] for k in range(8)]
+    sizes = np.bincount(number)
+
+    share, errors = share_between_groups(number, residuals)
+
+    ratio = f_oneway(*groups).statistic
+    within = sum(((each - each.mean()) ** 2).sum() for each in groups) / 28
+    size = (36 - (sizes**2).sum() / 36) / 7
+    variance = (ratio - 1) * within / size
+    assert share == pytest.approx(variance / (variance + within))
+    assert errors == pytest.approx((ratio - 1) / np.sqrt(2 / 7 + 2 / 28))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_plan"), [([10] * 6, True), ([10] * 5, False), ([25, 7, 7, 7, 7, 7], False), ([1] * 60, False)]
+)
+def test_groups_are_several_with_rows_of_their_own_and_none_has_most(sizes: list[int], is_plan: bool):
+    number = np.repeat(np.arange(len(sizes)), sizes)
+    rng = np.random.default_rng(4)
+    y = torch.tensor(3.0 * rng.standard_normal(len(sizes))[number] + 0.1 * rng.random(len(number)))
+    X = torch.tensor(rng.random((len(number), 1)))
+    plan = plan_of_groups(Dataset(X, y, ("a",), groups=RowGroups(torch.tensor(number), are_folds=False)), "who", False)
+    assert (plan is not None) == is_plan
+
+
+def test_the_rows_held_out_in_time_are_counted_with_their_blocks():
+    X = np.cumsum(np.random.default_rng(5).standard_normal(120))
+    rows = Dataset(torch.arange(120.0)[:, None].double(), torch.tensor(X), ("day",))
+    plan = plan_in_time(rows, False)
+    assert plan is not None
+    assert [len(pair.test) for pair in plan.pairs] == [12] * 4
+    assert "The last 48 rows in 4 blocks were held out in turn" in plan.sentence
+    one = plan_in_time(rows, True, 100.0)
+    assert one is not None
+    assert "The last 20 rows were held out" in one.sentence
 
 
 def test_scores_between_rows_take_a_twentieth_of_the_time_and_groups_do_not_count(monkeypatch: pytest.MonkeyPatch):
