@@ -143,12 +143,12 @@ def test_a_short_time_has_few_lanes_and_fewer_stages():
 def test_the_fraction_of_the_time_is_reported_and_what_is_reserved_ends_it_earlier():
     said: list[Any] = []
     search = search_of(said=said, reserved=15.0)
-    search.clock.now = 25.0
+    search.begin, search.clock.now = 10.0, 35.0
     search.report("At work.")
     search.clock.now = 130.0
     search.report("Late.")
     assert [tuple(each) for each in said] == [(0.25, 75.0, "At work."), (1.0, 0.0, "Late.")]
-    assert search.end == 85.0
+    assert search.end == 95.0
 
 
 def test_the_better_half_the_least_error_the_choice_the_forecast_and_each_group_are_kept():

@@ -204,6 +204,7 @@ def test_the_lengthscales_of_the_folds_are_shares_of_the_side_of_the_map(folds):
         lengths = run.trace[at].step.info.thetas[:, 0].exp() * float(scale.x_sd.mean()) / np.ptp(X[:, 0])
         np.testing.assert_allclose(frames[at]["lengths"], lengths, atol=1e-4)
     first = np.exp(0.526 - 3.0) * float(scale.x_sd.mean()) / np.ptp(X[:, 0])
+    assert len(frames[0]["lengths"]) == len(frames[1]["lengths"]) == 4
     np.testing.assert_allclose(frames[0]["lengths"], [first] * 4, atol=1e-4)
 
 

@@ -1,0 +1,73 @@
+"""What is asked about the rows before an answer: thresholds of leaks, outliers and missing values, in any unit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import ndtri
+
+from gpexplorer.problem import Dataset
+from gpexplorer.recommendation.row_questions import far_rows, findings, outliers
+
+
+def found(X: np.ndarray, y: np.ndarray) -> str:
+    """All sentences on these rows."""
+    names = tuple("abcdef"[: X.shape[1]])
+    return " ".join(
+        findings(Dataset(torch.tensor(X, dtype=torch.float64), torch.tensor(y, dtype=torch.float64), names, "t"))
+    )
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("shift", [0.0, 1e3])
+def test_a_row_far_from_its_neighbours_is_found_in_any_unit_even_amid_all_targets(unit: float, shift: float):
+    rng = np.random.default_rng(0)
+    x = np.linspace(0.0, 1.0, 400)
+    y = 100.0 * x + 0.2 * rng.standard_normal(400)
+    y[200] += 30.0
+    assert far_rows(x[:, None], unit * (y + shift)).tolist() == [200]
+    level = np.zeros(400)
+    level[[3, 9]] = 1.0, 500.0
+    assert 9 in far_rows(x[:, None], unit * level)
+
+
+def test_a_skewed_positive_target_has_no_outliers_and_its_mirror_image_has():
+    X, y = np.random.default_rng(1).random((100, 2)), np.exp(ndtri(np.arange(1, 101) / 102))
+    y[99] = 20.0
+    assert outliers(X, y).tolist() == []
+    assert outliers(X, -y).tolist() == [99]
+
+
+@pytest.mark.parametrize(("levels", "is_leak"), [(9, False), (10, True)])
+def test_a_copy_of_the_target_is_a_leak_from_ten_values_on(levels: int, is_leak: bool):
+    rng = np.random.default_rng(2)
+    y = np.repeat(np.arange(float(levels)), 100)
+    words = found(np.column_stack([3.0 * y + 7.0, rng.random(len(y))]), y)
+    assert ('"a" alone explains' in words) == is_leak
+    assert "alone explains" not in found(3.0 * y[:, None], y)  # the only input may explain all
+
+
+def test_a_smooth_curve_that_falls_and_rises_is_no_leak():
+    x = np.linspace(-1.0, 2.0, 400)
+    assert "alone explains" not in found(np.column_stack([x, np.random.default_rng(3).random(400)]), x**2)
+    rising = found(np.column_stack([x, np.random.default_rng(3).random(400)]), np.exp(x))
+    assert '"a" alone explains 100.00 % of the variance of "t"' in rising
+
+
+@pytest.mark.parametrize(
+    ("others", "rows", "is_said"), [([1.0, 2.0], 3, False), ([1.0, 2.0, 3.0], 3, True), ([1.0, 2.0, 3.0], 2, False)]
+)
+def test_a_number_far_from_the_others_stands_for_a_missing_value(others: list[float], rows: int, is_said: bool):
+    column = np.array(others * 10 + [-999.0] * rows)
+    X = np.column_stack([column, np.random.default_rng(4).random(len(column))])
+    words = found(X, np.random.default_rng(5).random(len(column)))
+    assert (f'"a" is -999 in {rows} rows and 1 to 3 in all others' in words) == is_said
+
+
+def test_copies_and_counters_are_named():
+    rng = np.random.default_rng(6)
+    a, b = rng.random(30), rng.random(30)
+    words = found(np.column_stack([a, 5.0 - 2.0 * a, b, np.arange(30.0) + 4]), rng.random(30))
+    assert '"b" is a copy of "a", up to a factor and a shift' in words
+    assert '"d" counts the rows from 4 to 33' in words
