@@ -11,6 +11,7 @@ from gpexplorer.errors import SettingError
 from gpexplorer.problem import Dataset, RowGroups
 from gpexplorer.recommendation import arguments
 from gpexplorer.recommendation.arguments import bytes_of, repeated_rows
+from gpexplorer.recommendation.halving import recommend
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,15 @@ def test_memory_is_a_number_of_bytes_or_a_number_with_a_unit(memory: str | float
 def test_memory_that_is_no_amount_is_refused(memory: str | float):
     with pytest.raises(SettingError, match="memory"):
         bytes_of(memory)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("seed", 1.5), ("seed", -1), ("seconds", 0.0), ("prefer", "r2"), ("among", [])]
+)
+def test_arguments_that_cannot_be_used_are_named(name: str, value: object):
+    X = torch.rand(20, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with pytest.raises(SettingError, match=name):
+        recommend(X, X.sum(1), **{"seconds": 0.5, name: value})  # type: ignore[arg-type]
 
 
 def test_half_of_the_free_memory_may_be_used(monkeypatch: pytest.MonkeyPatch):

@@ -186,12 +186,15 @@ def test_lanes_share_the_time_of_a_stage_and_exact_ones_have_more_of_the_first(m
     monkeypatch.setattr(Lane, "learned_logs", lambda self: [self.seconds])
     exact = lane("exact", EXACT, method="ml", seconds=7.0)
     fast, of_all = lane("fast"), lane("of all", candidate={"all_rows": True})
+    said: list[Any] = []
     search = halving_of(parts=1, clock=clock)
-    search.shares = shares_for(8)
+    search.on_progress, search.shares = said.append, shares_for(8)
 
     search._try([exact, fast, of_all], [split_of(9)], 50.0, 0)
     assert given == [("exact", 30.0, 1), ("fast", 10.0, 1), ("of all", 10.0, 1)]
     assert search.starts == {("se", ""): [7.0]}
+    assert said[1].sentence == "Stage 1 of 3: fast on 9 rows."
+    assert said[2].sentence == "Stage 1 of 3: of all on 50 rows."
     assert fast.start is None or fast.start == [7.0]
     assert of_all.start == [7.0]
 
@@ -252,6 +255,11 @@ def test_lanes_that_were_given_up_are_completed_while_there_is_time(monkeypatch:
     assert {each.sentence for each in early} == {"given up"}
     assert search.complete(all_lanes, []) == []
     assert halving_of(parts=1).complete(all_lanes, [best]) == [best]
+    given.clear()
+    clock.now = 70.0  # twice the ten seconds of the best lane are kept for its fit to all rows
+    waiting = lane("waiting", own=scores(0.3), sentence="given up")
+    search.complete([best, waiting], [best])
+    assert given == [("waiting", pytest.approx(10.0))]
     given.clear()
     clock.now = 96.0  # ten seconds for one more part of such a lane are too many
     search.complete(all_lanes, [best])
