@@ -28,7 +28,7 @@ from gpexplorer.linalg.matrix_products import rows_times, times_rows
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.methods.inducing.swapping.compiled_swapper import compiled_code
-from gpexplorer.methods.inducing.swapping.state import State as SwapState
+from gpexplorer.methods.inducing.swapping.state import SwapState
 from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.run import Run

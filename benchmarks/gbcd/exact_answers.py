@@ -27,13 +27,12 @@ from gpexplorer.methods.exact.cg import begin, cg
 from gpexplorer.methods.exact.posteriors import (
     FACTOR_BYTES,
     PATH_TOLERANCE,
-    Bands,
     JointPosterior,
     JointSolver,
     exact_posterior,
 )
 from gpexplorer.methods.exact.right_hand_sides import Limit, sizes_for, variance_limit
-from gpexplorer.methods.exact.system import State, System
+from gpexplorer.methods.exact.system import SolverState, System
 from gpexplorer.objectives import noise_variance
 from gpexplorer.posteriors import exact_gp_posterior
 from gpexplorer.posteriors.sample_paths import prior_paths
@@ -164,9 +163,9 @@ def _by_pcg(problem: Problem, Z: Tensor, work: Work, norm: float) -> Answer:
     return Prediction(mean, var), samples, f"{number} iterations"
 
 
-def _by_bands(problem: Problem, Z: Tensor, work: Work, state: State) -> Answer:
+def _by_bands(problem: Problem, Z: Tensor, work: Work, state: SolverState) -> Answer:
     """What `gbcd` gives with bands="exact" after the run for the mean: a factor in place, or blocks of float32 rows."""
-    posterior = exact_posterior(problem, state, Bands(0, 0, work.tolerance, work.cache * 1e9))
+    posterior = exact_posterior(problem, state, 0, 0, tolerance=work.tolerance, cache=work.cache * 1e9)
     prediction = posterior(Z)
     samples = posterior.paths(work.samples)(Z)
     by_blocks = isinstance(posterior, JointPosterior)
@@ -236,8 +235,8 @@ def bands_report(problem: Problem, test: Dataset, tolerance: float) -> Iterator[
     kernel, theta, X = problem.kernel, problem.theta, problem.train.X
     solver = JointSolver(problem, theta, 1e9, tolerance, 0)
     posteriors = {
-        f"gbcd, {n // 8} rows": exact_posterior(problem, state, Bands(n // 8, 0)),
-        f"gbcd, {n // 2} rows": exact_posterior(problem, state, Bands(n // 2, 0)),
+        f"gbcd, {n // 8} rows": exact_posterior(problem, state, n // 8, 0),
+        f"gbcd, {n // 2} rows": exact_posterior(problem, state, n // 2, 0),
         "gbcd, all rows": JointPosterior(kernel, theta, (X, state.alpha), X, solver),
         "dense GP": exact_gp_posterior(kernel, theta, problem.train),
     }

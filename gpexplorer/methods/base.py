@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import param
 from torch import Tensor
@@ -16,6 +16,7 @@ from ..problem import Channel, Cost, Outcome, Problem, Step, channels_of
 from .setting_kinds import count
 
 Steps = Generator[Step, None, Outcome]
+S = TypeVar("S")
 registry: dict[str, type[Method]] = {}
 
 
@@ -225,6 +226,14 @@ class Method(param.ParameterizedABC):
     @abstractmethod
     def cost(self, problem: Problem) -> Cost:
         """The cost of one step on this problem, from formulas."""
+
+
+def begun(resume: S | None, state: S, info: Any) -> Generator[Step, None, S]:
+    """Yield the step before any work, unless a run is resumed; return the state from which to go on."""
+    if resume is not None:
+        return resume
+    yield Step(state, info)
+    return state
 
 
 def _refuse_incomplete(cls: type[Method]) -> None:

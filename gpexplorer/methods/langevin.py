@@ -79,6 +79,13 @@ def constant_step(tuning: Tuning, acceptance: float) -> Tuning:
     return tuning
 
 
+def adaptation(tuning: Tuning, q: int, target: float, is_warm_up: bool) -> tuple[Tuning, Adapt]:
+    """Return the tuning with which a step of q coordinates begins, and how it adapts: during the warm-up alone."""
+    if is_warm_up:
+        return tuning, lambda tuning, acceptance: dual_averaging(tuning, q, acceptance, target)
+    return tuning._replace(log_eps=tuning.average), constant_step
+
+
 def run_chains(
     density: Evaluate,
     z: Float[Tensor, "C q"],

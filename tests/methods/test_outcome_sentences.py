@@ -16,7 +16,7 @@ from gpexplorer.methods.exact.reliability import StepCheck, used_up
 from gpexplorer.methods.inducing.settings import LearningMethod
 from gpexplorer.methods.inducing.swapping import after_swaps
 from gpexplorer.methods.minibatches.held_out_refit import Refit
-from gpexplorer.methods.neighbours import states, vecchia
+from gpexplorer.methods.neighbours import recorded_descent, states, vecchia
 from gpexplorer.problem import Outcome
 
 
@@ -58,14 +58,15 @@ def test_iterations_over_folds_end_at_their_limits(changed: dict[str, Any], reas
 def of_learning(name: str, evaluations: int, largest: float, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Outcome:
     """The outcome of a method that allows six evaluations and a tolerance of a hundredth, after 9 steps in 2 rounds."""
     state = record(step=9, round=1, answers=range(evaluations), objective=more.pop("objective", -3.0))
-    method = record(**({"learn": True, "evaluations": 6, "tolerance": 1e-2, "optimiser": "CG"} | more))
     if name == "ml":
+        method = record(**({"evaluations": 6, "tolerance": 1e-2, "optimiser": "CG"} | more))
         monkeypatch.setattr(learning, "_largest_derivative", lambda problem, state: largest)
         return learning._outcome(method, record(), state)
-    module, kind = {"vecchia": (vecchia, vecchia.Vecchia), "states": (states, states.States)}[name]
-    monkeypatch.setattr(module, "slope_of", lambda kernel, state: largest)
-    ends = (1.25,) if name == "vecchia" else ()
-    return kind._outcome(method, record(kernel=None), state, *ends)
+    monkeypatch.setattr(recorded_descent, "slope_of", lambda kernel, state: largest)
+    settings = {"evaluations": 6, "tolerance": 1e-2} | more
+    if name == "states":
+        return states.States(**settings).ended(record(kernel=None), state)
+    return vecchia.Vecchia(**settings)._outcome(record(kernel=None), state, 1.25)
 
 
 LEARNT = [
@@ -116,13 +117,11 @@ def test_of_an_objective_near_zero_the_tolerance_itself_is_the_limit(monkeypatch
 
 
 def test_neighbours_that_would_change_again_need_more_rounds(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(vecchia, "slope_of", lambda kernel, state: 0.5)
-    method = record(learn=True, evaluations=6, tolerance=1.0)
+    monkeypatch.setattr(recorded_descent, "slope_of", lambda kernel, state: 0.5)
+    method = vecchia.Vecchia(evaluations=6, tolerance=1.0)
     state = record(step=4, round=0, answers=range(5), objective=3.0)
 
-    messages = [
-        vecchia.Vecchia._outcome(method, record(kernel=None), state, stretch).message for stretch in (1.25, 1.26)
-    ]
+    messages = [method._outcome(record(kernel=None), state, stretch).message for stretch in (1.25, 1.26)]
 
     assert messages[0].endswith("after 4 evaluations in 1 round.")
     assert messages[1] == "All rounds are used after 4 steps; the largest derivative is 0.5. Raise rounds."

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gpexplorer.errors import StoreError
+from gpexplorer.methods.base import registry
 from gpexplorer.problem import Step
 from gpexplorer.runs.storage import codec
 from toy_method import Place, State, Toy, same
@@ -27,6 +28,20 @@ def test_steps_survive_text(dtype: torch.dtype):
     assert same(back.info, step.info)
     assert same(back.state._replace(theta=0), state._replace(theta=0))
     assert torch.isnan(back.state.theta)
+
+
+def test_steps_of_earlier_versions_are_read_which_name_every_state_the_same():
+    method = registry["gbcd"]
+    state = method.State(torch.ones(3), torch.ones(4), torch.zeros(0), step=1, phase="solve", position=2)
+    line = codec.encode(Step(state, method.Info("solve")))
+    for part, name in (("state", "State"), ("info", "Info")):
+        line[part]["named"] = name
+
+    back = codec.decode(line, codec.classes_of(method))
+
+    assert type(back.state) is method.State
+    assert type(back.info) is method.Info
+    assert same(back.state, state)
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def test_the_matrix_of_random_features_is_their_product_at_the_hyperparameters_o
         X = train.X[run_rows.sampled(len(train), 60)]
         X = X[X[:, 0].argsort()]
         theta = state.theta
-        waves = run.method._features(run.problem, theta).waves
+        waves = run.method.choose(run.problem, theta).waves
         angles = (X / theta[1:-1].exp()) @ waves.Omega.T
         Phi = theta[0].exp() * torch.cat([angles.cos(), angles.sin()], 1) / angles.shape[1] ** 0.5
         np.testing.assert_allclose(values[:, :60], run.problem.kernel(theta, X, X), rtol=1e-6, atol=1e-9)

@@ -23,7 +23,7 @@ from torch import Tensor
 from ...kernels.theta.restrictions import projected
 from ...linalg.deferred_reads import moved_together
 from ...problem import Outcome, Problem, Step, channel
-from ..base import Steps
+from ..base import Steps, begun
 from .fold_steps import FoldReport, FoldScore, FoldSettings, Local, iterate, prepare, score_folds
 from .folds import FoldGroup, split
 from .learning import initial_values
@@ -35,27 +35,27 @@ FAR_BELOW = 0.1  # with a relative gradient of this share of the tolerance, a st
 MAX_RESETS = 3  # times that the folds are prepared again where theta rests and the gradient does not vanish
 
 
-class State(NamedTuple):
+class ConsensusState(NamedTuple):
     """All that the trajectory depends on."""
 
-    step: int
-    phase: str  # "start" | "prepare" | "iterate"
-    iteration: int
     theta: Tensor  # [p] the best so far, with its scale determined
-    best: float  # cross-validated error there
     mean: Tensor  # [p] the consensus, from which the next iteration continues
-    folds: tuple[Local, ...]
-    moved: float  # change of the mean in the last iteration, or the length of a refused step of a fold
-    gap: float  # the largest |C z - y_T| / |y_T| of the folds
-    rollbacks: int  # consecutive iterations in which every fold was rolled back
-    still: int  # consecutive iterations with a step below the tolerance, or a gradient far below it
+    step: int = 0
+    phase: str = "start"  # "start" | "prepare" | "iterate"
+    iteration: int = 0
+    best: float = math.inf  # cross-validated error at theta
+    folds: tuple[Local, ...] = ()
+    moved: float = math.inf  # change of the mean in the last iteration, or the length of a refused step of a fold
+    gap: float = math.inf  # the largest |C z - y_T| / |y_T| of the folds
+    rollbacks: int = 0  # consecutive iterations in which every fold was rolled back
+    still: int = 0  # consecutive iterations with a step below the tolerance, or a gradient far below it
     shared: bool = False  # whether the folds have one theta; a state without the field was written with copies
     resets: int = 0  # how often the folds were prepared again
     gradient: float = math.inf  # largest derivative of the cross-validated error at the mean, relative to the error
     distance: float = math.inf  # length of a Newton step from the mean: how far the minimum is, about
 
 
-class Info(NamedTuple):
+class ConsensusInfo(NamedTuple):
     """What a step reports. Channels are nan where they do not apply."""
 
     phase: str
@@ -131,6 +131,12 @@ class Setup:
         """The number of training rows, summed over the folds."""
         return sum(len(group.validation) * len(group.y) - group.validation_rows for group in self.groups)
 
+    def mapped(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Return the results of a function for all groups; an argument that is a list has one item per group."""
+        count = len(self.groups)
+        items = (each if isinstance(each, list) else repeat(each, count) for each in arguments)
+        return list(self.scheme.map(function, self.groups, *items))
+
     def by_group(self, per_fold: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Divide a sequence with one item per fold into one tuple per group."""
         items = iter(per_fold)
@@ -149,25 +155,10 @@ class Setup:
         return torch.zeros_like(self.problem.theta) if direction is None else direction / direction.norm()
 
 
-def run(scheme: Scheme, problem: Problem, resume: State | None) -> Steps:
+def run(scheme: Scheme, problem: Problem, resume: ConsensusState | None) -> Steps:
     """Run algorithm 1 on all folds, with the safeguards that the settings of the scheme describe."""
-    state, theta = resume, problem.theta
-    if state is None:
-        state = State(
-            step=0,
-            phase="start",
-            iteration=0,
-            theta=theta.clone(),
-            best=math.inf,
-            mean=theta.clone(),
-            folds=(),
-            moved=math.inf,
-            gap=math.inf,
-            rollbacks=0,
-            still=0,
-            shared=scheme.shares_theta,
-        )
-        yield Step(state, Info("start"))
+    first = ConsensusState(problem.theta.clone(), problem.theta.clone(), shared=scheme.shares_theta)
+    state = yield from begun(resume, first, ConsensusInfo("start"))
     setup = make_setup(scheme, problem)
     if state.phase == "start":
         state, info = _prepare_folds(setup, state)
@@ -180,7 +171,7 @@ def run(scheme: Scheme, problem: Problem, resume: State | None) -> Steps:
     return replace(outcome, message=outcome.message + _at_the_limits(setup, state))
 
 
-def _at_the_limits(setup: Setup, state: State) -> str:
+def _at_the_limits(setup: Setup, state: ConsensusState) -> str:
     """Return a sentence about the hyperparameters that have moved as far as they may; empty where there is none."""
     moved = (state.mean - setup.problem.theta).abs()
     count = int((moved >= SPAN * (1.0 - 1e-6)).sum())
@@ -198,12 +189,7 @@ def make_setup(scheme: Scheme, problem: Problem) -> Setup:
 
 
 def _score(setup: Setup, theta: Tensor, zs: Sequence[Tensor]) -> list[FoldScore]:
-    count = len(setup.groups)
-    return list(
-        setup.scheme.map(
-            score_folds, setup.groups, repeat(theta, count), setup.by_group(zs), repeat(setup.settings, count)
-        )
-    )
+    return setup.mapped(score_folds, theta, setup.by_group(zs), setup.settings)
 
 
 def _cross_validated_error(setup: Setup, scores: Sequence[FoldScore]) -> float:
@@ -224,7 +210,7 @@ def _with_scale(setup: Setup, mean: Tensor, log_scale: float) -> Tensor:
     return mean + log_scale * setup.scale_direction
 
 
-def _prepare_folds(setup: Setup, state: State) -> tuple[State, Info]:
+def _prepare_folds(setup: Setup, state: ConsensusState) -> tuple[ConsensusState, ConsensusInfo]:
     """Choose the initial theta of lowest cross-validated error, and prepare the folds there."""
     scheme = setup.scheme
     zeros = [group.y.new_zeros(len(z)) for group in setup.groups for z in group.vectors(group.T)]
@@ -235,7 +221,7 @@ def _prepare_folds(setup: Setup, state: State) -> tuple[State, Info]:
         candidates.append((_cross_validated_error(setup, scores), theta, scores))
     error, mean, scores = min(candidates, key=lambda candidate: candidate[0])
     if not math.isfinite(error):
-        return state._replace(step=1, phase="prepare"), Info("prepare")
+        return state._replace(step=1, phase="prepare"), ConsensusInfo("prepare")
     folds = _prepared(setup, mean, error)
     log_scale = _log_scale(setup, scores)
     after = state._replace(
@@ -245,18 +231,17 @@ def _prepare_folds(setup: Setup, state: State) -> tuple[State, Info]:
 
 
 def _prepared(setup: Setup, mean: Tensor, error: float) -> tuple[Local, ...]:
-    count, scheme = len(setup.groups), setup.scheme
-    shared = (mean, setup.settings, scheme.dual_start, setup.penalty(mean, error))
-    prepared = scheme.map(prepare, setup.groups, *(repeat(argument, count) for argument in shared))
+    penalty = setup.penalty(mean, error)
+    prepared = setup.mapped(prepare, mean, setup.settings, setup.scheme.dual_start, penalty)
     return tuple(local for group in prepared for local in group)
 
 
-def _prepared_again(setup: Setup, state: State) -> State:
+def _prepared_again(setup: Setup, state: ConsensusState) -> ConsensusState:
     """Return the state with new multipliers and Hessians at its mean, and the scheme's own kind of folds."""
     return state._replace(folds=_prepared(setup, state.mean, state.best), still=0, shared=setup.scheme.shares_theta)
 
 
-def iterate_folds(setup: Setup, state: State) -> tuple[State, Info]:
+def iterate_folds(setup: Setup, state: ConsensusState) -> tuple[ConsensusState, ConsensusInfo]:
     """Do one outer iteration of every fold, form the consensus, and score it.
 
     Where theta rested during the last iterations although the gradient is not small, the folds are prepared again
@@ -265,17 +250,8 @@ def iterate_folds(setup: Setup, state: State) -> tuple[State, Info]:
     scheme, count = setup.scheme, len(setup.groups)
     if state.still >= scheme.patience and state.gradient > scheme.tolerance:
         state = _prepared_again(setup, state)._replace(resets=state.resets + 1)
-    penalty, alone = setup.penalty(state.mean, state.best), count == 1
-    iterated = list(
-        scheme.map(
-            iterate,
-            setup.groups,
-            setup.by_group(state.folds),
-            repeat(penalty, count),
-            repeat(setup.settings, count),
-            repeat(alone, count),
-        )
-    )
+    penalty, folds_of_groups = setup.penalty(state.mean, state.best), setup.by_group(state.folds)
+    iterated = setup.mapped(iterate, folds_of_groups, penalty, setup.settings, count == 1)
     folds = [local for group, _, _ in iterated for local in group]
     reports = [report for _, report, _ in iterated]
     mean, folds = form_consensus(setup, state, folds)
@@ -287,7 +263,7 @@ def iterate_folds(setup: Setup, state: State) -> tuple[State, Info]:
     rolled_back = all(report.rolled_back for report in reports)
     gradient, distance = _first_order(setup, folds)
     at_rest = moved <= scheme.tolerance or gradient <= FAR_BELOW * scheme.tolerance
-    after = State(
+    after = state._replace(
         step=state.step + 1,
         phase="iterate",
         iteration=state.iteration + 1,
@@ -299,8 +275,6 @@ def iterate_folds(setup: Setup, state: State) -> tuple[State, Info]:
         gap=max(report.gap for report in reports),
         rollbacks=state.rollbacks + 1 if rolled_back else 0,
         still=state.still + 1 if at_rest and not rolled_back else 0,
-        shared=state.shared,
-        resets=state.resets,
         gradient=gradient,
         distance=distance,
     )
@@ -332,7 +306,7 @@ def _first_order(setup: Setup, folds: Sequence[Local]) -> tuple[float, float]:
     return max(gradient, disagreement), max(distance, disagreement)
 
 
-def form_consensus(setup: Setup, state: State, folds: list[Local]) -> tuple[Tensor, list[Local]]:
+def form_consensus(setup: Setup, state: ConsensusState, folds: list[Local]) -> tuple[Tensor, list[Local]]:
     """Return the consensus [p], and the folds with their multipliers nu updated (eq 16).
 
     Over-relaxation applies to the copies theta_k as it does to the dual step. Where kappa is 0, the mean is that of
@@ -354,16 +328,16 @@ def form_consensus(setup: Setup, state: State, folds: list[Local]) -> tuple[Tens
 def _info(
     phase: str,
     error_and_scale: tuple[float, float],
-    state: State,
+    state: ConsensusState,
     reports: Sequence[FoldReport],
     scores: Sequence[FoldScore],
-) -> Info:
+) -> ConsensusInfo:
     copies = torch.stack([local.theta for local in state.folds])  # [K, p]
     exact = [z for score in scores for z in score.zs]
     all_z = torch.cat([local.z for local in state.folds])
     distances = [(copies - state.mean).norm(dim=1).max(), all_z.norm(), (all_z - torch.cat(exact)).square().sum()]
     disagreement, z_norm, z_gap = torch.stack(distances).tolist()
-    return Info(
+    return ConsensusInfo(
         phase=phase,
         objective=error_and_scale[0],
         lagrangian=sum(report.lagrangian for report in reports),
@@ -381,7 +355,7 @@ def _info(
     )
 
 
-def outcome_of(scheme: Scheme, state: State) -> Outcome | None:
+def outcome_of(scheme: Scheme, state: ConsensusState) -> Outcome | None:
     """Return why the run ends here, or None where another iteration follows."""
     best = f"The best theta has a cross-validated error of {state.best:.4g}."
     if not math.isfinite(state.best):

@@ -61,11 +61,11 @@ class Local(NamedTuple):
     nu: Tensor  # [p] multipliers of theta_k = mean
     B: Tensor  # [p, p] Hessian of L, or zero before there is one
     g: Tensor  # [p] dL/dtheta at the multipliers
-    loss: float  # |y_V - K_VT z|^2
-    slack: float  # lambda'(C z - y_T)
-    gap: float  # |C z - y_T|
     rho: float
-    length: float  # of the last gradient step; where z follows, the factor by which B is inflated
+    loss: float = 0.0  # |y_V - K_VT z|^2
+    slack: float = 0.0  # lambda'(C z - y_T)
+    gap: float = 0.0  # |C z - y_T|
+    length: float = 0.0  # of the last gradient step; where z follows, the factor by which B is inflated
     tolerance: float = math.inf  # of the last z step
 
 
@@ -129,23 +129,12 @@ def prepare(
     if dual_start == "adjoint":
         dual = systems.adjoint(r, zeros, limits).X
     terms = lagrangian_terms(group, systems.M, Z, dual, settings.rho)
-    blank = Local(
-        theta=theta.clone(),
-        z=theta,
-        dual=theta,
-        nu=torch.zeros_like(theta),
-        B=theta.new_zeros(len(theta), len(theta)),
-        g=torch.zeros_like(theta),
-        loss=0.0,
-        slack=0.0,
-        gap=0.0,
-        rho=settings.rho,
-        length=0.0,
-    )
     W = dual + settings.rho * terms.c
     g = penalty.without_scale(theta_gradient(group, systems.M, Z, W, terms.r))
-    B = initial_hessian(systems, Z, g, penalty) if settings.z_rule is not fixed_z else blank.B
-    shared = blank._replace(g=g, B=B)
+    B = theta.new_zeros(len(theta), len(theta))
+    if settings.z_rule is not fixed_z:
+        B = initial_hessian(systems, Z, g, penalty)
+    shared = Local(theta.clone(), z=theta, dual=theta, nu=torch.zeros_like(theta), B=B, g=g, rho=settings.rho)
     return _locals(group, [shared] * len(group.validation), Z, dual, terms)
 
 

@@ -22,11 +22,9 @@ from ...linalg.blocks import BLOCK_BYTES
 from ...posteriors import Posterior
 from ...problem import Cost, Problem, take
 from ..base import Method, Steps
-from ..setting_kinds import amount, count, positive, share
+from ..setting_kinds import amount, choice, count, positive, share
 from . import settings
-from .consensus import Info as ConsensusInfo
-from .consensus import State as ConsensusState
-from .consensus import run
+from .consensus import ConsensusInfo, ConsensusState, run
 from .exact_posterior import exact_posterior
 from .fold_steps import FoldSettings
 from .folds import equal_parts, ordered_by_fold
@@ -90,9 +88,8 @@ class GPCV(Method):
     max_rollbacks: Any = count(
         12, (1, 30), doc="The run has diverged after this many consecutive steps were taken back."
     )
-    theta_method: Any = param.Selector(
-        default="z eliminated",
-        objects=list(Z_RULES),
+    theta_method: Any = choice(
+        list(Z_RULES),
         doc="While theta moves, Cz = y holds (the limit of a large rho), or z minimises L, or z is fixed, as "
         "published. The first two take a quasi-Newton step per iteration, the last gradient steps.",
     )
@@ -124,9 +121,8 @@ class GPCV(Method):
         doc="Largest number of rows in the preconditioner of the z step; it costs n rank^2 per iteration. A smooth "
         "kernel needs fewer, and uses fewer. 0 means no preconditioner, as published.",
     )
-    dual_start: Any = param.Selector(
-        default="adjoint",
-        objects=["adjoint", "zeros", "ones"],
+    dual_start: Any = choice(
+        ["adjoint", "zeros", "ones"],
         doc="First multipliers. With the adjoint, the first gradient is that of the loss itself; ones are published.",
     )
     restarts = settings.restarts()

@@ -27,9 +27,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-import param
 import torch
 from torch import Tensor
 
@@ -44,8 +43,8 @@ from ...objectives import deferred_noise_variance, evidence, noise_derivative
 from ...posteriors import Posterior
 from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel, channels_of
 from .. import gpytorch_parts
-from ..base import Method, Steps, end_of_descent
-from ..setting_kinds import amount, count
+from ..base import Method, Steps, begun, end_of_descent
+from ..setting_kinds import amount, choice, count
 from . import settings
 from .exact_posterior import exact_posterior
 from .scale_direction import scale_direction
@@ -56,7 +55,7 @@ BLOCK_CALLS = 40.0  # calls per block of rows in the kernel's gradient
 SQUARED, PROBABILITY = "squared error", "log probability"
 
 
-class State(NamedTuple):
+class LearningState(NamedTuple):
     """All that the trajectory depends on."""
 
     step: int
@@ -65,17 +64,13 @@ class State(NamedTuple):
     answers: Tensor  # [k, p + 2] value, log scale and gradient of every evaluation; nan where the objective has none
 
 
-class Info(NamedTuple):
+class LearningInfo(NamedTuple):
     """What a step reports."""
 
     phase: str
     objective: Annotated[float, channel("objective", monotone=True)] = math.nan
     slope: Annotated[float, channel("largest derivative", log=True)] = math.nan
     scale: Annotated[float, channel("log scale of all sds")] = math.nan
-
-
-LearningState: TypeAlias = State  # a class attribute of ExactLearning is called State too
-LearningInfo: TypeAlias = Info
 
 
 class Objective(NamedTuple):
@@ -101,9 +96,8 @@ class ExactLearning(Method):
     State: ClassVar[type] = LearningState
     Info: ClassVar[type] = LearningInfo
 
-    optimiser: Any = param.Selector(
-        default="L-BFGS-B",
-        objects=["L-BFGS-B", "CG", GRADIENT_DESCENT],
+    optimiser: Any = choice(
+        ["L-BFGS-B", "CG", GRADIENT_DESCENT],
         doc="How theta moves. Gradient descent with Armijo's rule is the benchmark of the paper, and the slowest.",
     )
     evaluations: Any = count(60, (10, 200), doc="Evaluations of the objective at most, n^3 flops each.")
@@ -130,15 +124,14 @@ class ExactLearning(Method):
         return exact_posterior(problem, state.theta, self.refit, self.memory)
 
 
-def learn(method: ExactLearning, problem: Problem, resume: State | None, objective: Objective) -> Steps:
+def learn(method: ExactLearning, problem: Problem, resume: LearningState | None, objective: Objective) -> Steps:
     """Minimise `objective` from the theta of the problem and from `restarts` random ones.
 
     Each descent has at most `evaluations` evaluations. A step is one evaluation; its state holds the best theta.
     """
-    like, state = problem.theta, resume
-    if state is None:
-        state = State(0, like.clone(), math.inf, like.new_zeros(0, len(like) + 2))
-        yield Step(state, Info("start"))
+    like = problem.theta
+    first = LearningState(0, like.clone(), math.inf, like.new_zeros(0, len(like) + 2))
+    state = yield from begun(resume, first, LearningInfo("start"))
     direction = scale_direction(problem) if objective.has_free_scale else None
     results = list(state.answers.cpu())
     earlier_results = iter(tuple(results))
@@ -157,8 +150,8 @@ def learn(method: ExactLearning, problem: Problem, resume: State | None, objecti
         if k > state.step:
             theta = lowest.theta.to(like)
             theta = theta if direction is None else theta + lowest.extra * direction
-            state = State(k, theta, lowest.of_the_data, torch.stack(results).to(like))
-            yield Step(state, Info("learn", state.objective, _largest_derivative(problem, state), lowest.extra))
+            state = LearningState(k, theta, lowest.of_the_data, torch.stack(results).to(like))
+            yield Step(state, LearningInfo("learn", state.objective, _largest_derivative(problem, state), lowest.extra))
     return _outcome(method, problem, state)
 
 
@@ -194,7 +187,7 @@ def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tenso
                     break
 
 
-def _largest_derivative(problem: Problem, state: State) -> float:
+def _largest_derivative(problem: Problem, state: LearningState) -> float:
     """Return the largest absolute derivative at the best point."""
     restrictions = getattr(problem.kernel, "restrictions", None)
     if restrictions is None:
@@ -204,7 +197,7 @@ def _largest_derivative(problem: Problem, state: State) -> float:
     return largest_derivative(problem.kernel, state.theta, state.answers[best, 2:])
 
 
-def _outcome(method: ExactLearning, problem: Problem, state: State) -> Outcome:
+def _outcome(method: ExactLearning, problem: Problem, state: LearningState) -> Outcome:
     if not state.step:
         message = "K + s2 I has no Cholesky factor at any initial theta. Choose other initial values, or more noise."
         return Outcome("failed", message)
@@ -265,9 +258,8 @@ class MaximumLikelihood(ExactLearning):
         LearningInfo, only=("objective", "slope"), objective=channel("NLML", "nat", monotone=True)
     )
 
-    engine: Any = param.Selector(
-        default="closed form",
-        objects=["closed form", "gpytorch"],
+    engine: Any = choice(
+        ["closed form", "gpytorch"],
         doc="What computes the likelihood and its gradient: this package, or GPyTorch by autograd, as a baseline.",
     )
 
@@ -337,9 +329,8 @@ class LeaveOneOut(ExactLearning):
         LearningInfo, objective=channel("leave-one-out loss", monotone=True)
     )
 
-    criterion: Any = param.Selector(
-        default=SQUARED,
-        objects=[SQUARED, PROBABILITY],
+    criterion: Any = choice(
+        [SQUARED, PROBABILITY],
         doc="Minimise the squared error of the rows left out, or maximise their log probability, which depends on "
         "the variances too.",
     )

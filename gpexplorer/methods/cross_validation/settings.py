@@ -6,16 +6,16 @@ from typing import Any
 
 import param
 
-from ..setting_kinds import amount, count
+from ..setting_kinds import amount, choice, count
 
 GIGABYTE = 1e9
 
 
 def refit(default: str) -> Any:
     """Declare how predictions are computed."""
-    return param.Selector(
+    return choice(
+        ["auto", "cholesky", "cg"],
         default=default,
-        objects=["auto", "cholesky", "cg"],
         doc="Predict by one Cholesky factor of all rows, n^3/3, or by conjugate gradients, n^2 per iteration and test "
         "row; auto takes the cheaper one.",
     )

@@ -36,7 +36,7 @@ from ...kernels.theta.restrictions import NoiseLimits
 from ...linalg.randomness import generator
 from ...problem import Problem, channel
 from ..chain_diagnostics import bulk_ess, rhat
-from ..langevin import Density, Evaluate, Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
+from ..langevin import Density, Evaluate, Tuning, adaptation, initial_tuning, randomness, run_chains
 from .orthogonal_basis import OrthogonalBasis, coefficient_posterior, fisher_information, likelihood, likelihood_terms
 
 
@@ -204,7 +204,7 @@ class Sampler(Protocol):
     acceptance: Any  # float, target of the acceptance rate
 
 
-class State(NamedTuple):
+class ChainState(NamedTuple):
     """All that the trajectory depends on."""
 
     step: int
@@ -228,7 +228,7 @@ class State(NamedTuple):
     exact: float = math.nan  # best NLML of the exact GP on the subset
 
 
-class Info(NamedTuple):
+class ChainInfo(NamedTuple):
     """What a step reports. A channel is nan if it does not apply."""
 
     phase: str
@@ -242,10 +242,10 @@ class Info(NamedTuple):
     kept: Annotated[float, channel("share of the prior variance kept")] = math.nan
 
 
-def initial_state(problem: Problem) -> State:
+def initial_state(problem: Problem) -> ChainState:
     """Return the state before any work."""
     empty = problem.theta.new_zeros(0)
-    return State(
+    return ChainState(
         step=0,
         phase="subset",
         position=0,
@@ -264,21 +264,21 @@ def initial_state(problem: Problem) -> State:
     )
 
 
-def advance(sampler: Sampler, target: Target, state: State, warming_up: bool) -> tuple[State, float]:
+def advance(sampler: Sampler, target: Target, state: ChainState, warming_up: bool) -> tuple[ChainState, float]:
     """Do one step: `per_step` iterations of every chain.
 
     Parameters
     ----------
     sampler : Sampler
         The method, which holds the settings.
-    state : State
+    state : ChainState
         A state of the phase "warm-up" or "sample".
     warming_up : bool
         Whether the step size and the scales of the proposals adapt.
 
     Returns
     -------
-    State
+    ChainState
         The next state.
     float
         The mean acceptance rate of the step.
@@ -290,12 +290,7 @@ def advance(sampler: Sampler, target: Target, state: State, warming_up: bool) ->
     if warming_up and state.position:
         sd = _scales(target, z.mean(0))
 
-    def adapt(tuning: Tuning, acceptance: float) -> Tuning:
-        if warming_up:
-            return dual_averaging(tuning, z.shape[1], acceptance, sampler.acceptance)
-        return constant_step(tuning, acceptance)
-
-    tuning = state.tuning if warming_up else state.tuning._replace(log_eps=state.tuning.average)
+    tuning, adapt = adaptation(state.tuning, z.shape[1], sampler.acceptance, warming_up)
     source = generator(sampler.seed, "mala", state.position)
     every = min(sampler.thin, sampler.per_step)
     segment = run_chains(target.density(), z, sd, randomness(z, source, sampler.per_step), adapt, tuning, every)
@@ -320,7 +315,7 @@ def advance(sampler: Sampler, target: Target, state: State, warming_up: bool) ->
     ), segment.acceptance
 
 
-def _begin(sampler: Sampler, target: Target, state: State) -> State:
+def _begin(sampler: Sampler, target: Target, state: ChainState) -> ChainState:
     """Chains near the mode of the prior, at different points so that R-hat means something."""
     mode, (_, tau) = target.mode, target.prior
     normal = torch.randn(sampler.chains, len(mode), generator=generator(sampler.seed, "begin"), dtype=torch.float64)
@@ -338,7 +333,7 @@ def _scales(target: Target, z: Tensor) -> Tensor:
     return scales
 
 
-def _watch(state: State, draws: Tensor, values: Tensor, draws_before: int) -> tuple[Tensor, int]:
+def _watch(state: ChainState, draws: Tensor, values: Tensor, draws_before: int) -> tuple[Tensor, int]:
     """The watched numbers with those of the new draws appended; every second is dropped if there are too many."""
     count = min(WATCHED, draws.shape[2] - 1)
     numbers = torch.cat([values[..., None], draws[..., -1:], draws[..., :count]], 2).transpose(0, 1).to(state.theta)
@@ -350,14 +345,14 @@ def _watch(state: State, draws: Tensor, values: Tensor, draws_before: int) -> tu
     return watched, stride
 
 
-def report(state: State, acceptance: float, kept: float) -> Info:
+def report(state: ChainState, acceptance: float, kept: float) -> ChainInfo:
     """Return the channels of a step; R-hat and the effective sample size are the worst of all watched numbers.
 
     `kept` is the share of the prior variance that the basis functions represent.
     """
     watched = state.watched.double().cpu().numpy()
     series = [watched[:, :, j] for j in range(watched.shape[2]) if np.ptp(watched[:, :, j])]  # without fixed noise
-    return Info(
+    return ChainInfo(
         phase=state.phase,
         objective=-state.value,
         acceptance=acceptance,

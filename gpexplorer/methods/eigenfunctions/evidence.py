@@ -6,7 +6,6 @@
 Equation numbers refer to Evans and Nair (2018). The model and its gradient are those of `linalg.gaussian`. The rows are
 read in strips, here or on the workers of a cluster, so that memory is O(p^2) and one block of Phi.
 
-The descents at the end minimise this likelihood, or that of an exact GP on a few rows, one evaluation at a time.
 
 The evidence also chooses eigenfunctions: p of many candidates, under which the training rows are most likely.
 
@@ -41,30 +40,23 @@ Symbols: n rows, p functions, N candidates, M functions of a Gram matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable
-from contextlib import closing
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from ...data.given_folds import drawn_parts
-from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice, Leading
 from ...features.grid_eigenfunctions import Grid
 from ...linalg.blocks import Map, Sums, add_gram_, row_blocks, sum_of_squares, sum_over_rows, symmetric_from_lower
 from ...linalg.gaussian import LinearGaussian, Pullback, linear_gaussian
-from ...linalg.randomness import generator, random_rows
-from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
+from ...linalg.randomness import generator
 from ...objectives import noise_variance
-from ...problem import Dataset, Kernel, Problem
-from ..fixed_subset import learn_on_subset
+from ...problem import Dataset
 
 AXIS_NUMBERS = 32  # numbers per row and input that an evaluation of Phi needs: about four per grid point of an axis
-PATIENCE = 6  # a descent stops when this many evaluations together gain too little
-Descent = Generator[Replayed, None, None]  # `extra` is the data fit, if the descent computes it
 
 
 def regress(choice: Choice, theta: Tensor, train: Dataset, mapper: Map = map) -> LinearGaussian:
@@ -153,62 +145,6 @@ def strip_gradient(choice: Choice, theta: Tensor, model: Pullback, strip: tuple[
 def _row_bytes(choice: Choice, X: Tensor, copies: float) -> int:
     """Bytes per row of a block: `copies` of its functions, and its covariances with the grid points of each axis."""
     return int(X.element_size() * (copies * len(choice) + AXIS_NUMBERS * X.shape[1]))
-
-
-class Learner(Protocol):
-    """The settings that learning reads from a method."""
-
-    seed: Any  # int
-    learn: Any  # bool
-    subset: Any  # int, rows
-    starts: Any  # int, initial values
-    evaluations: Any  # int, per descent
-    max_rounds: Any  # int
-    tolerance: Any  # float, a fraction of the NLML
-
-    @property
-    def map(self) -> Callable[..., Iterable[Any]]:
-        """Does independent pieces of work."""
-
-
-def exact_descent(learner: Learner, problem: Problem, initial: Tensor) -> Descent:
-    """Minimise the NLML of an exact GP on the random subset, from theta = `initial`. O(subset^3) per evaluation."""
-    started = Problem(problem.train, problem.kernel, initial)
-    return learn_on_subset(started, learner.seed, learner.subset, learner.evaluations)
-
-
-def basis_descent(learner: Learner, kernel: Kernel, choice: Choice, rows: Dataset, initial: Tensor) -> Descent:
-    """Minimise the NLML of regression on a fixed choice of functions. 3 n p^2 flops per evaluation.
-
-    A theta has no value where no factor exists, or a chosen eigenvalue is below rounding error.
-    """
-
-    def likelihood(theta: Tensor) -> Evaluated:
-        regression = regress(choice, theta, rows, learner.map)
-        gradient = evidence_gradient(choice, theta, rows, regression, learner.map)
-        return Evaluated(regression.value, gradient, regression.fit)
-
-    limit, undefined = learner.evaluations if learner.learn else 1, (NotPositiveDefinite, IndexError)
-    restrictions = getattr(kernel, "restrictions", None) if learner.learn else None
-    return replayed_descent(likelihood, initial, "L-BFGS-B", limit, undefined=undefined, restrictions=restrictions)
-
-
-def subset_rows(learner: Learner, problem: Problem) -> Dataset:
-    """Return the random rows on which initial values are tried."""
-    sample = random_rows(len(problem.train), learner.subset, generator(learner.seed, "subset"))
-    return problem.train.rows(sample.to(problem.train.y.device))
-
-
-def until_no_gain(descent: Descent, tolerance: float) -> Descent:
-    """Follow a descent until PATIENCE evaluations lower the NLML by no more than the fraction `tolerance` of it."""
-    values: list[float] = []
-    with closing(descent):
-        for best in descent:
-            yield best
-            values.append(best.value)
-            previous = values[-1 - PATIENCE] if len(values) > PATIENCE else float("inf")
-            if previous - best.value <= tolerance * max(abs(best.value), 1.0):
-                return
 
 
 ROWS = 2**14  # functions are chosen on at most this many random rows; theta and weights are learned from all of them

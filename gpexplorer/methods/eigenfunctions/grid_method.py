@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import param
@@ -11,15 +10,15 @@ import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite, SettingError
-from ...features.basis_choices import Choice, Leading
+from ...features.basis_choices import Leading
 from ...features.grid_eigenfunctions import FEWEST, Grid, sizes_by_lengthscale
 from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...linalg.randomness import generator, random_rows
 from ...problem import Dataset, Problem, described_rows
-from ..base import Method
 from ..setting_kinds import choice, count
 from . import settings
 from .evidence import ROWS, choose_by_evidence, regress
+from .learning import BasisMethod
 
 SPACINGS = ("equispaced", "quantile", "mixed")
 
@@ -54,13 +53,12 @@ def candidates_setting() -> Any:
     )
 
 
-class GridMethod(Method):
+class GridMethod(BasisMethod):
     """A method that regresses on the leading eigenfunctions of a full grid.
 
     A subclass says how it learns; see `Grief`, `SKI` and `GriefMCMC`.
     """
 
-    family: ClassVar[str] = "eigenfunctions"
     functions: ClassVar[type[Leading]] = Leading  # how the functions follow from the grid
 
     num_eigenfunctions = count(
@@ -83,7 +81,6 @@ class GridMethod(Method):
     subset = settings.subset()
     evaluations = settings.evaluations()
 
-    row_noise: ClassVar[tuple[str, ...]] = ("relative",)  # the noise contains what the functions leave out
     spacing: Any = SPACINGS[0]  # a method may make these three settings
     basis: Any = "eigenvalues"
     candidates: Any = 1
@@ -176,18 +173,11 @@ class GridMethod(Method):
         if self.basis == "eigenvalues":
             return self.choose(problem, theta, spacing)
         rows = self.choice_rows(problem)
-        choices = [
-            choose_by_evidence(
-                self.functions,
-                grid,
-                theta,
-                rows,
-                self.num_eigenfunctions,
-                self.candidates,
-                previous if previous is not None and is_same_size(previous.grid, grid) else None,
-            )
-            for grid in self._grids(problem, theta, spacing)
-        ]
+        choices = []
+        for grid in self._grids(problem, theta, spacing):
+            begin = previous if previous is not None and is_same_size(previous.grid, grid) else None
+            sizes = self.num_eigenfunctions, self.candidates
+            choices.append(choose_by_evidence(self.functions, grid, theta, rows, *sizes, begin))
         return self._most_likely(problem, choices, theta)
 
     def choice_rows(self, problem: Problem) -> Dataset:
@@ -231,9 +221,14 @@ class GridMethod(Method):
 
         return choices[0] if len(choices) == 1 else min(choices, key=objective)
 
-    def chooser(self, problem: Problem) -> GridChooser:
-        """Return what chooses the functions of this problem while hyperparameters are learned."""
-        return GridChooser(self, problem)
+    def functions_of(self, problem: Problem, state: Any) -> Leading:
+        return self.eigenfunctions(problem, state)
+
+    def fields(self, choice: Leading) -> dict[str, Any]:
+        """Return the indices and the spacing of functions chosen by evidence; the others follow from theta."""
+        if self.basis == "eigenvalues":
+            return {}
+        return {"functions": choice.index.to("cpu", torch.int16), "spacing": choice.grid.spacing}
 
     def is_outside(self, problem: Problem, X: Tensor) -> Tensor:
         """Return a mask [t] of the rows outside the grid, where the prediction is the prior. O(n d + t d)."""
@@ -243,34 +238,3 @@ class GridMethod(Method):
 def is_same_size(grid: Grid, other: Grid) -> bool:
     """Whether two grids have as many points on each axis."""
     return [len(U) for U in grid.axes] == [len(U) for U in other.axes]
-
-
-@dataclass(frozen=True)
-class GridChooser:
-    """The choices of a method on one problem, as `learning.Chooser` describes them."""
-
-    method: GridMethod
-    problem: Problem
-
-    @property
-    def spacings(self) -> tuple[str, ...]:
-        """Those of the method."""
-        return self.method.spacings()
-
-    def leading(self, theta: Tensor, spacing: str) -> Leading:
-        """Return the functions of the largest eigenvalues."""
-        return self.method.choose(self.problem, theta, spacing)
-
-    def selected(self, theta: Tensor, spacing: str, previous: Choice | None) -> Leading:
-        """Return the functions for all rows."""
-        return self.method.select(self.problem, theta, spacing, previous if isinstance(previous, Leading) else None)
-
-    def of_state(self, state: Any) -> Leading:
-        """Return the functions of a state."""
-        return self.method.eigenfunctions(self.problem, state)
-
-    def fields(self, choice: Choice) -> dict[str, Any]:
-        """Return the indices and the spacing of functions chosen by evidence; the others follow from theta."""
-        if self.method.basis == "eigenvalues" or not isinstance(choice, Leading):
-            return {}
-        return {"functions": choice.index.to("cpu", torch.int16), "spacing": choice.grid.spacing}

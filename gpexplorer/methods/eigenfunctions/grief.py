@@ -30,16 +30,14 @@ from ...kernels.theta.restrictions import NoiseLimits, noise_limits
 from ...objectives import noise_variance
 from ...posteriors import DiagonalAndDirection, Posterior
 from ...problem import Cost, Outcome, Problem, Step
-from ..base import Steps
+from ..base import Steps, begun
 from ..langevin import Density
 from ..setting_kinds import choice
 from . import settings
 from .chains import LogNormal, Target, given_noise_prior, log_normal
 from .evidence import FEW_ROWS, FOLDS, held_out_noise, regress
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
-from .learning import Info as BasisInfo
-from .learning import State as BasisState
-from .learning import evaluation_cost, initial_state, learn_hyperparameters, outcome_at, state_noise, state_posterior
+from .learning import BasisInfo, BasisState, evaluation_cost, initial_state, learn_hyperparameters, outcome_at
 from .orthogonal_basis import OrthogonalBasis, coefficient_posterior, fisher_information, likelihood, likelihood_terms
 from .posteriors import orthogonal_basis, orthogonal_posterior
 
@@ -84,8 +82,6 @@ class Grief(GridMethod):
     paper: ClassVar[str] = (
         "Evans and Nair (2018). Scalable Gaussian processes with grid-structured eigenfunctions. ICML."
     )
-    State: ClassVar[type] = BasisState
-    Info: ClassVar[type] = BasisInfo
     equations: ClassVar[dict[str, str]] = {
         "num_eigenfunctions": r"k(x,z) \approx \textstyle\sum_{j=1}^p \phi_j(x)\,\phi_j(z)",
         "grid_points": r"\phi_j(x) = \textstyle\prod_i k_i(x_i, U_i)\,q_{i j_i} / \sqrt{\lambda_{i j_i}}",
@@ -106,15 +102,12 @@ class Grief(GridMethod):
     )
 
     def steps(self, problem: Problem, resume: BasisState | None = None) -> Steps:
-        state = resume
-        if state is None:
-            state = initial_state(problem, self.spacing)
-            yield Step(state, BasisInfo("start"))
+        state = yield from begun(resume, initial_state(problem, self.spacing), BasisInfo("start"))
         self.grid(problem)  # raises an error now if there is no grid for this problem
         if state.phase == "noise" and self.weights == "kernel":
             return self._noise_outcome(problem, state)
         if state.phase not in ("noise", "weights"):
-            state, outcome = yield from learn_hyperparameters(self, problem, state, self.chooser(problem))
+            state, outcome = yield from learn_hyperparameters(self, problem, state)
             if self.cross_validates(problem):
                 state = self._with_held_out_noise(problem, state)
                 yield Step(state, BasisInfo("noise", state.objective))
@@ -177,13 +170,13 @@ class Grief(GridMethod):
             b = DiagonalAndDirection(mean[0], var[0], torch.zeros_like(mean[0]))
             posterior = orthogonal_posterior(problem, choice, state.theta, basis.V, b)
             return posterior.asked_for("f", float(z[-1].exp()))
-        return state_posterior(self, problem, lambda: self.eigenfunctions(problem, state), state)
+        return super().posterior(problem, state)
 
     def noise_variance(self, problem: Problem, state: BasisState) -> float:
         """Return the noise variance of predictions of y at this state."""
         if state.phase == "weights":
             return float(self.optimised_weights(problem, state)[1][-1].exp())
-        return state_noise(self, problem, lambda: self.eigenfunctions(problem, state), state)
+        return super().noise_variance(problem, state)
 
     def cost(self, problem: Problem) -> Cost:
         return evaluation_cost(problem, self.num_functions(problem), AXIS_CALLS * problem.train.d)

@@ -20,7 +20,7 @@ The trial uses the largest eigenvalues. On all rows the functions may be chosen 
 beginning with the one before, on the grid that the trial selected; such a choice depends on the rows, so that it is
 part of the state.
 
-State.phase "weights" is a last step of `Grief`, which optimises the weights of the functions.
+The phase "weights" is a last step of `Grief`, which optimises the weights of the functions.
 
 A descent does not change the choice of functions. It can make a lengthscale longer, but hardly shorter, because the
 functions that a shorter one needs are not among those chosen for a longer one. Initial values are therefore judged with
@@ -30,9 +30,11 @@ the functions that are chosen for them.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Generator
+from contextlib import closing
 from functools import partial
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,13 +44,17 @@ from ...features.basis_choices import Choice, Leading
 from ...features.grid_eigenfunctions import axis_shares
 from ...kernels.theta.restrictions import log_prior, projected
 from ...linalg.blocks import BLOCK_BYTES
-from ...linalg.replayed_descent import Replayed
+from ...linalg.randomness import generator, random_rows
+from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
 from ...objectives import noise_variance
 from ...posteriors import Posterior
 from ...problem import CONVERGED, Cost, Dataset, Kernel, Outcome, Problem, Step, channel
-from .evidence import AXIS_NUMBERS, Descent, Learner, basis_descent, exact_descent, regress, subset_rows, until_no_gain
+from ..base import Method
+from ..fixed_subset import learn_on_subset
+from .evidence import AXIS_NUMBERS, evidence_gradient, regress
 from .posteriors import refitted_posterior, regression_posterior
 
+PATIENCE = 6  # a descent stops when this many evaluations together gain too little
 SHORTER = 4.0  # a shorter lengthscale is divided by this
 
 
@@ -61,7 +67,7 @@ def longer_lengthscales(kernel: Kernel, theta: Tensor, count: int) -> list[Tenso
     return [projected(kernel, copy) for copy in copies]
 
 
-def shorter_starts(learner: Learner, problem: Problem, choose: Callable[[Tensor], Choice]) -> list[Tensor]:
+def shorter_starts(method: BasisMethod, problem: Problem, choose: Callable[[Tensor], Choice]) -> list[Tensor]:
     """Return copies of theta in which one lengthscale is a quarter of what it was, the most likely copy first.
 
     Parameters
@@ -81,7 +87,7 @@ def shorter_starts(learner: Learner, problem: Problem, choose: Callable[[Tensor]
         copy[entry] -= math.log(SHORTER)
         copy = projected(problem.kernel, copy)
         try:
-            values.append(regress(choose(copy), copy, problem.train, learner.map).value)
+            values.append(regress(choose(copy), copy, problem.train, method.map).value)
         except (NotPositiveDefinite, IndexError):  # as in a descent
             continue
         copies.append(copy)
@@ -103,7 +109,7 @@ SEARCHES, SEARCH_DESCENTS = 3, 2  # largest number of searches, and the number o
 BLOCK_CALLS = 30.0  # tensor operations of a block of Phi, forward and backward
 
 
-class State(NamedTuple):
+class BasisState(NamedTuple):
     """All that the trajectory depends on."""
 
     step: int
@@ -119,7 +125,7 @@ class State(NamedTuple):
     exact: float = math.nan  # best NLML of the exact GP on the subset
 
 
-class Info(NamedTuple):
+class BasisInfo(NamedTuple):
     """What a step reports. A channel is nan if it does not apply."""
 
     phase: str
@@ -129,95 +135,174 @@ class Info(NamedTuple):
     kept: Annotated[float, channel("share of the prior variance kept")] = math.nan
 
 
-class Chooser(Protocol):
-    """Chooses basis functions on one problem."""
+class BasisMethod(Method):
+    """A method that regresses on p basis functions, and learns theta by their marginal likelihood.
 
-    @property
-    def spacings(self) -> tuple[str, ...]:
-        """The spacings of a grid among which the likelihood may choose."""
+    A subclass says which functions these are. Functions of the largest eigenvalues are the same at any state; where the
+    evidence chooses them, a state has them in its `fields`.
+    """
 
-    def leading(self, theta: Tensor, spacing: str) -> Choice:
-        """Return the functions of the largest eigenvalues."""
+    family: ClassVar[str] = "eigenfunctions"
+    State: ClassVar[type] = BasisState
+    Info: ClassVar[type] = BasisInfo
+    row_noise: ClassVar[tuple[str, ...]] = ("relative",)  # the noise contains what the functions leave out
 
-    def selected(self, theta: Tensor, spacing: str, previous: Choice | None) -> Choice:
+    # settings, which each method declares
+    learn: Any  # bool
+    subset: Any  # int, rows
+    starts: Any  # int, initial values
+    evaluations: Any  # int, per descent
+    max_rounds: Any  # int
+    tolerance: Any  # float, a fraction of the NLML
+
+    @abstractmethod
+    def choose(self, problem: Problem, theta: Tensor, spacing: str = "") -> Choice:
+        """Return the functions of the largest eigenvalues at this theta."""
+
+    def select(self, problem: Problem, theta: Tensor, spacing: str = "", previous: Any = None) -> Choice:
         """Return the functions for all rows, chosen with the previous ones to begin with."""
+        return self.choose(problem, theta, spacing)
 
-    def of_state(self, state: Any) -> Choice:
+    def spacings(self) -> tuple[str, ...]:
+        """Return the spacings of a grid among which the likelihood may choose."""
+        return ("",)
+
+    def functions_of(self, problem: Problem, state: Any) -> Choice:
         """Return the functions of a state."""
+        return self.choose(problem, state.theta)
 
-    def fields(self, choice: Choice) -> dict[str, Any]:
-        """Return the fields of a state that `of_state` needs for these functions, beside theta and the spacing."""
+    def fields(self, choice: Any) -> dict[str, Any]:
+        """Return the fields of a state that `functions_of` needs for these functions, beside theta and the spacing."""
+        return {}
+
+    def needs_refit(self, state: Any) -> bool:
+        """Whether the noise of a state must be fitted again before it is used for predictions.
+
+        In the phases "subset", "trial" and "search" the hyperparameters are learned on a subset of the rows, in part
+        without the basis functions, so that their noise does not contain what the functions leave out. A run may be
+        stopped there.
+        """
+        return bool(self.learn) and state.phase in ("subset", "trial", "search")
+
+    def posterior(self, problem: Problem, state: Any) -> Posterior:
+        choice = self.functions_of(problem, state)
+        if self.needs_refit(state):
+            return refitted_posterior(problem, choice, state.theta, self.map)[0]
+        return regression_posterior(problem, choice, state.theta, regress(choice, state.theta, problem.train, self.map))
+
+    def noise_variance(self, problem: Problem, state: Any) -> float:
+        """Return the noise variance of predictions of y at this state."""
+        if self.needs_refit(state):
+            return refitted_posterior(problem, self.functions_of(problem, state), state.theta, self.map)[1]
+        return noise_variance(state.theta)
 
 
-Phase = Generator[Step, None, State]
-Learned = Generator[Step, None, tuple[State, Outcome]]
+Descent = Generator[Replayed, None, None]  # `extra` is the data fit, if the descent computes it
+Phase = Generator[Step, None, BasisState]
+Learned = Generator[Step, None, tuple[BasisState, Outcome]]
 
 
-def initial_state(problem: Problem, spacing: str = "") -> State:
+def initial_state(problem: Problem, spacing: str = "") -> BasisState:
     """Return the state before any work."""
     theta = problem.theta.clone()
-    return State(
+    return BasisState(
         step=0, phase="subset", round=0, position=0, theta=theta, theta_begin=theta, objective=math.inf, chosen=theta,
         spacing=spacing,
     )  # fmt: skip
 
 
-def initial_hyperparameters(learner: Learner, problem: Problem, state: State, chooser: Chooser) -> Phase:
+def exact_descent(method: BasisMethod, problem: Problem, initial: Tensor) -> Descent:
+    """Minimise the NLML of an exact GP on the random subset, from theta = `initial`. O(subset^3) per evaluation."""
+    started = Problem(problem.train, problem.kernel, initial)
+    return learn_on_subset(started, method.seed, method.subset, method.evaluations)
+
+
+def basis_descent(method: BasisMethod, kernel: Kernel, choice: Choice, rows: Dataset, initial: Tensor) -> Descent:
+    """Minimise the NLML of regression on a fixed choice of functions. 3 n p^2 flops per evaluation.
+
+    A theta has no value where no factor exists, or a chosen eigenvalue is below rounding error.
+    """
+
+    def likelihood(theta: Tensor) -> Evaluated:
+        regression = regress(choice, theta, rows, method.map)
+        gradient = evidence_gradient(choice, theta, rows, regression, method.map)
+        return Evaluated(regression.value, gradient, regression.fit)
+
+    limit, undefined = method.evaluations if method.learn else 1, (NotPositiveDefinite, IndexError)
+    restrictions = getattr(kernel, "restrictions", None) if method.learn else None
+    return replayed_descent(likelihood, initial, "L-BFGS-B", limit, undefined=undefined, restrictions=restrictions)
+
+
+def subset_rows(method: BasisMethod, problem: Problem) -> Dataset:
+    """Return the random rows on which initial values are tried."""
+    sample = random_rows(len(problem.train), method.subset, generator(method.seed, "subset"))
+    return problem.train.rows(sample.to(problem.train.y.device))
+
+
+def until_no_gain(descent: Descent, tolerance: float) -> Descent:
+    """Follow a descent until PATIENCE evaluations lower the NLML by no more than the fraction `tolerance` of it."""
+    values: list[float] = []
+    with closing(descent):
+        for best in descent:
+            yield best
+            values.append(best.value)
+            previous = values[-1 - PATIENCE] if len(values) > PATIENCE else float("inf")
+            if previous - best.value <= tolerance * max(abs(best.value), 1.0):
+                return
+
+
+def initial_hyperparameters(method: BasisMethod, problem: Problem, state: BasisState) -> Phase:
     """Do the phases on the subset, and return the state with which learning on all rows begins.
 
     The parameters are those of `learn_hyperparameters`.
     """
     if state.phase == "subset":
-        state = yield from _subset_phase(learner, problem, state)
+        state = yield from _subset_phase(method, problem, state)
     if state.phase == "trial":
-        state = yield from _trial_phase(learner, problem, state, chooser)
+        state = yield from _trial_phase(method, problem, state)
     if state.phase == "search":
-        state = yield from _search_phase(learner, problem, state, chooser)
+        state = yield from _search_phase(method, problem, state)
     return state
 
 
-def learn_hyperparameters(learner: Learner, problem: Problem, state: State, chooser: Chooser) -> Learned:
+def learn_hyperparameters(method: BasisMethod, problem: Problem, state: BasisState) -> Learned:
     """Do the phases, beginning in that of `state`, then rounds until a new choice of functions gains too little.
 
     A round that used all its evaluations while it still gained continues with the same functions.
 
     Parameters
     ----------
-    learner : Learner
-        The method, which holds the settings.
-    state : State
+    state : BasisState
         A state of any phase; its descent is resumed by repeating its evaluations.
-    chooser : Chooser
-        Chooses p basis functions.
 
     Returns
     -------
-    State, Outcome
+    BasisState, Outcome
     """
-    state = yield from initial_hyperparameters(learner, problem, state, chooser)
+    state = yield from initial_hyperparameters(method, problem, state)
     while True:
         if state.functions is None:
-            choice = chooser.selected(state.chosen, state.spacing, None)
-            state = state._replace(**chooser.fields(choice))
+            choice = method.select(problem, state.chosen, state.spacing, None)
+            state = state._replace(**method.fields(choice))
         else:
-            choice = chooser.of_state(state)
-        state = yield from _round(learner, problem, state, choice)
-        if not learner.learn:
+            choice = method.functions_of(problem, state)
+        state = yield from _round(method, problem, state, choice)
+        if not method.learn:
             message = "The weights are computed. The hyperparameters keep their initial values."
             return state, outcome_at("converged", message, problem, state, choice)
-        if state.round + 1 >= learner.max_rounds:
-            message = f"All {learner.max_rounds} rounds are done. Raise max_rounds to continue."
+        if state.round + 1 >= method.max_rounds:
+            message = f"All {method.max_rounds} rounds are done. Raise max_rounds to continue."
             return state, outcome_at("budget", message, problem, state, choice)
         choices = {
-            spacing: chooser.selected(state.theta, spacing, choice if spacing == state.spacing else None)
-            for spacing in (chooser.spacings if state.functions is None else (state.spacing,))
+            spacing: method.select(problem, state.theta, spacing, choice if spacing == state.spacing else None)
+            for spacing in (method.spacings() if state.functions is None else (state.spacing,))
         }
-        values = {spacing: _objective(learner, problem, state, choice) for spacing, choice in choices.items()}
+        values = {spacing: _objective(method, problem, state, choice) for spacing, choice in choices.items()}
         spacing = min(values, key=lambda name: values[name])
-        gain, incomplete = state.objective - values[spacing], state.position >= learner.evaluations
-        if gain > learner.tolerance * max(abs(state.objective), 1.0):
+        gain, incomplete = state.objective - values[spacing], state.position >= method.evaluations
+        if gain > method.tolerance * max(abs(state.objective), 1.0):
             state = state._replace(chosen=state.theta, spacing=spacing)
-            state = state._replace(**chooser.fields(choices[spacing]))
+            state = state._replace(**method.fields(choices[spacing]))
         elif not incomplete:
             lower = f"would lower the NLML by only {gain:.2g} nat" if gain > LEAST_GAIN else "would not lower the NLML"
             message = f"Choosing new basis functions {lower}."
@@ -227,41 +312,43 @@ def learn_hyperparameters(learner: Learner, problem: Problem, state: State, choo
         state = state._replace(round=state.round + 1, position=0, theta_begin=state.theta)
 
 
-def _subset_phase(learner: Learner, problem: Problem, state: State) -> Phase:
+def _subset_phase(method: BasisMethod, problem: Problem, state: BasisState) -> Phase:
     """Learn theta by an exact GP on the subset, from each initial value."""
-    initial_values = longer_lengthscales(problem.kernel, problem.theta, learner.starts) if learner.learn else []
+    initial_values = longer_lengthscales(problem.kernel, problem.theta, method.starts) if method.learn else []
     while state.round < len(initial_values):
-        descent = until_no_gain(exact_descent(learner, problem, initial_values[state.round]), learner.tolerance)
+        descent = until_no_gain(exact_descent(method, problem, initial_values[state.round]), method.tolerance)
         state = yield from _follow(state, descent, lambda theta: {"chosen": theta}, partial(_report, problem))
         state = state._replace(round=state.round + 1, position=0)
     exact = state.objective
-    return _begin(state, "trial" if learner.learn else "learn", state.theta)._replace(exact=exact)
+    return _begin(state, "trial" if method.learn else "learn", state.theta)._replace(exact=exact)
 
 
-def _trial_phase(learner: Learner, problem: Problem, state: State, chooser: Chooser) -> Phase:
+def _trial_phase(method: BasisMethod, problem: Problem, state: BasisState) -> Phase:
     """Select the functions, the spacing and the theta with which learning on all rows begins."""
-    initial_values = _trial_values(learner, problem, state.theta_begin, chooser)
-    candidates = [(theta, spacing) for spacing in chooser.spacings for theta in initial_values]
-    rows = subset_rows(learner, problem)
+    initial_values = _trial_values(method, problem, state.theta_begin)
+    candidates = [(theta, spacing) for spacing in method.spacings() for theta in initial_values]
+    rows = subset_rows(method, problem)
     while state.round < len(candidates):
         theta, spacing = candidates[state.round]
-        state = yield from _try(learner, problem, state, rows, chooser.leading(theta, spacing), theta, spacing)
+        state = yield from _try(method, problem, state, rows, method.choose(problem, theta, spacing), theta, spacing)
     is_worse = state.objective > state.exact + WORSE_PER_ROW * len(rows)
-    if is_worse and isinstance(chooser.leading(state.chosen, state.spacing), Leading):
+    if is_worse and isinstance(method.choose(problem, state.chosen, state.spacing), Leading):
         return state._replace(phase="search", round=0, position=0, theta_begin=state.theta)
     return _begin(state, "learn", state.chosen)
 
 
-def _search_phase(learner: Learner, problem: Problem, state: State, chooser: Chooser) -> Phase:
+def _search_phase(method: BasisMethod, problem: Problem, state: BasisState) -> Phase:
     """Try to leave an optimum at which the functions do not suit some input; two descents, and again from the best."""
-    rows, spacing = subset_rows(learner, problem), state.spacing
+    rows, spacing = subset_rows(method, problem), state.spacing
     enough = state.exact + WORSE_PER_ROW * len(rows)
     while state.round < SEARCHES * SEARCH_DESCENTS:
         search, first = divmod(state.round, SEARCH_DESCENTS)
         begin = Problem(rows, problem.kernel, state.theta_begin)
-        starts = shorter_starts(learner, begin, lambda theta: chooser.leading(theta, spacing))
+        starts = shorter_starts(method, begin, lambda theta: method.choose(problem, theta, spacing))
         for theta in starts[first:SEARCH_DESCENTS]:
-            state = yield from _try(learner, problem, state, rows, chooser.leading(theta, spacing), theta, spacing)
+            state = yield from _try(
+                method, problem, state, rows, method.choose(problem, theta, spacing), theta, spacing
+            )
         if state.objective <= enough or torch.equal(state.theta, state.theta_begin):
             break
         state = state._replace(round=(search + 1) * SEARCH_DESCENTS, theta_begin=state.theta)
@@ -269,24 +356,24 @@ def _search_phase(learner: Learner, problem: Problem, state: State, chooser: Cho
 
 
 def _try(
-    learner: Learner, problem: Problem, state: State, rows: Dataset, choice: Choice, theta: Tensor, spacing: str
+    method: BasisMethod, problem: Problem, state: BasisState, rows: Dataset, choice: Choice, theta: Tensor, spacing: str
 ) -> Phase:
     """One descent on the subset from an initial value, whose functions stay the same; the next round follows."""
-    descent = until_no_gain(basis_descent(learner, problem.kernel, choice, rows, theta), learner.tolerance)
+    descent = until_no_gain(basis_descent(method, problem.kernel, choice, rows, theta), method.tolerance)
     origin = {"chosen": theta, "spacing": spacing}
     state = yield from _follow(state, descent, lambda _: origin, partial(_report, problem))
     return state._replace(round=state.round + 1, position=0)
 
 
-def _trial_values(learner: Learner, problem: Problem, theta: Tensor, chooser: Chooser) -> list[Tensor]:
+def _trial_values(method: BasisMethod, problem: Problem, theta: Tensor) -> list[Tensor]:
     """Initial values of the trial: theta with lengthscales times 1, 2, 4, ..., as many as the setting `starts` says.
 
     If the functions represent too little of the kernel at all of these, lengthscales are doubled until they do: at
     lengthscales that are far too short the functions vanish on the rows, and so does the gradient.
     """
-    values = longer_lengthscales(problem.kernel, theta, learner.starts)
+    values = longer_lengthscales(problem.kernel, theta, method.starts)
     while len(values) < MAX_DOUBLINGS:
-        if share_kept(problem, values[-1], chooser.leading(values[-1], chooser.spacings[0])) >= ENOUGH_SHARE:
+        if share_kept(problem, values[-1], method.choose(problem, values[-1], method.spacings()[0])) >= ENOUGH_SHARE:
             break
         longer = longer_lengthscales(problem.kernel, values[-1], 2)
         if len(longer) == 1:  # the kernel has no lengthscales
@@ -295,26 +382,26 @@ def _trial_values(learner: Learner, problem: Problem, theta: Tensor, chooser: Ch
     return values
 
 
-def _begin(state: State, phase: str, chosen: Tensor) -> State:
+def _begin(state: BasisState, phase: str, chosen: Tensor) -> BasisState:
     """The state before the first evaluation of a phase."""
     return state._replace(phase=phase, round=0, position=0, theta_begin=state.theta, chosen=chosen, objective=math.inf)
 
 
-def of_the_data(problem: Problem, state: State) -> float:
+def of_the_data(problem: Problem, state: BasisState) -> float:
     """The best NLML of this phase; the objective of the state contains minus the log prior density."""
     return state.objective + log_prior(problem.kernel, state.theta)
 
 
-def _report(problem: Problem, state: State, best: Replayed) -> Info:
+def _report(problem: Problem, state: BasisState, best: Replayed) -> BasisInfo:
     value = of_the_data(problem, state)
-    return Info(state.phase, value, evidence=value)
+    return BasisInfo(state.phase, value, evidence=value)
 
 
 def _follow(
-    state: State,
+    state: BasisState,
     descent: Descent,
     origin: Callable[[Tensor], dict[str, Any]],
-    report: Callable[[State, Replayed], Info],
+    report: Callable[[BasisState, Replayed], BasisInfo],
 ) -> Phase:
     """Yield the state after each evaluation of a descent; evaluations before `state.position` are only repeated.
 
@@ -360,59 +447,33 @@ def with_coarse_axes(message: str, problem: Problem, theta: Tensor, choice: Choi
     )
 
 
-def outcome_at(reason: str, message: str, problem: Problem, state: State, choice: Choice) -> Outcome:
+def outcome_at(reason: str, message: str, problem: Problem, state: BasisState, choice: Choice) -> Outcome:
     """Return an outcome whose message also says where the functions do not represent the kernel."""
     share = share_kept(problem, state.theta, choice)
     message = with_share_kept(message, share, len(choice))
     return Outcome(reason, with_coarse_axes(message, problem, state.theta, choice))
 
 
-def _round(learner: Learner, problem: Problem, state: State, choice: Choice) -> Phase:
+def _round(method: BasisMethod, problem: Problem, state: BasisState, choice: Choice) -> Phase:
     """One descent on all rows with a fixed choice of functions; it is resumed by repeating its evaluations."""
     share = share_kept(problem, state.theta_begin, choice)
 
-    def report(state: State, best: Replayed) -> Info:
+    def report(state: BasisState, best: Replayed) -> BasisInfo:
         fit = math.nan if best.extra is None else best.extra
-        return Info("learn", of_the_data(problem, state), fit=fit, kept=share)
+        return BasisInfo("learn", of_the_data(problem, state), fit=fit, kept=share)
 
-    descent = basis_descent(learner, problem.kernel, choice, problem.train, state.theta_begin)
-    descent = until_no_gain(descent, learner.tolerance)
+    descent = basis_descent(method, problem.kernel, choice, problem.train, state.theta_begin)
+    descent = until_no_gain(descent, method.tolerance)
     return (yield from _follow(state, descent, lambda theta: {}, report))
 
 
-def _objective(learner: Learner, problem: Problem, state: State, choice: Choice) -> float:
+def _objective(method: BasisMethod, problem: Problem, state: BasisState, choice: Choice) -> float:
     """NLML of all rows with these functions, with the penalty; infinite if the Gram matrix has no factor."""
     try:
-        value = regress(choice, state.theta, problem.train, learner.map).value
+        value = regress(choice, state.theta, problem.train, method.map).value
         return value - log_prior(problem.kernel, state.theta)
     except NotPositiveDefinite:
         return math.inf
-
-
-def needs_refit(learner: Learner, state: Any) -> bool:
-    """Whether the noise of a state must be fitted again before it is used for predictions.
-
-    In the phases "subset", "trial" and "search" the hyperparameters are learned on a subset of the rows, in part
-    without the basis functions, so that their noise does not contain what the functions leave out. A run may be stopped
-    there.
-    """
-    return bool(learner.learn) and state.phase in ("subset", "trial", "search")
-
-
-def state_posterior(learner: Learner, problem: Problem, choose: Callable[[], Choice], state: State) -> Posterior:
-    """Return the predictive distribution of f at a state; `choose` gives its basis functions."""
-    choice = choose()
-    if needs_refit(learner, state):
-        return refitted_posterior(problem, choice, state.theta, learner.map)[0]
-    regression = regress(choice, state.theta, problem.train, learner.map)
-    return regression_posterior(problem, choice, state.theta, regression)
-
-
-def state_noise(learner: Learner, problem: Problem, choose: Callable[[], Choice], state: State) -> float:
-    """Return the noise variance of y at a state; `choose` gives its basis functions."""
-    if needs_refit(learner, state):
-        return refitted_posterior(problem, choose(), state.theta, learner.map)[1]
-    return noise_variance(state.theta)
 
 
 def share_kept(problem: Problem, theta: Tensor, choice: Choice) -> float:

@@ -25,11 +25,12 @@ from ...kernels.theta.restrictions import NoiseLimits, noise_limits
 from ...objectives import noise_variance
 from ...posteriors import DiagonalAndDirection, Posterior, exact_gp_posterior
 from ...problem import Cost, Outcome, Problem, Step
-from ..base import Steps
+from ..base import Steps, begun
 from ..setting_kinds import count
 from . import settings
-from .chains import Info as ChainInfo
 from .chains import (
+    ChainInfo,
+    ChainState,
     LogNormal,
     Moments,
     Target,
@@ -43,11 +44,8 @@ from .chains import (
     moments_of,
     report,
 )
-from .chains import State as ChainState
-from .evidence import subset_rows
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
-from .learning import State as BasisState
-from .learning import initial_hyperparameters, needs_refit, share_kept, with_coarse_axes, with_share_kept
+from .learning import BasisState, initial_hyperparameters, share_kept, subset_rows, with_coarse_axes, with_share_kept
 from .orthogonal_basis import OrthogonalBasis
 from .posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
 
@@ -138,17 +136,14 @@ class GriefMCMC(GridMethod):
     max_rounds, tolerance = 1, 1e-4  # of learning theta, as the defaults of type II
 
     def steps(self, problem: Problem, resume: ChainState | None = None) -> Steps:
-        state = resume
-        if state is None:
-            state = initial_state(problem)
-            yield Step(state, ChainInfo("start"))
+        state = yield from begun(resume, initial_state(problem), ChainInfo("start"))
         self.grid(problem)  # raises an error now if there is no grid for this problem
         if state.phase in ("subset", "trial", "search"):
             state = yield from self._learn_theta(problem, state)
 
         if state.functions is None and self.basis == "evidence":
             choice = self.select(problem, *self.origin(state))
-            state = state._replace(**self.chooser(problem).fields(choice))
+            state = state._replace(**self.fields(choice))
         basis, choice = self.orthogonal(problem, state)
         target, total = self.target(problem, basis, state.theta), self.warm_up + self.samples
         state, share = state._replace(spacing=choice.grid.spacing), share_kept(problem, state.theta, choice)
@@ -165,7 +160,7 @@ class GriefMCMC(GridMethod):
     def _learn_theta(self, problem: Problem, state: ChainState) -> Generator[Step, None, ChainState]:
         """Learn theta on the subset as type II does, with a trial of what the basis functions can represent."""
         learning = BasisState(**{name: getattr(state, name) for name in BasisState._fields})
-        phases = initial_hyperparameters(self, problem, learning, self.chooser(problem))
+        phases = initial_hyperparameters(self, problem, learning)
         with closing(phases):
             while True:
                 try:
@@ -200,7 +195,7 @@ class GriefMCMC(GridMethod):
         if self._is_before_functions(state):  # at an initial theta, the functions may represent next to nothing
             return exact_gp_posterior(problem.kernel, state.theta, subset_rows(self, problem))
         basis, choice = self.orthogonal(problem, state)
-        if needs_refit(self, state):
+        if self.needs_refit(state):
             return refitted_posterior(problem, choice, state.theta, self.map)[0]
         moments = self._moments(basis, state)
         b = DiagonalAndDirection(moments.m, *coefficient_covariance(moments))
@@ -212,7 +207,7 @@ class GriefMCMC(GridMethod):
         if self._is_before_functions(state):
             return noise_variance(state.theta)
         basis, choice = self.orthogonal(problem, state)
-        if needs_refit(self, state):
+        if self.needs_refit(state):
             return refitted_posterior(problem, choice, state.theta, self.map)[1]
         return mean_noise(self._moments(basis, state))
 

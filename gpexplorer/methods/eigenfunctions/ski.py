@@ -12,14 +12,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ...features.basis_choices import Interpolated, Leading
-from ...posteriors import Posterior
-from ...problem import Cost, Problem, Step
-from ..base import Steps
+from ...problem import Cost, Problem
+from ..base import Steps, begun
 from . import settings
 from .grid_method import GridMethod
-from .learning import Info as BasisInfo
-from .learning import State as BasisState
-from .learning import evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
+from .learning import BasisInfo, BasisState, evaluation_cost, initial_state, learn_hyperparameters
 
 AXIS_CALLS = 335.0  # tensor operations per input: interpolation weights, covariances, and their derivatives
 
@@ -49,8 +46,6 @@ class SKI(GridMethod):
     paper: ClassVar[str] = (
         "Wilson and Nickisch (2015). Kernel interpolation for scalable structured Gaussian processes. ICML."
     )
-    State: ClassVar[type] = BasisState
-    Info: ClassVar[type] = BasisInfo
     equations: ClassVar[dict[str, str]] = {"grid_points": r"k(x,z) \approx e(x)^\top K_{UU}\,e(z)"}
     added_settings: ClassVar[Mapping[str, Any]] = {"points_per_input": ""}
     functions: ClassVar[type[Leading]] = Interpolated
@@ -60,20 +55,10 @@ class SKI(GridMethod):
     tolerance = settings.tolerance()
 
     def steps(self, problem: Problem, resume: BasisState | None = None) -> Steps:
-        state = resume
-        if state is None:
-            state = initial_state(problem, self.spacing)
-            yield Step(state, BasisInfo("start"))
+        state = yield from begun(resume, initial_state(problem, self.spacing), BasisInfo("start"))
         self.grid(problem)  # raises an error now if there is no grid for this problem
-        _, outcome = yield from learn_hyperparameters(self, problem, state, self.chooser(problem))
+        _, outcome = yield from learn_hyperparameters(self, problem, state)
         return outcome
-
-    def posterior(self, problem: Problem, state: BasisState) -> Posterior:
-        return state_posterior(self, problem, lambda: self.choose(problem, state.chosen), state)
-
-    def noise_variance(self, problem: Problem, state: BasisState) -> float:
-        """Return the noise variance of predictions of y at this state."""
-        return state_noise(self, problem, lambda: self.choose(problem, state.chosen), state)
 
     def cost(self, problem: Problem) -> Cost:
         return evaluation_cost(problem, self.num_functions(problem), AXIS_CALLS * problem.train.d)

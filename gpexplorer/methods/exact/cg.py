@@ -30,7 +30,7 @@ from ...problem import Cost, Problem
 from ..setting_kinds import choice, count
 from . import settings
 from .solver import Solver
-from .system import FLOPS_PER_ENTRY, Iteration, State, System, iteration_cost
+from .system import FLOPS_PER_ENTRY, Iteration, SolverState, System, iteration_cost
 
 Product = Callable[[Tensor], Tensor]
 
@@ -124,7 +124,7 @@ class ConjugateGradients(Solver):
     mixed = settings.mixed()
     refresh = settings.refresh()
 
-    def iterations(self, system: System, state: State) -> Iterator[Iteration]:
+    def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """Iterates of conjugate gradients from this alpha on."""
         return _iterations(system, state, None)
 
@@ -178,7 +178,7 @@ class PreconditionedCG(Solver):
     mixed = settings.mixed()
     refresh = settings.refresh()
 
-    def iterations(self, system: System, state: State) -> Iterator[Iteration]:
+    def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """Iterates of conjugate gradients, whose directions are made from M^-1 r."""
         return _iterations(system, state, system.once("preconditioner", lambda: self._preconditioner(system)))
 
@@ -223,7 +223,7 @@ class PreconditionedCG(Solver):
         )
 
 
-def _iterations(system: System, state: State, precondition: Preconditioner | None) -> Iterator[Iteration]:
+def _iterations(system: System, state: SolverState, precondition: Preconditioner | None) -> Iterator[Iteration]:
     """Iterates from this state on; its memory is (r, p, r'M^-1 r), empty at the start and after a refresh."""
     if state.memory:
         initial = Iterate(state.alpha, *state.memory)

@@ -21,7 +21,7 @@ from ...linalg.kernel_columns import kernel_rows, large_blocks
 from ...posteriors import CholeskySolver, Posterior, RowsPosterior
 from ...problem import Channel, Cost, Problem
 from .solver import Solver
-from .system import CHANNELS_NOT_MONOTONE, FLOPS_PER_ENTRY, Iteration, State, System, fill_calls, iteration_cost
+from .system import CHANNELS_NOT_MONOTONE, FLOPS_PER_ENTRY, Iteration, SolverState, System, fill_calls, iteration_cost
 
 
 class CholeskyGP(Solver):
@@ -50,7 +50,7 @@ class CholeskyGP(Solver):
         super().__init__(**settings)
         self._solver: CholeskySolver | None = None  # of the last solution
 
-    def iterations(self, system: System, state: State) -> Iterator[Iteration]:
+    def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """One iteration, which solves the system; none if it is solved already."""
         if state.position:
             return
@@ -71,7 +71,7 @@ class CholeskyGP(Solver):
             gradient[rows] += (kernel_rows(kernel, theta, X[rows], X) @ coefficients).to(alpha.dtype)
         return gradient
 
-    def posterior(self, problem: Problem, state: State) -> Posterior:
+    def posterior(self, problem: Problem, state: SolverState) -> Posterior:
         """Predictive mean and variance of f at this state; see `exact_posterior`."""
         posterior, solver = super().posterior(problem, state), self._solver
         if solver is None or type(posterior) is not RowsPosterior or posterior.S is not solver.S:

@@ -41,7 +41,7 @@ References: Gardner et al. (2018), section 2; Wu et al. (2024), section 4; Kingm
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -59,9 +59,7 @@ from .block import Block, BlockBuffers, BlockSizes, CoarseRows, after_coarse_ste
 from .reliability import Point
 from .right_hand_sides import Columns, solve_together
 from .solver import Solver
-from .system import CALLS_PER_CHUNK, CALLS_PER_SUBSPACE_STEP, Iteration, System, iteration_cost
-from .system import Info as SolverInfo
-from .system import State as SolverState
+from .system import CALLS_PER_CHUNK, CALLS_PER_SUBSPACE_STEP, Iteration, SolverInfo, SolverState, System, iteration_cost
 
 COARSE_ROWS, COARSE_ROWS_FLOAT32 = 1500, 2500  # at most; from MANY_ROWS on more than rows of a block save entries
 COARSE_BYTES = 0.4e9  # of them: 1500 in float64 up to 33 000 rows, 2500 in float32 up to 40 000
@@ -180,21 +178,36 @@ class GBCD(Solver):
     )
 
     def learn_on_all(self, problem: Problem, state: SolverState) -> Iterator[Step]:
-        """Steps of Adam on the likelihood of all rows, from this state on."""
-        sizes = self._sizes(len(problem.train), in_float32=False)
-        learner = Learner(self.full_steps, self.probes, self.rate, self.cache * settings.GIGABYTE, sizes)
-        position = Position(state.position, state.theta, state.alpha, state.probes, state.moments)
-        for number, after in enumerate(learn_on_all_rows(problem, learner, position), state.step + 1):
-            state = state._replace(
-                step=number,
-                phase="full",
-                position=after.step,
-                theta=after.theta,
-                alpha=after.alpha,
-                probes=after.solutions,
-                moments=after.moments,
-            )
-            yield Step(state, SolverInfo("full", objective=0.0, likelihood_gradient=after.gradient))
+        """Steps of Adam on the likelihood of all rows, from this state on. The rate decreases linearly to zero.
+
+        Notes
+        -----
+        Per step at most (PASSES + 1) n^2 kernel entries, of which n^2 / 2 are differentiated, and O(n (s + b)) memory.
+        """
+        n, y, sizes = len(problem.train), problem.train.y, self._sizes(len(problem.train), in_float32=False)
+        Z = rademacher(n, self.probes, self.seed).to(y)  # [n, s]
+        while state.position < self.full_steps:
+            system = System(problem, state.theta, self.cache * settings.GIGABYTE)
+            solutions = state.probes if len(state.probes) else torch.zeros_like(Z)
+            V = torch.cat([state.alpha[:, None], solutions], 1)  # [n, 1 + s]
+            R = torch.cat([y[:, None], Z], 1)
+            limits = R.norm(dim=0).mul_(PROBE_RESIDUAL)
+            limits[0] = TARGET_RESIDUAL * (system.s2 * n) ** 0.5
+            start = (V, system.product(V)) if bool(V.any()) else None
+            columns = Columns(R, lambda columns, _, limits=limits: limits[columns], 2, start)  # type: ignore[misc]
+            for _ in solve_together(system, [columns], sizes, PASSES):
+                pass
+            V = columns.result()[0]
+            gradient = likelihood_gradient(problem, state.theta, V[:, 0], V[:, 1:], Z)
+            if (restrictions := getattr(problem.kernel, "restrictions", None)) is not None:
+                gradient = gradient + restrictions.penalty(state.theta)[1]
+                gradient = restrictions.parameters.descending(state.theta, gradient)
+            number, rate = state.position + 1, self.rate * (1.0 - state.position / self.full_steps)
+            theta, moments = adam_step(state.theta, gradient, state.moments, number, rate)
+            state = state._replace(step=state.step + 1, phase="full", position=number, moments=moments)
+            state = state._replace(alpha=V[:, 0].clone(), probes=V[:, 1:].clone())
+            state = state._replace(theta=projected(problem.kernel, theta))
+            yield Step(state, SolverInfo("full", objective=0.0, likelihood_gradient=float(gradient.norm()) / n))
 
     def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """Algorithm 1 from this alpha on. Only the gradient is carried; it is exact when a run is resumed."""
@@ -269,74 +282,6 @@ PASSES = 2.0  # over the rows, per step
 TARGET_RESIDUAL = 0.1  # noise standard deviations per row, for y
 PROBE_RESIDUAL = 0.05  # of the norm of a probe
 DECAYS = (0.9, 0.99)  # of the moments in Adam
-
-
-class Learner(NamedTuple):
-    """How hyperparameters are learned on all rows; the fields are settings of GBCD."""
-
-    steps: int
-    probes: int
-    rate: float
-    cache: float  # bytes of kernel rows that are kept within a step
-    sizes: BlockSizes
-
-
-class Position(NamedTuple):
-    """All that the remaining steps depend on."""
-
-    step: int  # steps done
-    theta: Tensor  # [p]
-    alpha: Tensor  # [n] approximate solution for y
-    solutions: Tensor  # [n, s] approximate solutions for the probes; empty before the first step
-    moments: Tensor  # [2, p] of Adam; empty before the first step
-    gradient: float = float("nan")  # norm of the gradient that led here, per row
-
-
-def learn_on_all_rows(problem: Problem, learner: Learner, position: Position) -> Iterator[Position]:
-    """Descend the negative log marginal likelihood of all rows, one step of Adam at a time.
-
-    Parameters
-    ----------
-    problem : Problem
-        Training rows and kernel.
-    learner : Learner
-        Numbers of steps and probes, the rate, and sizes of blocks.
-    position : Position
-        Where to continue.
-
-    Yields
-    ------
-    Position
-        After each step. The rate decreases linearly to zero.
-
-    Notes
-    -----
-    Per step at most (PASSES + 1) n^2 kernel entries, of which n^2 / 2 are differentiated, and O(n (s + b)) memory.
-    """
-    n, y = len(problem.train), problem.train.y
-    Z = rademacher(n, learner.probes, learner.sizes.seed).to(y)  # [n, s]
-    while position.step < learner.steps:
-        system = System(problem, position.theta, learner.cache)
-        solutions = position.solutions if len(position.solutions) else torch.zeros_like(Z)
-        V = torch.cat([position.alpha[:, None], solutions], 1)  # [n, 1 + s]
-        R = torch.cat([y[:, None], Z], 1)
-        limits = R.norm(dim=0).mul_(PROBE_RESIDUAL)
-        limits[0] = TARGET_RESIDUAL * (system.s2 * n) ** 0.5
-        start = (V, system.product(V)) if bool(V.any()) else None
-        columns = Columns(R, lambda columns, _, limits=limits: limits[columns], 2, start)  # type: ignore[misc]
-        for _ in solve_together(system, [columns], learner.sizes, PASSES):
-            pass
-        V = columns.result()[0]
-        gradient = likelihood_gradient(problem, position.theta, V[:, 0], V[:, 1:], Z)
-        if (restrictions := getattr(problem.kernel, "restrictions", None)) is not None:
-            gradient = gradient + restrictions.penalty(position.theta)[1]
-            gradient = restrictions.parameters.descending(position.theta, gradient)
-        rate = learner.rate * (1.0 - position.step / learner.steps)
-        theta, moments = adam_step(position.theta, gradient, position.moments, position.step + 1, rate)
-        theta = projected(problem.kernel, theta)
-        norm = float(gradient.norm()) / n
-        position = Position(position.step + 1, theta, V[:, 0].clone(), V[:, 1:].clone(), moments, norm)
-        yield position
 
 
 def rademacher(n: int, count: int, seed: int) -> Float[Tensor, "n s"]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -43,7 +43,7 @@ from ...posteriors import CholeskySolver, Posterior, RowsPosterior, UnsolvedPost
 from ...problem import Dataset, Problem, joined_rows, take
 from .block import BlockSizes
 from .right_hand_sides import Columns, Limit, sizes_for, solve_together, target_limit, variance_limit
-from .system import State, System
+from .system import SolverState, System
 
 SOLUTION_BYTES = 0.6e9  # of the solutions and gradients of right-hand sides that are solved for together
 PATH_TOLERANCE = 0.01  # noise standard deviations by which the targets of a sample path are changed, at most
@@ -261,27 +261,34 @@ ROWS_UNSOLVED = 2000  # that variances use before a solver has converged, if all
 VARIANCES = "K + s2 I of the predictive variance"
 
 
-class Bands(NamedTuple):
-    """Which rows the variances use, and how exactly."""
-
-    rows: int  # 0 means all
-    seed: int  # of the choice of rows
-    tolerance: float = 0.01  # largest relative error of a variance of y, if it is found by iterations
-    cache: float = 0.0  # bytes of kernel rows that are kept, or of a factor of the whole matrix
-    solved: bool = True  # whether alpha is the solution
-
-
-def exact_posterior(problem: Problem, state: State, bands: Bands) -> Posterior:
+def exact_posterior(
+    problem: Problem,
+    state: SolverState,
+    rows: int,
+    seed: int,
+    *,
+    tolerance: float = 0.01,
+    cache: float = 0.0,
+    solved: bool = True,
+) -> Posterior:
     """Predictive distribution of f at the alpha of this state.
 
     Parameters
     ----------
     problem : Problem
         Training rows and kernel.
-    state : State
+    state : SolverState
         Its theta and alpha are used.
-    bands : Bands
-        Which rows the variances use. With fewer than all, they are upper bounds.
+    rows : int
+        How many rows the variances use; 0 means all. With fewer than all, they are upper bounds.
+    seed : int
+        Of the choice of rows.
+    tolerance : float, default 0.01
+        Largest relative error of a variance of y, if it is found by iterations.
+    cache : float, default 0
+        Bytes of kernel rows that are kept, or of a factor of the whole matrix.
+    solved : bool, default True
+        Whether alpha is the solution.
 
     Returns
     -------
@@ -298,14 +305,14 @@ def exact_posterior(problem: Problem, state: State, bands: Bands) -> Posterior:
     kernel, theta, train, n = problem.kernel, state.theta, problem.train, len(problem.train)
     nonzero = state.alpha.nonzero()[:, 0]
     mean_rows = (train.X, state.alpha) if len(nonzero) == n else (train.rows(nonzero).X, state.alpha[nonzero])
-    if bands.solved and not bands.rows and train.y.element_size() * n * n > max(FACTOR_BYTES, bands.cache):
-        solver = JointSolver(problem, theta, bands.cache, bands.tolerance, bands.seed)
+    if solved and not rows and train.y.element_size() * n * n > max(FACTOR_BYTES, cache):
+        solver = JointSolver(problem, theta, cache, tolerance, seed)
         return JointPosterior(kernel, theta, mean_rows, train.X, solver)
-    count = bands.rows if bands.solved else bands.rows or ROWS_UNSOLVED
-    chosen = variance_rows(problem, count, bands.seed)
+    count = rows if solved else rows or ROWS_UNSOLVED
+    chosen = variance_rows(problem, count, seed)
     S = train.X if len(chosen) == n else take(train.X, chosen)
     factor = CholeskySolver(kernel, theta, S, VARIANCES)
-    if bands.solved:
+    if solved:
         return RowsPosterior(kernel, theta, mean_rows, S, factor)
     weights = factor.solve(_residual(problem, state, chosen)[:, None])[:, 0]  # [s]
     return UnsolvedPosterior(kernel, theta, mean_rows, S, factor, weights)
@@ -327,7 +334,7 @@ def variance_rows(problem: Problem, count: int, seed: int) -> Tensor:
     return rows.to(problem.train.y.device)
 
 
-def _residual(problem: Problem, state: State, rows: Tensor) -> Tensor:
+def _residual(problem: Problem, state: SolverState, rows: Tensor) -> Tensor:
     """Entries [r] of y - A alpha at these rows; one kernel entry per row and nonzero coefficient."""
     train, out = problem.train, problem.train.y[rows] - noise_variance(state.theta) * state.alpha[rows]
     nonzero = state.alpha.nonzero()[:, 0]

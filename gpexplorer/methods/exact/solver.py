@@ -23,17 +23,15 @@ from ...errors import NotPositiveDefinite
 from ...objectives import evidence, noise_variance
 from ...posteriors import Posterior
 from ...problem import CONVERGED, Outcome, Problem, Step
-from ..base import Method, Steps
+from ..base import Method, Steps, begun
 from ..capabilities import Correlations
 from ..fixed_subset import learn_on_subset, subset_rows
 from ..setting_kinds import amount, choice, count
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
-from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, Bands, exact_posterior, posterior_of_subset
+from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, exact_posterior, posterior_of_subset
 from .reliability import ErrorBounds, Point, StepCheck, check_step, error_bounds, name_of, used_up, way_out
-from .system import Info as SolverInfo
-from .system import Iteration, System
-from .system import State as SolverState
+from .system import Iteration, SolverInfo, SolverState, System
 
 
 class Solver(Method):
@@ -110,22 +108,9 @@ class Solver(Method):
 
     def steps(self, problem: Problem, resume: SolverState | None = None) -> Steps:
         """Learn theta, one evaluation of the likelihood or its gradient per step; then solve for alpha."""
-        state, empty = resume, problem.train.y.new_zeros(0)
-        if state is None:
-            alpha = torch.zeros_like(problem.train.y)
-            state = SolverState(
-                step=0,
-                phase="learn",
-                position=0,
-                theta=problem.theta.clone(),
-                alpha=alpha,
-                memory=(),
-                largest=math.inf,
-                gradient=empty,
-                probes=empty,
-                moments=empty,
-            )
-            yield Step(state, SolverInfo("start", objective=0.0))
+        theta, alpha, empty = problem.theta.clone(), torch.zeros_like(problem.train.y), problem.train.y.new_zeros(0)
+        first = SolverState(theta, alpha, gradient=empty, probes=empty, moments=empty)
+        state = yield from begun(resume, first, SolverInfo("start", objective=0.0))
         if state.phase == "learn":
             if self.learn:
                 size = self._rows_to_learn_on(problem)
@@ -308,8 +293,8 @@ class Solver(Method):
             return posterior_of_subset(problem, state.theta, learned_on)
         solved = self._solved(problem, state)
         rows = 0 if solved and self._has_exact_bands(len(problem.train)) else self.variance_rows
-        bands = Bands(rows, self.seed, self.band_tolerance, self.cache * settings.GIGABYTE, solved)
-        return exact_posterior(problem, state, bands)
+        tolerance, cache = self.band_tolerance, self.cache * settings.GIGABYTE
+        return exact_posterior(problem, state, rows, self.seed, tolerance=tolerance, cache=cache, solved=solved)
 
     def posterior_of_some_rows(self, problem: Problem, state: SolverState) -> tuple[Posterior, int]:
         """The same mean with variances from a quarter of the rows, at most `variance_rows`, and their number.
@@ -321,7 +306,7 @@ class Solver(Method):
             rows = max(len(learned_on) // 4, 1)
             return posterior_of_subset(problem, state.theta, learned_on, rows), rows
         rows = min(self.variance_rows or ROWS_UNSOLVED, max(len(problem.train) // 4, 1))
-        return exact_posterior(problem, state, Bands(rows, self.seed)), rows
+        return exact_posterior(problem, state, rows, self.seed), rows
 
     def variance_note(self, problem: Problem, state: SolverState | None = None) -> str:
         """What the predictive variances of a state are; empty if they are exact. Without a state, of the solution."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ from ...linalg.randomness import generator
 from ...objectives import noise_variance, nystrom
 from ...posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ...problem import Cost, Outcome, Problem, Step, channel, take
-from ..base import Method, Steps
+from ..base import Method, Steps, begun
 from ..fixed_subset import learn_on_subset
 from ..setting_kinds import count
 from . import settings
@@ -125,7 +125,7 @@ class GrowingFit:
         return gain.masked_fill(self.residual_variance[rows] <= self.residual_floor, -torch.inf)
 
 
-class State(NamedTuple):
+class SparseState(NamedTuple):
     """All that the rest of a run depends on."""
 
     step: int
@@ -135,7 +135,7 @@ class State(NamedTuple):
     inducing: Tensor  # int64 [m] the regressors, in the order in which they joined
 
 
-class Info(NamedTuple):
+class SparseInfo(NamedTuple):
     """What a step reports. Channels that do not apply are nan."""
 
     phase: str
@@ -145,11 +145,6 @@ class Info(NamedTuple):
     evidence: Annotated[float, channel("NLML on the subset", "nat")] = math.nan
     jitter: Annotated[float, channel("jitter on K_mm", log=True)] = math.nan  # the largest
     active: Tensor = torch.zeros(0, dtype=torch.int64)  # the rows that joined
-
-
-# inside the class below, State and Info are names of its attributes
-SparseState: TypeAlias = State
-SparseInfo: TypeAlias = Info
 
 
 class SparseModel(Method):
@@ -181,11 +176,10 @@ class SparseModel(Method):
 
     def steps(self, problem: Problem, resume: SparseState | None = None) -> Steps:
         """Learn theta on a subset, one evaluation per step; then add `growth` rows per step."""
-        state, empty_fit = resume, 0.5 * float(problem.train.y @ problem.train.y)  # E of no regressor, for every theta
-        if state is None:
-            no_rows = torch.zeros(0, dtype=torch.int64, device=problem.train.y.device)
-            state = SparseState(step=0, phase="learn", position=0, theta=problem.theta.clone(), inducing=no_rows)
-            yield Step(state, SparseInfo("start", empty_fit))
+        empty_fit = 0.5 * float(problem.train.y @ problem.train.y)  # E of no regressor, for every theta
+        no_rows = torch.zeros(0, dtype=torch.int64, device=problem.train.y.device)
+        first = SparseState(step=0, phase="learn", position=0, theta=problem.theta.clone(), inducing=no_rows)
+        state = yield from begun(resume, first, SparseInfo("start", empty_fit))
         if state.phase == "learn":
             if self.learn:
                 size = settings.rows_to_learn_on(self.subset, len(problem.train))

@@ -7,7 +7,7 @@
 Equation numbers are those of Bo and Sminchisescu (2008). Column i of K is row i, because K is symmetric: a block of
 kernel columns A_:B is kept as the rows A_B [b, n].
 
-`State` is what a step of a solver carries, and `Info` what it reports.
+`SolverState` is what a step of a solver carries, and `SolverInfo` what it reports.
 
 `iteration_cost` is what an iteration of a solver costs: floating-point operations, bytes, calls, and the arrays that it
 holds.
@@ -33,17 +33,17 @@ from ...objectives import noise_variance
 from ...problem import Cost, Problem, channel, channels_of, take
 
 
-class State(NamedTuple):
+class SolverState(NamedTuple):
     """All that the rest of a run depends on."""
 
-    step: int
-    phase: str  # what the step was part of: "learn" (theta, on a subset), "full" (theta, on all rows) or "solve"
-    position: int  # steps done in this phase
     theta: Tensor  # [p]
     alpha: Tensor  # [n]
-    memory: tuple[Tensor, ...]  # what a solver needs besides alpha in order to continue, [n] each
-    largest: float  # |g|_inf, computed from scratch if it is within the tolerance
     gradient: Tensor  # [n] as the solver updated it if columns are float32; else empty, because it can be recomputed
+    step: int = 0
+    phase: str = "learn"  # of the step: "learn" (theta, on a subset), "full" (theta, on all rows) or "solve"
+    position: int = 0  # steps done in this phase
+    memory: tuple[Tensor, ...] = ()  # what a solver needs besides alpha in order to continue, [n] each
+    largest: float = math.inf  # |g|_inf, computed from scratch if it is within the tolerance
     float64_from: int = 0  # iteration from which on columns are float64 although `mixed` is set; 0 if there is none
     repaired: int = 0  # iteration at which rounding was last repaired by a gradient from scratch; 0 if there is none
     checked: float = math.inf  # |g|_inf from scratch, when the updated gradient was last within the tolerance
@@ -53,7 +53,7 @@ class State(NamedTuple):
     moments: Tensor = torch.zeros(0)  # [2, p] of Adam, while theta is learned on all rows
 
 
-class Info(NamedTuple):
+class SolverInfo(NamedTuple):
     """What a step reports. Channels that do not apply are nan; f(0) = 0 for every theta."""
 
     phase: str
@@ -77,7 +77,7 @@ class Info(NamedTuple):
 
 
 # for methods whose objective may rise: solvers with momentum, and a solver whose single step leaves no series
-CHANNELS_NOT_MONOTONE = channels_of(Info, objective=channel("quadratic f(alpha)"))
+CHANNELS_NOT_MONOTONE = channels_of(SolverInfo, objective=channel("quadratic f(alpha)"))
 
 
 T = TypeVar("T")

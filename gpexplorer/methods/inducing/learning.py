@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -11,7 +11,7 @@ from ...errors import NotPositiveDefinite
 from ...linalg.deferred_reads import RepeatedEvaluations
 from ...linalg.replayed_descent import Evaluated, replayed_descent
 from ...objectives import Terms, may_learn, nystrom_gradient
-from ...problem import Problem
+from ...problem import Problem, Step
 from .settings import LearningMethod, SparseMethod
 
 Objective = Callable[[Tensor], tuple[Terms, Tensor, float]]
@@ -109,3 +109,19 @@ def minimise(
     restrictions = getattr(problem.kernel, "restrictions", None)
     for best in replayed_descent(evaluate, start, method.optimiser, limit, done, restrictions=restrictions):
         yield Evaluation(best.position, best.theta.to(begin), *best.extra)
+
+
+def learning_steps(
+    state: Any, evaluations: Iterable[Evaluation], report: Callable[[Any, float], Any]
+) -> Generator[Step, None, Any]:
+    """Yield one step per evaluation, with the best hyperparameters so far; return the last state.
+
+    Parameters
+    ----------
+    report : callable
+        Returns what a step reports, from its state and its jitter.
+    """
+    for position, theta, terms, jitter in evaluations:
+        state = state._replace(step=state.step + 1, position=position, phase="learn", theta=theta, terms=terms)
+        yield Step(state, report(state, jitter))
+    return state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, ClassVar
 
 import param
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ...kernels.theta.restrictions import log_prior
 from ...objectives import nystrom_gradient
-from ...problem import CONVERGED, Outcome, Problem
-from ..base import Method
+from ...problem import CONVERGED, Outcome, Problem, Step
+from ..base import Method, Steps
 from ..own_points import number_of_points
 from ..setting_kinds import choice, count, share
 
@@ -79,6 +79,7 @@ class LearningMethod(Method):
     """A method that learns hyperparameters in epochs, until one decreases the objective by too little."""
 
     family: ClassVar[str] = "inducing"
+    objective: Any  # the setting; each method declares it, or names its likelihood
 
     learn = param.Boolean(True, doc="Learn the hyperparameters once points are chosen; off keeps their initial values.")
     optimiser: Any = choice(["CG", "L-BFGS-B"], doc="SciPy's optimiser for the hyperparameters; the paper uses CG.")
@@ -90,6 +91,26 @@ class LearningMethod(Method):
     )
     max_epochs = count(100, (1, 200), doc="Largest number of epochs; each chooses points, then learns.")
     tolerance = share(1e-4, doc="Stop when an epoch decreases the objective by less than this fraction.")
+
+    @property
+    def likelihood_name(self) -> str:
+        """Return "pp", "vfe", "tight-vfe" or "fitc"."""
+        return str(self.objective)
+
+    def epochs(self, problem: Problem, state: Any, phase: Callable[[Any], Generator[Step, None, Any]]) -> Steps:
+        """Yield the steps of one phase per epoch, until one decreases the objective by too little."""
+        while state.epoch < self.max_epochs:
+            state = yield from phase(state)
+            objective = state.terms.total(self.likelihood_name)
+            if outcome := self.ending(problem, state, objective):
+                return outcome
+            begun = {"epoch": state.epoch + 1, "position": 0, "epoch_begin": objective, **self.epoch_fields(state)}
+            state = state._replace(theta_begin=state.theta.clone(), **begun)
+        return self.out_of_epochs()
+
+    def epoch_fields(self, state: Any) -> dict[str, Any]:
+        """Return further fields of a state with which another epoch begins after this one."""
+        return {}
 
     def ending(self, problem: Problem, state: Any, objective: float) -> Outcome | None:
         """Return why the epoch of a state, at whose end the objective has this value, is the last one; None if not.
@@ -117,8 +138,6 @@ class LearningMethod(Method):
 class SparseMethod(LearningMethod):
     """A method with inducing points."""
 
-    objective: Any  # the setting; each method declares it, or has a likelihood in its place
-
     num_inducing = num_inducing()
 
     def theta_gradient(self, problem: Problem, state: Any) -> Callable[[Tensor], Tensor] | None:
@@ -127,8 +146,7 @@ class SparseMethod(LearningMethod):
         if not state.step or (Z is None and not len(state.inducing)):
             return None
         Z = problem.train.rows(state.inducing).X if Z is None else Z
-        name = getattr(self, "likelihood_name", None) or self.objective
-        return lambda theta: nystrom_gradient(problem.kernel, theta, problem.train, Z, name)[1]
+        return lambda theta: nystrom_gradient(problem.kernel, theta, problem.train, Z, self.likelihood_name)[1]
 
     def num_points(self, n: int) -> int:
         """Number of inducing points for n training rows."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -22,16 +23,14 @@ from torch import Tensor
 from ...objectives import Terms, evidence_terms
 from ...posteriors import Posterior, exact_gp_posterior
 from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel, channels_of
-from ..base import Steps
+from ..base import Steps, begun
 from ..setting_kinds import count
 from . import settings
 from .distinct_rows import random_order
 from .initial_sets import start, start_rows
-from .learning import minimise
+from .learning import learning_steps, minimise
 from .reporting import EVALUATION_CALLS, entry_flops, halves
-from .selection.loop import START, initial_state, subset_posterior
-from .selection.loop import Info as SelectionInfo
-from .selection.loop import State as SelectionState
+from .selection.loop import START, SelectionInfo, SelectionState, initial_state, subset_posterior
 
 
 class SubsetOfData(settings.LearningMethod):
@@ -74,10 +73,7 @@ class SubsetOfData(settings.LearningMethod):
     start = start("random")
 
     def steps(self, problem: Problem, resume: SelectionState | None = None) -> Steps:
-        state = resume
-        if state is None:
-            state = initial_state(problem)
-            yield Step(state, START)
+        state = yield from begun(resume, initial_state(problem), START)
         if state.step == 0:
             rows = self._rows(problem)
             terms, _, jitter = evidence_terms(problem.kernel, state.theta, problem.train.rows(rows))
@@ -85,17 +81,13 @@ class SubsetOfData(settings.LearningMethod):
             yield Step(state, _report("choose", terms, jitter))
 
         subset = problem.train.rows(state.inducing)
-        while self.learn and state.epoch < self.max_epochs:
-            state = yield from self._learning_phase(problem, subset, state)
-            objective = state.terms.total("vfe")
-            if outcome := self.ending(problem, state, objective):
-                return outcome
-            state = state._replace(
-                epoch=state.epoch + 1, position=0, theta_begin=state.theta.clone(), epoch_begin=objective
-            )
         if not self.learn:
             return Outcome("converged", f"The {len(subset)} rows are chosen; the hyperparameters stay fixed.")
-        return self.out_of_epochs()
+        return (yield from self.epochs(problem, state, partial(self._learning_phase, problem, subset)))
+
+    @property
+    def likelihood_name(self) -> str:
+        return "vfe"  # without the trace, which is 0
 
     def _rows(self, problem: Problem) -> Tensor:
         """The rows of the subset [min(m, n)]: those of the chosen start, then random rows."""
@@ -112,10 +104,8 @@ class SubsetOfData(settings.LearningMethod):
             return evidence_terms(problem.kernel, theta, subset)
 
         part = replace(problem, train=subset)
-        for position, theta, terms, jitter in minimise(objective, part, "vfe", self, state.theta_begin, state.position):
-            state = state._replace(step=state.step + 1, position=position, phase="learn", theta=theta, terms=terms)
-            yield Step(state, _report("learn", terms, jitter))
-        return state
+        evaluations = minimise(objective, part, "vfe", self, state.theta_begin, state.position)
+        return learning_steps(state, evaluations, lambda state, jitter: _report("learn", state.terms, jitter))
 
     def posterior(self, problem: Problem, state: SelectionState) -> Posterior:
         if state.step == 0:

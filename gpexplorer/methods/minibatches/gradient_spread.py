@@ -20,7 +20,7 @@ from .exact_likelihood import ExactLikelihood, exact_gradient, exact_likelihood
 from .learner import Learner
 from .loop import Minibatches
 from .model import FeatureSettings, Model
-from .state import State
+from .state import MinibatchState
 
 MAX_ROWS = 1000  # rows of a study
 
@@ -69,7 +69,7 @@ class LikelihoodGradientMethod(FeatureSettings, Protocol):
     validation: Any  # float, fraction of the rows
     rate: Any  # float
 
-    def learner(self, model: Model, state: State) -> Learner:
+    def learner(self, model: Model, state: MinibatchState) -> Learner:
         """Return a learner that continues from this state."""
 
     def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
@@ -108,7 +108,7 @@ def gradient_spread(
     exact = exact_likelihood(model, theta)
     target = exact_gradient(model, theta, exact) / model.n  # [p]
     matrices = method.stationary_matrices(model, exact)
-    state, gradients = State(1, "learn", 1, theta, exact.w, (), matrices, method.rate), []
+    state, gradients = MinibatchState(1, "learn", 1, theta, exact.w, (), matrices, method.rate), []
     for k in range(draws):
         learner = method.learner(model, state)
         order = torch.randperm(model.n, generator=generator(method.seed, "microscope", k))

@@ -25,7 +25,7 @@ from ...linalg.randomness import generator
 from .exact_likelihood import ExactLikelihood
 from .gradients import Parameters
 from .model import Model
-from .state import State
+from .state import MinibatchState
 
 CPU = torch.device("cpu")
 _log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class Learner(ABC):
     ----------
     model : Model
         The feature map and the rows.
-    state : State
+    state : MinibatchState
         The state to continue from.
     batch_size : int, optional
         Rows per minibatch; None for all rows.
@@ -99,7 +99,9 @@ class Learner(ABC):
     refresh: int = 0  # minibatches after which the matrices are recomputed from all rows; 0: never
     defers_reads: bool = True  # on a GPU, a minibatch needs no value on the host
 
-    def __init__(self, method: LearningSettings, model: Model, state: State, batch_size: int | None = None) -> None:
+    def __init__(
+        self, method: LearningSettings, model: Model, state: MinibatchState, batch_size: int | None = None
+    ) -> None:
         self.model, self.rate, self.seed = model, state.rate, method.seed
         self.rows = MinibatchRows(
             method.seed, model.n, model.n if batch_size is None else batch_size, "rows", model.rows_device
@@ -128,7 +130,7 @@ class Learner(ABC):
         self._is_recordable = not has_prior and self.model.map.closed and self.rows.device.type == like.device.type
 
     @abstractmethod
-    def begin(self, state: State) -> Parameters:
+    def begin(self, state: MinibatchState) -> Parameters:
         """Return copies of the parameters and set up the matrices, from the state or, at the start, from all rows."""
 
     @abstractmethod
@@ -315,7 +317,7 @@ class Learner(ABC):
             return ""
         return f"A parameter reached its bound {self.largest:g}. Lower the rate {self.rate:.2g}."
 
-    def state(self, state: State) -> State:
+    def state(self, state: MinibatchState) -> MinibatchState:
         """Return `state` with copies of everything that has changed."""
         return state._replace(
             theta=self.parameters.theta.clone(),

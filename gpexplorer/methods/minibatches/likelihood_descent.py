@@ -30,10 +30,18 @@ from .gradients import Parameters
 from .learner import Learner
 from .loop import Minibatches
 from .model import Model
-from .state import State
+from .state import MinibatchState
 
 
-class BSGD(Minibatches):
+class LikelihoodDescent(Minibatches):
+    """Base class of the methods that descend a likelihood itself."""
+
+    def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
+        """Return no matrices: the method keeps none between minibatches."""
+        return ()
+
+
+class BSGD(LikelihoodDescent):
     """Biased stochastic gradient descent: each minibatch is treated as if it were all rows.
 
     Notes
@@ -49,12 +57,8 @@ class BSGD(Minibatches):
 
     batch_size = settings.batch_size()
 
-    def learner(self, model: Model, state: State) -> Learner:
+    def learner(self, model: Model, state: MinibatchState) -> Learner:
         return BSGDLearner(self, model, state, self.batch_size)
-
-    def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
-        """Return no matrices: the method keeps none between minibatches."""
-        return ()
 
     def cost(self, problem: Problem) -> Cost:
         model, b = Model(self, problem, self.validation), min(self.batch_size, len(problem.train))
@@ -65,7 +69,7 @@ class BSGD(Minibatches):
 class LikelihoodLearner(Learner):
     """A learner that keeps its parameters between minibatches, and no matrices."""
 
-    def begin(self, state: State) -> Parameters:
+    def begin(self, state: MinibatchState) -> Parameters:
         theta = state.theta if state.batches else self.model.matched(state.theta)
         return Parameters(self.model, state.w, theta)
 
@@ -92,7 +96,7 @@ class BSGDLearner(LikelihoodLearner):
         return value
 
 
-class FullBatch(Minibatches):
+class FullBatch(LikelihoodDescent):
     """Maximum likelihood of a finite-dimensional kernel by its exact gradient on all rows.
 
     Notes
@@ -108,12 +112,8 @@ class FullBatch(Minibatches):
     )
     rate = settings.rate(1e-2)
 
-    def learner(self, model: Model, state: State) -> Learner:
+    def learner(self, model: Model, state: MinibatchState) -> Learner:
         return FullBatchLearner(self, model, state)
-
-    def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
-        """Return no matrices: the method keeps none between minibatches."""
-        return ()
 
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)

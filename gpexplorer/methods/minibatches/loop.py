@@ -25,15 +25,14 @@ from ...features.random_fourier import KINDS
 from ...kernels.theta.restrictions import noise_limits
 from ...posteriors import Posterior
 from ...problem import Outcome, Problem, Step
-from ..base import Method, Steps
-from ..setting_kinds import amount, count, share
+from ..base import Method, Steps, begun
+from ..setting_kinds import amount, choice, count, share
 from . import settings
 from .exact_likelihood import exact_likelihood, exact_posterior, gradient_in_standard_errors, stationarity
 from .held_out_refit import band_factor, refit_magnitude_and_noise, ridge_error, rows_set_aside, validation_error
 from .learner import OPTIMISERS, Learner
 from .model import Model
-from .state import Info as MinibatchInfo
-from .state import State as MinibatchState
+from .state import MinibatchInfo, MinibatchState
 from .weight_chains import mean_noise, refuse_few_rows, sample_weights, sampled_posterior
 
 ADDED_SETTINGS: dict[str, Any] = {"refit": "none", "folds": 1, "samples": 0}
@@ -82,9 +81,8 @@ class Minibatches(Method):
 
     features: Pretrained | Module | None = None  # replaces layers, width and activation; can be given in Python only
 
-    kernel: Any = param.Selector(
-        default="linear",
-        objects=["linear", "gaussian"],
+    kernel: Any = choice(
+        ["linear", "gaussian"],
         doc="Kernel on features: of the learned features z. linear is exact, gaussian uses random Fourier features.",
     )
     layers = count(
@@ -95,22 +93,18 @@ class Minibatches(Method):
         doc="Layers of the network; with 0 the features are the inputs, with one scale per input.",
     )
     width = count(128, (8, 256), doc="Outputs of each layer of the network.")
-    activation: Any = param.Selector(
-        default="relu", objects=[*ACTIVATIONS], doc="Function applied to each layer's outputs."
-    )
+    activation: Any = choice(list(ACTIVATIONS), doc="Function applied to each layer's outputs.")
     num_features = count(
         1000, (50, 2000), least=2, doc="Random Fourier features D of the gaussian kernel; a minibatch costs D^3."
     )
-    frequencies: Any = param.Selector(
-        default="orthogonal",
-        objects=[*KINDS],
+    frequencies: Any = choice(
+        list(KINDS),
         doc="How the frequencies of the gaussian kernel are drawn: orthogonal ones have the smallest error.",
     )
-    optimiser: Any = param.Selector(default="adam", objects=[*OPTIMISERS], doc="Optimiser; the paper uses adadelta.")
+    optimiser: Any = choice(list(OPTIMISERS), doc="Optimiser; the paper uses adadelta.")
     rate = settings.rate()
-    schedule: Any = param.Selector(
-        default="power",
-        objects=["power", "cosine"],
+    schedule: Any = choice(
+        ["power", "cosine"],
         doc="How the learning rate decreases: by a power of the epochs, or along half a cosine to zero at the end.",
     )
     rate_decay = share(
@@ -130,9 +124,8 @@ class Minibatches(Method):
     patience = count(
         10, (0, 50), least=0, doc="Stop after this many evaluations without improvement; 0 uses all epochs."
     )
-    refit: Any = param.Selector(
-        default="held-out",
-        objects=["held-out", "none"],
+    refit: Any = choice(
+        ["held-out", "none"],
         doc="Magnitude and noise at the end: by the predictive density of the rows set aside, or as they were learned.",
     )
     folds = count(
@@ -168,7 +161,7 @@ class Minibatches(Method):
         """Return a learner that continues from this state."""
 
     def steps(self, problem: Problem, resume: MinibatchState | None = None) -> Steps:
-        model, state = Model(self, problem, self.validation), resume
+        model = Model(self, problem, self.validation)
         if self.samples and not self.refits:
             raise SettingError(f"{self.title} has no weights of features that could be sampled; set samples to 0.")
         limits = noise_limits(problem.kernel, problem.theta)
@@ -176,10 +169,9 @@ class Minibatches(Method):
             raise SettingError(f"{self.title} samples the noise, and cannot keep it where it is; set samples to 0.")
         if self.samples:
             refuse_few_rows(self.title, len(model.validation_rows))
-        if state is None:
-            theta = model.start()
-            state = MinibatchState(0, "start", 0, theta, theta.new_zeros(model.D), (), (), float(self.rate))
-            yield Step(state, MinibatchInfo("start"))
+        theta = model.start()
+        first = MinibatchState(0, "start", 0, theta, theta.new_zeros(model.D), (), (), float(self.rate))
+        state = yield from begun(resume, first, MinibatchInfo("start"))
         if state.phase in ("start", "search"):
             state = yield from self._search(model, state)
 
@@ -197,7 +189,7 @@ class Minibatches(Method):
             state, info = self._finish(problem, model, state)
             yield Step(state, info)
         if self.samples:
-            state = yield from sample_weights(self, model, state)
+            state = yield from sample_weights(model, state, self.seed, self.samples)
         criterion = "error on the rows set aside" if len(model.validation_rows) else self.objective_name
         if state.batches < last:
             ending = f"The {criterion} did not improve in {self.patience} evaluations."

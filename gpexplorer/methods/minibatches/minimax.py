@@ -82,6 +82,7 @@ from ...linalg.cholesky import (
 )
 from ...linalg.deferred_reads import Number, add_multiple, add_product, happens, number, plus_multiple
 from ...problem import Cost, Problem
+from ..setting_kinds import amount, choice, positive
 from . import settings
 from .costs import factorisation_flops, feature_flops, step_cost
 from .exact_likelihood import ExactLikelihood, exact_likelihood
@@ -89,7 +90,7 @@ from .gradients import Parameters
 from .learner import Learner, MinibatchRows
 from .loop import ADDED_SETTINGS, Minibatches
 from .model import Model
-from .state import State
+from .state import MinibatchState
 
 MIN_RELATIVE_M = -0.5  # M is restricted to M >= this times A^-1
 MULTIPLIER_DAMPING = 0.25  # l above; with 1/2, A alone would have no delay and M no weight
@@ -126,54 +127,43 @@ class Minimax(Minibatches):
     }
 
     batch_size = settings.batch_size()
-    metric: str = param.Selector(  # type: ignore[assignment]
-        default="affine",
-        objects=["affine", "flat"],
+    metric: str = choice(
+        ["affine", "flat"],
         doc="Geometry of the steps of A and B: affine is that of positive definite matrices, flat is the paper's.",
     )
-    mu = param.Number(
-        1e10,
-        bounds=(0.0, None),
-        inclusive_bounds=(False, True),
-        doc="Penalty on A - F: 1 in the paper. A = F requires mu larger than the condition number of F.",
+    mu = positive(
+        1e10, doc="Penalty on A - F: 1 in the paper. A = F requires mu larger than the condition number of F."
     )
     mu_growth = param.Number(
         1.0, bounds=(1.0, None), softbounds=(1.0, 10.0), doc="Factor by which mu is multiplied after each epoch."
     )
-    rate_matrix = param.Number(
+    rate_matrix = positive(
         0.05,
-        bounds=(0.0, None),
-        inclusive_bounds=(False, True),
-        softbounds=(1e-3, 1.0),
+        (1e-3, 1.0),
         doc="Rate of the matrix A: its learning rate a, in the affine metric.",
     )
-    rate_ascent = param.Number(
+    rate_ascent = positive(
         0.02,
-        bounds=(0.0, None),
-        inclusive_bounds=(False, True),
-        softbounds=(1e-3, 1.0),
+        (1e-3, 1.0),
         doc="Rate of the ascent: learning rate b of B.",
     )
-    damping = param.Number(
+    damping = amount(
         2.0,
-        bounds=(0.0, None),
-        softbounds=(0.0, 10.0),
+        (0.0, 10.0),
         doc="Damping kappa, which draws A towards F in the affine metric; 0 is undamped.",
     )
-    rate_scaling: str = param.Selector(  # type: ignore[assignment]
-        default="batch",
-        objects=["batch", "constant"],
+    rate_scaling: str = choice(
+        ["batch", "constant"],
         doc="Batch multiplies the affine rates of A and B by min(1, b / D), without which M is biased; or constant.",
     )
-    multiplier: str = param.Selector(  # type: ignore[assignment]
-        default="corrected",
-        objects=["corrected", "plain"],
+    multiplier: str = choice(
+        ["corrected", "plain"],
         doc="Stands for F^-1 in the affine metric: M alone (plain), or a mean of M and A^-1 that has no delay.",
     )
     head = settings.head("Weights w of the features: solved for with A^-1, or moved by their gradient as in the paper.")
     refresh = settings.refresh()
 
-    def learner(self, model: Model, state: State) -> Learner:
+    def learner(self, model: Model, state: MinibatchState) -> Learner:
         return MinimaxLearner(self, model, state)
 
     def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
@@ -195,7 +185,7 @@ class Minimax(Minibatches):
         a, b, l = self.rate_matrix, self.rate_ascent, MULTIPLIER_DAMPING  # noqa: E741 - the letter above
         return l, min(1.0, a * (1.0 - 2.0 * l) / (2.0 * (b + self.damping * a)))
 
-    def multiplier_norm(self, state: State) -> float:
+    def multiplier_norm(self, state: MinibatchState) -> float:
         """Return |B|, at most 1; nan before the first minibatch."""
         return float(state.matrices[1].norm()) if len(state.matrices) > 1 else math.nan
 
@@ -224,9 +214,10 @@ class MinimaxLearner(Learner):
     A_norm: Number
     s2_before: Number  # the noise variance at that minibatch
 
-    def __init__(self, method: Minimax, model: Model, state: State) -> None:
+    def __init__(self, method: Minimax, model: Model, state: MinibatchState) -> None:
         self.flat, self.refresh, self.mu_growth = method.metric == "flat", method.refresh, method.mu_growth
-        self.a, self.b = (method.rate_matrix, method.rate_ascent) if self.flat else method.matrix_rates(model)
+        flat_rates: tuple[float, float] = method.rate_matrix, method.rate_ascent
+        self.a, self.b = flat_rates if self.flat else method.matrix_rates(model)
         self.kappa, self.mu, self.solved = method.damping, method.mu, method.head == "solve" and not self.flat
         relative_damping, self.weight = method.multiplier_terms()
         self.multiplier_damping = relative_damping * self.a
@@ -235,7 +226,7 @@ class MinimaxLearner(Learner):
         self.defers_reads = not self.flat  # A leaves the cone at almost every step, which has to be known
         super().__init__(method, model, state, method.batch_size)
 
-    def begin(self, state: State) -> Parameters:
+    def begin(self, state: MinibatchState) -> Parameters:
         model = self.model
         if state.matrices:
             self.A, self.B, *averages = (matrix.clone() for matrix in state.matrices)

@@ -24,14 +24,13 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import param
 import torch
 from torch import Tensor
 
 from ...linalg.cholesky import inverse_and_logdet
 from ...linalg.deferred_reads import Number, number
 from ...problem import Cost, Problem
-from ..setting_kinds import share
+from ..setting_kinds import choice, share
 from . import settings
 from .costs import factorisation_flops, step_cost
 from .exact_likelihood import ExactLikelihood, exact_likelihood
@@ -39,7 +38,7 @@ from .gradients import Parameters
 from .learner import Learner
 from .loop import ADDED_SETTINGS, Minibatches
 from .model import Model
-from .state import State
+from .state import MinibatchState
 
 
 class SCGD(Minibatches):
@@ -74,14 +73,13 @@ class SCGD(Minibatches):
     head = settings.head(
         "Weights w of the features: solved for with running averages, or moved by their gradient as in the paper."
     )
-    gram_update: str = param.Selector(  # type: ignore[assignment]
-        default="after",
-        objects=["after", "before"],
+    gram_update: str = choice(
+        ["after", "before"],
         doc="When a minibatch enters the averages: after its gradient was taken, as in the paper, or before (biased).",
     )
     refresh = settings.refresh()
 
-    def learner(self, model: Model, state: State) -> Learner:
+    def learner(self, model: Model, state: MinibatchState) -> Learner:
         return SCGDLearner(self, model, state)
 
     def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
@@ -89,7 +87,7 @@ class SCGD(Minibatches):
         S, w = exact.gram / model.n, exact.w.double()
         return S.to(exact.w), (S @ w + (exact.s2 / model.n) * w).to(exact.w)  # Phi'y = F w
 
-    def multiplier_norm(self, state: State) -> float:
+    def multiplier_norm(self, state: MinibatchState) -> float:
         """Return nan: SCGD has no multiplier."""
         return math.nan
 
@@ -106,13 +104,13 @@ class SCGDLearner(Learner):
     S: Tensor  # [D, D] running average of Phi'Phi / n
     c: Tensor  # [D] running average of Phi'y / n
 
-    def __init__(self, method: SCGD, model: Model, state: State) -> None:
+    def __init__(self, method: SCGD, model: Model, state: MinibatchState) -> None:
         self.b_0, self.b_decay, self.solved = method.averaging, method.averaging_decay, method.head == "solve"
         self.update_first = method.gram_update == "before"
         self.refresh, self._stationary = method.refresh, method.stationary_matrices
         super().__init__(method, model, state, method.batch_size)
 
-    def begin(self, state: State) -> Parameters:
+    def begin(self, state: MinibatchState) -> Parameters:
         if state.matrices:
             self.S, self.c = (matrix.clone() for matrix in state.matrices)
             return Parameters(self.model, state.w, state.theta)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import param
-
-from ..setting_kinds import count, positive
+from ..setting_kinds import choice, count, positive
 
 
 def batch_size(default: int = 64) -> Any:
@@ -36,4 +34,4 @@ def refresh() -> Any:
 
 def head(doc: str) -> Any:
     """Return whether the weights of the features are solved for."""
-    return param.Selector(default="solve", objects=["solve", "descend"], doc=doc)
+    return choice(["solve", "descend"], doc=doc)

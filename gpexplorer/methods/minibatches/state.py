@@ -20,7 +20,7 @@ class Chains(NamedTuple):
     position: int  # steps so far
 
 
-class State(NamedTuple):
+class MinibatchState(NamedTuple):
     """Everything that the next step depends on. Gram matrices are divided by the number of rows: F / n."""
 
     step: int
@@ -43,7 +43,7 @@ class State(NamedTuple):
     remark: str = ""  # for the outcome: where likelihood and rows set aside disagree, a matrix that lost F
     chains: Chains | None = None  # of sampling
 
-    def with_score(self, score: float) -> State:
+    def with_score(self, score: float) -> MinibatchState:
         """Return the state after an evaluation: with its best theta replaced if this score is lower."""
         if score < self.best_value or self.best_theta is None:
             return self._replace(
@@ -51,14 +51,14 @@ class State(NamedTuple):
             )
         return self._replace(waited=self.waited + 1)
 
-    def at_best_theta(self) -> State:
+    def at_best_theta(self) -> MinibatchState:
         """Return the state with theta and w replaced by the best ones."""
         if self.best_theta is None or self.best_w is None:
             return self
         return self._replace(theta=self.best_theta, w=self.best_w)
 
 
-class Info(NamedTuple):
+class MinibatchInfo(NamedTuple):
     """The report of a step. A channel is nan when it does not apply."""
 
     phase: str

@@ -40,7 +40,7 @@ from ...linalg.randomness import generator
 from ...posteriors import CovarianceRoot, InducingPosterior, Posterior
 from ...problem import Channel, Cost, Problem, channel, channels_of
 from ..own_points import number_of_points, own_inputs, own_start
-from ..setting_kinds import amount, count, share
+from ..setting_kinds import amount, choice, count, share
 from . import settings
 from .costs import factorisation_flops, feature_flops, step_cost
 from .exact_likelihood import exact_posterior
@@ -48,7 +48,7 @@ from .gradients import Parameters
 from .learner import Learner
 from .loop import ADDED_SETTINGS, Evaluation, Minibatches
 from .model import MATCHED_ROWS, Model
-from .state import Info, State
+from .state import MinibatchInfo, MinibatchState
 
 JITTER = {torch.float32: 1e-4, torch.float64: 1e-6}  # on K_mm, as in GPyTorch, if the setting `jitter` is 0
 CALLS = 90.0  # torch operations of a minibatch
@@ -81,7 +81,7 @@ class SVGP(Minibatches):
     title: ClassVar[str] = "SVGP"
     paper: ClassVar[str] = "Hensman, Fusi and Lawrence (2013). Gaussian processes for big data. UAI."
     channels: ClassVar[tuple[Channel, ...]] = channels_of(
-        Info,
+        MinibatchInfo,
         objective=channel("negative ELBO, an upper bound of the NLML", "nat"),
         estimate=channel("negative ELBO as the minibatches see it", "nat"),
     )
@@ -89,9 +89,9 @@ class SVGP(Minibatches):
     objective_name: ClassVar[str] = "negative ELBO"
     refits: ClassVar[bool] = False
 
-    kernel: Any = param.Selector(
+    kernel: Any = choice(
+        ["linear", "gaussian"],
         default="gaussian",
-        objects=["linear", "gaussian"],
         doc="Kernel on features: of the inputs, or of the learned features if there are layers. gaussian is SE-ARD.",
     )
     layers = count(0, (0, 4), least=0, most=20, doc="Layers of the network; with 0 the features are the inputs.")
@@ -111,9 +111,8 @@ class SVGP(Minibatches):
     )
     num_inducing = count(256, (16, 1000), doc="Inducing inputs m; all rows if there are fewer.")
     start = own_start("random", "Initial inducing inputs, by default random rows.")
-    variational: Any = param.Selector(
-        default="natural",
-        objects=["natural", "optimiser"],
+    variational: Any = choice(
+        ["natural", "optimiser"],
         doc="How the variational normal moves: by natural gradients, or by the optimiser as all other parameters.",
     )
     natural_rate = share(
@@ -128,7 +127,7 @@ class SVGP(Minibatches):
         "likelihood where the noise is small. 0 adds 1e-6, in float32 1e-4, whatever the noise, as GPyTorch does.",
     )
 
-    def learner(self, model: Model, state: State) -> Learner:
+    def learner(self, model: Model, state: MinibatchState) -> Learner:
         return SVGPLearner(self, model, state)
 
     def evaluate(self, model: Model, learner: Learner) -> Evaluation:
@@ -148,7 +147,7 @@ class SVGP(Minibatches):
             error = float((predict(X).mean - y).square().mean().sqrt())
         return Evaluation(objective, error)
 
-    def posterior(self, problem: Problem, state: State) -> Posterior:
+    def posterior(self, problem: Problem, state: MinibatchState) -> Posterior:
         model = Model(self, problem)
         if not state.batches:
             return exact_posterior(model, state.theta)
@@ -161,7 +160,7 @@ class SVGP(Minibatches):
         L = whitened(K_mm, jitter(K_mm, (2.0 * theta[-1]).exp(), self.jitter)).to(theta)
         return InducingPosterior(model.covariance, theta, Z, L, CovarianceRoot(m, S.tril()))
 
-    def _finish(self, problem: Problem, model: Model, state: State) -> tuple[State, Info]:
+    def _finish(self, problem: Problem, model: Model, state: MinibatchState) -> tuple[MinibatchState, MinibatchInfo]:
         """Return to the best theta and its variational normal, which cannot be refitted by the features' spectrum."""
         state = state.at_best_theta()._replace(step=state.step + 1, phase="best", matrices=())
         evaluation = self.evaluate(model, self.learner(model, state))
@@ -170,7 +169,7 @@ class SVGP(Minibatches):
         added = float(jitter(model.covariance(state.theta, Z, Z), noise**2, self.jitter))
         remark = f"The jitter on K_mm is {added:.2g}, which is {added / noise**2:.2g} of the noise variance."
         state = state._replace(remark=" ".join(filter(None, [state.remark, remark])))
-        return state, Info("best", evaluation.objective, noise=noise, error=evaluation.error)
+        return state, MinibatchInfo("best", evaluation.objective, noise=noise, error=evaluation.error)
 
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
@@ -224,13 +223,13 @@ class SVGPLearner(Learner):
     precision: Tensor  # [m, m] Lambda
     eta: Tensor  # [m] Lambda m
 
-    def __init__(self, method: SVGP, model: Model, state: State) -> None:
+    def __init__(self, method: SVGP, model: Model, state: MinibatchState) -> None:
         self.start, self.natural_rate = method.start, method.natural_rate
         self.num_inducing = number_of_points(method.start, method.num_inducing, model.n)
         self.natural, self.jitter = method.variational == "natural", method.jitter
         super().__init__(method, model, state, method.batch_size)
 
-    def begin(self, state: State) -> Parameters:
+    def begin(self, state: MinibatchState) -> Parameters:
         model, m = self.model, self.num_inducing
         if state.batches:
             w, theta = state.w, state.theta

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -31,11 +31,11 @@ from ...posteriors.features import FeaturePosterior
 from ...posteriors.weights import CovarianceRoot
 from ...problem import Step
 from ..chain_diagnostics import rhat
-from ..langevin import Density, Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
+from ..langevin import Density, adaptation, initial_tuning, randomness, run_chains
 from .exact_likelihood import exact_likelihood
 from .held_out_refit import MIN_ROWS, SetAside, rows_set_aside
 from .model import Model
-from .state import Chains, Info, State
+from .state import Chains, MinibatchInfo, MinibatchState
 
 TAU = 1.0  # prior standard deviation of log w, and the largest one of log s2
 
@@ -111,13 +111,6 @@ ACCEPTANCE = 0.574  # to which the step size is tuned; optimal in many dimension
 WATCHED = 3  # leading weights whose draws enter R-hat, beside the noise
 
 
-class Sampler(Protocol):
-    """The settings of sampling."""
-
-    seed: Any  # int
-    samples: Any  # int, steps after the warm-up
-
-
 def refuse_few_rows(title: str, held: int) -> None:
     """Raise SettingError if too few rows are set aside to choose weights and noise."""
     if held < MIN_ROWS:
@@ -127,15 +120,19 @@ def refuse_few_rows(title: str, held: int) -> None:
         )
 
 
-def sample_weights(method: Sampler, model: Model, state: State) -> Generator[Step, None, State]:
+def sample_weights(
+    model: Model, state: MinibatchState, seed: int, samples: int
+) -> Generator[Step, None, MinibatchState]:
     """Sample weights and noise at the theta of this state.
 
     Parameters
     ----------
     model : Model
         The feature map and the rows.
-    state : State
+    state : MinibatchState
         A state of the phase "best" or "sample".
+    samples : int
+        Number of steps after the warm-up.
 
     Yields
     ------
@@ -143,12 +140,12 @@ def sample_weights(method: Sampler, model: Model, state: State) -> Generator[Ste
     """
     rows = rows_set_aside(model, state.theta, exact_likelihood(model, state.theta))
     density = HeldOutDensity(rows, len(state.fold_thetas) * len(rows.y))
-    while (state.chains or _initial(density, method.seed)).position < WARM_UP + method.samples:
-        chains = state.chains or _initial(density, method.seed)
-        chains, acceptance = _advance(density, chains, method.seed)
+    chains = state.chains or _initial(density, seed)
+    while chains.position < WARM_UP + samples:
+        chains, acceptance = _advance(density, chains, seed)
         state = state._replace(step=state.step + 1, phase="sample", chains=chains)
         noise = math.exp(0.5 * float(chains.z[:, -1].mean()))
-        yield Step(state, Info("sample", noise=noise, acceptance=acceptance, rhat=largest_rhat(chains.draws)))
+        yield Step(state, MinibatchInfo("sample", noise=noise, acceptance=acceptance, rhat=largest_rhat(chains.draws)))
     return state
 
 
@@ -161,15 +158,11 @@ def _initial(density: HeldOutDensity, seed: int) -> Chains:
 
 def _advance(density: HeldOutDensity, chains: Chains, seed: int) -> tuple[Chains, float]:
     """Do one step of all chains: their next state, and the mean acceptance rate."""
-    warming_up, q = chains.position < WARM_UP, chains.z.shape[1]
-    tuning = chains.tuning if warming_up else chains.tuning._replace(log_eps=chains.tuning.average)
-
-    def adapt(tuning: Tuning, acceptance: float) -> Tuning:
-        return dual_averaging(tuning, q, acceptance, ACCEPTANCE) if warming_up else constant_step(tuning, acceptance)
-
+    is_warm_up = chains.position < WARM_UP
+    tuning, adapt = adaptation(chains.tuning, chains.z.shape[1], ACCEPTANCE, is_warm_up)
     random = randomness(chains.z, generator(seed, "weights", chains.position), ITERATIONS)
     segment = run_chains(density, chains.z, density.scales(), random, adapt, tuning, ITERATIONS)
-    draws = chains.draws if warming_up else torch.cat([chains.draws, segment.z[None]])
+    draws = chains.draws if is_warm_up else torch.cat([chains.draws, segment.z[None]])
     return Chains(segment.z, segment.tuning, draws, chains.position + 1), segment.acceptance
 
 

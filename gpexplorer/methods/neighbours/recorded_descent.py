@@ -17,8 +17,8 @@ from ...kernels.states.transitions import TooManyStates
 from ...kernels.theta.descent_units import descent_units
 from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
-from ...problem import Problem
-from ..base import Method
+from ...problem import Outcome, Problem
+from ..base import Method, end_of_descent
 from ..setting_kinds import amount, count
 
 
@@ -54,6 +54,20 @@ class DescendingMethod(Method):
         (1e-6, 1e-1),
         doc="A descent ends when no derivative in a log-hyperparameter exceeds this share of the objective.",
     )
+
+    def ended(self, problem: Problem, state: Any, rounds: str = "", other_limit: str = "") -> Outcome:
+        """Return why learning has ended; `other_limit` names a setting, if one beside `evaluations` ended it."""
+        if not self.learn:
+            return Outcome("converged", "The hyperparameters kept their initial values. Turn on learn to learn them.")
+        slope, allowed = slope_of(problem.kernel, state), self.tolerance * max(abs(state.objective), 1.0)
+        is_used = len(state.answers) >= self.evaluations
+        if not is_used and not other_limit:
+            return end_of_descent("L-BFGS-B", slope, allowed, state.step, rounds)
+        lever = "evaluations" if is_used else other_limit
+        message = (
+            f"All {lever} are used after {state.step} steps; the largest derivative is {slope:.2g}. Raise {lever}."
+        )
+        return Outcome("budget", message)
 
 
 def recorded_descent(

@@ -28,7 +28,7 @@ from ...linalg.randomness import generator
 from ...objectives import may_learn, noise_derivative, noise_variance
 from ...posteriors import Posterior, StatesPosterior
 from ...problem import Cost, Dataset, Outcome, Problem, Step, channel
-from ..base import Steps, end_of_descent
+from ..base import Steps, begun
 from ..setting_kinds import count
 from .recorded_descent import DescendingMethod, no_answers, recorded_descent, slope_of
 
@@ -91,24 +91,22 @@ class States(DescendingMethod):
 
     def steps(self, problem: Problem, resume: StatesState | None = None) -> Steps:
         check_states(problem.kernel, problem.theta, problem.train.X, self.title)
-        state, theta = resume, problem.theta
-        if state is None:
-            sees_all = not self.learn or len(problem.train) <= WORTH * self.stretch
-            state = StatesState(0, theta.clone(), math.inf, sees_all, theta.clone(), no_answers(theta))
-            yield Step(state, StatesInfo("start"))
+        theta, sees_all = problem.theta, not self.learn or len(problem.train) <= WORTH * self.stretch
+        first = StatesState(0, theta.clone(), math.inf, sees_all, theta.clone(), no_answers(theta))
+        state = yield from begun(resume, first, StatesInfo("start"))
         while True:
             likelihood = Likelihood(problem, 0 if state.sees_all else self.stretch, self.seed)
             results, limit = list(state.answers), self.evaluations if self.learn else 1
             for best in recorded_descent(problem, likelihood, state, results, limit, self.tolerance):
-                state = StatesState(
-                    state.step + 1, best.theta, best.of_the_data, state.sees_all, state.begin, torch.stack(results)
+                state = state._replace(
+                    step=state.step + 1, theta=best.theta, objective=best.of_the_data, answers=torch.stack(results)
                 )
                 phase = "learn" if state.sees_all else "stretch"
                 yield Step(state, StatesInfo(phase, state.objective, slope_of(problem.kernel, state)))
             if not math.isfinite(state.objective):
                 return Outcome("failed", "The noise is too small to be resolved beside the function. Raise the noise.")
             if state.sees_all:
-                return self._outcome(problem, state)
+                return self.ended(problem, state)
             begin, periods = state.theta.clone(), period_entries(problem.kernel)
             begin[periods] = theta[periods]  # which all rows have a say in, as a stretch has not
             state = StatesState(state.step, begin, math.inf, True, begin, no_answers(theta))
@@ -128,19 +126,6 @@ class States(DescendingMethod):
         products = n * (d * (2.0 * d + 1.0 + 2.0 * q) * 2.0 + 2.0 * q * q)
         arrays = {"steps": 8.0 * n * (12.0 * d * d + 4.0 * (d + 1.0) * q)}
         return Cost(40.0 * products, 8.0 * 40.0 * products, arrays, 100.0 * chunk_length(n))
-
-    def _outcome(self, problem: Problem, state: StatesState) -> Outcome:
-        slope = slope_of(problem.kernel, state)
-        if not self.learn:
-            return Outcome("converged", "The hyperparameters kept their initial values. Turn on learn to learn them.")
-        if len(state.answers) < self.evaluations:
-            allowed = self.tolerance * max(abs(state.objective), 1.0)
-            return end_of_descent("L-BFGS-B", slope, allowed, state.step)
-        return Outcome(
-            "budget",
-            f"All evaluations are used after {state.step} steps; the largest derivative is {slope:.2g}. Raise "
-            "evaluations.",
-        )
 
 
 class Likelihood:

@@ -55,7 +55,7 @@ from ...linalg.randomness import generator, random_rows
 from ...objectives import evidence, noise_derivative, noise_variance, rounding
 from ...posteriors import NearestRowsPosterior, Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
-from ..base import Steps, end_of_descent
+from ..base import Steps, begun
 from ..capabilities import NearRows
 from ..setting_kinds import choice, count
 from .merged_conditionals import Batch, merged_conditionals, single_conditionals
@@ -356,10 +356,9 @@ class Vecchia(DescendingMethod):
 
     def steps(self, problem: Problem, resume: VecchiaState | None = None) -> Steps:
         check_stationary(problem.kernel, problem.train.X, self.title)
-        state, theta = resume, problem.theta
-        if state is None:
-            state = VecchiaState(0, theta.clone(), math.inf, 0, theta.clone(), no_answers(theta))
-            yield Step(state, VecchiaInfo("start"))
+        theta = problem.theta
+        first = VecchiaState(0, theta.clone(), math.inf, 0, theta.clone(), no_answers(theta))
+        state = yield from begun(resume, first, VecchiaInfo("start"))
         while True:
             lengths = self._lengths(problem, state.begin)
             found = self._conditionals(problem, lengths, self.conditionals, self.merge)
@@ -369,8 +368,8 @@ class Vecchia(DescendingMethod):
             for best in recorded_descent(problem, evaluate, state, results, limit, self.tolerance):
                 stretch = _stretch(self._lengths(problem, best.theta), lengths)
                 phase = "neighbours" if len(results) == 1 else "learn"
-                state = VecchiaState(
-                    state.step + 1, best.theta, best.of_the_data, state.round, state.begin, torch.stack(results)
+                state = state._replace(
+                    step=state.step + 1, theta=best.theta, objective=best.of_the_data, answers=torch.stack(results)
                 )
                 yield Step(state, VecchiaInfo(phase, state.objective, slope_of(problem.kernel, state), stretch))
             if not math.isfinite(state.objective):
@@ -418,19 +417,8 @@ class Vecchia(DescendingMethod):
         return correlation_lengths(problem.kernel, theta, torch.where(ranges > 0.0, ranges, 1.0))
 
     def _outcome(self, problem: Problem, state: VecchiaState, stretch: float) -> Outcome:
-        slope, rounds = slope_of(problem.kernel, state), state.round + 1
-        if not self.learn:
-            return Outcome("converged", "The hyperparameters kept their initial values. Turn on learn to learn them.")
-        if len(state.answers) < self.evaluations and stretch <= STRETCH:
-            allowed = self.tolerance * max(abs(state.objective), 1.0)
-            return end_of_descent(
-                "L-BFGS-B", slope, allowed, state.step, f" in {rounds} round{'s' if rounds > 1 else ''}"
-            )
-        lever = "evaluations" if len(state.answers) >= self.evaluations else "rounds"
-        return Outcome(
-            "budget",
-            f"All {lever} are used after {state.step} steps; the largest derivative is {slope:.2g}. Raise {lever}.",
-        )
+        rounds = f" in {state.round + 1} round{'s' if state.round else ''}"
+        return self.ended(problem, state, rounds, "rounds" if stretch > STRETCH else "")
 
 
 def _stretch(lengths: Tensor, before: Tensor) -> float:

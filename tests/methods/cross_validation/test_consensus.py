@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import consensus
-from gpexplorer.methods.cross_validation.consensus import FAR_BELOW, Setup, State
+from gpexplorer.methods.cross_validation.consensus import FAR_BELOW, ConsensusState, Setup
 from gpexplorer.methods.cross_validation.fold_steps import FoldReport, FoldScore, Local
 from gpexplorer.methods.cross_validation.learning import initial_values
 from gpexplorer.methods.cross_validation.scale_direction import scale_direction
@@ -65,7 +65,7 @@ class Answers:
         return self.answers[function.__name__]
 
 
-def three_copies(reports: list[FoldReport], **settings: Any) -> tuple[Setup, State, Answers]:
+def three_copies(reports: list[FoldReport], **settings: Any) -> tuple[Setup, ConsensusState, Answers]:
     """Three folds with copies of theta, whose iterations end in `some_folds`."""
     folds = some_folds()
     answers = Answers(
@@ -76,7 +76,9 @@ def three_copies(reports: list[FoldReport], **settings: Any) -> tuple[Setup, Sta
     usual = {"folds": 3, "copies": True, "coupling": 0.5, "tolerance": 0.01, "patience": 2}
     method = registry["gpcv-admm"](**usual | settings).with_mapper(answers)
     task = problem(n=N)
-    state = State(5, "iterate", 4, task.theta, 1.8, task.theta + 0.1, tuple(folds), 0.5, 0.2, 2, 1)
+    state = ConsensusState(
+        task.theta, task.theta + 0.1, 5, "iterate", 4, 1.8, tuple(folds), moved=0.5, gap=0.2, rollbacks=2, still=1
+    )
     return consensus.make_setup(method, task), state, answers
 
 

@@ -16,8 +16,8 @@ from gpexplorer.linalg.replayed_descent import ARMIJO, GRADIENT_DESCENT, Evaluat
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation.learning import (
     SQUARED,
+    LearningState,
     Objective,
-    State,
     dense_cost,
     initial_values,
     learn,
@@ -265,5 +265,5 @@ def test_the_cost_counts_entries_matrices_and_calls():
 
 def test_a_state_is_only_numbers():
     state = whole_run(method(evaluations=2).steps(problem(n=12)))[0][-1].state
-    assert isinstance(state, State)
+    assert isinstance(state, LearningState)
     assert state.answers.shape == (2, 6)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -12,18 +11,21 @@ import pytest
 import torch
 
 from gpexplorer import kernels
-from gpexplorer.features.basis_choices import Choice, Leading
+from gpexplorer.features.basis_choices import Leading
 from gpexplorer.linalg.replayed_descent import Replayed
 from gpexplorer.methods.eigenfunctions import learning
-from gpexplorer.methods.eigenfunctions.evidence import PATIENCE, basis_descent, regress, until_no_gain
-from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS, GridChooser
+from gpexplorer.methods.eigenfunctions.evidence import regress
+from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS
 from gpexplorer.methods.eigenfunctions.grief import Grief
 from gpexplorer.methods.eigenfunctions.learning import (
+    PATIENCE,
+    basis_descent,
     initial_hyperparameters,
     initial_state,
     learn_hyperparameters,
     longer_lengthscales,
     share_kept,
+    until_no_gain,
 )
 from gpexplorer.problem import Dataset, Problem, Step
 from oracles_grief import nlml, problem
@@ -142,35 +144,38 @@ def test_steps_rounds_and_evaluations_are_counted_without_gaps():
     assert last > 0
 
 
-@dataclass(frozen=True)
-class RecordingChooser(GridChooser):
-    """The choices of a method, and what they were asked for."""
+class RecordingGrief(Grief):
+    """A method that keeps what its choices were asked for."""
 
-    asked: list[Any] = field(default_factory=list)
+    key = ""  # not registered
 
-    def leading(self, theta: torch.Tensor, spacing: str) -> Leading:
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.asked: list[Any] = []
+
+    def choose(self, problem: Problem, theta: torch.Tensor, spacing: str = "") -> Leading:
         self.asked.append((theta.clone(), spacing))
-        return super().leading(theta, spacing)
+        return super().choose(problem, theta, spacing)
 
-    def selected(self, theta: torch.Tensor, spacing: str, previous: Choice | None) -> Leading:
+    def select(self, problem: Problem, theta: torch.Tensor, spacing: str = "", previous: Any = None) -> Leading:
         self.asked.append((spacing, previous))
-        return super().selected(theta, spacing, previous)
+        return super().select(problem, theta, spacing, previous)
 
 
 def test_the_trial_doubles_the_lengthscales_until_the_functions_represent_half_of_the_kernel():
     task = problem(d=3)
     theta = task.theta.clone()
     theta[1:-1] = -3.0
-    method = Grief(num_eigenfunctions=20, grid_points=8, subset=20, evaluations=1, starts=2, spacing="mixed")
-    chooser = RecordingChooser(method, task)
+    method = RecordingGrief(num_eigenfunctions=20, grid_points=8, subset=20, evaluations=1, starts=2, spacing="mixed")
     state = initial_state(task, "mixed")._replace(phase="trial", theta=theta, theta_begin=theta)
 
-    list(initial_hyperparameters(method, task, state, chooser))
+    list(initial_hyperparameters(method, task, state))
+    asked = list(method.asked)
 
-    count = (len(chooser.asked) + 1) // 2  # all but the first are asked for their share, and then all are tried
+    count = (len(asked) + 1) // 2  # all but the first are asked for their share, and then all are tried
     doubled = [theta + k * math.log(2.0) * torch.tensor([0.0, 1.0, 1.0, 1.0, 0.0]) for k in range(count)]
-    torch.testing.assert_close([theta for theta, _ in chooser.asked], [*doubled[1:], *doubled])
-    assert {spacing for _, spacing in chooser.asked} == {"mixed"}
+    torch.testing.assert_close([theta for theta, _ in asked], [*doubled[1:], *doubled])
+    assert {spacing for _, spacing in asked} == {"mixed"}
     kept = []
     for each in doubled:
         Phi = method.choose(task, each, "mixed")(each)(task.train.X)
@@ -181,13 +186,12 @@ def test_the_trial_doubles_the_lengthscales_until_the_functions_represent_half_o
 
 def test_a_new_choice_begins_with_the_functions_of_its_own_spacing_only():
     settings = {"num_eigenfunctions": 9, "grid_points": 6, "evaluations": 2, "max_rounds": 3}
-    task, method = problem(), Grief(**settings, spacing="by likelihood")
-    chooser = RecordingChooser(method, task)
+    task, method = problem(), RecordingGrief(**settings, spacing="by likelihood")
     state = initial_state(task, "mixed")._replace(phase="learn")
 
-    list(learn_hyperparameters(method, task, state, chooser))
+    list(learn_hyperparameters(method, task, state))
 
-    selected = [each for each in chooser.asked if isinstance(each[0], str)]
+    selected = [each for each in method.asked if isinstance(each[0], str)]
     assert selected[0] == ("mixed", None)
     for k in range(0, len(selected) - 1, 4):
         asked = dict(selected[k + 1 : k + 4])
@@ -226,14 +230,16 @@ def test_a_new_choice_is_used_if_it_gains_the_tolerance_times_the_objective(leve
     s2 = torch.exp(2.0 * theta[-1])
     before, after = (float(nlml(each(theta)(task.train.X).T, task.train.y, s2)) for each in (first, proposed))
     gain = before - after
-    method = Grief(**settings, tolerance=share * gain / max(abs(level), 1.0), max_rounds=2)
 
-    class Begin(GridChooser):
-        def selected(self, theta: torch.Tensor, spacing: str, previous: Choice | None) -> Leading:
+    class Begin(Grief):
+        key = ""  # not registered
+
+        def select(self, problem: Problem, theta: torch.Tensor, spacing: str = "", previous: Any = None) -> Leading:
             return first if previous is None else proposed
 
+    method = Begin(**settings, tolerance=share * gain / max(abs(level), 1.0), max_rounds=2)
     begin = initial_state(task, "equispaced")._replace(phase="learn")
-    learning = learn_hyperparameters(method, task, begin, Begin(method, task))
+    learning = learn_hyperparameters(method, task, begin)
     while True:
         try:
             next(learning)

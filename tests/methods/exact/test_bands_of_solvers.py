@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpexplorer.methods.exact import posteriors
-from gpexplorer.methods.exact.posteriors import Bands, JointPosterior, exact_posterior, variance_rows
+from gpexplorer.methods.exact.posteriors import JointPosterior, exact_posterior, variance_rows
 from oracles_gbcd import gram, noise, quick, system, wavy
 from whole_run import finished
 
@@ -60,7 +60,7 @@ def test_variances_of_all_rows_come_from_iterations_where_a_factor_has_no_room(
     state = finished(quick("gbcd"), task)[0][-1].state
     monkeypatch.setattr(posteriors, "FACTOR_BYTES", room)
     result = exact_posterior(
-        task, state, Bands(**{"rows": 0, "seed": 0, "cache": float(cache), "tolerance": 1e-8, **settings})
+        task, state, **{"rows": 0, "seed": 0, "cache": float(cache), "tolerance": 1e-8, **settings}
     )
     assert isinstance(result, JointPosterior) == joint
     if settings.get("rows"):
@@ -122,7 +122,7 @@ def test_coefficients_of_zero_need_no_kernel_entry_and_change_nothing():
     state = list(islice(quick("gbcd").steps(task), 3))[-1].state
     assert 0 < int((state.alpha == 0).sum()) < 80
     X = task.train.X[:5] + 0.1
-    mean = exact_posterior(task, state, Bands(rows=10, seed=0)).moments(X)[0]
+    mean = exact_posterior(task, state, rows=10, seed=0).moments(X)[0]
     torch.testing.assert_close(mean, task.kernel(task.theta, X, task.train.X) @ state.alpha)
 
 

@@ -11,16 +11,13 @@ import torch
 from gpexplorer import kernels
 from gpexplorer.linalg.blocks import row_blocks
 from gpexplorer.methods.exact import gbcd
-from gpexplorer.methods.exact.block import BlockSizes
 from gpexplorer.methods.exact.gbcd import (
     GBCD,
-    Learner,
-    Position,
     adam_step,
-    learn_on_all_rows,
     likelihood_gradient,
     rademacher,
 )
+from gpexplorer.methods.exact.system import SolverState
 from gpexplorer.objectives import evidence
 from gpexplorer.problem import Dataset, Problem
 
@@ -92,27 +89,28 @@ def test_steps_on_all_rows_equal_those_of_dense_algebra(name: str):
     """A block and the coarse rows are all rows here: one block solves for every column above its limit."""
     problem, Z = task(name), rademacher(90, 3, 5)
     X, y, theta = problem.train.X, problem.train.y, problem.theta + 0.1
-    begin = Position(0, theta, torch.zeros(90).double(), torch.zeros(0, 3).double(), torch.zeros(0).double())
-    learner = Learner(steps=8, probes=3, rate=0.05, cache=0.0, sizes=BlockSizes(60, 10, 30, seed=5))
+    begin = SolverState(theta, torch.zeros(90).double(), gradient=torch.zeros(0).double(), phase="full")
+    sizes = {"block": 60, "chunk": 10, "coarse": 30, "shortlist": 0}
+    method = GBCD(**sizes, full_steps=8, probes=3, rate=0.05, cache=0.0, seed=5)
     R = torch.cat([y[:, None], Z], 1)
     V, kept = torch.zeros_like(R), []
     adam = torch.optim.Adam([theta.clone().requires_grad_()], lr=1.0, betas=(0.9, 0.99), eps=0.0)
     (leaf,) = adam.param_groups[0]["params"]
 
-    for number, position in enumerate(learn_on_all_rows(problem, learner, begin)):
+    for number, (state, info) in enumerate(method.learn_on_all(problem, begin)):
         s2 = float((2 * leaf.detach()[-1]).exp())
         A = problem.kernel(leaf.detach(), X, X) + s2 * torch.eye(90, dtype=torch.float64)
         limits = torch.tensor([0.1 * math.sqrt(90 * s2), *[0.05 * math.sqrt(90)] * 3]).double()
         within = (A @ V - R).norm(dim=0) <= limits
         V = torch.where(within, V, torch.linalg.solve(A, R))
         kept.append(within.tolist())
-        torch.testing.assert_close(torch.cat([position.alpha[:, None], position.solutions], 1), V, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(torch.cat([state.alpha[:, None], state.probes], 1), V, rtol=1e-5, atol=1e-6)
         leaf.grad = likelihood_gradient(problem, leaf.detach(), V[:, 0], V[:, 1:], Z)
         adam.param_groups[0]["lr"] = 0.05 * (1.0 - number / 8)
         adam.step()
-        assert position.step == number + 1
-        assert position.gradient == pytest.approx(float(leaf.grad.norm()) / 90, rel=1e-5)
-        torch.testing.assert_close(position.theta, leaf.detach(), rtol=1e-6, atol=1e-6)
+        assert state.position == number + 1
+        assert info.likelihood_gradient == pytest.approx(float(leaf.grad.norm()) / 90, rel=1e-5)
+        torch.testing.assert_close(state.theta, leaf.detach(), rtol=1e-6, atol=1e-6)
 
     assert len(kept) == 8
     assert {column for step in kept for column in step} == {True, False}

@@ -20,7 +20,7 @@ from gpexplorer import kernels
 from gpexplorer.linalg.kernel_columns import KernelColumns
 from gpexplorer.methods.exact.block import Block, BlockBuffers, CoarseRows
 from gpexplorer.methods.exact.gbcd import GBCD
-from gpexplorer.methods.exact.posteriors import Bands, exact_posterior
+from gpexplorer.methods.exact.posteriors import exact_posterior
 from gpexplorer.methods.exact.settings import rows_per_block
 from gpexplorer.methods.exact.system import System
 from gpexplorer.problem import Dataset, Problem
@@ -204,7 +204,7 @@ def test_a_mean_takes_kernel_entries_only_of_rows_with_a_nonzero_coefficient():
     counter = Counter()
     counted = Problem(task.train, Counted(task.kernel, counter), task.theta)
     for at, entries in ((state, 0), (state._replace(alpha=alpha), 3)):
-        predict = exact_posterior(counted, at, Bands(10, 0))
+        predict = exact_posterior(counted, at, 10, 0)
         predict(task.train.X[:1])  # the factor of the 10 rows
         counter.entries = 0
         mean = predict(task.train.X[:7]).mean

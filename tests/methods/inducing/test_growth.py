@@ -15,13 +15,13 @@ from gpexplorer.methods.inducing.selection.streamed_gp import GrowingGP
 from gpexplorer.methods.inducing.swapping import after_swaps
 from gpexplorer.methods.inducing.swapping.after_swaps import limits_of, most_points, resize, resized
 from gpexplorer.methods.inducing.swapping.factor import Factor
-from gpexplorer.methods.inducing.swapping.state import State, initial_state
+from gpexplorer.methods.inducing.swapping.state import SwapState, initial_state
 from gpexplorer.problem import Problem
 from swap_problems import SHIFTS, dense, problem
 from whole_run import whole_run
 
 
-def state_with(task: Problem, rows: list[int], **changes: Any) -> State:
+def state_with(task: Problem, rows: list[int], **changes: Any) -> SwapState:
     begun = initial_state(torch.tensor(rows), task.theta, task.train.y.new_zeros(0, 2))
     busy = {"step": 11, "epoch": 3, "position": 5, "accepted": 4, "epoch_begin": 2.5, "phase": "learn"}
     return begun._replace(
@@ -142,7 +142,7 @@ def test_limits_of_a_growing_set_and_of_a_factor_are_those_of_the_points(objecti
     assert gap == pytest.approx(wanted.gap, rel=1e-8)
 
 
-def resize_steps(task: Problem, state: State, gap: float) -> tuple[list[Any], State | None, str]:
+def resize_steps(task: Problem, state: SwapState, gap: float) -> tuple[list[Any], SwapState | None, str]:
     steps, end = whole_run(resize(task, state, "vfe", gap))
     return steps, *end
 

@@ -14,7 +14,6 @@ from gpexplorer.methods.inducing.swapping.factor import Factor
 from gpexplorer.methods.inducing.swapping.policies import (
     POLICIES,
     WINDOW,
-    Candidates,
     Drawn,
     PivotPolicy,
 )
@@ -240,12 +239,8 @@ def test_pivots_that_are_kept_are_not_drawn_again_and_no_row_left_is_said():
 
 
 def test_a_policy_that_finds_no_pivot_ends_the_swaps():
-    class Nothing(PivotPolicy):
-        def draw(self, candidates: Candidates) -> Drawn:
-            return Drawn(candidates.rows[:0])
-
     s = swapper(problem(), "vfe", z=6)
-    s.policy = Nothing()
+    s.policy = PivotPolicy(lambda candidates: Drawn(candidates.rows[:0]))
     assert s.refresh(1) is False
     assert s.pivots is None
 

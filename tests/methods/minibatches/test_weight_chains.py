@@ -12,7 +12,7 @@ from gpexplorer.methods.minibatches import weight_chains
 from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
 from gpexplorer.methods.minibatches.held_out_refit import rows_set_aside
 from gpexplorer.methods.minibatches.model import Model
-from gpexplorer.methods.minibatches.state import Chains, State
+from gpexplorer.methods.minibatches.state import Chains, MinibatchState
 from gpexplorer.methods.minibatches.weight_chains import (
     ACCEPTANCE,
     CHAINS,
@@ -27,7 +27,7 @@ from oracles_minibatches import method, problem
 from whole_run import whole_run
 
 
-def learned(parts: int = 0) -> tuple[Model, State]:
+def learned(parts: int = 0) -> tuple[Model, MinibatchState]:
     """A model with rows set aside, and a state after its features were learned, with so many other parts."""
     at = problem(n=60, noise=0.5)
     algorithm = method("scgd", folds=1)
@@ -35,13 +35,12 @@ def learned(parts: int = 0) -> tuple[Model, State]:
     return Model(algorithm, at, 0.3), state._replace(fold_thetas=(state.theta,) * parts)
 
 
-class Settings:
-    seed, samples = 3, 5
+SEED, SAMPLES = 3, 5
 
 
 def test_steps_are_counted_and_report_the_noise_the_acceptance_and_r_hat():
     model, state = learned()
-    steps, last = whole_run(sample_weights(Settings(), model, state))
+    steps, last = whole_run(sample_weights(model, state, SEED, SAMPLES))
     assert len(steps) == WARM_UP + 5
     assert [step.state.step for step in steps] == list(range(8, 8 + WARM_UP + 5))
     assert [step.state.chains.position for step in steps] == list(range(1, WARM_UP + 6))
@@ -60,7 +59,7 @@ def test_steps_are_counted_and_report_the_noise_the_acceptance_and_r_hat():
     assert tunings[-1].updates == tunings[WARM_UP - 1].updates  # the step size stays once draws are kept
     assert tunings[-1].log_eps == tunings[WARM_UP - 1].average
     assert ACCEPTANCE == 0.574
-    repeated, _ = whole_run(sample_weights(Settings(), model, steps[WARM_UP].state))
+    repeated, _ = whole_run(sample_weights(model, steps[WARM_UP].state, SEED, SAMPLES))
     assert len(repeated) == 4
     assert torch.equal(repeated[-1].state.chains.draws, last.chains.draws)
 
@@ -83,7 +82,7 @@ def test_the_prior_of_the_noise_is_as_narrow_as_the_rows_of_the_other_parts_allo
     seen = []
     real = weight_chains.HeldOutDensity
     monkeypatch.setattr(weight_chains, "HeldOutDensity", lambda *inputs: seen.append(inputs[1]) or real(*inputs))
-    next(sample_weights(Settings(), model, state))
+    next(sample_weights(model, state, SEED, SAMPLES))
     assert seen == [parts * 18]
     density = real(rows_set_aside(model, state.theta, exact_likelihood(model, state.theta)), seen[0])
     assert float(density.tau[-1]) == pytest.approx(math.sqrt(2.0 / max(18 * parts, 2)))

@@ -24,7 +24,7 @@ from .. import settings
 from ..block import combine_steps
 from ..reliability import Point
 from ..solver import Solver
-from ..system import Iteration, State, System, iteration_cost, updated_gradient
+from ..system import Iteration, SolverState, System, iteration_cost, updated_gradient
 
 
 class AlternatingProjections(Solver):
@@ -55,7 +55,7 @@ class AlternatingProjections(Solver):
     mixed = settings.mixed()
     refresh = settings.refresh()
 
-    def iterations(self, system: System, state: State) -> Iterator[Iteration]:
+    def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """One block per iteration. The partition and its factors depend on theta alone and survive a refresh."""
         current, memory, iteration = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
         blocks = system.once("partition", lambda: self._partition(system))

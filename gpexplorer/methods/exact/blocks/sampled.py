@@ -26,7 +26,7 @@ from ....problem import Cost, Problem
 from ...setting_kinds import count
 from .. import settings
 from ..solver import Solver
-from ..system import CALLS_PER_SKETCH, Iteration, State, System, iteration_cost, updated_gradient
+from ..system import CALLS_PER_SKETCH, Iteration, SolverState, System, iteration_cost, updated_gradient
 
 
 class Momentum(NamedTuple):
@@ -64,7 +64,7 @@ class SampledBlocks(Solver):
     mixed = settings.mixed()
     refresh = settings.refresh()
 
-    def iterations(self, system: System, state: State) -> Iterator[Iteration]:
+    def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """One random block per iteration; the columns of `points` are x and v, those of `gradients` belong to them."""
         b = settings.rows_per_block(self.block, system.n)
         beta, gamma, a = self._momentum(system, b)

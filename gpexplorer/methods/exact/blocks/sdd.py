@@ -25,7 +25,7 @@ from ....problem import Channel, Cost, Problem
 from ...setting_kinds import positive, share
 from .. import settings
 from ..solver import Solver
-from ..system import CHANNELS_NOT_MONOTONE, Iteration, State, System, iteration_cost, updated_gradient
+from ..system import CHANNELS_NOT_MONOTONE, Iteration, SolverState, System, iteration_cost, updated_gradient
 
 LARGEST_GROWTH = 3.0  # of the gradient of x, relative to that at x = 0: beyond, the descent diverges
 CHECKED = 10  # iterations from one look at this gradient to the next, since the host waits for its norm
@@ -71,7 +71,7 @@ class StochasticDual(Solver):
     mixed = settings.mixed()
     refresh = settings.refresh()
 
-    def iterations(self, system: System, state: State) -> Iterator[Iteration]:
+    def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """One minibatch per iteration; columns of `points` are the mean, x and v, those of `products` A times them."""
         b, step_size = self._step_size(system)
         zero = torch.zeros_like(state.alpha)

@@ -9,21 +9,51 @@ SMO                the two rows with the largest and the smallest g_i, many time
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from ....problem import Cost, Problem
 from ...setting_kinds import count
 from .. import settings
 from ..solver import Solver
-from ..system import CALLS_PER_PAIR, VECTORS_PER_PAIR, Iteration, State, System, iteration_cost, solve_block
-
-PAPER = "Bo and Sminchisescu (2008). Greedy block coordinate descent for large scale GPs. UAI."
+from ..system import CALLS_PER_PAIR, VECTORS_PER_PAIR, Iteration, SolverState, System, iteration_cost, solve_block
 
 
-class CyclicDescent(Solver):
+class OneBlock(Solver):
+    """Base class of solvers that solve for one block per iteration; a subclass chooses its rows."""
+
+    paper: ClassVar[str] = "Bo and Sminchisescu (2008). Greedy block coordinate descent for large scale GPs. UAI."
+
+    block = settings.block()
+    mixed = settings.mixed()
+    refresh = settings.refresh()
+
+    @abstractmethod
+    def next_rows(self, gradient: Tensor, position: int) -> Tensor:
+        """The rows [b] of a block, given the gradient [n] and the number of blocks before."""
+
+    def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
+        """One block per iteration."""
+        alpha, g, position = state.alpha.clone(), system.gradient(state.alpha), state.position
+        while True:
+            rows = self.next_rows(g, position)
+            step, g = solve_block(system, rows, g)
+            alpha[rows] += step
+            position += 1
+            yield Iteration(alpha, g, active=rows)
+
+    def cost(self, problem: Problem) -> Cost:
+        """Cost of one block: n b kernel entries, its factor, and the update of the gradient."""
+        n = len(problem.train)
+        b = settings.rows_per_block(self.block, n)
+        return iteration_cost(problem, self.cache, entries=1.0 * n * b, flops=b**3 / 3.0 + 2.0 * n * b, columns=b)
+
+
+class CyclicDescent(OneBlock):
     """The exact GP, solved by blocks of consecutive rows that are taken in turn.
 
     Notes
@@ -33,32 +63,17 @@ class CyclicDescent(Solver):
 
     key: ClassVar[str] = "bcd-cyclic"
     title: ClassVar[str] = "Cyclic block descent"
-    paper: ClassVar[str] = PAPER
     equations: ClassVar[dict[str, str]] = {"block": r"A_{BB}\,t = -g_B"}
 
-    block = settings.block()
-    mixed = settings.mixed()
-    refresh = settings.refresh()
-
-    def iterations(self, system: System, state: State) -> Iterator[Iteration]:
-        """One block per iteration; after the last block follows the first."""
-        alpha, g, b = state.alpha.clone(), system.gradient(state.alpha), settings.rows_per_block(self.block, system.n)
-        blocks_per_round = -(-system.n // b)
-        position = state.position
-        while True:
-            begin = (position % blocks_per_round) * b
-            rows = torch.arange(begin, min(begin + b, system.n), device=g.device)
-            step, g = solve_block(system, rows, g)
-            alpha[rows] += step
-            position += 1
-            yield Iteration(alpha, g, active=rows)
-
-    def cost(self, problem: Problem) -> Cost:
-        """Cost of one block."""
-        return _block_cost(problem, self.cache, self.block)
+    def next_rows(self, gradient: Tensor, position: int) -> Tensor:
+        """After the last block follows the first."""
+        n = len(gradient)
+        b = settings.rows_per_block(self.block, n)
+        begin = (position % -(-n // b)) * b
+        return torch.arange(begin, min(begin + b, n), device=gradient.device)
 
 
-class GradientDescent(Solver):
+class GradientDescent(OneBlock):
     """The exact GP, solved by blocks of the rows whose gradient entries are largest.
 
     Notes
@@ -69,25 +84,11 @@ class GradientDescent(Solver):
 
     key: ClassVar[str] = "bcd-gradient"
     title: ClassVar[str] = "Gradient block descent"
-    paper: ClassVar[str] = PAPER
     equations: ClassVar[dict[str, str]] = {"block": r"B = \text{the } b \text{ largest } |g_i|"}
 
-    block = settings.block()
-    mixed = settings.mixed()
-    refresh = settings.refresh()
-
-    def iterations(self, system: System, state: State) -> Iterator[Iteration]:
-        """One block per iteration (eq 4)."""
-        alpha, g = state.alpha.clone(), system.gradient(state.alpha)
-        while True:
-            rows = g.abs().topk(settings.rows_per_block(self.block, system.n)).indices
-            step, g = solve_block(system, rows, g)
-            alpha[rows] += step
-            yield Iteration(alpha, g, active=rows)
-
-    def cost(self, problem: Problem) -> Cost:
-        """Cost of one block."""
-        return _block_cost(problem, self.cache, self.block)
+    def next_rows(self, gradient: Tensor, position: int) -> Tensor:
+        """The b largest entries (eq 4)."""
+        return gradient.abs().topk(settings.rows_per_block(self.block, len(gradient))).indices
 
 
 class SMO(Solver):
@@ -111,7 +112,7 @@ class SMO(Solver):
     mixed = settings.mixed()
     refresh = settings.refresh()
 
-    def iterations(self, system: System, state: State) -> Iterator[Iteration]:
+    def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """`pairs` exact solutions for two rows each."""
         alpha, g = state.alpha.clone(), system.gradient(state.alpha)
         while True:
@@ -129,10 +130,3 @@ class SMO(Solver):
         total = iteration_cost(problem, self.cache, entries=2.0 * n * self.pairs, flops=4.0 * n * self.pairs, columns=2)
         traffic = VECTORS_PER_PAIR * problem.train.y.element_size() * n * self.pairs
         return total.plus(bytes=traffic, calls=CALLS_PER_PAIR * self.pairs)
-
-
-def _block_cost(problem: Problem, cache: float, block: int) -> Cost:
-    """Cost of one block: n b kernel entries, its factor, and the update of the gradient."""
-    n = len(problem.train)
-    b = settings.rows_per_block(block, n)
-    return iteration_cost(problem, cache, entries=1.0 * n * b, flops=b**3 / 3.0 + 2.0 * n * b, columns=b)

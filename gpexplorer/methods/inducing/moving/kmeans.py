@@ -8,20 +8,20 @@ The hyperparameters are learned afterwards, on the objective of the family, with
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from ....objectives import nystrom
 from ....problem import Cost, Outcome, Problem, Step
-from ...base import Steps
+from ...base import Steps, begun
 from ...own_points import own_inputs, own_start
 from ...setting_kinds import count
 from .. import settings
 from ..initial_sets import lloyd, spread_rows
-from ..learning import learn_hyperparameters
+from ..learning import learn_hyperparameters, learning_steps
 from ..reporting import EVALUATION_CALLS, UNKNOWN_TERMS, entry_flops
 from .loop import MovablePoints
-from .state import START, distance_moved, initial_state, report
-from .state import State as MovingState
+from .state import START, MovingState, distance_moved, initial_state, report
 
 Phase = Generator[Step, None, MovingState]
 LLOYD = 35.0  # calls per iteration of Lloyd's algorithm
@@ -48,24 +48,13 @@ class KMeans(MovablePoints):
     start = own_start("kmeans++", "Initial centres, by default rows far from each other.")
 
     def steps(self, problem: Problem, resume: MovingState | None = None) -> Steps:
-        state = resume
-        if state is None:
-            state = initial_state(problem, self.num_points(len(problem.train)), self.seed, self.title)
-            yield Step(state, START)
-
+        first = initial_state(problem, self.num_points(len(problem.train)), self.seed, self.title)
+        state = yield from begun(resume, first, START)
         if state.phase in ("start", "move"):
             state = yield from self._cluster(problem, state)
         if not self.learn:
             return Outcome("converged", f"The {len(state.Z)} centres are fixed, and learn is off.")
-        while state.epoch < self.max_epochs:
-            state = yield from self._learn_theta(problem, state)
-            objective = state.terms.total(self.objective)
-            if outcome := self.ending(problem, state, objective):
-                return outcome
-            state = state._replace(
-                epoch=state.epoch + 1, position=0, theta_begin=state.theta.clone(), epoch_begin=objective
-            )
-        return self.out_of_epochs()
+        return (yield from self.epochs(problem, state, partial(self._learn_theta, problem)))
 
     def _cluster(self, problem: Problem, state: MovingState) -> Phase:
         """Iterate until no centre moves. The objective is only reported, at the first and the last of these steps."""
@@ -96,10 +85,7 @@ class KMeans(MovablePoints):
     def _learn_theta(self, problem: Problem, state: MovingState) -> Phase:
         """Descend over theta; a state in the middle is resumed by repeating its evaluations."""
         evaluations = learn_hyperparameters(problem, state.Z, self, state.theta_begin, state.position)
-        for position, theta, terms, jitter in evaluations:
-            state = state._replace(step=state.step + 1, position=position, phase="learn", theta=theta, terms=terms)
-            yield Step(state, report(state, self.objective, 0.0, jitter))
-        return state
+        return learning_steps(state, evaluations, lambda state, jitter: report(state, self.objective, 0.0, jitter))
 
     def cost(self, problem: Problem) -> Cost:
         n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()

@@ -32,14 +32,12 @@ from ....linalg.replayed_descent import Evaluated, replayed_descent
 from ....objectives import BLOCK, Nystrom, Terms, is_kept, may_learn, noise_variance, nystrom, pull_back
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Dataset, Problem, Step
-from ...base import Steps
+from ...base import Steps, begun
 from ...setting_kinds import choice, count
 from .. import settings
 from ..initial_sets import start_inputs
 from ..reporting import EVALUATION_CALLS, entry_flops
-from .state import START, State, distance_moved, initial_state, report
-from .state import Info as MovingInfo
-from .state import State as MovingState
+from .state import START, MovingInfo, MovingState, distance_moved, initial_state, report
 
 
 class Gradient(NamedTuple):
@@ -190,11 +188,6 @@ class MovablePoints(settings.SparseMethod):
     State: ClassVar[type] = MovingState
     Info: ClassVar[type] = MovingInfo
 
-    @property
-    def likelihood_name(self) -> str:
-        """Return "pp", "vfe", "tight-vfe" or "fitc"."""
-        return str(self.objective)
-
     def posterior(self, problem: Problem, state: MovingState) -> Posterior:
         if state.step == 0:
             return PriorPosterior(problem.kernel, state.theta)
@@ -253,25 +246,18 @@ class MovingPoints(MovablePoints):
 
     def steps(self, problem: Problem, resume: MovingState | None = None) -> Steps:
         """Run descents until an epoch lowers the objective by too little. A step is one evaluation and its gradient."""
-        descent, state, m = self.descent(problem), resume, self.num_points(len(problem.train))
+        descent, m = self.descent(problem), self.num_points(len(problem.train))
         evaluations = _evaluations(problem, descent)
-        if state is None:
-            state = initial_state(problem, m, self.seed, self.title)
-            yield Step(state, START)
+        state = yield from begun(resume, initial_state(problem, m, self.seed, self.title), START)
         if state.phase == "start":
             Z = start_inputs(self.start, problem, m, self.seed)
             state = state._replace(phase="move", Z=Z, Z_begin=Z.clone())
 
-        while state.epoch < self.max_epochs:
-            state = yield from descent_steps(problem, state, descent, evaluations)
-            objective = state.terms.total(descent.likelihood)
-            if outcome := self.ending(problem, state, objective):
-                return outcome
-            state = state._replace(
-                epoch=state.epoch + 1, position=0, epoch_begin=objective,
-                Z_begin=state.Z.clone(), theta_begin=state.theta.clone(),
-            )  # fmt: skip
-        return self.out_of_epochs()
+        phase = partial(descent_steps, problem, descent=descent, evaluations=evaluations)
+        return (yield from self.epochs(problem, state, phase))
+
+    def epoch_fields(self, state: MovingState) -> dict[str, Any]:
+        return {"Z_begin": state.Z.clone()}
 
     def cost(self, problem: Problem) -> Cost:
         """Predict the cost of one evaluation of the objective and its gradient."""
@@ -294,8 +280,8 @@ class MovingPoints(MovablePoints):
 
 
 def descent_steps(
-    problem: Problem, state: State, descent: Descent, evaluations: RepeatedEvaluations | None = None
-) -> Generator[Step, None, State]:
+    problem: Problem, state: MovingState, descent: Descent, evaluations: RepeatedEvaluations | None = None
+) -> Generator[Step, None, MovingState]:
     """Yield one step per evaluation, with the best point so far; return the last state.
 
     A state in the middle of the descent is resumed by repeating the evaluations that led to it.
@@ -338,7 +324,7 @@ def _evaluations(problem: Problem, descent: Descent) -> RepeatedEvaluations:
 
 
 def _descend(
-    problem: Problem, state: State, descent: Descent, evaluations: RepeatedEvaluations
+    problem: Problem, state: MovingState, descent: Descent, evaluations: RepeatedEvaluations
 ) -> Generator[tuple[Tensor, Terms, float, float], None, None]:
     """Yield the best point, its terms, its jitter and the limit of the exact objective after each new evaluation.
 

@@ -14,7 +14,7 @@ from ..distinct_rows import random_order
 from ..reporting import UNKNOWN_TERMS, Complexity, ExactLeast, Fit, Jitter, Moved, Objective, Trace, halves
 
 
-class State(NamedTuple):
+class MovingState(NamedTuple):
     """All that the trajectory depends on: O(m d) numbers."""
 
     Z: Tensor  # [m, d] inducing inputs
@@ -29,7 +29,7 @@ class State(NamedTuple):
     epoch_begin: float = math.inf  # F when the epoch began
 
 
-class Info(NamedTuple):
+class MovingInfo(NamedTuple):
     """What a step reports. Channels are nan where they do not apply."""
 
     phase: str
@@ -42,10 +42,10 @@ class Info(NamedTuple):
     exact_least: ExactLeast = math.nan
 
 
-START = Info("start")
+START = MovingInfo("start")
 
 
-def initial_state(problem: Problem, m: int, seed: int, title: str) -> State:
+def initial_state(problem: Problem, m: int, seed: int, title: str) -> MovingState:
     """Return the state before any work, with Z at random rows.
 
     Raises
@@ -55,7 +55,7 @@ def initial_state(problem: Problem, m: int, seed: int, title: str) -> State:
     """
     X = continuous_inputs(problem, title)
     Z, theta = X[random_order(problem, seed)[:m]].clone(), problem.theta.clone()
-    return State(Z=Z, theta=theta, Z_begin=Z.clone(), theta_begin=theta.clone())
+    return MovingState(Z=Z, theta=theta, Z_begin=Z.clone(), theta_begin=theta.clone())
 
 
 def points_can_move(problem: Problem) -> bool:
@@ -77,9 +77,11 @@ def continuous_inputs(problem: Problem, title: str) -> Tensor:
     )
 
 
-def report(state: State, objective: str, moved: float, jitter: float, exact_least: float = math.nan) -> Info:
+def report(
+    state: MovingState, objective: str, moved: float, jitter: float, exact_least: float = math.nan
+) -> MovingInfo:
     """Report a step that moved the points by this distance."""
-    return Info(state.phase, state.terms.total(objective), *halves(state.terms), moved, jitter, exact_least)
+    return MovingInfo(state.phase, state.terms.total(objective), *halves(state.terms), moved, jitter, exact_least)
 
 
 def distance_moved(Z: Tensor, before: Tensor) -> float:

@@ -40,7 +40,7 @@ from ....linalg.randomness import generator
 from ....objectives import nystrom, rounding
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Dataset, Kernel, Outcome, Problem, Step, channel
-from ...base import Method, Steps
+from ...base import Method, Steps, begun
 from ...cross_validation.scale_direction import scale_direction
 from ...setting_kinds import count, share
 from .. import settings
@@ -128,11 +128,9 @@ class CSI(Method):
     )
 
     def steps(self, problem: Problem, resume: Trial | None = None) -> Steps:
-        state = resume
-        if state is None:
-            none = torch.zeros(0, dtype=torch.int64, device=problem.train.y.device)
-            state = Trial(0, 0, none, problem.theta.clone(), math.inf)
-            yield Step(state, Tried("start", math.nan))
+        none = torch.zeros(0, dtype=torch.int64, device=problem.train.y.device)
+        first = Trial(0, 0, none, problem.theta.clone(), math.inf)
+        state = yield from begun(resume, first, Tried("start", math.nan))
         grid = self._grid(problem)
 
         for scale, noise in grid[state.tried :]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -21,10 +22,10 @@ from ....linalg.blocks import BLOCK_BYTES
 from ....objectives import BLOCK, Terms, is_kept, nystrom
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Outcome, Problem, Step, channel
-from ...base import Steps
+from ...base import Steps, begun
 from ...own_points import own_rows, own_start
 from .. import settings
-from ..learning import learn_hyperparameters
+from ..learning import learn_hyperparameters, learning_steps
 from ..reporting import UNKNOWN_TERMS, Complexity, ExactReduction, Fit, Jitter, Objective, Trace, entry_flops, halves
 from .streamed_gp import TOGETHER, GrowingModel, StreamedGP, growing_model
 
@@ -33,7 +34,7 @@ SHORTLIST = 2**14  # rows on which several points are chosen between two passes 
 TRIAL_CALLS = 60.0  # further ones per block of candidates that are evaluated before
 
 
-class State(NamedTuple):
+class SelectionState(NamedTuple):
     """All that the trajectory depends on: O(m) numbers."""
 
     inducing: Tensor  # [k] rows of the training data: the model's inducing points
@@ -48,7 +49,7 @@ class State(NamedTuple):
     epoch_begin: float = math.inf  # F at the beginning of the epoch
 
 
-class Info(NamedTuple):
+class SelectionInfo(NamedTuple):
     """What a step reports. Channels are nan where they do not apply."""
 
     phase: str
@@ -62,9 +63,7 @@ class Info(NamedTuple):
     proposed: int = -1
 
 
-SelectionState = State  # the name of the type within a class that has an attribute State
-SelectionInfo = Info
-START = Info("start")
+START = SelectionInfo("start")
 
 
 class RowRule(ABC):
@@ -191,32 +190,26 @@ class RowSelection(settings.SparseMethod):
 
     def steps(self, problem: Problem, resume: SelectionState | None = None) -> Steps:
         """Yield one step per chosen point and per evaluation of the objective."""
-        state = resume
-        if state is None:
-            state = initial_state(problem)
-            yield Step(state, START)
-
-        while state.epoch < self.max_epochs:
+        state = yield from begun(resume, initial_state(problem), START)
+        if not self.learn:
             if state.phase == "choose":
                 state = yield from self._choosing_phase(problem, state)
-            if not self.learn:
-                return Outcome(
-                    "converged", f"All {len(state.inducing)} points are chosen; the hyperparameters stay fixed."
-                )
-            state = yield from self._learning_phase(problem, state)
+            return Outcome("converged", f"All {len(state.inducing)} points are chosen; the hyperparameters stay fixed.")
+        return (yield from self.epochs(problem, state, partial(self._epoch, problem)))
 
-            objective = state.terms.total(self.objective)
-            if outcome := self.ending(problem, state, objective):
-                return outcome
-            state = state._replace(
-                epoch=state.epoch + 1,
-                phase="choose" if self.again else "learn",
-                position=0,
-                growing=state.growing[:0].clone(),
-                theta_begin=state.theta.clone(),
-                epoch_begin=objective,
-            )
-        return self.out_of_epochs()
+    def epoch_fields(self, state: SelectionState) -> dict[str, Any]:
+        return {"phase": "choose" if self.again else "learn", "growing": state.growing[:0].clone()}
+
+    def _epoch(self, problem: Problem, state: SelectionState) -> Generator[Step, None, SelectionState]:
+        if state.phase == "choose":
+            state = yield from self._choosing_phase(problem, state)
+        Z = problem.train.rows(state.inducing).X
+        evaluations = learn_hyperparameters(problem, Z, self, state.theta_begin, state.position)
+
+        def report(state: SelectionState, jitter: float) -> SelectionInfo:
+            return self._info("learn", state.terms, jitter=jitter)
+
+        return (yield from learning_steps(state, evaluations, report))
 
     def _choosing_phase(self, problem: Problem, state: SelectionState) -> Generator[Step, None, SelectionState]:
         """The discrete phase, point by point. It is resumed by adding the points that were chosen before."""
@@ -235,22 +228,12 @@ class RowSelection(settings.SparseMethod):
             state = state._replace(step=state.step + 1, growing=model.rows.clone())
             if is_first:
                 state = state._replace(inducing=model.rows.clone(), terms=model.terms)
-            info = self._info("choose", state.terms)
-            yield Step(state, info._replace(exact=reduction, growing=model.total, proposed=row))
+            yield Step(state, self._info("choose", state.terms, exact=reduction, growing=model.total, proposed=row))
 
         if is_first or model.total < state.terms.total(self.objective):
             state = state._replace(inducing=model.rows.clone(), terms=model.terms)
         epoch_begin = model.total if is_first else state.epoch_begin
         return state._replace(phase="learn", position=0, theta_begin=state.theta.clone(), epoch_begin=epoch_begin)
-
-    def _learning_phase(self, problem: Problem, state: SelectionState) -> Generator[Step, None, SelectionState]:
-        """The continuous phase, one evaluation of the objective per step."""
-        Z = problem.train.rows(state.inducing).X
-        evaluations = learn_hyperparameters(problem, Z, self, state.theta_begin, state.position)
-        for position, theta, terms, jitter in evaluations:
-            state = state._replace(step=state.step + 1, phase="learn", position=position, theta=theta, terms=terms)
-            yield Step(state, self._info("learn", terms)._replace(jitter=jitter))
-        return state
 
     def set_by_hand(self, problem: Problem, state: SelectionState) -> Step:
         """Keep the points, if any are chosen; their number grows no further, and theta is learned from here on."""
@@ -261,10 +244,10 @@ class RowSelection(settings.SparseMethod):
         state = state._replace(step=state.step + 1, phase="learn", position=0, growing=state.growing[:0].clone())
         state = state._replace(theta=theta.clone(), theta_begin=theta.clone())
         state = state._replace(terms=model.terms, epoch_begin=model.terms.total(self.objective))
-        return Step(state, self._info("forced", model.terms)._replace(jitter=model.jitter))
+        return Step(state, self._info("forced", model.terms, jitter=model.jitter))
 
-    def _info(self, phase: str, terms: Terms) -> SelectionInfo:
-        return SelectionInfo(phase, terms.total(self.objective), *halves(terms))
+    def _info(self, phase: str, terms: Terms, **others: Any) -> SelectionInfo:
+        return SelectionInfo(phase, terms.total(self.objective), *halves(terms), **others)
 
     def posterior(self, problem: Problem, state: SelectionState) -> Posterior:
         return subset_posterior(problem, state)
@@ -273,13 +256,13 @@ class RowSelection(settings.SparseMethod):
         return choosing_cost(problem, self.num_points(len(problem.train)), 0)
 
 
-def initial_state(problem: Problem) -> State:
+def initial_state(problem: Problem) -> SelectionState:
     """Return the state before any work: no inducing points, F unknown."""
     no_rows, theta = torch.zeros(0, dtype=torch.int64, device=problem.train.y.device), problem.theta.clone()
-    return State(inducing=no_rows, growing=no_rows.clone(), theta=theta, theta_begin=theta.clone())
+    return SelectionState(inducing=no_rows, growing=no_rows.clone(), theta=theta, theta_begin=theta.clone())
 
 
-def subset_posterior(problem: Problem, state: State) -> Posterior:
+def subset_posterior(problem: Problem, state: SelectionState) -> Posterior:
     """Return the posterior of f given the inducing rows of a state; it is the prior while there are none."""
     kernel, theta, train = problem.kernel, state.theta, problem.train
     if len(state.inducing) == 0:

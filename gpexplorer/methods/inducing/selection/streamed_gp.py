@@ -48,7 +48,36 @@ class Effect(NamedTuple):
     additions: Additions
 
 
-class GrowingGP:
+class _Growing:
+    """What both models carry: R and h, the rows added so far, and the terms of the objective."""
+
+    terms: Terms
+
+    def __init__(self, kernel: Kernel, theta: Tensor, train: Dataset, objective: str, most: int) -> None:
+        self.kernel, self.theta, self.train, self.objective, self.most = kernel, theta, train, objective, most
+        self.s2 = noise_variance(theta)
+        self.gaussian = GrowingGaussian(most, self.s2, train.y)
+        self.rows = torch.zeros(0, dtype=torch.int64, device=train.y.device)
+
+    @property
+    def total(self) -> float:
+        """The objective at this size."""
+        return self.terms.total(self.objective)
+
+    def _with_no_points(self, E_V: float) -> Terms:
+        """Eqs 7 to 9 without inducing points."""
+        y = self.train.y
+        return Terms(float(y @ y) / self.s2, len(y) * math.log(self.s2), E_V)
+
+    def _joined(self, row: int, additions: Additions, E_V: float) -> float:
+        """Add a row to R and h; return the decrease of the objective, E_V being known (eqs 14-16)."""
+        before, (dE_D, rise) = self.total, self.gaussian.add(additions)
+        self.rows = torch.cat([self.rows, self.rows.new_tensor([row])])
+        self.terms = Terms(self.terms.fit - dE_D, self.terms.complexity + rise, E_V)
+        return before - self.total
+
+
+class GrowingGP(_Growing):
     """L, R and h for the rows added so far.
 
     Parameters
@@ -72,29 +101,15 @@ class GrowingGP:
     """
 
     def __init__(self, kernel: Kernel, theta: Tensor, train: Dataset, objective: str, most: int) -> None:
-        self.kernel, self.theta, self.train, self.objective = kernel, theta, train, objective
-        n, y = len(train), train.y
-        self.s2 = noise_variance(theta)
+        super().__init__(kernel, theta, train, objective, most)
         self.D = kernel.diag(theta, train.X)  # [n]
-        self.least = rounding(y.dtype) * self.D  # [n] a residual variance below this is rounding
-        self.Lt, self.gaussian = y.new_zeros(most, n), GrowingGaussian(most, self.s2, y)
-        self.rows = torch.zeros(0, dtype=torch.int64, device=y.device)
-        yy, E_V = float(y @ y), self._E_V(float(self.D.sum()) / self.s2)
-        self.terms = Terms(yy / self.s2, n * math.log(self.s2), E_V)  # eqs 7-9 without inducing points
+        self.least = rounding(train.y.dtype) * self.D  # [n] a residual variance below this is rounding
+        self.Lt = train.y.new_zeros(most, len(train))
+        self.terms = self._with_no_points(self._E_V(float(self.D.sum()) / self.s2))
 
     def _E_V(self, trace: float) -> float:
         """Return E_V, the trace of eq 9 being known."""
         return log_variance_ratio(self.D, self.s2) if self.objective == "tight-vfe" else trace
-
-    @property
-    def most(self) -> int:
-        """Largest number of inducing points."""
-        return len(self.Lt)
-
-    @property
-    def total(self) -> float:
-        """The objective at this size."""
-        return self.terms.total(self.objective)
 
     @property
     def is_eligible(self) -> Tensor:
@@ -114,18 +129,12 @@ class GrowingGP:
 
     def add(self, row: int) -> float:
         """Add one eligible row; return the decrease of the objective. 4 n k flops."""
-        k, before = len(self.rows), self.total
-        rows = torch.tensor([row], device=self.D.device)
-        effect = self._effect(rows)
+        effect = self._effect(self.rows.new_tensor([row]))
         u, uu = effect.columns[0] / effect.root, float(effect.uu)
-        self.Lt[k] = u
-        dE_D, rise = self.gaussian.add(effect.additions)
+        self.Lt[len(self.rows)] = u
         self.D.addcmul_(u, u, value=-1.0).clamp_min_(0.0)
         self.D[row] = 0.0
-        self.rows = torch.cat([self.rows, rows])
-        fit, complexity, trace = self.terms
-        self.terms = Terms(fit - dE_D, complexity + rise, self._E_V(max(trace - uu / self.s2, 0.0)))  # eqs 14-16
-        return before - self.total
+        return self._joined(row, effect.additions, self._E_V(max(self.terms.trace - uu / self.s2, 0.0)))
 
     def _effect(self, rows: Tensor) -> Effect:
         """Compute the effect of adding each of these rows alone; no [c, n] array is made beside the columns."""
@@ -165,7 +174,7 @@ class Block(NamedTuple):
     D: Tensor  # [b] residual variances
 
 
-class StreamedGP:
+class StreamedGP(_Growing):
     """The model of growing_gp.py for the rows added so far, by passes over the data.
 
     Parameters
@@ -184,22 +193,14 @@ class StreamedGP:
     """
 
     def __init__(self, kernel: Kernel, theta: Tensor, train: Dataset, objective: str, most: int) -> None:
-        self.kernel, self.theta, self.train, self.objective, self.most = kernel, theta, train, objective, most
-        n, y, self.s2 = len(train), train.y, noise_variance(theta)
-        self.gaussian = GrowingGaussian(most, self.s2, y)
-        self.rows = torch.zeros(0, dtype=torch.int64, device=y.device)
-        self._D, self._of_D = y.new_empty(0), -1  # residual variances, and with how many points
+        super().__init__(kernel, theta, train, objective, most)
+        self._D, self._of_D = train.y.new_empty(0), -1  # residual variances, and with how many points
         self._known: dict[tuple[int, ...], Sums] = {}  # by all points up to this one, in their order
         E_V = 0.0
-        for rows in row_blocks(n, 8 * y.element_size(), y):
+        for rows in row_blocks(len(train), 8 * train.y.element_size(), train.y):
             prior = kernel.diag(theta, train.X[rows])
             E_V += log_variance_ratio(prior, self.s2) if objective == "tight-vfe" else float(prior.sum()) / self.s2
-        self.terms = Terms(float(y @ y) / self.s2, n * math.log(self.s2), E_V)
-
-    @property
-    def total(self) -> float:
-        """The objective at this size."""
-        return self.terms.total(self.objective)
+        self.terms = self._with_no_points(E_V)
 
     @property
     def D(self) -> Tensor:
@@ -295,17 +296,13 @@ class StreamedGP:
 
     def add(self, row: int) -> float:
         """Add one eligible row; return the decrease of the objective. A pass, unless the row was expected or tried."""
-        k, before = len(self.rows), self.total
         self.expect([row])
         points = (*self.rows.tolist(), row)
-        row_sums = self._known.pop(points)
-        squares, targets = (row_sums.Lu.new_tensor([number]) for number in (row_sums.uu, row_sums.yu))
-        dE_D, rise = self.gaussian.add(self.gaussian.additions(row_sums.Lu[:, None], squares, targets))
-        self.rows = torch.cat([self.rows, torch.tensor([row], device=self.rows.device)])
-        fit, complexity, E_V = self.terms
-        self.terms = Terms(fit - dE_D, complexity + rise, max(E_V - row_sums.dE_V, 0.0))  # eqs 14-16
-        self._known = {key: sums for key, sums in self._known.items() if key[: k + 1] == points}
-        return before - self.total
+        sums = self._known.pop(points)
+        squares, targets = (sums.Lu.new_tensor([number]) for number in (sums.uu, sums.yu))
+        self._known = {key: later for key, later in self._known.items() if key[: len(points)] == points}
+        additions = self.gaussian.additions(sums.Lu[:, None], squares, targets)
+        return self._joined(row, additions, max(self.terms.trace - sums.dE_V, 0.0))
 
     def _at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the residual variances of some rows [c], and whether the points explain them."""

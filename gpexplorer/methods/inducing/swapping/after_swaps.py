@@ -37,24 +37,24 @@ from ....problem import Outcome, Problem, Step
 from ...base import Steps
 from ..learning import learn_hyperparameters
 from ..moving.loop import Descent, descent_steps, sparse_gradient
-from ..moving.state import State as MovingState
+from ..moving.state import MovingState
 from ..reporting import halves
 from ..selection.streamed_gp import GrowingGP
 from ..settings import MOST_ENTRIES, SparseMethod
-from .state import Info, State
+from .state import SwapInfo, SwapState
 
 FACTOR = 1.5  # by which the number of points grows at most between two epochs
 SPACING = 1.05  # ratio of the numbers of points at which the limits are computed
 FEWER = 0.9  # points are taken away only if this part of them is enough
 AUTO = {"num_inducing": 32, "gap": 3.0}  # what num_inducing="auto" stands for
 
-Phase = Generator[Step, None, State]
+Phase = Generator[Step, None, SwapState]
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-def learning_phase(problem: Problem, state: State, method: SparseMethod, phase: str = "learn") -> Phase:
+def learning_phase(problem: Problem, state: SwapState, method: SparseMethod, phase: str = "learn") -> Phase:
     """The continuous phase: hyperparameters by nonlinear conjugate gradients, the inducing points fixed.
 
     Its states have the phase `phase`. So has the report of its first step, and that of the others "learn".
@@ -64,7 +64,7 @@ def learning_phase(problem: Problem, state: State, method: SparseMethod, phase: 
     for position, theta, terms, jitter in evaluations:
         objective = terms.total(method.objective)
         state = state._replace(step=state.step + 1, phase=phase, position=position, theta=theta, objective=objective)
-        yield Step(state, Info(phase if position == 1 else "learn", objective, *halves(terms), jitter=jitter))
+        yield Step(state, SwapInfo(phase if position == 1 else "learn", objective, *halves(terms), jitter=jitter))
     return state
 
 
@@ -76,12 +76,12 @@ def most_points(n: int, m: int) -> int:
     return min(n, max(m, int(MOST_ENTRIES / n)))
 
 
-def resized(problem: Problem, state: State, objective: str, gap: float) -> tuple[State | None, EvidenceLimits]:
+def resized(problem: Problem, state: SwapState, objective: str, gap: float) -> tuple[SwapState | None, EvidenceLimits]:
     """Return the state at the beginning of an epoch with more or fewer points, and the limits with its points.
 
     Parameters
     ----------
-    state : State
+    state : SwapState
         At the end of an epoch.
     objective : {"vfe", "tight-vfe", "pp"}
     gap : float
@@ -89,7 +89,7 @@ def resized(problem: Problem, state: State, objective: str, gap: float) -> tuple
 
     Returns
     -------
-    state : State or None
+    state : SwapState or None
         None if the number of points stays, because it is right, or because it cannot grow.
     limits : EvidenceLimits
         With the points of the state that is returned, or of the present one.
@@ -128,8 +128,8 @@ def resized(problem: Problem, state: State, objective: str, gap: float) -> tuple
 
 
 def resize(
-    problem: Problem, state: State, objective: str, gap: float
-) -> Generator[Step, None, tuple[State | None, str]]:
+    problem: Problem, state: SwapState, objective: str, gap: float
+) -> Generator[Step, None, tuple[SwapState | None, str]]:
     """Yield a step if the number of points changes; return its state or None, and a sentence on the distance.
 
     The step has the phase "resize", in which the objective may rise. See `resized`; a gap of 0 changes nothing.
@@ -138,7 +138,7 @@ def resize(
         return None, ""
     changed, limits = resized(problem, state, objective, gap)
     if changed is not None:
-        yield Step(changed, Info("resize", changed.objective, exact_least=limits.least, gap=limits.gap))
+        yield Step(changed, SwapInfo("resize", changed.objective, exact_least=limits.least, gap=limits.gap))
     m = len(state.inducing)
     sentence = f" With {m} points: a{limits.sentence()[1:]}"
     if limits.gap > gap:
@@ -162,7 +162,7 @@ def limits_of(model: GrowingGP, yy: float) -> EvidenceLimits:
     return EvidenceLimits(least, 0.5 * (fit + complexity + log_variance_ratio(model.D, model.s2)))
 
 
-def _with_points(state: State, model: GrowingGP) -> State:
+def _with_points(state: SwapState, model: GrowingGP) -> SwapState:
     none = state.inducing[:0]
     return state._replace(
         step=state.step + 1,
@@ -182,12 +182,12 @@ def _with_points(state: State, model: GrowingGP) -> State:
 # -- polishing ---------------------------------------------------------------------------------------------------------
 
 
-def polish(problem: Problem, state: State, objective: str, learn: bool, limit: int) -> Steps:
+def polish(problem: Problem, state: SwapState, objective: str, learn: bool, limit: int) -> Steps:
     """Yield one step per evaluation of the objective and its gradient.
 
     Parameters
     ----------
-    state : State
+    state : SwapState
         The state after the last swap, or one of this phase.
     objective : {"vfe", "tight-vfe", "pp"}
     learn : bool
@@ -213,7 +213,7 @@ def polish(problem: Problem, state: State, objective: str, learn: bool, limit: i
         state = state._replace(
             step=moved.step, position=moved.position, Z=moved.Z, theta=moved.theta, objective=info.objective
         )
-        yield Step(state, Info(**info._asdict() | {"phase": "polish"}))
+        yield Step(state, SwapInfo(**info._asdict() | {"phase": "polish"}))
     message = (
         f"Swaps ended at objective {state.epoch_begin:.5g}. {state.position} evaluations then moved the points off "
         f"their rows, which decreased it to {state.objective:.5g}."

@@ -22,7 +22,7 @@ from ....errors import SettingError
 from ....objectives import Terms, nystrom
 from ....posteriors import Posterior, nystrom_posterior
 from ....problem import Cost, Outcome, Problem, Step
-from ...base import Steps
+from ...base import Steps, begun
 from ...capabilities import Landscape
 from ...setting_kinds import amount, choice, count
 from .. import settings
@@ -35,9 +35,7 @@ from .compiled_swapper import CompiledSwapper
 from .core_set import SwapMethod, core_set, core_size, cost_of_rows, largest_cost, memory, swap_cost
 from .factor import Factor
 from .policies import ORDERS, POLICIES, Turn
-from .state import START, initial_state
-from .state import Info as SwapInfo
-from .state import State as SwapState
+from .state import START, SwapInfo, SwapState, initial_state
 from .swap import Swapper
 
 
@@ -148,17 +146,15 @@ class CholQR(SwapMethod):
             continuous_inputs(problem, "Setting polish")
         core, state = core_set(self, problem), resume
         if state is None or state.phase != "polish":
-            state, outcome = yield from (self._epochs(problem, state) if core is None else core.steps(state))
+            state, outcome = yield from (self._epochs(problem, resume) if core is None else core.steps(state))
         if self.polish or state.phase == "polish":
             outcome = yield from polish(problem, state, self.objective, self.learn, self.polish)
         return outcome if core is None else core.noted(outcome)
 
-    def _epochs(self, problem: Problem, state: SwapState | None) -> Generator[Step, None, tuple[SwapState, Outcome]]:
+    def _epochs(self, problem: Problem, resume: SwapState | None) -> Generator[Step, None, tuple[SwapState, Outcome]]:
         """Alternate discrete and continuous phases (section 3.4)."""
-        if state is None:
-            rows = rows_before_work(self.start, problem, self.num_points(len(problem.train)), self.seed)
-            state = initial_state(rows, problem.theta, problem.train.y.new_zeros(0, 2))
-            yield Step(state, START)
+        rows = rows_before_work(self.start, problem, self.num_points(len(problem.train)), self.seed)
+        state = yield from begun(resume, initial_state(rows, problem.theta, problem.train.y.new_zeros(0, 2)), START)
         if state.step == 0:
             check_precision(problem, state.theta)
         swapper = None

@@ -30,7 +30,7 @@ from ..reporting import halves
 from ..settings import SparseMethod
 from .after_swaps import Phase, learning_phase, most_points
 from .factor import QUEUE
-from .state import Info, State
+from .state import SwapInfo, SwapState
 
 ALL_ROWS = "all rows"  # the phase after the last swap
 GIGABYTE = 1e9
@@ -62,11 +62,11 @@ class SwapMethod(SparseMethod):
     pivot_refresh: Any
 
     @abstractmethod
-    def swap_landscape(self, problem: Problem, state: State, slot: int | None = None) -> Landscape | None: ...
+    def swap_landscape(self, problem: Problem, state: SwapState, slot: int | None = None) -> Landscape | None: ...
     @abstractmethod
-    def force_swap(self, problem: Problem, state: State, row: int, slot: int | None = None) -> Step: ...
+    def force_swap(self, problem: Problem, state: SwapState, row: int, slot: int | None = None) -> Step: ...
     @abstractmethod
-    def move_point(self, problem: Problem, state: State, slot: int, position: Tensor) -> Step: ...
+    def move_point(self, problem: Problem, state: SwapState, slot: int, position: Tensor) -> Step: ...
 
 
 class CoreSet(NamedTuple):
@@ -89,7 +89,7 @@ class CoreSet(NamedTuple):
 
     # -- what CholQR does, on the core set -------------------------------------------------------------------------
 
-    def steps(self, state: State | None) -> Generator[Step, None, tuple[State, Outcome]]:
+    def steps(self, state: SwapState | None) -> Generator[Step, None, tuple[SwapState, Outcome]]:
         """Yield all steps but those of moved points; return the last state, and why they ended.
 
         A state of the last phase is resumed without choosing again.
@@ -109,7 +109,7 @@ class CoreSet(NamedTuple):
         )
         return Outcome(outcome.reason, outcome.message + sentence)
 
-    def swap_landscape(self, state: State, slot: int | None) -> Landscape | None:
+    def swap_landscape(self, state: SwapState, slot: int | None) -> Landscape | None:
         """Return the landscape of one slot, for the rows of the core set."""
         landscape = self.method.swap_landscape(self.part, self._on_part(state), slot)
         if landscape is None:
@@ -117,7 +117,7 @@ class CoreSet(NamedTuple):
         rows, pivots = self.rows[landscape.rows], self.rows[landscape.pivots]
         return landscape._replace(rows=rows, pivots=pivots, removed=self._row(landscape.removed))
 
-    def force_swap(self, state: State, row: int, slot: int | None) -> Step:
+    def force_swap(self, state: SwapState, row: int, slot: int | None) -> Step:
         """Return the step in which a row of the core set takes the place of a point.
 
         Raises
@@ -133,13 +133,13 @@ class CoreSet(NamedTuple):
             )
         return self._of_whole(self.method.force_swap(self.part, self._on_part(state), place, slot))
 
-    def move_point(self, state: State, slot: int, position: Tensor) -> Step:
+    def move_point(self, state: SwapState, slot: int, position: Tensor) -> Step:
         """Swap a point for the row of the core set that is nearest to `position` [d]."""
         return self._of_whole(self.method.move_point(self.part, self._on_part(state), slot, position))
 
     # -- the phases ------------------------------------------------------------------------------------------------
 
-    def _choose(self, resume: State | None) -> Generator[Step, None, tuple[State, Outcome]]:
+    def _choose(self, resume: SwapState | None) -> Generator[Step, None, tuple[SwapState, Outcome]]:
         """Yield the steps of swaps; return the last state and why they ended."""
         state, run = resume, self.method.steps(self.part, None if resume is None else self._on_part(resume))
         try:
@@ -153,7 +153,7 @@ class CoreSet(NamedTuple):
         finally:
             run.close()
 
-    def _fit(self, state: State) -> Phase:
+    def _fit(self, state: SwapState) -> Phase:
         """Yield the steps in which the hyperparameters follow the objective of all rows, the points fixed."""
         if state.phase != ALL_ROWS:
             state = state._replace(
@@ -166,10 +166,10 @@ class CoreSet(NamedTuple):
             model = nystrom(self.whole.kernel, state.theta, train, train.rows(state.inducing).X, objective)
             total = model.terms.total(objective)
             state = state._replace(step=state.step + 1, position=1, objective=total)
-            yield Step(state, Info(ALL_ROWS, total, *halves(model.terms), jitter=model.jitter))
+            yield Step(state, SwapInfo(ALL_ROWS, total, *halves(model.terms), jitter=model.jitter))
         return state
 
-    def _on_part(self, state: State) -> State:
+    def _on_part(self, state: SwapState) -> SwapState:
         """Return a state of the whole problem as one of the core set, whose rows have other numbers."""
         phase = "learn" if state.phase == ALL_ROWS else state.phase
         return self._with_rows(state, lambda rows: torch.searchsorted(self.rows, rows))._replace(phase=phase)
@@ -184,7 +184,7 @@ class CoreSet(NamedTuple):
     def _row(self, place: int) -> int:
         return int(self.rows[place]) if place >= 0 else -1
 
-    def _with_rows(self, state: State, numbered: Callable[[Tensor], Tensor]) -> State:
+    def _with_rows(self, state: SwapState, numbered: Callable[[Tensor], Tensor]) -> SwapState:
         return state._replace(
             inducing=numbered(state.inducing), pivots=numbered(state.pivots), ranked=numbered(state.ranked)
         )

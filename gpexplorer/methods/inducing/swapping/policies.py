@@ -21,8 +21,8 @@ Pivots are drawn by one of four policies, each an object:
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -58,46 +58,37 @@ class Turn(NamedTuple):
     seed: int
 
 
-class RemovalOrder(ABC):
-    """Chooses the slots whose points are offered for removal. It has no memory: a state carries what it needs."""
+class RemovalOrder(NamedTuple):
+    """Chooses the slots whose points are offered for removal. It has no memory: a state carries what it needs.
 
-    @abstractmethod
-    def slots(self, factor: Factor, turn: Turn, remaining: list[int]) -> list[int]:
-        """Return the slots to offer from now on until the pivots are chosen again; there may be more.
+    Attributes
+    ----------
+    slots : callable
+        Returns the slots to offer from now on until the pivots are chosen again; there may be more. Its last argument
+        is what `to_carry` returned after the previous swap.
+    to_carry : callable
+        Returns the part of the slots that a state has to carry after the first of them was offered.
+    """
 
-        Parameters
-        ----------
-        remaining : list of int
-            What `to_carry` returned after the previous swap.
-        """
-
-    @abstractmethod
-    def to_carry(self, slots: list[int]) -> list[int]:
-        """Return the part of `slots` that a state has to carry after the first of them was offered."""
+    slots: Callable[[Factor, Turn, list[int]], list[int]]
+    to_carry: Callable[[list[int]], list[int]]
 
 
-class RandomOrder(RemovalOrder):
-    """Every slot in turn: random permutations of all m, continued from epoch to epoch (Cao et al. 2013, section 3)."""
-
-    def slots(self, factor: Factor, turn: Turn, remaining: list[int]) -> list[int]:
-        order = removal_permutation(factor.m, turn.epoch, turn.per_epoch, turn.seed)
-        return order[turn.position : turn.position + turn.swaps + 1]
-
-    def to_carry(self, slots: list[int]) -> list[int]:
-        return []  # the order follows from the seed
+def random_order(factor: Factor, turn: Turn, remaining: list[int]) -> list[int]:
+    """Return every slot in turn: random permutations of all m, continued from epoch to epoch (Cao et al. 2013, 3)."""
+    order = removal_permutation(factor.m, turn.epoch, turn.per_epoch, turn.seed)
+    return order[turn.position : turn.position + turn.swaps + 1]
 
 
-class LeastLoss(RemovalOrder):
-    """The slots whose points the objective needs least, by its increase without each; see `Factor.losses`."""
-
-    def slots(self, factor: Factor, turn: Turn, remaining: list[int]) -> list[int]:
-        return remaining or factor.losses().topk(min(turn.swaps, factor.m), largest=False).indices.tolist()
-
-    def to_carry(self, slots: list[int]) -> list[int]:
-        return slots[1:]
+def least_loss(factor: Factor, turn: Turn, remaining: list[int]) -> list[int]:
+    """Return the slots whose points the objective needs least, by its increase without each; see `Factor.losses`."""
+    return remaining or factor.losses().topk(min(turn.swaps, factor.m), largest=False).indices.tolist()
 
 
-ORDERS: dict[str, RemovalOrder] = {"random": RandomOrder(), "least loss": LeastLoss()}
+ORDERS = {
+    "random": RemovalOrder(random_order, lambda slots: []),  # the order follows from the seed
+    "least loss": RemovalOrder(least_loss, lambda slots: slots[1:]),
+}
 
 
 def removal_permutation(m: int, epoch: int, per_epoch: int, seed: int) -> list[int]:
@@ -151,72 +142,74 @@ class Drawn(NamedTuple):
     scores: Tensor | None = None
 
 
-class PivotPolicy(ABC):
-    """Draws the information pivots. It has no memory: all it depends on are the candidates."""
-
-    keeps_pivots: ClassVar[bool] = False  # whether pivots stay, once drawn, instead of being drawn again
-
-    @abstractmethod
-    def draw(self, candidates: Candidates) -> Drawn:
-        """Return new pivots."""
-
-    def room(self, count: int, present: int, correlation: float) -> int:
-        """Return the number of pivots that a rejected swap may add to the `present` ones, `count` being wanted."""
-        return 0
+def no_room(count: int, present: int, correlation: float) -> int:
+    """Return 0: a rejected swap adds no pivot."""
+    return 0
 
 
-class RandomPivots(PivotPolicy):
-    """z rows, drawn uniformly."""
+class PivotPolicy(NamedTuple):
+    """Draws the information pivots. It has no memory: all it depends on are the candidates.
 
-    def draw(self, candidates: Candidates) -> Drawn:
-        return Drawn(candidates.shuffled[: candidates.num_pivots])
+    Attributes
+    ----------
+    draw : callable
+        Returns new pivots.
+    keeps_pivots : bool
+        Whether pivots stay, once drawn, instead of being drawn again.
+    room : callable
+        Returns the number of pivots that a rejected swap may add, from the number wanted, the number present, and the
+        rank correlation of the scores.
+    """
 
-
-class OptimisedPivots(PivotPolicy):
-    """z rows of a random pool, chosen greedily by the trace norm of the residual that they explain."""
-
-    def draw(self, candidates: Candidates) -> Drawn:
-        pool = candidates.shuffled[: POOL * candidates.num_pivots]
-        E, _ = candidates.factor.residual_columns(pool, [])  # [pool, n]
-        return Drawn(best_of_pool(E, pool, candidates.num_pivots))
-
-
-class AdaptivePivots(PivotPolicy):
-    """A few random rows, to which rejected proposals are added until the scores rank candidates well."""
-
-    keeps_pivots: ClassVar[bool] = True
-
-    def draw(self, candidates: Candidates) -> Drawn:
-        return Drawn(candidates.shuffled[: min(FIRST, candidates.num_pivots)])
-
-    def room(self, count: int, present: int, correlation: float) -> int:
-        is_trusted = correlation >= TRUSTED  # False where the correlation is nan
-        return 0 if is_trusted else count - present
+    draw: Callable[[Candidates], Drawn]
+    keeps_pivots: bool = False
+    room: Callable[[int, int, float], int] = no_room
 
 
-class ScoredPivots(PivotPolicy):
-    """Half by the score of the present pivots, a quarter in proportion to the residual variance, the rest uniformly."""
-
-    def draw(self, candidates: Candidates) -> Drawn:
-        factor, z = candidates.factor, candidates.num_pivots
-        scores = torch.full_like(factor.D, -math.inf)  # [n]
-        if candidates.pivots is not None:
-            scores = candidates.pivots.without(factor.no_removal()).approximate()
-        uniform = candidates.shuffled[:z]
-        best = scores.topk(min(z // 2, len(uniform))).indices
-        best = best[scores[best] > -math.inf]
-        rng = generator(candidates.seed, "variance", candidates.step)
-        far = candidates.rows[by_variance(factor.D[candidates.rows], z // 4, rng)]
-        pool = dict.fromkeys([*best.tolist(), *far.tolist(), *uniform.tolist()])  # distinct rows, in this order
-        rows = torch.tensor(list(pool), device=uniform.device)
-        return Drawn(rows[:z], ranked=best, scores=scores)
+def draw_random(candidates: Candidates) -> Drawn:
+    """Draw z rows uniformly."""
+    return Drawn(candidates.shuffled[: candidates.num_pivots])
 
 
-POLICIES: dict[str, PivotPolicy] = {
-    "random": RandomPivots(),
-    "optimised": OptimisedPivots(),
-    "adaptive": AdaptivePivots(),
-    "scored": ScoredPivots(),
+def draw_optimised(candidates: Candidates) -> Drawn:
+    """Choose z rows of a random pool greedily by the trace norm of the residual that they explain."""
+    pool = candidates.shuffled[: POOL * candidates.num_pivots]
+    E, _ = candidates.factor.residual_columns(pool, [])  # [pool, n]
+    return Drawn(best_of_pool(E, pool, candidates.num_pivots))
+
+
+def draw_few(candidates: Candidates) -> Drawn:
+    """Draw a few random rows, to which rejected proposals are added until the scores rank candidates well."""
+    return Drawn(candidates.shuffled[: min(FIRST, candidates.num_pivots)])
+
+
+def room_until_trusted(count: int, present: int, correlation: float) -> int:
+    """Return how many pivots are missing, or 0 once the scores rank candidates well."""
+    is_trusted = correlation >= TRUSTED  # False where the correlation is nan
+    return 0 if is_trusted else count - present
+
+
+def draw_scored(candidates: Candidates) -> Drawn:
+    """Draw half by the scores of the present pivots, a quarter by the residual variance, the rest uniformly."""
+    factor, z = candidates.factor, candidates.num_pivots
+    scores = torch.full_like(factor.D, -math.inf)  # [n]
+    if candidates.pivots is not None:
+        scores = candidates.pivots.without(factor.no_removal()).approximate()
+    uniform = candidates.shuffled[:z]
+    best = scores.topk(min(z // 2, len(uniform))).indices
+    best = best[scores[best] > -math.inf]
+    rng = generator(candidates.seed, "variance", candidates.step)
+    far = candidates.rows[by_variance(factor.D[candidates.rows], z // 4, rng)]
+    pool = dict.fromkeys([*best.tolist(), *far.tolist(), *uniform.tolist()])  # distinct rows, in this order
+    rows = torch.tensor(list(pool), device=uniform.device)
+    return Drawn(rows[:z], ranked=best, scores=scores)
+
+
+POLICIES = {
+    "random": PivotPolicy(draw_random),
+    "optimised": PivotPolicy(draw_optimised),
+    "adaptive": PivotPolicy(draw_few, keeps_pivots=True, room=room_until_trusted),
+    "scored": PivotPolicy(draw_scored),
 }
 
 

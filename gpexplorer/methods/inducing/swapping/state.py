@@ -11,7 +11,7 @@ from ....problem import channel
 from ..reporting import Complexity, ExactLeast, ExactReduction, Fit, Jitter, Moved, Trace
 
 
-class State(NamedTuple):
+class SwapState(NamedTuple):
     """All that the trajectory depends on: O(m) numbers."""
 
     inducing: Tensor  # [m] rows of the training data, by slot
@@ -33,7 +33,7 @@ class State(NamedTuple):
     Z_begin: Tensor | None = None  # [m, d] at the beginning of polishing
 
 
-class Info(NamedTuple):
+class SwapInfo(NamedTuple):
     """What a step reports. Channels are nan where they do not apply."""
 
     phase: str
@@ -58,13 +58,13 @@ class Info(NamedTuple):
     accepted: bool = False
 
 
-START = Info("start")
+START = SwapInfo("start")
 
 
-def initial_state(inducing: Tensor, theta: Tensor, tested: Tensor) -> State:
+def initial_state(inducing: Tensor, theta: Tensor, tested: Tensor) -> SwapState:
     """Return the state before any work: no pivots, F unknown."""
     no_rows = inducing[:0]
-    return State(
+    return SwapState(
         inducing=inducing,
         pivots=no_rows.clone(),
         theta=theta.clone(),
