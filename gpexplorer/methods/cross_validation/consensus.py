@@ -11,11 +11,11 @@ are here as well. Xu, Yin, Zhang, Luo and Cui (2019).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from .fold_steps import FoldReport, FoldScore, FoldSettings, Local, iterate, pre
 from .folds import FoldGroup, split
 from .learning import initial_values
 from .scale_direction import scale_direction
+from .scheme import Scheme
 from .theta_step import ConsensusPenalty
 
 SPAN = 8.0  # every log-hyperparameter stays this close to its initial value
@@ -72,36 +73,6 @@ class ConsensusInfo(NamedTuple):
     rolled_back: Annotated[float, channel("folds rolled back")] = math.nan
     consensus: Tensor = torch.zeros(0)  # [p]
     thetas: Tensor = torch.zeros(0, 0)  # [K, p]
-
-
-class Scheme(Protocol):
-    """The settings and functions of a scheme that the loop reads; `gpcv` describes them."""
-
-    map: Callable[..., Iterable[Any]]
-    seed: Any
-    relaxation: Any
-    max_rollbacks: Any
-    dual_start: Any
-    restarts: Any
-    tolerance: Any
-    patience: Any
-    max_iterations: Any
-    calibrate: Any
-    memory: Any
-
-    @property
-    def coupling_strength(self) -> float:
-        """Return kappa as a share of the validation loss of a fold."""
-
-    @property
-    def shares_theta(self) -> bool:
-        """Return whether all folds have one theta."""
-
-    def validation(self, n: int) -> list[slice]:
-        """Return the validation rows of each fold."""
-
-    def fold_settings(self) -> FoldSettings:
-        """Return the settings that a fold needs."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,6 @@ balances the residuals, and steps that are taken back. The published algorithm i
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -21,19 +20,17 @@ import torch
 from ...linalg.blocks import BLOCK_BYTES
 from ...posteriors import Posterior
 from ...problem import Cost, Problem, take
-from ..base import Method, Steps
-from ..setting_kinds import amount, choice, count, positive, share
-from . import settings
+from ..base import Steps
+from ..setting_kinds import count, positive, share
 from .consensus import ConsensusInfo, ConsensusState, run
 from .exact_posterior import exact_posterior
 from .fold_steps import FoldSettings
 from .folds import equal_parts, ordered_by_fold
 from .learning import BLOCK_CALLS, ENTRY
+from .scheme import Scheme
 from .settings import GIGABYTE
-from .theta_step import FOLDS_AT_ONCE, Limits, ZRule, fixed_z, z_eliminated, z_follows
+from .theta_step import FOLDS_AT_ONCE, fixed_z, z_eliminated
 
-PAPER = "Xu, Yin, Zhang, Luo and Cui (2019). A general O(n^2) hyper-parameter optimization for GP regression with ADMM."
-Z_RULES: dict[str, ZRule] = {"z eliminated": z_eliminated, "z follows": z_follows, "z held still": fixed_z}
 SOLUTION = 8.0  # iterations of conjugate gradients per solution
 TRIALS = 1.3  # kernel matrices of a theta step
 ITERATION_CALLS = 400.0  # calls per outer iteration of a group
@@ -41,15 +38,17 @@ GRADIENT_CALLS = 60.0  # calls per gradient
 READ_CALLS = 45.0  # calls per product with M, with the preconditioner and the vectors of conjugate gradients
 
 
-class GPCV(Method):
-    """What the three schemes share: settings and steps. They differ in the validation rows and in the consensus."""
+class GPCV(Scheme):
+    """What the three schemes share: their steps. They differ in the validation rows and in the consensus."""
 
     family: ClassVar[str] = "cross_validation"
     row_noise: ClassVar[tuple[str, ...]] = ("relative",)
     uses_groups: ClassVar[bool] = True
     uses_folds: ClassVar[bool] = True
     takes_priors: ClassVar[bool] = False
-    paper: ClassVar[str] = PAPER
+    paper: ClassVar[str] = (
+        "Xu, Yin, Zhang, Luo and Cui (2019). A general O(n^2) hyper-parameter optimization for GP regression with ADMM."
+    )
     State: ClassVar[type] = ConsensusState
     Info: ClassVar[type] = ConsensusInfo
     equations: ClassVar[dict[str, str]] = {
@@ -58,118 +57,6 @@ class GPCV(Method):
         "relaxation": r"\lambda \leftarrow \lambda + \alpha\rho\,(Cz - y_T)",
     }
     added_settings: ClassVar[Mapping[str, Any]] = {"forcing": 0.0}
-
-    rho: Any = positive(
-        20.0,
-        (0.05, 100.0),
-        doc="Initial weight of the penalty on Cz = y (published: 5). Too small diverges; too large makes theta slow.",
-    )
-    balance: Any = amount(
-        0.0,
-        (0.0, 1000.0),
-        doc="rho doubles where the primal residual exceeds the dual one, and halves where it is this many times "
-        "smaller. 0 leaves rho as it is.",
-    )
-    rho_span: Any = param.Number(
-        1e4, bounds=(1.0, None), softbounds=(1.0, 1e6), doc="rho stays within this factor of its initial value."
-    )
-    relaxation: Any = param.Number(
-        1.0,
-        bounds=(0.0, 2.0),
-        inclusive_bounds=(False, False),
-        softbounds=(0.5, 1.8),
-        doc="Length of a dual step: above 1 over-relaxes; below 1 is the smaller rho' that the paper suggests.",
-    )
-    largest_gap: Any = positive(
-        0.1,
-        (0.01, 1.0),
-        doc="A step with |Cz - y| above this share of |y| is taken back, and rho is multiplied by four.",
-    )
-    max_rollbacks: Any = count(
-        12, (1, 30), doc="The run has diverged after this many consecutive steps were taken back."
-    )
-    theta_method: Any = choice(
-        list(Z_RULES),
-        doc="While theta moves, Cz = y holds (the limit of a large rho), or z minimises L, or z is fixed, as "
-        "published. The first two take a quasi-Newton step per iteration, the last gradient steps.",
-    )
-    theta_steps: Any = count(2, (1, 10), most=100, doc="Gradient steps per iteration, where z is held still.")
-    one_at_a_time: Any = param.Boolean(
-        False,
-        doc="Where z is held still, a gradient step moves one hyperparameter after the other, each as far as Armijo's "
-        "rule allows: coordinate descent, as in section 5.3 of the paper.",
-    )
-    cg_iterations: Any = count(
-        100, (5, 300), doc="Iterations of conjugate gradients (CG) per z step, at most; each costs O(n^2)."
-    )
-    cg_tolerance: Any = share(
-        3e-4,
-        (1e-8, 1e-2),
-        doc="CG ends where the error of a z step, measured as an error of Cz, is about this share of |y|.",
-    )
-    forcing: Any = share(
-        0.1,
-        (0.01, 0.5),
-        doc="The CG tolerance of a z step is this share of the relative gradient in theta, within a factor of 30 above "
-        "and 1000 below cg_tolerance. 0 keeps cg_tolerance, as before. It has no effect where rank covers all rows, "
-        "because two iterations then solve to rounding.",
-    )
-    rank: Any = count(
-        300,
-        (0, 1000),
-        least=0,
-        doc="Largest number of rows in the preconditioner of the z step; it costs n rank^2 per iteration. A smooth "
-        "kernel needs fewer, and uses fewer. 0 means no preconditioner, as published.",
-    )
-    dual_start: Any = choice(
-        ["adjoint", "zeros", "ones"],
-        doc="First multipliers. With the adjoint, the first gradient is that of the loss itself; ones are published.",
-    )
-    restarts = settings.restarts()
-    tolerance: Any = amount(
-        5e-3,
-        (1e-5, 1e-1),
-        doc="Stop when theta moves by less than this and |Cz - y| is a smaller share of |y| (published: 0.01).",
-    )
-    patience: Any = count(
-        4,
-        (1, 20),
-        doc="Number of consecutive iterations that must move theta by less than the tolerance (published: 1).",
-    )
-    max_iterations: Any = count(100, (10, 500), doc="Outer iterations, at most (published: 100).")
-    calibrate = settings.calibrate()
-    refit = settings.refit("auto")
-    memory = settings.memory()
-
-    @property
-    def coupling_strength(self) -> float:
-        """Return kappa as a share of the validation loss of a fold; 0 leaves the folds independent."""
-        return 0.0
-
-    @property
-    def shares_theta(self) -> bool:
-        """Return whether all folds have one theta, and therefore one kernel matrix."""
-        return False
-
-    @abstractmethod
-    def validation(self, n: int) -> list[slice]:
-        """Return the validation rows of each fold, as slices of the n shuffled rows."""
-
-    def fold_settings(self) -> FoldSettings:
-        """Return the settings that a fold needs."""
-        return FoldSettings(
-            rank=self.rank,
-            limits=Limits(self.cg_iterations, self.cg_tolerance),
-            forcing=self.forcing,
-            gradient_steps=self.theta_steps,
-            one_at_a_time=self.one_at_a_time,
-            z_rule=Z_RULES[self.theta_method],
-            relaxation=self.relaxation,
-            balance=self.balance,
-            rho_span=self.rho_span,
-            rho=self.rho,
-            largest_gap=self.largest_gap,
-        )
 
     def steps(self, problem: Problem, resume: ConsensusState | None = None) -> Steps:
         return run(self, problem, resume)
@@ -186,7 +73,22 @@ class GPCV(Method):
         return admm_cost(problem, groups, self.fold_settings(), self.memory)
 
 
-class Consensus(GPCV):
+class KFold(GPCV):
+    """Base class of the schemes with several folds."""
+
+    folds: Any = count(
+        4,
+        (2, 10),
+        least=2,
+        doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest. It has no effect "
+        "where folds are given with the rows.",
+    )
+
+    def validation(self, n: int) -> list[slice]:
+        return equal_parts(n, self.folds)
+
+
+class Consensus(KFold):
     """K-fold cross-validation with consensus: every fold has its own theta, and ADMM makes them agree (eq 16).
 
     References
@@ -204,13 +106,6 @@ class Consensus(GPCV):
         r"+\tfrac{\kappa}{2}\|\theta_k-\bar\theta\|^2",
     }
 
-    folds: Any = count(
-        4,
-        (2, 10),
-        least=2,
-        doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest. It has no effect "
-        "where folds are given with the rows.",
-    )
     copies: Any = param.Boolean(
         False,
         doc="Give every fold a theta and a kernel matrix of its own, made to agree by consensus, as in the paper. It "
@@ -231,11 +126,8 @@ class Consensus(GPCV):
     def shares_theta(self) -> bool:
         return not self.copies
 
-    def validation(self, n: int) -> list[slice]:
-        return equal_parts(n, self.folds)
 
-
-class Naive(GPCV):
+class Naive(KFold):
     """K independent hold-out runs whose hyperparameters are averaged.
 
     References
@@ -245,17 +137,6 @@ class Naive(GPCV):
 
     key: ClassVar[str] = "gpcv-admm-naive"
     title: ClassVar[str] = "GPCV-ADMM, naive averaging"
-
-    folds: Any = count(
-        4,
-        (2, 10),
-        least=2,
-        doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest. It has no effect "
-        "where folds are given with the rows.",
-    )
-
-    def validation(self, n: int) -> list[slice]:
-        return equal_parts(n, self.folds)
 
 
 class HoldOut(GPCV):

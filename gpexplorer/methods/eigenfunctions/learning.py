@@ -211,12 +211,6 @@ def initial_state(problem: Problem, spacing: str = "") -> BasisState:
     )  # fmt: skip
 
 
-def exact_descent(method: BasisMethod, problem: Problem, initial: Tensor) -> Descent:
-    """Minimise the NLML of an exact GP on the random subset, from theta = `initial`. O(subset^3) per evaluation."""
-    started = Problem(problem.train, problem.kernel, initial)
-    return learn_on_subset(started, method.seed, method.subset, method.evaluations)
-
-
 def basis_descent(method: BasisMethod, kernel: Kernel, choice: Choice, rows: Dataset, initial: Tensor) -> Descent:
     """Minimise the NLML of regression on a fixed choice of functions. 3 n p^2 flops per evaluation.
 
@@ -316,7 +310,9 @@ def _subset_phase(method: BasisMethod, problem: Problem, state: BasisState) -> P
     """Learn theta by an exact GP on the subset, from each initial value."""
     initial_values = longer_lengthscales(problem.kernel, problem.theta, method.starts) if method.learn else []
     while state.round < len(initial_values):
-        descent = until_no_gain(exact_descent(method, problem, initial_values[state.round]), method.tolerance)
+        begin = Problem(problem.train, problem.kernel, initial_values[state.round])
+        descent = learn_on_subset(begin, method.seed, method.subset, method.evaluations)  # O(subset^3) per evaluation
+        descent = until_no_gain(descent, method.tolerance)
         state = yield from _follow(state, descent, lambda theta: {"chosen": theta}, partial(_report, problem))
         state = state._replace(round=state.round + 1, position=0)
     exact = state.objective

@@ -15,7 +15,8 @@ from gpexplorer.linalg.workspace import Workspace
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import folds
 from gpexplorer.methods.cross_validation.folds import FoldGroup, equal_parts, ordered_by_fold, split
-from gpexplorer.methods.cross_validation.gpcv import Z_RULES, admm_cost
+from gpexplorer.methods.cross_validation.gpcv import admm_cost
+from gpexplorer.methods.cross_validation.scheme import Z_RULES
 from gpexplorer.problem import Problem, RowGroups
 from oracles_admm import problem
 
