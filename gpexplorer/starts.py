@@ -28,6 +28,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,7 @@ SHORTER = 4.0
 BOUND_ROWS = 1000  # on which the bound of a method with inducing points is computed
 SLACK_PER_ROW = 0.1  # nats per row by which that bound may be higher before its descent
 NOISE_STEPS = (0.0, 0.35, 0.7, 1.05, 1.4)  # added to the log noise, for what inducing points leave unexplained
+UNDEFINED = (GPExplorerError, ValueError, RuntimeError)  # where a likelihood has no value
 KERNEL_START = "the kernel's own"
 KEPT_RACES, KEPT_ENTRIES = 32, 200_000  # results that are kept, of tables with at most so many numbers
 _kept: dict[bytes, Race] = {}
@@ -374,36 +376,31 @@ def _race_rows(problem: Problem) -> Tensor:
     return torch.tensor(sorted(rows))
 
 
+def _evaluated(problem: Problem, theta: Tensor) -> Evaluated:
+    """Value and gradient; an error where they do not exist, and where the noise is one that no method may learn."""
+    if not may_learn(problem.kernel, theta, problem.train, problem.theta):
+        raise NotPositiveDefinite("K + s2 I", len(problem.train), 0.0)
+    value, gradient = evidence(problem.kernel, theta, problem.train)
+    return Evaluated(value, gradient.double())
+
+
 def _value(problem: Problem, theta: Tensor) -> float:
     """The NLML at theta without its constant; infinite where it does not exist."""
-    evaluated = _evaluated(problem, theta)
-    return math.inf if evaluated is None else evaluated.value - log_prior(problem.kernel, theta)
-
-
-def _evaluated(problem: Problem, theta: Tensor) -> Evaluated | None:
-    """Value and gradient; None where they do not exist, and where the noise is one that no method may learn."""
     try:
-        if not may_learn(problem.kernel, theta, problem.train, problem.theta):
-            return None
-        value, gradient = evidence(problem.kernel, theta, problem.train)
-    except (GPExplorerError, ValueError, RuntimeError):
-        return None
-    usable = math.isfinite(value) and bool(gradient.isfinite().all())
-    return Evaluated(value, gradient.double().cpu().numpy(), None) if usable else None
+        value, gradient, _ = _evaluated(problem, theta)
+    except UNDEFINED:
+        return math.inf
+    is_usable = math.isfinite(value) and bool(gradient.isfinite().all())
+    return value - log_prior(problem.kernel, theta) if is_usable else math.inf
 
 
 def _descended(part: Problem, start: Start, limit: int, enough: float, keeps_periods: bool = False) -> Start:
     """The start after a descent in the numbers that may move; its values contain the penalty of the priors."""
-
-    def function(theta: Tensor) -> Evaluated:
-        evaluated = _evaluated(part, theta)
-        if evaluated is None:
-            raise NotPositiveDefinite("K + s2 I", len(part.train), 0.0)
-        return evaluated._replace(gradient=torch.as_tensor(evaluated.gradient).to(theta.device))
-
     units = descent_units(part.kernel, start.theta, part.train)
-    restrictions = getattr(part.kernel, "restrictions", None)
-    descent = replayed_descent(function, start.theta, "L-BFGS-B", limit, restrictions=restrictions, units=units)
+    function, restrictions = partial(_evaluated, part), getattr(part.kernel, "restrictions", None)
+    descent = replayed_descent(
+        function, start.theta, "L-BFGS-B", limit, undefined=UNDEFINED, restrictions=restrictions, units=units
+    )
     begin = start.theta
     with closing(descent):
         for best in descent:

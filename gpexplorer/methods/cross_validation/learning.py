@@ -27,6 +27,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
@@ -219,13 +220,22 @@ def _evaluation(objective: Objective, theta: Tensor) -> Tensor:
     return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)
 
 
-def _evaluations(
-    problem: Problem, work: Callable[[Tensor], Sequence[Number]], is_recordable: bool = True
-) -> RepeatedEvaluations:
-    """A function of theta [p], which a GPU records where the kernel reads nothing."""
+def _objective(
+    problem: Problem,
+    work: Callable[[Tensor], Sequence[Number]],
+    is_recordable: bool = True,
+    has_free_scale: bool = False,
+) -> Objective:
+    """An objective whose value, log scale and gradient a GPU records where the kernel reads nothing."""
     kernel = problem.kernel
     is_recordable = is_recordable and hasattr(kernel, "profile_derivative")
-    return RepeatedEvaluations(work, problem.train.y, getattr(kernel, "counter", None), is_recordable)
+    evaluations = RepeatedEvaluations(work, problem.train.y, getattr(kernel, "counter", None), is_recordable)
+
+    def evaluate(theta: Tensor) -> tuple[float, float, Tensor]:
+        value, log_scale, gradient = evaluations(theta)
+        return float(value), float(log_scale), gradient.to(theta)
+
+    return Objective(evaluate, has_free_scale)
 
 
 def dense_cost(problem: Problem, flops: float, matrices: int) -> Cost:
@@ -268,15 +278,12 @@ class MaximumLikelihood(ExactLearning):
         if self.engine == "gpytorch":
             gpytorch_parts.check(kernel, "closed form")
             likelihood = gpytorch_evidence
-        evaluations = _evaluations(
-            problem, lambda theta: likelihood(kernel, theta, train), is_recordable=likelihood is evidence
-        )
 
-        def evaluate(theta: Tensor) -> tuple[float, float, Tensor]:
-            value, gradient = evaluations(theta)
-            return float(value), 0.0, gradient.to(theta)
+        def work(theta: Tensor) -> tuple[Number, float, Tensor]:
+            value, gradient = likelihood(kernel, theta, train)
+            return value, 0.0, gradient
 
-        return Objective(evaluate)
+        return _objective(problem, work, is_recordable=likelihood is evidence)
 
     def cost(self, problem: Problem) -> Cost:
         return dense_cost(problem, flops=1.0 * len(problem.train) ** 3, matrices=4)
@@ -337,14 +344,8 @@ class LeaveOneOut(ExactLearning):
     calibrate = settings.calibrate()
 
     def objective(self, problem: Problem) -> Objective:
-        kernel, train = problem.kernel, problem.train
-        evaluations = _evaluations(problem, lambda theta: leave_one_out(kernel, theta, train, self.criterion))
-
-        def evaluate(theta: Tensor) -> tuple[float, float, Tensor]:
-            value, log_scale, gradient = evaluations(theta)
-            return float(value), float(log_scale), gradient.to(theta)
-
-        return Objective(evaluate, has_free_scale=self.calibrate and self.criterion == SQUARED)
+        work = partial(leave_one_out, problem.kernel, train=problem.train, criterion=self.criterion)
+        return _objective(problem, work, has_free_scale=self.calibrate and self.criterion == SQUARED)
 
     def cost(self, problem: Problem) -> Cost:
         return dense_cost(problem, flops=3.0 * len(problem.train) ** 3, matrices=5)

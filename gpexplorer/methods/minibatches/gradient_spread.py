@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -16,10 +16,9 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...linalg.randomness import generator, random_rows
 from ...problem import Problem
-from .exact_likelihood import ExactLikelihood, exact_gradient, exact_likelihood
-from .learner import Learner
-from .loop import Minibatches
-from .model import FeatureSettings, Model
+from .exact_likelihood import exact_gradient, exact_likelihood
+from .loop import LikelihoodGradient, Minibatches
+from .model import Model
 from .state import MinibatchState
 
 MAX_ROWS = 1000  # rows of a study
@@ -63,19 +62,6 @@ def likelihood_course(
         return
 
 
-class LikelihoodGradientMethod(FeatureSettings, Protocol):
-    """What the study needs of a method: its settings, its learner and the matrices it would settle at."""
-
-    validation: Any  # float, fraction of the rows
-    rate: Any  # float
-
-    def learner(self, model: Model, state: MinibatchState) -> Learner:
-        """Return a learner that continues from this state."""
-
-    def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
-        """Return the matrices at which the method would stay if theta did not move."""
-
-
 class GradientSpread(NamedTuple):
     """Statistics of minibatch gradients with respect to theta, in units of the norm of the exact gradient."""
 
@@ -86,13 +72,13 @@ class GradientSpread(NamedTuple):
 
 
 def gradient_spread(
-    method: LikelihoodGradientMethod, problem: Problem, theta: Float[Tensor, " p"], draws: int
+    method: LikelihoodGradient, problem: Problem, theta: Float[Tensor, " p"], draws: int
 ) -> GradientSpread:
     """Compare the minibatch gradients of a method with the exact gradient.
 
     Parameters
     ----------
-    method : LikelihoodGradientMethod
+    method : LikelihoodGradient
         The method; its running matrices are set to the values at which they would stay at this theta.
     theta : Tensor [p]
         Parameters of the kernel [p].

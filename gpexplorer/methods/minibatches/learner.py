@@ -1,10 +1,6 @@
 """The interface between a minibatch method and the shared loop: a learner takes one minibatch after another.
 
-Its parameters are one flat vector, which an optimiser moves in place, with its running averages:
-
-adadelta   v <- rho v + (1 - rho) g^2,  dx = sqrt(u + e) / sqrt(v + e) g,  u <- rho u + (1 - rho) dx^2   Zeiler (2012)
-adam       m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2,  dx = mhat / (sqrt(vhat) + e)      Kingma and Ba (2015)
-sgd        m <- b m + g,  dx = m
+Its parameters are one flat vector, which an optimiser moves in place, with its running averages.
 """
 
 from __future__ import annotations
@@ -12,42 +8,23 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam as public_adam
 
 from ...kernels.theta.restrictions import noise_limits
-from ...linalg.deferred_reads import WARM_UP, Number, RareCases, RecordedMinibatch, add_multiple
+from ...linalg.deferred_reads import WARM_UP, Number, RareCases, RecordedMinibatch
 from ...linalg.randomness import generator
 from .exact_likelihood import ExactLikelihood
 from .gradients import Parameters
 from .model import Model
+from .optimisers import OPTIMISERS
+from .settings import MinibatchSettings
 from .state import MinibatchState
 
 CPU = torch.device("cpu")
 _log = logging.getLogger(__name__)
 WORTH = 100  # a graph is recorded if it stays valid for this many minibatches; recording takes as long as some of them
-Averages = tuple[Tensor, ...]
-RHO, ADADELTA_EPS = 0.9, 1e-6
-ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
-ADAM |= {"amsgrad": False, "maximize": False}
-MOMENTUM = 0.9
-FUSED_ADAM = getattr(torch, "_fused_adam_", None)
-
-
-class LearningSettings(Protocol):
-    """The settings of a method that every learner needs."""
-
-    seed: Any  # int
-    optimiser: Any  # key of OPTIMISERS
-    noise_floor: Any  # float, smallest noise sd
-    largest: Any  # float, bound of all parameters
-    rate_decay: Any  # float
-    epochs: Any  # int
-    schedule: Any  # "power" | "cosine"
 
 
 class MinibatchRows:
@@ -100,7 +77,7 @@ class Learner(ABC):
     defers_reads: bool = True  # on a GPU, a minibatch needs no value on the host
 
     def __init__(
-        self, method: LearningSettings, model: Model, state: MinibatchState, batch_size: int | None = None
+        self, method: MinibatchSettings, model: Model, state: MinibatchState, batch_size: int | None = None
     ) -> None:
         self.model, self.rate, self.seed = model, state.rate, method.seed
         self.rows = MinibatchRows(
@@ -325,44 +302,3 @@ class Learner(ABC):
             averages=tuple(average.clone() for average in self.averages),
             matrices=self.matrices(),
         )
-
-
-class Optimiser(NamedTuple):
-    """An update rule and the number of running averages it needs, each of the size of the parameter vector."""
-
-    move: Callable[[Tensor, Tensor, Averages, Number, Number], None]  # x, gradient, averages, earlier moves, rate
-    averages: int
-
-
-def adadelta(x: Tensor, gradient: Tensor, averages: Averages, t: Number, rate: Number) -> None:
-    """Move x by steps of the size of earlier steps; `rate` is a factor, 1 in the paper."""
-    squares, steps = averages
-    squares.mul_(RHO).addcmul_(gradient, gradient, value=1.0 - RHO)
-    step = (steps + ADADELTA_EPS).div_(squares + ADADELTA_EPS).sqrt_().mul_(gradient)
-    steps.mul_(RHO).addcmul_(step, step, value=1.0 - RHO)
-    add_multiple(x, step, -rate)
-
-
-def adam(x: Tensor, gradient: Tensor, averages: Averages, t: Number, rate: Number) -> None:
-    """Move every entry of x by about `rate`, in one pass over memory.
-
-    On a GPU, the number of earlier moves and the rate may be tensors.
-
-    The one-pass kernel is a private function of torch. If it is missing, torch's public function is used, with which a
-    minibatch takes about 8 % longer.
-    """
-    (mean, squares), factors = averages, {**ADAM, "lr": rate.float() if isinstance(rate, Tensor) else rate}
-    moves = (t + 1.0).float() if isinstance(t, Tensor) else x.new_full((), t + 1.0, dtype=torch.float32)
-    if FUSED_ADAM is None:
-        public_adam([x], [gradient], [mean], [squares], [], [moves - 1.0], fused=True, **factors)
-    else:
-        FUSED_ADAM([x], [gradient], [mean], [squares], [], [moves], **factors)
-
-
-def sgd(x: Tensor, gradient: Tensor, averages: Averages, t: Number, rate: Number) -> None:
-    """Move x against the gradient with heavy-ball momentum."""
-    averages[0].mul_(MOMENTUM).add_(gradient)
-    add_multiple(x, averages[0], -rate)
-
-
-OPTIMISERS = {"adam": Optimiser(adam, 2), "adadelta": Optimiser(adadelta, 2), "sgd": Optimiser(sgd, 1)}

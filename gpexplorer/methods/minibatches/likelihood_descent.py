@@ -24,24 +24,15 @@ from ...linalg.cholesky import cholesky, factor
 from ...linalg.deferred_reads import Number, happens, number
 from ...problem import Cost, Problem
 from . import settings
-from .costs import factorisation_flops, feature_flops, step_cost
-from .exact_likelihood import ExactLikelihood, exact_gradient, exact_likelihood
+from .exact_likelihood import exact_gradient, exact_likelihood
 from .gradients import Parameters
 from .learner import Learner
-from .loop import Minibatches
-from .model import Model
+from .loop import LikelihoodGradient
+from .model import Model, factorisation_flops, feature_flops, step_cost
 from .state import MinibatchState
 
 
-class LikelihoodDescent(Minibatches):
-    """Base class of the methods that descend a likelihood itself."""
-
-    def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
-        """Return no matrices: the method keeps none between minibatches."""
-        return ()
-
-
-class BSGD(LikelihoodDescent):
+class BSGD(LikelihoodGradient):
     """Biased stochastic gradient descent: each minibatch is treated as if it were all rows.
 
     Notes
@@ -96,7 +87,7 @@ class BSGDLearner(LikelihoodLearner):
         return value
 
 
-class FullBatch(LikelihoodDescent):
+class FullBatch(LikelihoodGradient):
     """Maximum likelihood of a finite-dimensional kernel by its exact gradient on all rows.
 
     Notes

@@ -84,12 +84,11 @@ from ...linalg.deferred_reads import Number, add_multiple, add_product, happens,
 from ...problem import Cost, Problem
 from ..setting_kinds import amount, choice, positive
 from . import settings
-from .costs import factorisation_flops, feature_flops, step_cost
 from .exact_likelihood import ExactLikelihood, exact_likelihood
 from .gradients import Parameters
 from .learner import Learner, MinibatchRows
-from .loop import ADDED_SETTINGS, Minibatches
-from .model import Model
+from .loop import ADDED_SETTINGS, LikelihoodGradient
+from .model import Model, factorisation_flops, feature_flops, step_cost
 from .state import MinibatchState
 
 MIN_RELATIVE_M = -0.5  # M is restricted to M >= this times A^-1
@@ -99,7 +98,7 @@ LARGE_GAP = 3.0  # with |A - F| larger than this times |F| at the end, the outco
 MAX_GAP = 100.0  # with |A - F| larger than this times |F|, A has diverged in the affine metric
 
 
-class Minimax(Minibatches):
+class Minimax(LikelihoodGradient):
     """Stochastic descent and ascent on a saddle-point problem whose value is the marginal likelihood.
 
     Notes
@@ -120,7 +119,7 @@ class Minimax(Minibatches):
     }
     title: ClassVar[str] = "MINIMAX"
     equations: ClassVar[dict[str, str]] = {
-        **Minibatches.equations,
+        **LikelihoodGradient.equations,
         "mu": r"\Psi = g + \log|A| + \mu\,\langle B, A - F(\theta)\rangle / \|A\|",
         "rate_matrix": r"A \leftarrow \operatorname{proj}_{A \succeq \sigma^2 I}(A - a\,\nabla_A \Psi)",
         "rate_ascent": r"B \leftarrow \operatorname{proj}_{\|B\|\le 1}(B + b\,\nabla_B \Psi)",

@@ -5,12 +5,14 @@
     gaussian    phi = D random Fourier features of z(x)
 
 The kernel of the problem is used once, for the initial prior variance; its theta gives the initial noise.
+
+`step_cost` is what a step of the minibatch methods costs, by formula.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Float
@@ -22,26 +24,16 @@ from ...features.deep import Network, Parts, Scaled, views
 from ...features.learned import LearnedKernel
 from ...features.pretrained import Module, Pretrained
 from ...features.random_fourier import RandomFourier, Waves
+from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator
-from ...problem import Problem, described_rows
+from ...problem import Cost, Problem, described_rows
+from .settings import MinibatchSettings
 
 MIN_VALIDATION_ROWS = 20  # rows set aside, but at most one part of all rows, if parts are set aside in turn
 MATCHED_ROWS = 500  # the initial prior variance is matched on this many rows
-
-
-class FeatureSettings(Protocol):
-    """The settings of a method that determine its features."""
-
-    title: ClassVar[Any]  # str, for error messages
-    seed: Any  # int
-    kernel: Any  # "linear" | "gaussian"
-    layers: Any  # int
-    width: Any  # int
-    activation: Any  # key of ACTIVATIONS
-    num_features: Any  # int, of the Gaussian kernel
-    frequencies: Any  # kind of random Fourier features
-    features: Any  # Pretrained | torch.nn.Module | None
-    folds: Any  # int, parts of the rows that are set aside in turn
+HALF_RATE_ORDER = 512.0  # LAPACK factorises and inverts a matrix of this order at half the speed of a matrix product
+FOURIER_CALLS = 20.0  # torch calls for random Fourier features, forward and backward
+BLOCK_CALLS = 15.0  # torch calls per block of rows in the exact likelihood
 
 
 class Tape(NamedTuple):
@@ -58,7 +50,7 @@ class Model:
 
     Parameters
     ----------
-    method : FeatureSettings
+    method : MinibatchSettings
         Settings of the features.
     problem : Problem
         The training rows, and the initial noise and prior variance.
@@ -85,7 +77,7 @@ class Model:
     SettingError : if the inputs are not numbers, or if a given feature map does not fit them.
     """
 
-    def __init__(self, method: FeatureSettings, problem: Problem, validation: float = 0.0, fold: int = 0) -> None:
+    def __init__(self, method: MinibatchSettings, problem: Problem, validation: float = 0.0, fold: int = 0) -> None:
         train = problem.train
         if not isinstance(train.X, Tensor):
             raise SettingError(
@@ -190,7 +182,7 @@ class Model:
         return send_rows(train.X, index, self.like.device, self.like.dtype), select_rows(train.y, index)
 
 
-def _feature_map(method: FeatureSettings, d: int, like: Tensor) -> Network | Scaled | Module:
+def _feature_map(method: MinibatchSettings, d: int, like: Tensor) -> Network | Scaled | Module:
     """The map from x to z: `method.features` if it is given, otherwise the network of the settings."""
     features = method.features
     if features is None:
@@ -217,3 +209,55 @@ def send_rows(X: Tensor, index: slice | Tensor, device: torch.device, dtype: tor
     if device.type == "cuda" and X.device.type == "cpu":
         return selected.pin_memory().to(device, non_blocking=True).to(dtype)
     return selected.to(device, dtype)
+
+
+def factorisation_flops(order: float) -> float:
+    """Return order^3 flops of a factorisation and inverse, counted as flops of a product that takes equally long."""
+    return order**3 * (1.0 + HALF_RATE_ORDER / order)
+
+
+def feature_flops(model: Model) -> float:
+    """Return the flops of the features of one row."""
+    return 2.0 * model.map.size + (2.0 * model.waves.Omega.numel() if model.waves else 0.0)
+
+
+def step_cost(
+    method: MinibatchSettings, model: Model, batch_size: int, *, algebra: float, matrices: float, calls: float
+) -> Cost:
+    """Return the cost of a step: its minibatches, and its share of a pass over all rows for the exact likelihood.
+
+    Parameters
+    ----------
+    method : MinibatchSettings
+        The settings of the method.
+    model : Model
+        The feature map and the rows.
+    batch_size : int
+        Rows per minibatch; 0 for a method that takes all rows, block by block.
+    algebra : float
+        Flops of a minibatch apart from its features, which are computed once forward and once backward.
+    matrices : float
+        Number of D x D matrices in memory, in units of the precision of the features.
+    calls : float
+        Torch calls per minibatch with a network's features, from reading the rows to the optimiser's update.
+    """
+    s, D, p = model.like.element_size(), model.D, model.size
+    in_memory = min(batch_size, model.n)
+    b = in_memory or model.n
+    minibatch = algebra + 3.0 * b * feature_flops(model) + 12.0 * (p + D)
+    per_epoch = max(model.n // b, 1)
+    count = min(method.minibatches, per_epoch)
+    share = count / (per_epoch * method.evaluate_every)  # of an evaluation of the exact likelihood
+    evaluation = share * model.n * (feature_flops(model) + 2.0 * D * D)
+    bytes_moved = count * s * (3.0 * matrices * D * D + 10.0 * (p + D) + 8.0 * b * D)
+    arrays = {
+        "parameters, gradient and averages": 8.0 * s * (p + D),
+        "D x D matrices": 1.0 * s * matrices * D * D,
+        "minibatch": 6.0 * s * in_memory * (D + model.map.width),
+        "block of features": min((4.0 if in_memory else 8.0) * s * model.n * D, 1.3 * BLOCK_BYTES),
+        "order of the rows": 8.0 * model.n,
+    }
+    bytes_read = share * s * model.n * (D + model.problem.train.d)
+    blocks = 1.0 + 4.0 * s * model.n * D / BLOCK_BYTES
+    all_calls = count * (calls + (FOURIER_CALLS if model.waves else 0.0)) + BLOCK_CALLS * share * blocks
+    return Cost(count * minibatch + evaluation, bytes_moved + bytes_read, arrays, all_calls)

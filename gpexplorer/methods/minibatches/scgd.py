@@ -32,16 +32,15 @@ from ...linalg.deferred_reads import Number, number
 from ...problem import Cost, Problem
 from ..setting_kinds import choice, share
 from . import settings
-from .costs import factorisation_flops, step_cost
 from .exact_likelihood import ExactLikelihood, exact_likelihood
 from .gradients import Parameters
 from .learner import Learner
-from .loop import ADDED_SETTINGS, Minibatches
-from .model import Model
+from .loop import ADDED_SETTINGS, LikelihoodGradient
+from .model import Model, factorisation_flops, step_cost
 from .state import MinibatchState
 
 
-class SCGD(Minibatches):
+class SCGD(LikelihoodGradient):
     """Stochastic compositional gradient descent on the marginal likelihood.
 
     Notes
@@ -57,7 +56,7 @@ class SCGD(Minibatches):
     added_settings: ClassVar[Mapping[str, Any]] = {**ADDED_SETTINGS, "gram_update": "before"}
     title: ClassVar[str] = "SCGD"
     equations: ClassVar[dict[str, str]] = {
-        **Minibatches.equations,
+        **LikelihoodGradient.equations,
         "averaging": r"\tilde F_{t+1} = (1-b_t)\,\tilde F_t + b_t\,\tfrac{n}{s}\textstyle\sum_{i\in S} F_i",
     }
 

@@ -42,12 +42,11 @@ from ...problem import Channel, Cost, Problem, channel, channels_of
 from ..own_points import number_of_points, own_inputs, own_start
 from ..setting_kinds import amount, choice, count, share
 from . import settings
-from .costs import factorisation_flops, feature_flops, step_cost
 from .exact_likelihood import exact_posterior
 from .gradients import Parameters
 from .learner import Learner
 from .loop import ADDED_SETTINGS, Evaluation, Minibatches
-from .model import MATCHED_ROWS, Model
+from .model import MATCHED_ROWS, Model, factorisation_flops, feature_flops, step_cost
 from .state import MinibatchInfo, MinibatchState
 
 JITTER = {torch.float32: 1e-4, torch.float64: 1e-6}  # on K_mm, as in GPyTorch, if the setting `jitter` is 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import param
 import torch
@@ -21,29 +21,15 @@ from ...problem import Outcome, Problem
 from ..base import Method, end_of_descent
 from ..setting_kinds import amount, count
 
-
-class Recorded(Protocol):
-    """A state with the record of its descent."""
-
-    @property
-    def theta(self) -> Tensor:
-        """The best point [p]."""
-
-    @property
-    def objective(self) -> float:
-        """The value there."""
-
-    @property
-    def begin(self) -> Tensor:
-        """Where the descent began [p]."""
-
-    @property
-    def answers(self) -> Tensor:
-        """Value and gradient [k, p + 1] of every evaluation; nan where there is no value."""
+NegativeLogLikelihood = Callable[[Tensor], tuple[float, Tensor]]  # theta [p] -> value, and gradient [p]
 
 
 class DescendingMethod(Method):
-    """Base class of the methods that learn theta by a recorded descent."""
+    """Base class of the methods that learn theta by a recorded descent.
+
+    Their states have `step`, `theta` (the best point [p]), `objective` (the value there), `begin` (where the descent
+    began [p]) and `answers` (value and gradient [k, p + 1] of every evaluation; nan where there is no value).
+    """
 
     family: ClassVar[str] = "neighbours"
 
@@ -54,6 +40,14 @@ class DescendingMethod(Method):
         (1e-6, 1e-1),
         doc="A descent ends when no derivative in a log-hyperparameter exceeds this share of the objective.",
     )
+
+    def descent(self, problem: Problem, evaluate: NegativeLogLikelihood, state: Any) -> Iterator[Any]:
+        """Continue the descent of a state, and yield the state after each evaluation."""
+        results, limit = list(state.answers), self.evaluations if self.learn else 1
+        for best in recorded_descent(problem, evaluate, state, results, limit, self.tolerance):
+            after = {"theta": best.theta, "objective": best.of_the_data, "answers": torch.stack(results)}
+            state = state._replace(step=state.step + 1, **after)
+            yield state
 
     def ended(self, problem: Problem, state: Any, rounds: str = "", other_limit: str = "") -> Outcome:
         """Return why learning has ended; `other_limit` names a setting, if one beside `evaluations` ended it."""
@@ -72,8 +66,8 @@ class DescendingMethod(Method):
 
 def recorded_descent(
     problem: Problem,
-    evaluate: Callable[[Tensor], tuple[float, Tensor]],
-    state: Recorded,
+    evaluate: NegativeLogLikelihood,
+    state: Any,
     results: list[Tensor],
     limit: int,
     tolerance: float,
@@ -127,7 +121,7 @@ def no_answers(theta: Float[Tensor, " p"]) -> Float[Tensor, "0 q"]:
     return torch.zeros(0, len(theta) + 1, dtype=torch.float64, device=theta.device)
 
 
-def slope_of(kernel: Any, state: Recorded) -> float:
+def slope_of(kernel: Any, state: Any) -> float:
     """The largest absolute derivative at the best point, in the numbers that may move."""
     return slope_at(kernel, state.theta, state.objective, state.answers)
 
@@ -139,7 +133,7 @@ def slope_at(kernel: Any, theta: Tensor, value: float, answers: Sequence[Tensor]
     return largest_derivative(kernel, theta, answers[best][1:])
 
 
-def _evaluation(evaluate: Callable[[Tensor], tuple[float, Tensor]], theta: Tensor) -> Tensor:
+def _evaluation(evaluate: NegativeLogLikelihood, theta: Tensor) -> Tensor:
     """Evaluate once, as a row [p + 1] of the record; all nan where there is no value."""
     try:
         value, gradient = evaluate(theta)

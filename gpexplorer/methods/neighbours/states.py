@@ -30,7 +30,7 @@ from ...posteriors import Posterior, StatesPosterior
 from ...problem import Cost, Dataset, Outcome, Problem, Step, channel
 from ..base import Steps, begun
 from ..setting_kinds import count
-from .recorded_descent import DescendingMethod, no_answers, recorded_descent, slope_of
+from .recorded_descent import DescendingMethod, no_answers, slope_of
 
 WORTH = 4.0  # a series this many times as long as the stretch is learned from the stretch first
 
@@ -96,11 +96,8 @@ class States(DescendingMethod):
         state = yield from begun(resume, first, StatesInfo("start"))
         while True:
             likelihood = Likelihood(problem, 0 if state.sees_all else self.stretch, self.seed)
-            results, limit = list(state.answers), self.evaluations if self.learn else 1
-            for best in recorded_descent(problem, likelihood, state, results, limit, self.tolerance):
-                state = state._replace(
-                    step=state.step + 1, theta=best.theta, objective=best.of_the_data, answers=torch.stack(results)
-                )
+            descent = self.descent(problem, likelihood, state)
+            for state in descent:
                 phase = "learn" if state.sees_all else "stretch"
                 yield Step(state, StatesInfo(phase, state.objective, slope_of(problem.kernel, state)))
             if not math.isfinite(state.objective):

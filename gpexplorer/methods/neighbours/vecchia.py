@@ -59,7 +59,7 @@ from ..base import Steps, begun
 from ..capabilities import NearRows
 from ..setting_kinds import choice, count
 from .merged_conditionals import Batch, merged_conditionals, single_conditionals
-from .recorded_descent import DescendingMethod, no_answers, recorded_descent, slope_of
+from .recorded_descent import DescendingMethod, no_answers, slope_of
 
 EXACT = 3000  # rows: beyond, an order by grids
 MOST_CELLS = 2**20  # per input, after which what is left joins in random order
@@ -362,15 +362,10 @@ class Vecchia(DescendingMethod):
         while True:
             lengths = self._lengths(problem, state.begin)
             found = self._conditionals(problem, lengths, self.conditionals, self.merge)
-            results = list(state.answers)
-            stretch = 1.0
-            evaluate, limit = partial(found.likelihood, begin=problem.theta), self.evaluations if self.learn else 1
-            for best in recorded_descent(problem, evaluate, state, results, limit, self.tolerance):
-                stretch = _stretch(self._lengths(problem, best.theta), lengths)
-                phase = "neighbours" if len(results) == 1 else "learn"
-                state = state._replace(
-                    step=state.step + 1, theta=best.theta, objective=best.of_the_data, answers=torch.stack(results)
-                )
+            descent = self.descent(problem, partial(found.likelihood, begin=problem.theta), state)
+            for state in descent:
+                stretch = _stretch(self._lengths(problem, state.theta), lengths)
+                phase = "neighbours" if len(state.answers) == 1 else "learn"
                 yield Step(state, VecchiaInfo(phase, state.objective, slope_of(problem.kernel, state), stretch))
             if not math.isfinite(state.objective):
                 return Outcome("failed", "The covariance of near rows has no Cholesky factor. Raise the noise.")

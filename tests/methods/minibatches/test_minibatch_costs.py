@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.minibatches import minimax
-from gpexplorer.methods.minibatches.costs import factorisation_flops
+from gpexplorer.methods.minibatches.model import factorisation_flops
 from oracles_minibatches import begun, problem
 
 

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from benchmarks.timing.rate_search import best_validation_rate
 from gpexplorer.errors import SettingError
-from gpexplorer.methods.minibatches import learner
+from gpexplorer.methods.minibatches import optimisers
 from gpexplorer.methods.minibatches.exact_likelihood import exact_gradient, exact_likelihood
-from gpexplorer.methods.minibatches.learner import OPTIMISERS, MinibatchRows
+from gpexplorer.methods.minibatches.learner import MinibatchRows
+from gpexplorer.methods.minibatches.optimisers import OPTIMISERS
 from gpexplorer.methods.minibatches.scgd import running_inverse
 from gpexplorer.problem import Problem
 from oracles_minibatches import begun, dense, method, mixed, problem
@@ -99,7 +100,7 @@ def test_adam_is_the_same_where_torch_has_no_pass_of_its_own(shift: float, monke
         for t in range(30):
             OPTIMISERS["adam"].move(x, 4.0 * (x - shift).pow(3) - 1.0, averages, t, 0.05)
         ends.append((x, *averages))
-        monkeypatch.setattr(learner, "FUSED_ADAM", None)
+        monkeypatch.setattr(optimisers, "FUSED_ADAM", None)
 
     torch.testing.assert_close(*ends, rtol=0, atol=0)
 
