@@ -190,11 +190,7 @@ def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tenso
 
 def _largest_derivative(problem: Problem, state: LearningState) -> float:
     """Return the largest absolute derivative at the best point."""
-    restrictions = getattr(problem.kernel, "restrictions", None)
-    if restrictions is None:
-        best = int(state.answers[:, 0].nan_to_num(math.inf).argmin())
-    else:
-        best = int((state.answers[:, 0] - state.objective).abs().nan_to_num(math.inf).argmin())
+    best = int((state.answers[:, 0] - state.objective).abs().nan_to_num(math.inf).argmin())
     return largest_derivative(problem.kernel, state.theta, state.answers[best, 2:])
 
 
