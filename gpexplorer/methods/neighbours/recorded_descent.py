@@ -80,7 +80,7 @@ def recorded_descent(
         Its kernel may restrict theta.
     evaluate : callable
         theta [p] -> value and gradient [p] in float64, or NotPositiveDefinite.
-    state : Recorded
+    state : NamedTuple
         Where the descent stands.
     results : list of Tensor [p + 1]
         The evaluations so far, to which every new one is added.
