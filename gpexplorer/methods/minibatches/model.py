@@ -12,7 +12,7 @@ The kernel of the problem is used once, for the initial prior variance; its thet
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float
@@ -184,7 +184,7 @@ class Model:
 
 def _feature_map(method: MinibatchSettings, d: int, like: Tensor) -> Network | Scaled | Module:
     """The map from x to z: `method.features` if it is given, otherwise the network of the settings."""
-    features = method.features
+    features: Any = method.features  # a person may give anything
     if features is None:
         sizes, constant = [d, *[method.width] * method.layers], method.kernel == "linear"
         return Network(sizes, method.activation) if method.layers else Scaled(d, constant)
