@@ -6,7 +6,6 @@
 Equation numbers refer to Evans and Nair (2018). The model and its gradient are those of `linalg.gaussian`. The rows are
 read in strips, here or on the workers of a cluster, so that memory is O(p^2) and one block of Phi.
 
-
 The evidence also chooses eigenfunctions: p of many candidates, under which the training rows are most likely.
 
 The p largest eigenvalues are chosen without y. In d inputs they are the products of low degree, and a function that
