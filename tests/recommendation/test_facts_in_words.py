@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import t as student_t
 
 from gpexplorer.data import Split
 from gpexplorer.data.quoting import about
@@ -114,6 +115,19 @@ def test_factors_do_not_depend_on_the_unit_of_time():
     assert learned_widening(short)[1] == pytest.approx(factors)
     assert learned_widening(short)[0] == pytest.approx(tuple(1e-6 * each for each in horizons))
     assert learned_widening([FoldErrors(np.zeros(9), np.ones(9))]) == ((), ())
+
+
+def test_each_range_of_horizons_has_the_scale_of_its_own_errors():
+    horizon = np.arange(1.0, 81.0)
+    z = np.where(horizon > 40, 3.0, 1.0) * np.resize([1.0, -1.0], 80)  # of no correlation from one row to the next
+
+    horizons, factors = learned_widening([FoldErrors(horizon, z)])
+
+    ranges = [(0, 10), (10, 20), (20, 40), (40, 80)]  # shares of the largest horizon
+    assert horizons == pytest.approx([(low + 1 + high) / 2 for low, high in ranges])
+    widest = (4.0 + 40 * 9.0) / (4.0 + 40) * (student_t.ppf(0.975, 4.0 + 40) / 1.959964) ** 2
+    assert factors[-1] == pytest.approx(widest, rel=0.01)
+    assert 1.0 < factors[0] == factors[1] == factors[2] < 1.6  # whose few residuals are those of the model
 
 
 def fold(first: float, count: int) -> Split:

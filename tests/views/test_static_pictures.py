@@ -132,8 +132,10 @@ def test_a_map_with_a_grid_of_values_is_drawn():
     assert "nan" not in svg
 
 
-def test_a_long_name_of_the_vertical_axis_is_not_cut_in_a_low_picture(run: Run):
-    low, high = (run.plot("landscape", 1, width=560, height=height).svg() for height in (150, 400))
+def test_a_long_name_of_the_vertical_axis_is_not_cut_in_a_low_picture():
+    name = "decrease of the objective by a swap [nat]"
+    figure = new_figure(x_range=(0, 1), y_range=(0, 1), y_axis_label=name)
+    low, high = (figure_svg(figure, 560, height) for height in (150, 400))
     sizes = [
         (float(size), len(name))
         for svg in (low, high)
