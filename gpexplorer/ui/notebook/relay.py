@@ -10,7 +10,6 @@ it, as the kernel passes its answers on. So a cell has the very page that `gpexp
 from __future__ import annotations
 
 import asyncio
-import base64
 import mimetypes
 import re
 import secrets
@@ -20,7 +19,7 @@ import time
 import warnings
 import weakref
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -186,7 +185,7 @@ def _with_fonts(sheet: Path) -> bytes:
         path = sheet.parent / match[2].partition("?")[0]
         if path.suffix in OLD_FONTS or not path.is_file():
             return 'url("data:,")'
-        return f'url("data:{_media_type(path)};base64,{base64.b64encode(path.read_bytes()).decode()}")'
+        return f'url("data:{_media_type(path)};base64,{b64encode(path.read_bytes()).decode()}")'
 
     return STYLE_URL.sub(inside, sheet.read_text(encoding="utf-8")).encode()
 
@@ -310,55 +309,45 @@ class Relay(anywidget.AnyWidget):
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, message: dict[str, Any]) -> None:
-        view, reply = str(message["view"]), {"view": message["view"], "id": message.get("id")}
+        reply = {"view": message["view"], "id": message.get("id")}
         try:
-            action = _ACTIONS[message["ask"]]
-            fields = await action(self, view, message)
+            fields = await self._carry_out(str(message["view"]), message)
             if message.get("id"):
                 self.send({**reply, **fields})
         except Exception as error:
             self.send({**reply, "notice": sentence(error, "the page of this cell was being sent")})
 
-    async def _send_page(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
-        return {"page": await kernel_server().page(self._page, bool(message["dark"]))}
-
-    async def _send_file(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
-        page_file = file(message["path"])
-        return {"type": page_file.type, **_as_text(page_file.content)}
-
-    async def _connect(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
-        await self._disconnect(view, message)
-        connection = Connection(lambda fields: self.send({"view": view, **fields}))
-        await connection.open(message["token"])
-        self._connections[view] = connection
+    async def _carry_out(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
+        """Do what a view asks for; returns the fields of the answer."""
+        connection = self._connections.get(view)
+        match message["ask"]:
+            case "page":
+                return {"page": await kernel_server().page(self._page, bool(message["dark"]))}
+            case "file":
+                page_file = file(message["path"])
+                return {"type": page_file.type, **_as_text(page_file.content)}
+            case "connect":
+                self._disconnect(view)
+                connection = Connection(lambda fields: self.send({"view": view, **fields}))
+                await connection.open(message["token"])
+                self._connections[view] = connection
+            case "disconnect":
+                self._disconnect(view)
+            case "send":
+                if connection is not None:
+                    await connection.send(message["fragments"])
+            case "beat":
+                if connection is not None:
+                    connection.heard = time.monotonic()
+            case other:
+                raise ValueError(f"no view asks for {other!r}")
         return {}
 
-    async def _pass_on(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
-        if view in self._connections:
-            await self._connections[view].send(message["fragments"])
-        return {}
-
-    async def _disconnect(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
+    def _disconnect(self, view: str) -> None:
         connection = self._connections.pop(view, None)
         if connection is not None:
             connection.close()
-        return {}
-
-    async def _beat(self, view: str, message: dict[str, Any]) -> dict[str, Any]:
-        if view in self._connections:
-            self._connections[view].heard = time.monotonic()
-        return {}
 
 
 def _as_text(content: bytes) -> dict[str, str]:
     return {"base64": b64encode(content).decode("ascii")}
-
-
-_ACTIONS: dict[str, Callable[[Relay, str, dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]] = {
-    "page": Relay._send_page,
-    "file": Relay._send_file,
-    "connect": Relay._connect,
-    "send": Relay._pass_on,
-    "disconnect": Relay._disconnect,
-    "beat": Relay._beat,
-}
