@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode
 
 import panel as pn
@@ -13,6 +13,7 @@ from ..runs import Spec
 from ..runs import link as links
 from ..runs.link import Link
 from ..views.base import registry as views
+from .browser.callbacks import served_document
 from .inputs.presets import OPENING, PRESETS
 from .stories import STORIES
 
@@ -141,9 +142,7 @@ def asked_page(arguments: Mapping[str, list[bytes]]) -> str:
 
 def session_query() -> str:
     """Return the part of the address of the present session after "?"; empty where there is no session."""
-    document = pn.state.curdoc
-    request = document.session_context.request if document is not None and document.session_context else None
-    return str(getattr(request, "query", ""))
+    return str(getattr(session_http_request(), "query", ""))
 
 
 def session_request(start: Spec) -> PageRequest:
@@ -151,10 +150,15 @@ def session_request(start: Spec) -> PageRequest:
     return read_query(urlencode(_values(_session_arguments()), doseq=True), start)
 
 
+def session_http_request() -> Any:
+    """Return the request that opened the present session; None where there is no session."""
+    document = served_document()
+    context: Any = None if document is None else document.session_context
+    return None if context is None else context.request
+
+
 def _session_arguments() -> Mapping[str, list[bytes]]:
-    document = pn.state.curdoc
-    request = document.session_context.request if document is not None and document.session_context else None
-    return request.arguments if request is not None else {}
+    return getattr(session_http_request(), "arguments", {})
 
 
 def _values(arguments: Mapping[str, list[bytes]]) -> dict[str, list[str]]:

@@ -34,6 +34,8 @@ from panel.io.server import server_html_page_for_session
 from panel.io.state import set_curdoc
 from panel.models.location import Location
 
+from .browser.callbacks import weakly
+
 PAUSE_AFTER = 1.0  # seconds without a connection
 END_AFTER = 8.0  # seconds
 LONGEST_ARRIVAL = 5.0  # seconds after which a page that was asked for is not waited for: nobody may be there
@@ -244,12 +246,11 @@ def follow_connection(document: Document, pause: Callable[[], None]) -> None:
     pause : callable
         A method of an object; the object is not kept alive.
     """
-    reference = weakref.WeakMethod(pause)
-    document_reference = weakref.ref(document)
+    document_reference, pause_weakly = weakref.ref(document), weakly(pause)
 
     def lost(_: Any) -> None:
         loop = asyncio.get_running_loop()
-        loop.call_later(PAUSE_AFTER, _unless_connected, document_reference, lambda _: _call(reference))
+        loop.call_later(PAUSE_AFTER, _unless_connected, document_reference, lambda _: pause_weakly())
         loop.call_later(END_AFTER, _unless_connected, document_reference, lambda session: session.request_expiration())
 
     document.on_event(ConnectionLost, lost)
@@ -261,9 +262,3 @@ def _unless_connected(reference: weakref.ref[Document], action: Callable[[Any], 
     session = context.session if context is not None else None
     if session is not None and not session.destroyed and session.connection_count == 0:
         action(session)
-
-
-def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
-    method = reference()
-    if method is not None:
-        method()

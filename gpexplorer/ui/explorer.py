@@ -30,7 +30,7 @@ from .inputs.presets import PRESETS, question
 from .inputs.sliders import HyperparameterBox
 from .notebook.shown_in_cells import mimebundle
 from .page import explorer_in_host, explorer_page, load_resources, own_page
-from .panels.panels_below import panels_below
+from .panels.panels_below import PanelsBelow
 from .panels.recommend_panel import RecommendPanel
 from .panels.share_panel import sheet, written
 from .panels.story_panel import StoryPanel
@@ -116,11 +116,11 @@ class Explorer(pn.viewable.Viewer):
         read_rows = None if data is None else partial(data_sets.load, data)
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
         self.transport = Transport(self.session.player, self.session.open)
-        self._playback = self.status.beside(self.transport, self.transport.speed)
+        playback = self.status.beside(self.transport, self.transport.speed)
         self.pictures = Pictures(self.session)
-        self.below = panels_below(self.session, self._export, self.pictures.options)
+        self.below = PanelsBelow(self.session, self._export, self.pictures.options)
         self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT, HEAD])
-        self.sources = DataSource(spec, self._change_rows, self.status.fail, self._wait)
+        self.sources = DataSource(spec, self._change_rows, partial(self.status.say, severity="error"), self._wait)
         self.hyperparameters = HyperparameterBox(self.session)
         self.sources.adopt(spec, in_memory=data is not None)
         self.choices = Controls(spec, self._controls_changed, [self.hyperparameters])
@@ -129,6 +129,13 @@ class Explorer(pn.viewable.Viewer):
         self.presets = Field("Begin with a question", "", self._choose_preset, questions, heading=True)
         self.story = StoryPanel(self.session, self._show_part, on_leave=self._end_story)
         self.recommendation = RecommendPanel(self.session, self.sources.own.choose_again)
+        self.session.panels.append(self.recommendation)
+        self.top: list[Any] = [
+            self.status.alert, self.story, self.title, self.sources.own.picker, self.recommendation, playback,
+            self.status, self.pictures.top,
+        ]  # fmt: skip
+        self.rest: list[Any] = [self.pictures.tabs, self.below]
+        self.openers: list[Any] = [self.recommendation.begin, self.sources.own.again]
         self._finalizer = weakref.finalize(self, self.session.player.close)
         self._name_run(None)
         self._wait_message = wait_message
@@ -138,8 +145,9 @@ class Explorer(pn.viewable.Viewer):
             self.session.open()
         self._following, self._asked = False, 0
         self.param.watch(self._carry_out, ["spec", "run", "at", "playing"])
-        if pn.state.curdoc is None:  # in a script or a cell, where `run` and `at` are read at once
-            self._wait_for_run()
+        end = time.monotonic() + (STATIC_PICTURE_WAIT if pn.state.curdoc is None else 0.0)
+        while self.run is None and not (wait_message or self._failed) and time.monotonic() < end:
+            self._drain(wait=0.05, is_seen=False)  # in a script or a cell, `run` and `at` are read at once
         self.param.update(**begin)
 
     @property
@@ -152,24 +160,6 @@ class Explorer(pn.viewable.Viewer):
     def tools(self) -> list[str]:
         """The titles of the panels that the bar names; none where the address leaves the panels out."""
         return self.below.titles[:-1] if "panels" not in self._hidden else []
-
-    @property
-    def openers(self) -> list[Any]:
-        """The buttons of the sidebar that open something beside it."""
-        return [self.recommendation.begin, self.sources.own.again]
-
-    @property
-    def top(self) -> list[Any]:
-        """The parts that are looked at first: messages, question, transport and numbers, and the pictures on top."""
-        return [
-            self.status.alert, self.story, self.title, self.sources.own.picker, self.recommendation, self._playback,
-            self.status, self.pictures.top,
-        ]  # fmt: skip
-
-    @property
-    def rest(self) -> list[Any]:
-        """The parts under those: the pictures in tabs, and the panels."""
-        return [self.pictures.tabs, self.below]
 
     def adopt(self, request: PageRequest) -> None:
         """Show what an address asks for besides its spec: step, picture, question, and what had to be corrected."""
@@ -201,8 +191,7 @@ class Explorer(pn.viewable.Viewer):
     def set_dark(self, dark: bool) -> None:
         """Draw the figures for the dark theme, or for the light one."""
         with together():
-            for part in (self.pictures, self.story, self.below, self.recommendation):
-                part.set_theme("dark" if dark else "light")
+            self.session.theme.set_dark(dark)
 
     def start(self) -> None:
         """Begin to take frames from the player: from now on the page follows the run."""
@@ -228,8 +217,7 @@ class Explorer(pn.viewable.Viewer):
 
     def pause(self) -> None:
         """Stop computing after the step under way once no browser shows the page."""
-        for part in (self.session, self.story, self.below, self.recommendation):
-            part.pause()
+        self.session.pause()
 
     def leave(self) -> None:
         """Stop following the run and computing, because the page is gone; a new page can show the explorer again."""
@@ -241,15 +229,9 @@ class Explorer(pn.viewable.Viewer):
         self._stop_following()
         self._following, self.run = True, None  # nothing is opened any more
         self._finalizer()
-        for part in (self.story, self.below, self.recommendation, self.session):
-            part.close()
+        self.session.close()
         for widget in self.widgets:
             widget.end("This explorer is closed. Run the cell again for a new one.")
-
-    def _wait_for_run(self) -> None:
-        end = time.monotonic() + STATIC_PICTURE_WAIT
-        while self.run is None and not (self._wait_message or self._failed) and time.monotonic() < end:
-            self._drain(wait=0.05, is_seen=False)
 
     def _carry_out(self, *events: Any) -> None:
         """Do what was asked for by setting parameters from outside."""
@@ -290,7 +272,7 @@ class Explorer(pn.viewable.Viewer):
     def _export(self, note: str) -> str:
         """The pictures on the screen as one HTML file, under the question, the status line and this note."""
         heading = [str(self.title.object), str(self.status.line.object), written(note)]
-        return sheet(self.session.screen.spec, heading, self.pictures.drawn(), self.pictures.theme)
+        return sheet(self.session.screen.spec, heading, self.pictures.drawn(), self.session.theme.name)
 
     def _adopt_spec(self, spec: Spec) -> None:
         self.choices.adopt(spec)
@@ -300,9 +282,7 @@ class Explorer(pn.viewable.Viewer):
         value = str(self.presets.value)
         if value:
             name = value.removeprefix(STORY)
-            request = read_query(f"{'story' if value.startswith(STORY) else 'ask'}={name}", Spec(**START))
-            self.session.choose(request.link.spec)
-            self.adopt(request._replace(hide=frozenset()))
+            self._open_query(f"{'story' if value.startswith(STORY) else 'ask'}={name}", hide=frozenset())
 
     def _show_part(self, query: str) -> None:
         """Open the run of a part of a story, or that of its answer, and its picture, at its step.
@@ -323,8 +303,11 @@ class Explorer(pn.viewable.Viewer):
 
     def _go_back(self, query: str) -> None:
         """Open what an address of the browser's history asks for."""
-        request = read_query(query, Spec(**START))
         self._addressed = None
+        self._open_query(query)
+
+    def _open_query(self, query: str, **changes: Any) -> None:
+        request = read_query(query, Spec(**START))._replace(**changes)
         self.session.choose(request.link.spec)
         self.adopt(request)
 
@@ -356,8 +339,8 @@ class Explorer(pn.viewable.Viewer):
             return
         self.pictures.look(is_seen)
         with together():
-            for part in (self.story, self.below, self.recommendation):
-                part.update()
+            for panel in list(self.session.panels):
+                panel.update()
             frame = self.session.take(wait)
             if frame is None:
                 return

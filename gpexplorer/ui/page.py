@@ -15,7 +15,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from .address import FIRST, GALLERY, SIDE_BY_SIDE
-from .browser.callbacks import together, weakly
+from .browser.callbacks import at_end, served_document, together, weakly
 from .browser.components import OWN_PAGE, BokehFixes, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Pulse, Tour, Ways
 from .connections import BUILT_AHEAD, Arrivals, Withheld, follow_connection
 from .notebook.shown_in_cells import in_notebook
@@ -36,14 +36,9 @@ class PageParts(Protocol):
     pulse: Pulse
     below: Any
     pictures: Any
-
-    @property
-    def top(self) -> list[Any]:
-        """The parts that are looked at first."""
-
-    @property
-    def rest(self) -> list[Any]:
-        """The parts under those."""
+    top: list[Any]  # the parts that are looked at first
+    rest: list[Any]  # the parts under those
+    openers: list[Any]  # the buttons of the sidebar that open something beside it
 
     @property
     def controls(self) -> list[Any]:
@@ -52,10 +47,6 @@ class PageParts(Protocol):
     @property
     def tools(self) -> list[str]:
         """The titles of the panels that the bar names."""
-
-    @property
-    def openers(self) -> list[Any]:
-        """The buttons of the sidebar that open something beside it."""
 
     def key(self, pressed: str) -> None:
         """Carry out the command of this key."""
@@ -135,8 +126,7 @@ def explorer_in_host(explorer: PageParts, end: Callable[[], None]) -> pn.Column:
     main = pn.Column(*explorer.top, rest, explorer.pulse, sizing_mode="stretch_width", stylesheets=[MAIN])
     explorer.settle()
     pn.state.onload(lambda: _complete(explorer, [(rest, explorer.rest)]))
-    if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
-        pn.state.on_session_destroyed(lambda _: end())
+    at_end(end)
     both = pn.Row(side, main, sizing_mode="stretch_width", stylesheets=[BESIDE])
     return guest_sheet([BokehFixes(), ButtonNames(), both], explorer.set_dark)
 
@@ -192,14 +182,7 @@ def explorer_page(
         header=[pmui.Row(pn.layout.HSpacer(), ways, guide, keys, sizing_mode="stretch_width")],
         sidebar=[drawer, side] if show_controls else [],
         main=[
-            pn.Column(
-                ButtonNames(),
-                *explorer.top,
-                rest,
-                *listeners,
-                sizing_mode="stretch_width",
-                stylesheets=[MAIN],
-            )
+            pn.Column(ButtonNames(), *explorer.top, rest, *listeners, sizing_mode="stretch_width", stylesheets=[MAIN])
         ],
         sidebar_width=SIDEBAR,
         theme_config=THEME,
@@ -215,9 +198,9 @@ def explorer_page(
     later = [(rest, explorer.rest), *([(side, explorer.controls)] if show_controls else [])]
     complete = _prepared(explorer, later) if BUILT_AHEAD.get() else partial(_complete, explorer, later)
     pn.state.onload(lambda: arrivals.complete(pn.state.curdoc, complete))
-    if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
-        pn.state.on_session_destroyed(lambda _: end())
-        follow_connection(pn.state.curdoc, explorer.pause)
+    at_end(end)
+    if (document := served_document()) is not None:
+        follow_connection(document, explorer.pause)
     return page
 
 

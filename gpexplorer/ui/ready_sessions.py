@@ -182,13 +182,9 @@ class ReadySessions:
     def _must_wait(self, handler: DocHandler) -> bool:
         """Whether the visitor of this request gets a waiting page."""
         request = handler.request
-        if self._depends_on_visitor:
-            return False
-        if "text/html" not in request.headers.get("Accept", "") or NO_COOKIES in request.arguments:
-            return False
-        if asked_page(request.arguments) != LABORATORY:
-            return False
-        if self._line.is_over(request) or self._stock.get(request.query):
+        can_wait = "text/html" in request.headers.get("Accept", "") and NO_COOKIES not in request.arguments
+        is_ready = self._line.is_over(request) or self._stock.get(request.query)
+        if self._depends_on_visitor or not can_wait or is_ready or asked_page(request.arguments) != LABORATORY:
             return False
         return request.query in self._pictures or len(self._line) > 0
 

@@ -28,6 +28,7 @@ from bokeh.util.warnings import BokehUserWarning
 
 from ..errors import SettingError
 from ..runs import Store
+from .address import session_http_request
 from .browser.protocol_repairs import repair_protocol, send_patches_together
 from .connections import UNUSED_LIFETIME, Arrivals
 from .gate.request_guard import LOCAL_NAME, protect, protect_application
@@ -199,8 +200,7 @@ def panel_serve_app() -> Any:
     package do not name it, the guard is put in place now: the first visitor gets a page that loads itself again, and
     the log and every page say what to do.
     """
-    document = pn.state.curdoc
-    request = document.session_context.request if document is not None and document.session_context else None
+    request = session_http_request()
     repair_protocol()
     send_patches_together()
     if request is not None and not getattr(request, "passed_guard", False):

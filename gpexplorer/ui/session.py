@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 
@@ -23,6 +23,7 @@ from .playback.background_worker import BackgroundWorker
 from .playback.open_run import Frame, OpenRequest
 from .playback.player import Player
 from .shared_limits import Shares, long_replay
+from .styles import FigureTheme
 
 MOST_REPEATED = 200  # steps repeated at most after rows were edited; Play takes the steps after these
 OF_OBJECTS, NUMERIC_KERNEL = "cholqr", "se-ard"  # the method for molecules, and the kernel after them
@@ -51,6 +52,19 @@ class Screen(NamedTuple):
     view: str = ""
     by_hand: bool = False
     key: str = ""
+
+
+class Working(Protocol):
+    """A panel that works beside the run."""
+
+    def update(self) -> None:
+        """Show what has changed; called about ten times per second."""
+
+    def pause(self) -> None:
+        """Stop all work once no browser shows the page. A person can continue it."""
+
+    def close(self) -> None:
+        """Stop all work, because the session has ended."""
 
 
 class Notes:
@@ -159,6 +173,10 @@ class Session:
         The notes on runs.
     screen : Screen
         What the screen shows.
+    theme : FigureTheme
+        The theme of all figures of the page.
+    panels : list of Working
+        The panels that have been built.
     question : str
         Key of the preset that the open run belongs to; empty where it belongs to none.
     answer : str
@@ -178,6 +196,8 @@ class Session:
         self.spec, self.read = spec, read
         self.shares = shares or Shares()
         self.player, self.notes = Player(shares=self.shares), Notes(store, report)
+        self.theme = FigureTheme()
+        self.panels: list[Working] = []
         self._studies: list[tuple[str, BackgroundWorker]] = []
         self.screen, self.question, self.answer = Screen(spec), "", ""
         self._report, self._adopt = report, adopt
@@ -216,7 +236,7 @@ class Session:
         if self._studies:
             other = self._studies[0][0]
             raise SettingError(f"One page computes one study at a time: {title} can start when {other} has ended.")
-        self.pause()
+        self.player.pause()
 
     def add_study(self, title: str, worker: BackgroundWorker) -> None:
         """Count this study as computing for as long as its thread lives."""
@@ -229,10 +249,8 @@ class Session:
 
     def choose(self, spec: Spec, steps: int = 0) -> None:
         """Open another spec, whose data have a name, take this many steps, and set the controls to it."""
-        self.spec, self.read, self.question, self.answer = spec, None, "", ""
-        self._adopt(spec)
-        self._report("")
-        self.open()
+        self.read = None
+        self._open_other(spec)
         if steps:
             self.player.run_to(steps)
 
@@ -241,18 +259,19 @@ class Session:
         spec, rows = run.spec, run.split
         if not isinstance(spec, Spec):
             raise SettingError("A run made without a Spec cannot be shown: open it with Spec.open.")
-        self.spec, self.question, self.answer = spec, "", ""
         self.read = None if data_sets.is_named(spec.data) else lambda _: rows
-        self._adopt(spec)
-        self._report("")
-        self.player.open(OpenRequest(spec, self.read, given=run))
+        self._open_other(spec, run)
 
     def show_trained(self, spec: Spec, run: Run, answer: str) -> None:
         """Show a run that was trained on the open rows, with what is said of it; `spec` is what the controls show."""
+        self._open_other(spec, run, answer)
+
+    def _open_other(self, spec: Spec, given: Run | None = None, answer: str = "") -> None:
+        """Open this spec, or show a run of it that exists already, and set the controls to it."""
         self.spec, self.question, self.answer = spec, "", answer
         self._adopt(spec)
         self._report("")
-        self.player.open(OpenRequest(spec, self.read, given=run))
+        self.player.open(OpenRequest(spec, self.read, given=given))
 
     def change(self, spec: Spec, row: Sequence[float] = ()) -> None:
         """Open a spec that the controls show already; a run that plays goes on playing. `row` is as for `open`."""
@@ -368,8 +387,10 @@ class Session:
         return ""
 
     def pause(self) -> None:
-        """Stop stepping after the step under way."""
+        """Stop computing after the step under way, in the run and in all panels."""
         self.player.pause()
+        for panel in self.panels:
+            panel.pause()
 
     def finished(self) -> Finished | None:
         """Return the open run up to its newest step, as comparisons need it."""
@@ -389,6 +410,8 @@ class Session:
         return self.notes.store_run(run)
 
     def close(self) -> None:
-        """End the player's thread and free the run and the rows."""
+        """End all threads and free the run and the rows."""
+        for panel in self.panels:
+            panel.close()
         self.player.close()
         self.read = None

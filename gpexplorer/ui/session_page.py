@@ -18,7 +18,6 @@ from bokeh.settings import settings
 
 from ..runs import Spec, Store
 from .address import FIRST, GALLERY, SIDE_BY_SIDE, session_page, session_query, session_request
-from .connections import Arrivals
 from .explorer import START, Explorer
 from .page import explorer_page, load_resources, own_page
 from .screens.first_screen import FirstScreen
@@ -61,9 +60,10 @@ def app(
     """
     try:
         own_page()
+        arrivals = shares.arrivals if shares is not None else None
         if (screen := SCREENS.get(session_page())) is not None:
             pn.extension()
-            return screen_page(screen(notice=notice), on_close, shares.arrivals if shares is not None else None)
+            return screen_page(screen(notice=notice), on_close, arrivals)
         request = session_request(Spec(**START))
         load_resources()
         spec = request.link.spec
@@ -71,7 +71,6 @@ def app(
         explorer.adopt(request)
         if notice:
             explorer.status.say(notice)
-        arrivals = shares.arrivals if shares is not None else Arrivals()
 
         def end() -> None:
             explorer.close()

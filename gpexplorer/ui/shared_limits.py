@@ -191,15 +191,11 @@ class Reservation:
         OutOfMemory
             Where the memory is not enough. What was reserved before stays reserved.
         """
-        rows = rows or rows_by_name(spec.data)
-        if rows is not None:
-            self._shares.reserve(self, spec, rows, (self, instead_of))
+        self._shares.reserve(self, spec, rows, (self, instead_of))
 
     def add(self, spec: Spec, rows: Rows | None = None) -> None:
         """Reserve the memory of one more run; the arguments and the error are those of `take`."""
-        rows = rows or rows_by_name(spec.data)
-        if rows is not None:
-            self._shares.reserve(self, spec, rows)
+        self._shares.reserve(self, spec, rows)
 
     def give_back(self) -> None:
         """Reserve nothing any more."""
@@ -241,18 +237,19 @@ class Shares:
         return Reservation(self)
 
     def reserve(
-        self, holder: Reservation, spec: Spec, rows: Rows, instead_of: tuple[Reservation | None, ...] = ()
+        self, holder: Reservation, spec: Spec, rows: Rows | None, instead_of: tuple[Reservation | None, ...] = ()
     ) -> None:
         """Reserve the memory of a run, beside or instead of other reservations; see `Reservation.take`."""
+        rows = rows or rows_by_name(spec.data)
+        if rows is None:
+            return
         need = memory_need(spec, rows)
         if spec.device != "cpu" and torch.cuda.is_available():  # its arrays are on the GPU, its rows here as well
             if need > SMALL and (sentence := refusal(spec, rows, SPARE * free_device_memory(spec.device))):
                 raise OutOfMemory(sentence.replace("are free for it", "are free for it on the GPU"))
             need = rows_need(rows)
         with self._lock:
-            reserved_by_others = sum(
-                size_of_other for other, size_of_other in self._bytes_of.items() if other not in instead_of
-            )
+            reserved_by_others = sum(nbytes for other, nbytes in self._bytes_of.items() if other not in instead_of)
             free = min(self.limits.memory - reserved_by_others, SPARE * free_memory())
             if need > max(SMALL, free):
                 raise OutOfMemory(refusal(spec, rows, free))

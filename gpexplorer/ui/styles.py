@@ -5,8 +5,9 @@ Widths below are those of the main area, not of the window, as the sidebar may b
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 FONT = "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 DRAWER_BELOW = 900  # pixels of the window: on a narrower one the sidebar is a drawer over the page
@@ -68,6 +69,47 @@ THEME = {
         "components": _COMMON["components"] | _header("#14181d", "#e4eaef", "#5cc2ee"),
     },
 }
+
+
+class Themed(Protocol):
+    """A figure, or anything else that has a light and a dark theme."""
+
+    def set_theme(self, theme: str) -> None:
+        """Use the colours of "light" or "dark"."""
+
+
+class FigureTheme:
+    """The theme of the figures of one page. A figure that nothing else refers to is forgotten.
+
+    Parameters
+    ----------
+    dark : bool, default False
+        Whether it is dark at first.
+
+    Attributes
+    ----------
+    name : str
+        "light" or "dark".
+    """
+
+    def __init__(self, dark: bool = False) -> None:
+        self.name = "dark" if dark else "light"
+        self._figures: weakref.WeakSet[Themed] = weakref.WeakSet()
+
+    def add(self, figure: Themed) -> None:
+        """Draw a figure for this theme, and again whenever the theme changes."""
+        self._figures.add(figure)
+        figure.set_theme(self.name)
+
+    def set_dark(self, dark: bool) -> None:
+        """Draw all figures for the dark theme, or for the light one."""
+        name = "dark" if dark else "light"
+        if name != self.name:
+            self.name = name
+            for figure in list(self._figures):
+                figure.set_theme(name)
+
+
 # Until a page answers, Panel lays a dark veil with a large wheel over the pictures that are there already.
 PAGE = """
 body { overflow-x: hidden; }

@@ -13,6 +13,7 @@ from bokeh.models.widgets.tables import NumberFormatter
 from ..runs.studies import comparison
 from ..runs.studies.comparison import Finished
 from .text import text
+from .widgets import WithLayout, column
 
 TABLE = """
 :host { overflow-x: auto; }
@@ -81,18 +82,17 @@ def with_safe_names(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
     return frame.set_axis(list(titles), axis=1), titles
 
 
-class Steps(pn.viewable.Viewer):
+class Steps(WithLayout):
     """The newest steps, newest first: which row was removed, which was added, and every number the method reports.
 
     The table is put on the page with its first rows: a Tabulator in a tab that was never open keeps the browser busy,
     as it asks again and again whether it is built.
     """
 
-    def __init__(self, **params: Any) -> None:
-        super().__init__(**params)
+    def __init__(self) -> None:
         self._updated = 0.0
         self.table: pn.widgets.Tabulator | None = None
-        self._place = pn.Column(sizing_mode="stretch_width")
+        self._layout = column()
 
     def update(self, frame: pd.DataFrame, at_once: bool = True) -> None:
         """Show these rows.
@@ -111,24 +111,20 @@ class Steps(pn.viewable.Viewer):
         if self.table is None:
             look = {"pagination": "remote", "page_size": 10, "margin": (6, 8), "disabled": True, "selectable": False}
             self.table = _tabulator(cells, titles=titles, **look)
-            self._place.append(self.table)
+            self._layout.append(self.table)
             return
         if self.table.titles != titles:
             self.table.titles = titles
         self.table.value = cells
 
-    def __panel__(self) -> Any:
-        return self._place
 
-
-class RunTable(pn.viewable.Viewer):
+class RunTable(WithLayout):
     """The kept runs, whose rows can be selected: their cost, their scores and their differences in settings."""
 
-    def __init__(self, **params: Any) -> None:
-        super().__init__(**params)
+    def __init__(self) -> None:
         self._names: list[str] = []
         look = {"selectable": "checkbox", "pagination": "local", "page_size": 12, "margin": (4, 8)}
-        self.table = _tabulator(pd.DataFrame({"c0": []}), **look)
+        self.table = self._layout = _tabulator(pd.DataFrame({"c0": []}), **look)
 
     @property
     def selected(self) -> list[str]:
@@ -161,9 +157,6 @@ class RunTable(pn.viewable.Viewer):
             editors=dict.fromkeys(fields),
             header_filters={f: {"type": "input", "func": "like"} for f, name in fields.items() if name in FILTERED},
         )
-
-    def __panel__(self) -> Any:
-        return self.table
 
 
 def rows(runs: Mapping[str, Finished], by: str, top: int | None, baseline: str = "") -> pd.DataFrame:

@@ -17,7 +17,7 @@ SMALL = {"size": "small", "margin": (6, 8)}
 WIDE = {"sizing_mode": "stretch_width"}
 
 
-class WithLayout(pn.viewable.Viewer):
+class WithLayout:
     """A part of a page, of which `_layout` is shown."""
 
     _layout: Any

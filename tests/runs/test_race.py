@@ -10,7 +10,7 @@ import pytest
 from gpexplorer import Spec
 from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies.race import Race
-from gpexplorer.ui.panels.race_panel import RacePanel, _table, lanes_of_text, standing
+from gpexplorer.ui.panels.race_panel import RacePanel, lanes_of_text, standing
 from gpexplorer.ui.session import Session
 
 ROWS = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.2, "seed": 1}
@@ -159,6 +159,6 @@ def test_a_method_runs_in_several_lanes_with_different_settings():
 
 
 def test_the_board_shows_no_figure_for_a_time_that_nobody_ran(race: Race):
-    shown = _table(standing(race))
+    shown = standing(race).table
     assert "SMSE at 1 s" not in shown or max(lane.seconds for lane in race.lanes.values()) >= 1
     assert "SMSE at 30 s" not in shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +10,7 @@ from gpexplorer import Spec
 from gpexplorer.__main__ import main
 from gpexplorer.runs.studies.race import Race
 from gpexplorer.ui.panels import race_panel
-from gpexplorer.ui.playback import readings, status
+from gpexplorer.ui.playback import readings
 
 SMALL = {"learn": False, "block": 10, "coarse": 10, "max_iterations": 300, "bands": "rows"}
 DATA = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.2}
@@ -44,16 +43,14 @@ def test_the_status_line_says_so_beside_the_snlp():
         run = spec(rows).open()
         run.finish()
         numbers = readings.status_numbers(run, len(run.trace) - 1, None, False)
-        assert label in [
-            name for name, _ in status._status_line(numbers, SimpleNamespace(channels=run.method.channels))
-        ]
+        assert label in dict(numbers.cells)
 
 
 def test_the_board_of_a_race_says_so_beside_the_snlp():
     race = Race({"greedy": spec(30), "all rows": spec(0)})
     race.finish(seconds=2.0)
 
-    html = race_panel._table(race_panel.standing(race))
+    html = race_panel.standing(race).table
 
     assert race.variance_notes() == {"greedy": NOTE, "all rows": ""}
     greedy, all_rows = (next(line for line in html.split("<tr") if name in line) for name in ("greedy", "all rows"))

@@ -140,7 +140,7 @@ def test_kept_runs_are_repeated_on_ten_splits_until_a_person_stops_them(runs: di
         assert sweeps.note.object == "20 runs remaining."
         assert (sweeps.go.label, sweeps.on_splits.disabled) == ("Stop", True)
         sweeps._worker.thread.join(timeout=60)
-        panel.update()
+        panel.sweeps.update()
     finally:
         session.close()
 
@@ -174,7 +174,7 @@ def test_the_rows_of_an_upload_are_divided_again_and_rows_in_memory_are_one_spli
         panel.add("mine", Finished.of(kept))
         panel.sweeps.repeat()
         panel.sweeps._worker.thread.join(timeout=60)
-        panel.update()
+        panel.sweeps.update()
         refused = ComparePanel(in_memory).sweeps
         refused.repeat()
     finally:

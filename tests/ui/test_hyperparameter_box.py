@@ -92,7 +92,7 @@ def test_a_lock_holds_for_the_next_run_and_other_settings_keep_it(explorer: gpx.
     assert explorer.run.spec.kernel == kernel  # with its prior
     explorer.session.fix_hyperparameters({})
     assert explorer.session.spec.kernel == SPEC.kernel
-    explorer.choices.kernel._first().enter("matern32")  # another kernel has other hyperparameters
+    explorer.choices.kernel._fields[0].enter("matern32")  # another kernel has other hyperparameters
     follow(explorer, lambda: explorer.run.spec.kernel == "matern32")
 
 
@@ -109,7 +109,7 @@ def test_pictures_offer_the_hyperparameters_and_numbers_of_the_run_that_is_shown
         across.value, show.value = "se.sd", "map_objective"
         assert (likelihood.view.first, convergence.view.channel) == ("se.sd", "map_objective")
 
-        explorer.choices.kernel._first().enter("matern32")  # without a prior
+        explorer.choices.kernel._fields[0].enter("matern32")  # without a prior
         follow(explorer, lambda: explorer.run.spec.kernel == "matern32" and "matern32.sd" in across.options)
         assert (likelihood.view.first, across.value) == ("matern32.lengthscale", "matern32.lengthscale")
         assert (convergence.view.channel, show.value) == ("objective", "objective")

@@ -39,9 +39,10 @@ def test_parts_are_added_changed_and_taken_out():
 def test_what_a_browser_may_not_send_changes_nothing():
     picker = KernelPicker("se+linear", lambda: None)
 
-    for sent in ({"sign": "^"}, {"key": "se); drop"}, {"key": "se+"}):
-        picker._choose(1, **sent)
-    picker._choose(7, key="se")
+    signs, keys, _ = picker._rows[1]
+    for field in (picker._rows[0], signs, keys):
+        for sent in ("^", "se); drop", -1, 1000, 0.5, None):
+            field._handle_msg(sent)
 
     assert picker.value == "se+linear"
 
@@ -53,7 +54,7 @@ def test_there_are_never_too_many_nor_of_other_inputs():
     assert len(picker.parts) == MAX_PARTS
     kernels.make(picker.value)
 
-    picker._choose(0, key="tanimoto")
+    picker._rows[0].enter("tanimoto")
     assert picker.value == "tanimoto"
     assert {registry[key].inputs for key in picker._compatible_keys()} == {"counts"}
 

@@ -74,10 +74,10 @@ def test_two_runs_move_together_and_say_how_they_differ(session: Session):
     panel.place.value = 2
     shown(panel, "step 2")
     for number, run in enumerate((other, kept)):
-        live = panel._lives[number, "fit"]
+        live = panel._charts[number]["fit"]._live
         [curve] = [s.data for s in live.figure.select({"name": "mean"}) if hasattr(s, "data")]
         np.testing.assert_allclose(curve["y"], run.plot("fit", 2).layers["mean"]["y"], atol=1e-3)
-        ghost = panel._lives[number, "convergence"].figure.select_one({"name": "ghost"})
+        ghost = panel._charts[number]["convergence"]._live.figure.select_one({"name": "ghost"})
         assert len(ghost.data["x"]) > 1
     assert all(len(figures) == 2 for figures in panel._figures)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -10,8 +12,9 @@ import pytest
 from gpexplorer.runs import Spec
 from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.pictures import picture_cards
-from gpexplorer.ui.pictures.chart import LegendLine
+from gpexplorer.ui.pictures.chart import Chart, LegendLine
 from gpexplorer.ui.playback import open_run
+from gpexplorer.ui.styles import FigureTheme
 from gpexplorer.views import for_run
 from gpexplorer.views.base import arranged
 from gpexplorer.views.drawing.live import Live
@@ -62,6 +65,33 @@ def test_a_word_of_the_legend_hides_its_layers_and_brings_them_back():
     assert not live.legend[position].visible
     line._handle_msg(position)
     assert mean.visible
+
+
+def test_all_figures_of_a_page_follow_its_theme_until_nothing_refers_to_them():
+    run = Spec("cholqr", {"num_inducing": 4}, {"name": "snelson-like", "n": 40}).open()
+    run.finish(steps=1)
+    [view] = [view for view in for_run(run) if view.key == "fit"]
+    layers = view.data(run, 1)
+    background = {name: Live(view, layers, name).figure.background_fill_color for name in ("light", "dark")}
+    theme = FigureTheme()
+    first, second, empty = (Chart(theme, legend_margin=(0, 0)) for _ in range(3))
+    for chart in (first, second):
+        chart.show(view, layers)
+    light_entries, freed = first.legend.entries, weakref.ref(second)
+
+    theme.set_dark(True)
+    empty.draw(layers, view.plot)
+
+    assert background["light"] != background["dark"]
+    for chart in (first, second, empty):
+        assert chart._live.figure.background_fill_color == background["dark"]
+    assert first.legend.entries != light_entries
+    del chart, second
+    gc.collect()
+    assert freed() is None
+    theme.set_dark(False)
+    assert first._live.figure.background_fill_color == background["light"]
+    assert first.legend.entries == light_entries
 
 
 def follow(explorer: Explorer, key: str, empty: bool = False) -> None:
@@ -116,7 +146,7 @@ def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
     assert card.legend.caption == card._live.caption
     assert not len(cards["calibration"].card)
 
-    cards["fit"].update({name: frame[:0] for name, frame in cards["fit"].layers.items()}, "light")
+    cards["fit"].update({name: frame[:0] for name, frame in cards["fit"].layers.items()})
     assert "There is nothing to draw" in cards["fit"]._place[0].object
     explorer.close()
 

@@ -224,7 +224,7 @@ class TestGrowth:
 
         def until_measured() -> str:
             study._worker.thread.join(20)
-            explorer.story.update()
+            explorer.story.study.update()
             return study.note.object
 
         monkeypatch.setattr(scaling_panel, "Child", Child)
@@ -261,7 +261,7 @@ class TestGrowth:
         study = explorer.story.study
         study.toggle()
         study._worker.thread.join(20)
-        explorer.story.update()
+        explorer.story.study.update()
 
         assert "while the process that measures was being started" in study.note.object
         assert study.go.label == "Measure"

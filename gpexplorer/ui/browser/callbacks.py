@@ -1,7 +1,8 @@
-"""Callbacks of a page: changes that leave together or under the lock, repeated calls, and objects that may be freed."""
+"""Callbacks of a page: changes that leave together or under the lock, work in a thread, repeated calls, weak ones."""
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,20 @@ import panel as pn
 from bokeh.document import Document
 from param.parameterized import resolve_ref, resolve_value
 
+from ..text import sentence
+
+
+def served_document() -> Document | None:
+    """Return the document of the page that a server opens at present; None in a script or a cell."""
+    document = pn.state.curdoc
+    return document if document is not None and document.session_context is not None else None
+
+
+def at_end(act: Callable[[], object]) -> None:
+    """Call a function when the session of the present page is over, where there is one."""
+    if served_document() is not None:
+        pn.state.on_session_destroyed(lambda _: act())
+
 
 @contextmanager
 def together() -> Iterator[None]:
@@ -21,8 +36,8 @@ def together() -> Iterator[None]:
     On a busy machine one kind can overtake the other: the browser receives a reference to a model that it does not know
     yet, or the last picture is sent only after the next click.
     """
-    doc = pn.state.curdoc
-    if doc is None or doc.session_context is None or doc.callbacks.hold_value:
+    doc = served_document()
+    if doc is None or doc.callbacks.hold_value:
         yield
         return
     doc.hold("combine")
@@ -52,6 +67,32 @@ def change(document: Document | None, act: Callable[[], None]) -> None:
         document.add_next_tick_callback(act)
 
 
+async def work_in_thread(
+    work: Callable[[], Any], show: Callable[[Any], None], fail: Callable[[str], None], activity: str
+) -> None:
+    """Compute something in a thread, and show it on the page when it is there.
+
+    Parameters
+    ----------
+    work : callable
+        Computes it.
+    show : callable
+        Called with the result, as a `change` of the page.
+    fail : callable
+        Likewise with a sentence, where `work` raises.
+    activity : str
+        What is going on, as `text.sentence` takes it.
+    """
+    document = pn.state.curdoc
+    try:
+        result = await asyncio.to_thread(work)
+    except Exception as error:
+        message = sentence(error, activity)
+        change(document, lambda: fail(message))
+    else:
+        change(document, lambda: show(result))
+
+
 def repeat(function: Callable[[], None], period: int) -> Callable[[], None]:
     """Call a function again and again while its document is locked, for as long as the page lives.
 
@@ -70,13 +111,13 @@ def repeat(function: Callable[[], None], period: int) -> Callable[[], None]:
     callable
         Ends the calls. It may be called more than once, and after the page is closed.
     """
-    document = pn.state.curdoc
-    if document is None or document.session_context is None:
+    document = served_document()
+    if document is None:
         callback = pn.state.add_periodic_callback(function, period=period)
         return lambda: callback.stop() if callback.running else None
     added = document.add_periodic_callback(function, period)
 
-    context = document.session_context
+    context: Any = document.session_context
 
     def stop() -> None:
         if not context.destroyed and added in document.session_callbacks:
@@ -104,13 +145,13 @@ def follow(owner: Any, values: dict[str, Any]) -> dict[str, Any]:
     return {name: resolve_value(value) for name, value in values.items()}
 
 
-def weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:
+def weakly(method: Callable[..., None]) -> Callable[..., None]:
     """Return a bound method as a callback that does nothing once its object has been freed: figures outlive pages."""
     reference = weakref.WeakMethod(method)
 
-    def call(event: Any) -> None:
+    def call(*arguments: Any) -> None:
         live_method = reference()
         if live_method is not None:
-            live_method(event)
+            live_method(*arguments)
 
     return call

@@ -138,7 +138,8 @@ class GuardedSocket(PanelSocket):
         message = await super()._receive(fragment)
         self._forget_deadline()
         if message is None:
-            self._deadline = self.application.io_loop.call_later(PATIENCE, self._too_slow)
+            late = f"the rest of a message did not come within {PATIENCE:.0f} s"
+            self._deadline = self.application.io_loop.call_later(PATIENCE, self._refuse, TOO_SLOW, late)
         else:
             self._size = self._parts = 0
         return message
@@ -152,9 +153,6 @@ class GuardedSocket(PanelSocket):
         """Close the connection, with a reason that fits; what has come is freed, and what comes later is not read."""
         self._refused, self.receiver = True, None
         super().close(code, None if reason is None else reason.encode()[:LONGEST_REASON].decode("utf-8", "ignore"))
-
-    def _too_slow(self) -> None:
-        self._refuse(TOO_SLOW, f"the rest of a message did not come within {PATIENCE:.0f} s")
 
     def _refuse(self, code: int, reason: str) -> None:
         log.warning("A websocket is closed: %s", reason)

@@ -39,10 +39,10 @@ class KernelPicker(WithLayout):
         Called without arguments after a person chose another kernel.
     """
 
-    def __init__(self, kernel: str, on_change: Callable[[], None], **params: Any) -> None:
-        super().__init__(**params)
+    def __init__(self, kernel: str, on_change: Callable[[], None]) -> None:
         self._on_change, self._disabled = on_change, False
         self.parts: Parts = []
+        self._fields: list[Any] = []  # the kernel of the first part, and a row with the controls of each other one
         self._rows = pn.Column(sizing_mode="stretch_width", margin=0)
         look = {"variant": "text", "size": "small", "margin": (0, 4)}
         self.add = button("Combine with another kernel", "add", self._append, **look)
@@ -55,13 +55,8 @@ class KernelPicker(WithLayout):
         """The text of the kernel, as `kernels.make` reads it."""
         return "".join(f"{sign}{key}" for sign, key in self.parts)
 
-    @property
-    def disabled(self) -> bool:
-        """Whether the widgets are disabled because the method has a kernel of its own."""
-        return self._disabled
-
-    @disabled.setter
-    def disabled(self, disabled: bool) -> None:
+    def disable(self, disabled: bool) -> None:
+        """Disable the widgets, because the method has a kernel of its own, or enable them again."""
         self._disabled = disabled
         self._rebuild()
 
@@ -86,28 +81,24 @@ class KernelPicker(WithLayout):
         return sorted(keys, key=lambda key: key != "periodic")
 
     def _rebuild(self) -> None:
-        self._rows[:] = [self._first(), *(self._row(k) for k in range(1, len(self.parts)))]
+        self._fields = [self._first(), *(self._row(k) for k in range(1, len(self.parts)))]
+        self._rows[:] = self._fields
         self.add.visible = len(self.parts) < MAX_PARTS and not self._disabled
         kernel_text = self.value.replace("*", " × ").replace("+", " + ")
         self.message.object = f'<span style="font-size:12px;opacity:.75">k = {text(kernel_text)}</span>'
         self.message.visible = len(self.parts) > 1
 
     def _first(self) -> Field:
-        field: Field
         key, look = self.parts[0][1], {"disabled": self._disabled, "heading": True, "hint": HINT}
-        options = _options(sorted(kernel_registry), key)
-        field = Field("Kernel", key, lambda: self._choose(0, key=field.value), options, **look)
-        return field
+        return Field("Kernel", key, self._read, _options(sorted(kernel_registry), key), **look)
 
     def _row(self, k: int) -> Any:
         """The controls of part k: sign, kernel, and a button that removes it."""
         sign, key = self.parts[k]
-        signs: Field
-        keys: Field
         look = {"disabled": self._disabled, "width": 64, "sizing_mode": None, "margin": (3, 0, 3, 12)}
-        signs = Field("Sign", sign, lambda: self._choose(k, sign=signs.value), SIGNS, **look)
+        signs = Field("Sign", sign, self._read, SIGNS, **look)
         options, narrow = _options(self._compatible_keys(), key), {"disabled": self._disabled, "margin": (3, 6)}
-        keys = Field(f"Kernel {k + 1}", key, lambda: self._choose(k, key=keys.value), options, **narrow)
+        keys = Field(f"Kernel {k + 1}", key, self._read, options, **narrow)
         remove = pmui.IconButton(
             icon="close",
             description=f"Remove kernel {k + 1}",
@@ -118,13 +109,11 @@ class KernelPicker(WithLayout):
         )
         return pn.Row(signs, keys, remove, sizing_mode="stretch_width", margin=0)
 
-    def _choose(self, k: int, sign: str | None = None, key: str | None = None) -> None:
-        """Choose another sign or key for part k; values that the widgets do not offer are ignored."""
-        if k >= len(self.parts) or (sign or "+") not in SIGNS.values() or (key or "se") not in kernel_registry:
-            return
-        new_parts = list(self.parts)
-        new_parts[k] = (new_parts[k][0] if sign is None else sign, key or new_parts[k][1])
-        if k == 0 and kernel_registry[new_parts[0][1]].inputs != _inputs(self.parts[0][1]):
+    def _read(self) -> None:
+        """Take the signs and keys that the fields show."""
+        first, *rows = self._fields
+        new_parts = [("", first.value), *((signs.value, keys.value) for signs, keys, _ in rows)]
+        if _inputs(first.value) != _inputs(self.parts[0][1]):
             new_parts = new_parts[:1]  # the other parts need another kind of inputs
         self._set(new_parts)
 
@@ -188,10 +177,7 @@ class Controls(WithLayout):
         What stands under the kernel.
     """
 
-    def __init__(
-        self, spec: Spec, on_change: Callable[[], None], under_kernel: Sequence[Any] = (), **params: Any
-    ) -> None:
-        super().__init__(**params)
+    def __init__(self, spec: Spec, on_change: Callable[[], None], under_kernel: Sequence[Any] = ()) -> None:
         self._on_change, self._silent, self._rows = on_change, False, 0
         hint = "Five families and their baselines; all of them run step by step on the same rows."
         self.method = Field("Method", spec.method, self._choose_method, by_family(), heading=True, hint=hint)
@@ -264,7 +250,7 @@ class Controls(WithLayout):
 
     def _show_kernel_of(self, method: str) -> None:
         """A method with features of its own has no kernel to choose, and no hyperparameters of one."""
-        self.kernel.disabled = registry[method].own_kernel
+        self.kernel.disable(registry[method].own_kernel)
         self._under_kernel.visible = not registry[method].own_kernel
 
     def _report(self) -> None:

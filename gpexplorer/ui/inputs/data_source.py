@@ -1,4 +1,7 @@
-"""The data box of the sidebar: a data set by name, or a file of one's own."""
+"""The data box of the sidebar: a data set by name, or a file of one's own.
+
+Apart because the other controls are about a run, and know nothing of the list of data sets.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +45,7 @@ class DataSource(WithLayout):
         on_choose: Callable[..., None],
         show_message: Callable[[str], None],
         show_busy: Callable[[str], None],
-        **params: Any,
     ) -> None:
-        super().__init__(**params)
         self._on_choose = on_choose
         self._opened: tuple[dict[str, Any], Callable[[Any], Any], str] | None = None  # the upload that was used last
         self._table = data_sets.available()

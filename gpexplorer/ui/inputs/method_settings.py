@@ -48,22 +48,19 @@ class Settings(WithLayout):
     """
 
     def __init__(
-        self, method: type[Method], given: dict[str, Any], on_change: Callable[[], None], rows: int = 0, **params: Any
+        self, method: type[Method], given: dict[str, Any], on_change: Callable[[], None], rows: int = 0
     ) -> None:
-        super().__init__(**params)
         self.method, self._on_change = method, on_change
-        parameters = {name: setting for name, setting in method.param.objects().items() if name not in ("name", "seed")}
-        texts = [
-            name
-            for name in parameters
-            if name not in method.used_settings() or isinstance(parameters[name], param.String)
-        ]
-        self._texts = {name: given.get(name, parameters[name].default) for name in texts}  # kept, without a control
-        self.widgets = {
-            name: self._field(name, setting, given.get(name, setting.default))
-            for name, setting in parameters.items()
-            if name not in texts
-        }
+        self._texts: dict[str, Any] = {}  # kept, without a control
+        self.widgets: dict[str, Field] = {}
+        for name, setting in method.param.objects().items():
+            value = given.get(name, setting.default)
+            if name in ("name", "seed"):
+                continue
+            if name in method.used_settings() and not isinstance(setting, param.String):
+                self.widgets[name] = self._field(name, setting, value)
+            else:
+                self._texts[name] = value
         self._layout = self._arrange()
         self.describe(rows)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import panel as pn
 import param
@@ -16,38 +16,11 @@ from panel.custom import JSComponent
 from ... import data as data_sets
 from ...data.quoting import display_name
 from ...kernels.composites import quoted_name
-from ..browser.callbacks import change
+from ..browser.callbacks import change, work_in_thread
 from ..styles import SHEET, beside
-from ..text import named, sentence, text
+from ..text import named, text
 from ..widgets import WIDE, FileUpload, WithLayout, button, column, hidden_column, line_of_text, row
 from .field import Field
-
-
-class ColumnLine(NamedTuple):
-    """One line of the list.
-
-    Attributes
-    ----------
-    name : str
-        The column.
-    kind : str
-        What it contains, in a word or two.
-    remark : str
-        What to know of it; empty if there is nothing.
-    cells : tuple of str
-        Its first cells.
-    use : bool
-        Whether it is ticked at first.
-    usable : bool
-        Whether it can be ticked at all.
-    """
-
-    name: str
-    kind: str
-    remark: str
-    cells: tuple[str, ...]
-    use: bool
-    usable: bool = True
 
 
 class ColumnTable(JSComponent):
@@ -74,15 +47,14 @@ class ColumnTable(JSComponent):
     def __init__(self, on_change: Callable[[], None] = lambda: None, **params: Any) -> None:
         super().__init__(**{"margin": (3, 12), "sizing_mode": "stretch_width", **params})
         self._on_change = on_change
-        self._lines: list[ColumnLine] = []
+        self._names, self._usable = list[str](), list[bool]()  # of `lines`, which a browser can set to anything
         self._used: set[int] = set()
 
-    def offer(self, lines: Sequence[ColumnLine], target: str) -> None:
-        """Show these columns, of which one is the target."""
-        self._lines = list(lines)
-        self._used = {index for index, line in enumerate(lines) if line.use}
-        shown = [[line.name, line.kind, line.remark, " · ".join(line.cells), line.usable] for line in lines]
-        self.param.update(lines=shown, target=self._index(target), group=-1)
+    def offer(self, lines: Sequence[list[Any]], used: Collection[int], target: str) -> None:
+        """Show these lines, of which some are ticked at first and one is the target."""
+        self._names, self._usable = [name for name, *_ in lines], [usable for *_, usable in lines]
+        self._used = set(used)
+        self.param.update(lines=list(lines), target=self._index(target), group=-1)
         self.ticked = self._inputs
 
     def choose_target(self, target: str) -> None:
@@ -97,20 +69,20 @@ class ColumnTable(JSComponent):
 
     def untick(self, names: Collection[str]) -> None:
         """Take these columns out of the inputs."""
-        self._used -= {index for index, line in enumerate(self._lines) if line.name in names}
+        self._used -= {self._index(name) for name in names}
         self.ticked = self._inputs
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the ticked columns, in the order of the file."""
-        return tuple(self._lines[index].name for index in self._inputs)
+        return tuple(self._names[index] for index in self._inputs)
 
     @property
     def _inputs(self) -> list[int]:
         return sorted(self._used - {self.target, self.group})
 
     def _index(self, name: str) -> int:
-        return next((index for index, line in enumerate(self._lines) if line.name == name), -1)
+        return self._names.index(name) if name in self._names else -1
 
     def _handle_msg(self, msg: Any) -> None:
         """Take ticks from the browser, if they are for columns that can be ticked."""
@@ -119,19 +91,15 @@ class ColumnTable(JSComponent):
             if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], bool)):
                 continue
             index, use = pair
-            if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(self._lines):
+            if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(self._names):
                 continue
-            self._tick(index, use)
+            if use and self._usable[index]:
+                self._used.add(index)
+            else:
+                self._used.discard(index)
         self.ticked = self._inputs
         self.param.trigger("ticked")
         self._on_change()
-
-    def _tick(self, index: int, use: bool) -> None:
-        """Tick or untick one line."""
-        if use and self._lines[index].usable:
-            self._used.add(index)
-        else:
-            self._used.discard(index)
 
 
 CAP = data_sets.UPLOAD.file_bytes
@@ -204,13 +172,11 @@ class OwnFile(WithLayout):
         on_choose: Callable[[dict[str, Any], Callable[[Any], Any], str], None],
         show_error: Callable[[str], None],
         show_busy: Callable[[str], None],
-        **params: Any,
     ) -> None:
-        super().__init__(**params)
         self._on_choose, self._show_error, self._show_busy = on_choose, show_error, show_busy
         self._file: tuple[str, bytes] | None = None
         self._read_as: dict[str, str] = {}  # the kinds of columns that were asked for
-        self._preview: data_sets.Preview | None = None
+        self._about: dict[str, Any] = {}  # column -> what the preview says of it
         style = {"accept": ACCEPT, "variant": "outlined", "sizing_mode": "stretch_width", "margin": (2, 10)}
         words = named(f"Your own table (at most {CAP // 10**6} MB)", UPLOAD_HINT)
         self.upload = FileUpload(self._refuse, CAP, **words, **style)
@@ -235,12 +201,13 @@ class OwnFile(WithLayout):
 
     def choice(self) -> data_sets.Choice:
         """The columns as they are ticked now."""
-        kinds = self._kinds
-        molecules = tuple(name for name in self.columns.inputs if kinds[name] == "SMILES")
-        inputs = tuple(name for name in self.columns.inputs if name not in molecules)
-        of_kind = {kind: tuple(name for name in inputs if kinds[name] == kind) for kind in ("levels", "date")}
-        column_roles: dict[str, Any] = {"inputs": inputs, "encode": of_kind["levels"], "dates": of_kind["date"]}
-        column_roles["texts"] = molecules
+        ticked = self.columns.inputs
+        kinds = ("SMILES", "levels", "date")
+        of_kind = {kind: tuple(name for name in ticked if self._about[name].kind == kind) for kind in kinds}
+        molecules = of_kind["SMILES"]
+        inputs = tuple(name for name in ticked if name not in molecules)
+        words, dates = of_kind["levels"], of_kind["date"]
+        column_roles: dict[str, Any] = {"inputs": inputs, "encode": words, "dates": dates, "texts": molecules}
         if len(molecules) == 1 and not inputs:
             column_roles = {"objects": molecules[0]}
         target = str(self.target.value)
@@ -256,14 +223,15 @@ class OwnFile(WithLayout):
 
     def offer(self, name: str, data: bytes, preview: data_sets.Preview) -> None:
         """Fill the column picker with the columns of this file."""
-        self._file, self._preview, self._read_as = (name, data), preview, {}
+        self._file, self._read_as = (name, data), {}
+        self._about = dict(zip(preview.columns, preview.about, strict=True))
         notes = "".join(f"<br>{text(note, 160)}" for note in preview.notes[:3])
         self.summary.object = (
             f"<b>{text(name, 80)}</b>: {preview.rows:,} rows, {len(preview.columns):,} columns"
             f'<span class="hint">{notes}</span>'
         )
         self.target.choose_from({column: column for column in preview.numbers}, preview.target)
-        self.columns.offer(_lines(preview), preview.target)
+        self.columns.offer(_lines(preview), self._first_inputs(preview.target), preview.target)
         self._offer_groups("")
         self.missing.value = "fill"
         # A column such as 3,50 that cannot have thousands says how the whole file writes its decimals.
@@ -282,7 +250,7 @@ class OwnFile(WithLayout):
         """
         ticked, ends = self.columns.inputs, (" = ", ": ", " is missing")
         sources = {c for c in ticked for name in drop if name == c or name.startswith(tuple(c + end for end in ends))}
-        known = all(name in self._kinds for name in kinds) and (bool(kinds) or bool(sources))
+        known = all(name in self._about for name in kinds) and (bool(kinds) or bool(sources))
         if self._file is None or not known or len(sources) == len(ticked):
             return False
         self.columns.untick(sources)
@@ -297,24 +265,22 @@ class OwnFile(WithLayout):
         self.picker.visible = False
 
     @property
-    def _kinds(self) -> dict[str, str]:
-        preview = self._preview
-        return {} if preview is None else {c: note.kind for c, note in zip(preview.columns, preview.about, strict=True)}
-
-    @property
     def _with_commas(self) -> set[str]:
         """The columns whose commas are decimal ones, or may be."""
-        preview = self._preview
-        pairs = [] if preview is None else zip(preview.columns, preview.about, strict=True)
-        return {column for column, note in pairs if note.kind == "decimal comma" or not note.certain}
+        return {name for name, note in self._about.items() if note.kind == "decimal comma" or not note.certain}
 
     @property
     def _has_gaps(self) -> bool:
-        preview, group = self._preview, self.groups.value
-        return preview is not None and any(
-            note.missing and (note.kind in USABLE or column == group)
-            for column, note in zip(preview.columns, preview.about, strict=True)
-        )
+        group = self.groups.value
+        return any(note.missing and (note.kind in USABLE or name == group) for name, note in self._about.items())
+
+    def _first_inputs(self, target: str) -> list[int]:
+        """The columns that are ticked at first. The first molecules are ticked only where nothing else can be."""
+        notes = list(self._about.values())
+        kinds = [note.kind for note in notes]
+        used = [k for k, note in enumerate(notes) if note.use]
+        others = [k for k in used if kinds[k] in USABLE and list(self._about)[k] != target]
+        return used if others or "SMILES" not in kinds else [*used, kinds.index("SMILES")]
 
     async def _read_upload(self, event: Any) -> None:
         if not event.new:
@@ -323,15 +289,9 @@ class OwnFile(WithLayout):
         self._forget()
         self._show_busy(f"Opening {display_name(name)} …")
         document = pn.state.curdoc
-        try:
-            preview = await asyncio.to_thread(data_sets.preview, name, data)
-        except Exception as error:
-            message = sentence(error, "your file was being read")
-            change(document, lambda: self._refuse(message))
-        else:
-            change(document, lambda: self.offer(name, data, preview))
-        finally:
-            change(document, lambda: self._show_busy(""))
+        read, offer = partial(data_sets.preview, name, data), partial(self.offer, name, data)
+        await work_in_thread(read, offer, self._refuse, "your file was being read")
+        change(document, lambda: self._show_busy(""))
 
     def _refuse(self, message: str) -> None:
         """Show why a file cannot be used, and hide the columns of the file before it."""
@@ -349,7 +309,7 @@ class OwnFile(WithLayout):
     def _offer_groups(self, group: str) -> None:
         """Offer every column with values but the target as the one of groups, and choose this one."""
         target = self.target.value
-        possible = {column: column for column, kind in self._kinds.items() if column != target and kind != "empty"}
+        possible = {name: name for name, note in self._about.items() if name != target and note.kind != "empty"}
         self.groups.choose_from({"": {ALONE: ""}, "Columns": possible}, group)
         self._change_group()
 
@@ -375,22 +335,13 @@ class OwnFile(WithLayout):
         )
 
 
-def _lines(preview: data_sets.Preview) -> list[ColumnLine]:
-    """The lines of the list. Molecules are ticked only where nothing else can be."""
+def _lines(preview: data_sets.Preview) -> list[list[Any]]:
+    """The lines of the list, as `ColumnTable` shows them."""
     cells = list(zip(*preview.head[:CELLS], strict=True)) or [()] * len(preview.columns)
-    molecules_only = not any(
-        note.use and note.kind in USABLE and column != preview.target
-        for column, note in zip(preview.columns, preview.about, strict=True)
-    )
-    no_molecule_yet = True
-    lines = []
-    for name, note, first_cells in zip(preview.columns, preview.about, cells, strict=True):
-        is_molecule = note.kind == "SMILES"
-        use = note.use or (is_molecule and molecules_only and no_molecule_yet)
-        no_molecule_yet = no_molecule_yet and not is_molecule
-        kind, can_be_used = KINDS.get(note.kind, note.kind), note.kind in USABLE
-        lines.append(ColumnLine(name, kind, note.remark, first_cells, use, can_be_used))
-    return lines
+    return [
+        [name, KINDS.get(note.kind, note.kind), note.remark, " · ".join(first_cells), note.kind in USABLE]
+        for name, note, first_cells in zip(preview.columns, preview.about, cells, strict=True)
+    ]
 
 
 def kernel_for(choice: data_sets.Choice) -> str:

@@ -12,11 +12,12 @@ import param
 from panel.custom import JSComponent
 
 from ...hyperparameters import Hyperparameter, Hyperparameters
+from ..browser.callbacks import at_end
 from ..page import guest_sheet
 from ..playback.open_run import Frame
 from ..session import Session
 from ..styles import beside
-from ..widgets import WIDE, column, line_of_text
+from ..widgets import WIDE, WithLayout, column, line_of_text
 from .method_settings import SLIM
 
 REACH = 50.0  # a slider goes from the value at its first appearance, divided by this, to the value times this
@@ -104,12 +105,11 @@ def pane_of_table(table: Hyperparameters) -> pn.Column:
     sliders.adopt(table)
     watchers = [(row, row.param.watch(lambda _: sliders.adopt(table), ["value", "fixed", "bounds"])) for row in table]
 
-    def end(_: Any) -> None:
+    def end() -> None:
         for row, watcher in watchers:
             row.param.unwatch(watcher)
 
-    if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
-        pn.state.on_session_destroyed(end)
+    at_end(end)
     return guest_sheet([sliders], lambda dark: None)
 
 
@@ -121,26 +121,23 @@ HINT = (
 OWN_FEATURES = '<p class="hint">This method learns features of its own in place of the kernel.</p>'
 
 
-class HyperparameterBox(pn.viewable.Viewer):
+class HyperparameterBox(WithLayout):
     """Sliders and locks of the hyperparameters at the step shown; while the fold is closed, nothing is computed.
 
     Parameters
     ----------
     session : Session
         Whose run is shown, and which carries out what a person sets.
-    **params : object
-        Parameters of `panel.viewable.Viewer`.
     """
 
-    def __init__(self, session: Session, **params: Any) -> None:
-        super().__init__(**params)
+    def __init__(self, session: Session) -> None:
         self._session, self._opening = session, -1
-        self.sliders = Sliders(self._set_value, self._set_fixed)
+        self.sliders = Sliders(lambda name, value: session.set_hyperparameters({name: value}), self._set_fixed)
         self.words = line_of_text(HINT)
         content = column(self.words, self.sliders, margin=0)
         # It is built with the page: a content that was sent when the fold opened stayed away on a busy machine.
         look = {"title_variant": "subtitle2", "margin": (0, 10), "sx": SLIM}
-        self.fold = pmui.Accordion(("Hyperparameters", content), active=[], **WIDE, **look)
+        self.fold = self._layout = pmui.Accordion(("Hyperparameters", content), active=[], **WIDE, **look)
         self.fold.param.watch(lambda event: session.player.show_hyperparameters(bool(event.new)), "active")
 
     def update(self, frame: Frame) -> None:
@@ -152,14 +149,8 @@ class HyperparameterBox(pn.viewable.Viewer):
         self.words.object = OWN_FEATURES if own else HINT
         self.sliders.adopt(frame.hyperparameters, is_new)
 
-    def _set_value(self, name: str, value: float) -> None:
-        self._session.set_hyperparameters({name: value})
-
     def _set_fixed(self, name: str, fixed: bool) -> None:
         rows = {row["name"]: row for row in self.sliders.rows}
         together = [name, *rows[name]["partners"]]  # one number, fixed or learned as a whole
         kept = [each for each in rows if (rows[each]["fixed"] and each not in together) or (fixed and each == name)]
         self._session.fix_hyperparameters({each: rows[each]["value"] for each in kept})
-
-    def __panel__(self) -> Any:
-        return self.fold

@@ -19,15 +19,17 @@ from ...runs import Run
 from ...views.base import Layers
 from ...views.drawing.live import Drawing, Live
 from ...views.picture import Picture
-from ..browser.callbacks import change, together
+from ..browser.callbacks import at_end, change, together
 from ..browser.components import BokehFixes, HostTheme
 from ..inputs.sliders import pane_of_table
+from ..styles import FigureTheme
 from ..text import text
+from ..widgets import WithLayout, column
 
 HEIGHT = 320  # pixels of the curves of a study
 
 
-class Pane(pn.viewable.Viewer):
+class Pane(WithLayout):
     """What is shown of one object, drawn again when its parameters change, in the colours of the page around it.
 
     Parameters
@@ -43,16 +45,15 @@ class Pane(pn.viewable.Viewer):
     def __init__(
         self, shown: Any, draw: Callable[[], Sequence[str | Live]], layers: Callable[[], Layers] | None = None
     ) -> None:
-        super().__init__()
         self._draw, self._layers = draw, layers
         self._figures: list[Live] = []
-        self._theme = "dark" if pn.config.theme == "dark" else "light"
-        self._place = pn.Column(sizing_mode="stretch_width", margin=0)
+        self._theme = FigureTheme(pn.config.theme == "dark")
+        self._place = column(margin=0)
+        self._layout = column(BokehFixes(), HostTheme(self._follow_host), self._place, margin=0)
         self.update()
         if isinstance(shown, param.Parameterized):
             watcher = shown.param.watch(self.update, [name for name in shown.param if name != "name"])
-            if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
-                pn.state.on_session_destroyed(lambda _: shown.param.unwatch(watcher))
+            at_end(lambda: shown.param.unwatch(watcher))
 
     def update(self, *events: Any) -> None:
         """Draw again; what cannot be drawn is replaced by a sentence that says why."""
@@ -64,7 +65,8 @@ class Pane(pn.viewable.Viewer):
             parts = [f"<p>{text(str(error))}</p>"]
         self._figures = [part for part in parts if isinstance(part, Live)]
         self._place[:] = [self._pane(part) for part in parts]
-        self._paint()
+        for live in self._figures:
+            self._theme.add(live)
 
     def _replace_numbers(self) -> bool:
         """Put the numbers of another record into the figure of a picture, which keeps its zoom; False if it cannot."""
@@ -79,21 +81,13 @@ class Pane(pn.viewable.Viewer):
             live.update(layers)
         pn.io.push_notebook(self._place)
 
+    def _follow_host(self, dark: bool) -> None:
+        self._theme.set_dark(dark)
+
     def _pane(self, part: str | Live) -> Any:
         if isinstance(part, str):
             return pn.pane.HTML(part, sizing_mode="stretch_width", styles={"overflow-x": "auto"})
         return pn.pane.Bokeh(part.figure, sizing_mode="stretch_width", height=part.figure.height)
-
-    def _follow_host(self, dark: bool) -> None:
-        self._theme = "dark" if dark else "light"
-        self._paint()
-
-    def _paint(self) -> None:
-        for live in self._figures:
-            live.set_theme(self._theme)
-
-    def __panel__(self) -> Any:
-        return pn.Column(BokehFixes(), HostTheme(self._follow_host), self._place, sizing_mode="stretch_width", margin=0)
 
 
 def pane_of(shown: InPanel) -> Any:

@@ -14,16 +14,17 @@ import param
 from ...errors import SettingError, quoted
 from ...runs import Run, Spec
 from ...views import for_run
-from ...views.drawing.live import Live
 from ...views.picture import Picture
-from ..browser.callbacks import follow, repeat, together
+from ..browser.callbacks import at_end, follow, repeat, together
 from ..browser.components import BokehFixes, Pulse
 from ..page import guest_sheet, load_resources, own_page
-from ..playback.open_run import Frame, Layers, OpenRequest
+from ..pictures.chart import Chart
+from ..playback.open_run import Frame, OpenRequest
 from ..playback.player import Player
 from ..playback.transport import Transport
-from ..styles import THEME
+from ..styles import THEME, FigureTheme
 from ..text import text
+from ..widgets import column
 from .shown_in_cells import mimebundle
 
 PERIOD = 60  # milliseconds between two looks for a new frame
@@ -72,7 +73,7 @@ class RunWidget(pn.viewable.Viewer):
         begin = follow(self, {name: params.pop(name) for name in ("at", "playing") if name in params})
         super().__init__(**params)
         self.widgets: list[Any] = []
-        self._run, self._theme = run, "light"
+        self._run, self._theme = run, FigureTheme()
         self._stop: Callable[[], None] | None = None
         self._player = Player()
         self._pulse = Pulse(self._drain)
@@ -80,8 +81,7 @@ class RunWidget(pn.viewable.Viewer):
         if not len(run.trace):
             run.advance()
         self._views = {key: Picture(run, key).view for key in keys or _default_keys(run)}
-        self._live: dict[str, Live] = {}
-        self._places = {key: pn.Column(sizing_mode="stretch_width", height=FIGURE_HEIGHT) for key in self._views}
+        self._charts = {key: Chart(self._theme, FIGURE_HEIGHT) for key in self._views}
         self._transport = Transport(self._player, lambda: self._player.seek(0))
         self._message = pn.pane.HTML("", sizing_mode="stretch_width")
         self._following = False
@@ -130,7 +130,7 @@ class RunWidget(pn.viewable.Viewer):
         self._message.object = text(frame.notice[1])
         for key, layers in frame.layers.items():
             if any(len(frame_of_layer) for frame_of_layer in layers.values()):
-                self._draw(key, layers)
+                self._charts[key].show(self._views[key], dict(layers))
         if frame.numbers is not None:
             at = min(frame.numbers.at, len(self._run.trace) - 1)
             self._following = True
@@ -139,15 +139,6 @@ class RunWidget(pn.viewable.Viewer):
                 self.param.update(last=frame.numbers.last, at=at, record=record, playing=self._player.playing)
             finally:
                 self._following = False
-
-    def _draw(self, key: str, layers: Layers) -> None:
-        live = self._live.get(key)
-        if live is not None:
-            live.update(dict(layers))
-            return
-        live = self._live[key] = Live(self._views[key], dict(layers), self._theme)
-        live.figure.update(sizing_mode="stretch_width", height=FIGURE_HEIGHT)
-        self._places[key][:] = [pn.pane.Bokeh(live.figure, sizing_mode="stretch_width", height=FIGURE_HEIGHT)]
 
     def _show_other(self, *events: Any) -> None:
         """Carry out what was set from outside."""
@@ -170,11 +161,6 @@ class RunWidget(pn.viewable.Viewer):
         self._stop_following()
         self._player.pause()
 
-    def _set_theme(self, dark: bool) -> None:
-        self._theme = "dark" if dark else "light"
-        for live in self._live.values():
-            live.set_theme(self._theme)
-
     def _page(self) -> Any:
         """Build the page of a cell."""
         own_page()
@@ -183,10 +169,9 @@ class RunWidget(pn.viewable.Viewer):
         dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
         parts = pn.Column(*self._parts(), sizing_mode="stretch_width")
         page = pmui.Paper(parts, dark_theme=dark, theme_config=THEME, sizing_mode="stretch_width")
-        page.param.watch(lambda event: self._set_theme(event.new), "dark_theme")
-        self._set_theme(dark)
-        if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
-            pn.state.on_session_destroyed(lambda _: self._leave())
+        page.param.watch(lambda event: self._theme.set_dark(event.new), "dark_theme")
+        self._theme.set_dark(dark)
+        at_end(self._leave)
         return page
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
@@ -195,14 +180,15 @@ class RunWidget(pn.viewable.Viewer):
         return mimebundle(self, self._page, "Player", CELL_HEIGHT, Picture(self._run, key).svg())
 
     def __panel__(self) -> Any:
-        return guest_sheet(self._parts(), self._set_theme)
+        return guest_sheet(self._parts(), self._theme.set_dark)
 
     def _parts(self) -> list[Any]:
         """What the player consists of, from top to bottom."""
         if self._stop is None:
             self._player.redraw()
             self._stop = repeat(self._drain, PERIOD)
-        figures = pn.Row(*self._places.values(), sizing_mode="stretch_width")
+        places = [column(chart, height=FIGURE_HEIGHT) for chart in self._charts.values()]
+        figures = pn.Row(*places, sizing_mode="stretch_width")
         return [BokehFixes(), self._transport, self._message, figures, self._pulse]
 
 

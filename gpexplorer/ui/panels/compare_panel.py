@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import holoviews as hv
@@ -13,20 +13,18 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ... import data as data_sets
-from ...errors import GPExplorerError
 from ...methods.base import registry
 from ...runs.studies import comparison, split_comparison
 from ...runs.studies.comparison import AXES, SCORES, SPENT, Finished
-from ...views.base import Layers
 from ...views.runs import comparison_charts as pictures
-from ..browser.callbacks import change
+from ..browser.callbacks import change, work_in_thread
 from ..pictures.chart import Chart
 from ..session import Session
 from ..tables import TABLE, RunTable, cell, html_table
 from ..text import text
 from ..widgets import WIDE, button, column, row, select, watch
 from .pair_panel import PairPanel
-from .study_panel import StudyPanel, Themed
+from .study_panel import StudyPanel
 from .sweep_panel import SweepPanel
 
 MAX_RUNS = 60  # when more runs are kept, the oldest is forgotten
@@ -40,13 +38,14 @@ class ComparePanel(StudyPanel):
     Kept runs stay until they are forgotten or the session ends. With a store, they also stay in the store.
     """
 
-    def __init__(self, session: Session, **params: Any) -> None:
-        super().__init__(session, **params)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         notes = session.notes
         self._notes, self._count, self._notes_version = notes, 0, notes.version
         self.runs: dict[str, Finished] = {}
         self.sweeps = SweepPanel(session, self.add_all, lambda: self.runs)
         self.pair = PairPanel(session, lambda: self.runs)
+        session.panels += [self.sweeps, self.pair]
         self.keep = button("Keep this run", "push_pin", self.keep_open, variant="contained")
         shown = self._notes.store is not None
         hint = "add the runs of the store to the table."
@@ -84,10 +83,9 @@ class ComparePanel(StudyPanel):
             self.say("The run has no steps yet. Press Play first, then keep it.")
             return
         self._count += 1
-        name, document = f"{self._count}: {registry[run.spec.method].title}", pn.state.curdoc
-        change(document, lambda: self.add(name, run))
-        message = await asyncio.to_thread(self._session.store_run)
-        change(document, lambda: self._say_more(message))
+        name = f"{self._count}: {registry[run.spec.method].title}"
+        change(pn.state.curdoc, lambda: self.add(name, run))
+        await work_in_thread(self._session.store_run, self._say_more, self._say_more, "the run was being stored")
 
     async def look_back(self, _: Any = None) -> None:
         """Add the runs of the store, at most the newest `MAX_RUNS`."""
@@ -95,16 +93,11 @@ class ComparePanel(StudyPanel):
         if store is None:
             return
         self.say("Reading the store …")
-        document = pn.state.curdoc
-        try:
-            runs, unreadable = await asyncio.to_thread(comparison.read_store, store, MAX_RUNS)
-        except GPExplorerError as error:  # the directory itself cannot be read
-            sentence = str(error)
-            change(document, lambda: self.say(sentence))
-            return
-        change(document, lambda: self._add_stored(runs, unreadable, str(store.path)))
+        read = partial(comparison.read_store, store, MAX_RUNS)
+        await work_in_thread(read, partial(self._add_stored, str(store.path)), self.say, "the store was being read")
 
-    def _add_stored(self, runs: dict[str, Finished], unreadable: dict[str, str], path: str) -> None:
+    def _add_stored(self, path: str, stored: tuple[dict[str, Finished], dict[str, str]]) -> None:
+        runs, unreadable = stored
         for name, run in runs.items():
             self._notes.learn(name, run.note)
             self.runs[f"{name[:6]}: {registry[run.spec.method].title}"] = run
@@ -191,27 +184,10 @@ class ComparePanel(StudyPanel):
         return warnings
 
     def update(self) -> None:
-        """Add the runs of a sweep that have ended, and show notes that have changed."""
-        self.sweeps.update()
-        self.pair.update()
+        """Show notes that have changed."""
         if self._notes_version != self._notes.version:
             self._notes_version = self._notes.version
             self.draw()
-
-    @property
-    def figures(self) -> list[Themed]:
-        """The charts, and the figures of the two runs in step."""
-        return [self.curves, self.front, self.pair, *self._small_charts]
-
-    def pause(self) -> None:
-        """Stop the current sweep after its step, and the two runs in step once no browser shows the page."""
-        self.sweeps.close()
-        self.pair.pause()
-
-    def close(self) -> None:
-        """Stop the current sweep and free the two runs in step, because the session has ended."""
-        self.sweeps.close()
-        self.pair.close()
 
     @property
     def _baseline(self) -> str:
@@ -226,8 +202,7 @@ class ComparePanel(StudyPanel):
         self.small = pmui.Checkbox(label="Small multiples", description=hint, margin=(6, 8))
         self.cost = select("Front: cost", list(SPENT), "seconds", 130)
         self.score = select("Front: score", list(SCORES), "smse", 120)
-        self.curves, self.front = Chart(), Chart()
-        self._small_charts: list[Chart] = []
+        self.curves, self.front = (Chart(self._session.theme) for _ in range(2))
         self.multiples = pmui.FlexBox(**WIDE)
         watch(self._draw_pictures, self.channel, self.over, self.log, self.small, self.cost, self.score)
         watch(self._draw_families, self.channel)
@@ -262,19 +237,14 @@ class ComparePanel(StudyPanel):
         points = points.assign(x=points[cost], y=points[score], colour=points["run"].map(colours))
         self.front.draw({"runs": points}, lambda layers: pictures.front(layers["runs"], cost, score))
         each = comparison.overlay(self.runs, self.channel.value, self.over.value) if self.small.value else {}
-        self._small_charts = self._draw_small(each)
+        overlays = pictures.multiples({name: {name: line} for name, line in each.items() if len(line)}, self.log.value)
+        self._small_charts = [self._small_chart(overlay) for overlay in overlays.values()]
         self.multiples[:] = [pn.Column(chart, styles={"flex": "0 1 290px"}) for chart in self._small_charts]
-
-    def _draw_small(self, lines: Layers) -> list[Chart]:
-        frames = {name: {name: frame} for name, frame in lines.items() if len(frame)}
-        overlays = pictures.multiples(frames, self.log.value)
-        return [self._small_chart(overlay.opts(show_legend=False)) for overlay in overlays.values()]
 
     def _small_chart(self, overlay: hv.Overlay) -> Chart:
         """A chart that keeps the range of its overlay, which is common to all small charts."""
-        chart = Chart(height=200)
-        chart.set_theme(self._theme)
-        chart.draw({}, lambda _: overlay)
+        chart = Chart(self._session.theme, height=200)
+        chart.draw({}, lambda _: overlay.opts(show_legend=False))
         return chart
 
 

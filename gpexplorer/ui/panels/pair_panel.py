@@ -6,27 +6,26 @@ import asyncio
 import io
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-import panel as pn
 import panel_material_ui as pmui
 
-from ...errors import GPExplorerError, SettingError
+from ...errors import SettingError
 from ...methods.base import registry
 from ...runs import Run, Spec
 from ...runs.studies.comparison import Finished, aligned, what_differs
 from ...views import View
-from ...views.drawing.live import Live
 from ...views.saved_page.page_file import page_of, place_name
 from ...views.saved_page.recorded_figures import facts
+from ..pictures.chart import Chart
 from ..playback.background_worker import BackgroundWorker
-from ..playback.open_run import EarlierRuns, Layers, OpenRequest, OpenRun, RunSummary
+from ..playback.open_run import EarlierRuns, Layers, OpenRequest, OpenRun
 from ..playback.status import CSS as STATUS_CSS
 from ..session import Session
-from ..shared_limits import Shares
+from ..shared_limits import Turns
 from ..text import sentence, text
 from ..widgets import WIDE, button, column, download, line_of_text, row, select, watch
 from .race_panel import DEFAULT_METHODS
@@ -36,7 +35,8 @@ MOST_SECONDS = 60.0  # on the clock, for the steps of one of the two runs
 PAIR = 2
 
 
-class Side(NamedTuple):
+@dataclass(eq=False)
+class Side:
     """One of two runs that are to be shown beside each other.
 
     Attributes
@@ -47,11 +47,20 @@ class Side(NamedTuple):
         What to open.
     steps : int
         Up to which record.
+    opened : OpenRun
+        The run.
+    views : tuple of View
+        Its pictures, once it is open.
+    differs : str
+        The settings in which it differs from the other run, once both are open.
     """
 
     name: str
     request: OpenRequest
     steps: int
+    opened: OpenRun
+    views: tuple[View, ...] = ()
+    differs: str = ""
 
 
 class PairFrame(NamedTuple):
@@ -59,18 +68,15 @@ class PairFrame(NamedTuple):
 
     Attributes
     ----------
-    place : tuple of int and str
-        Its number, and what it is called.
-    records : tuple of int
-        Index of the record of each run.
+    place : str
+        What it is called.
     facts : tuple of dict of str to str
         Numbers of each run there, as text.
     layers : tuple of mapping of str to Layers
         For each run, key of the picture -> its layers.
     """
 
-    place: tuple[int, str]
-    records: tuple[int, ...]
+    place: str
     facts: tuple[dict[str, str], ...]
     layers: tuple[Mapping[str, Layers], ...]
 
@@ -82,32 +88,27 @@ class PairWorker(BackgroundWorker):
     ----------
     sides : sequence of Side
         What to open.
-    shares : Shares
-        The memory and the cores that the sessions of a server share.
+    turns : Turns
+        The cores that the sessions of a server share.
 
     Attributes
     ----------
+    sides : sequence of Side
+        The same.
     message : str
         How far it is, or what went wrong.
-    summaries : list of RunSummary
-        What the page needs to know of each run, once it is open.
-    differs : list of str
-        For each run, the settings in which it differs from the other.
     is_ready : bool
         Whether both runs have taken their steps.
     """
 
-    def __init__(self, sides: Sequence[Side], shares: Shares) -> None:
+    def __init__(self, sides: Sequence[Side], turns: Turns) -> None:
         super().__init__("gpexplorer-pair")
-        self._sides, self._shares = tuple(sides), shares
-        self._open_runs = [OpenRun(shares) for _ in sides]
+        self.sides, self._turns = sides, turns
         self._changed, self._closed = threading.Condition(), False
         self._request: tuple[int, str, tuple[str, ...]] | None = None
         self._frame: PairFrame | None = None
         self._places: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.message, self.is_ready = "", False
-        self.summaries: list[RunSummary] = []
-        self.differs: list[str] = ["", ""]
         self.start()
 
     def show(self, place: int, by: str, keys: Sequence[str]) -> None:
@@ -128,19 +129,15 @@ class PairWorker(BackgroundWorker):
 
     def runs(self) -> dict[str, Run]:
         """Return copies of both runs by their names, for another thread."""
-        return {
-            side.name: open_run.run.fork()
-            for side, open_run in zip(self._sides, self._open_runs, strict=True)
-            if open_run.run
-        }
+        return {side.name: side.opened.run.fork() for side in self.sides if side.opened.run is not None}
 
     def close(self) -> None:
         """End the thread and free both runs."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for open_run in self._open_runs:
-            open_run.halt()
+        for side in self.sides:
+            side.opened.halt()
 
     def work(self) -> None:
         """Take the steps of both runs, then draw what is asked for until `close`."""
@@ -148,41 +145,39 @@ class PairWorker(BackgroundWorker):
             self._prepare()
             while self._draw_next():
                 pass
-        except GPExplorerError as error:
-            self.message = str(error)
         except Exception as error:
             self.message = sentence(error, "two runs were being compared")
-        for open_run in self._open_runs:
-            open_run.close()
+        for side in self.sides:
+            side.opened.close()
 
     def _prepare(self) -> None:
-        for side, open_run in zip(self._sides, self._open_runs, strict=True):
+        for side in self.sides:
             self.message = f"Opening {side.name} …"
-            open_run.open(side.request)
-            assert open_run.summary is not None
-            self.summaries.append(open_run.summary)
-            self._take_steps(side, open_run)
+            side.opened.open(side.request)
+            side.views = side.opened.summary.views if side.opened.summary is not None else ()
+            self._take_steps(side)
             if self._closed:
                 return
-        runs = self.runs()
-        for summary, other in zip(self.summaries, reversed(list(runs.values())), strict=True):
+        runs = list(self.runs().values())
+        finished = [Finished.of(run) for run in runs]
+        differences = _differences([run.spec for run in finished])
+        for side, other, differs in zip(self.sides, reversed(runs), differences, strict=True):
+            side.differs = differs
             earlier = EarlierRuns()
             earlier.add(other)
-            earlier.show(summary.views)
-        finished = [Finished.of(run) for run in runs.values()]
-        self.differs = _differences([run.spec for run in finished])
+            earlier.show(side.views)
         self._places = {by: aligned([run.steps for run in finished], by) for by in ("step", "seconds")}
         self.message, self.is_ready = "", True
 
-    def _take_steps(self, side: Side, open_run: OpenRun) -> None:
+    def _take_steps(self, side: Side) -> None:
         begin = time.monotonic()
-        while open_run.last < side.steps and not self._closed:
-            with self._shares.turns.turn():
-                if not open_run.advance():
+        while side.opened.last < side.steps and not self._closed:
+            with self._turns.turn():
+                if not side.opened.advance():
                     break
             if time.monotonic() - begin > MOST_SECONDS:
                 break
-            self.message = f"{side.name}: step {open_run.last} of {side.steps} …"
+            self.message = f"{side.name}: step {side.opened.last} of {side.steps} …"
 
     def _draw_next(self) -> bool:
         """Wait for a request and draw it; False once the worker is closed."""
@@ -194,13 +189,12 @@ class PairWorker(BackgroundWorker):
         number, by, keys = request
         places, rows = self._places[by]
         number = min(max(number, 0), len(places) - 1)
-        records = tuple(int(row) for row in rows[number])
-        runs_and_records = list(zip(self._open_runs, records, strict=True))
-        with self._shares.turns.turn():
+        runs_and_records = [(side.opened, int(at)) for side, at in zip(self.sides, rows[number], strict=True)]
+        with self._turns.turn():
             layers = tuple(open_run.layers(at, keys) for open_run, at in runs_and_records)
         numbers = tuple(facts(open_run.run, [at])[0] for open_run, at in runs_and_records if open_run.run is not None)
         with self._changed:
-            self._frame = PairFrame((number, place_name(float(places[number]), by)), records, numbers, layers)
+            self._frame = PairFrame(place_name(float(places[number]), by), numbers, layers)
         return True
 
 
@@ -228,14 +222,12 @@ class PairPanel(StudyPanel):
         The session.
     kept : callable
         Returns the runs that a person has kept, by name.
-    **params : object
-        Parameters of `panel.viewable.Viewer`.
     """
 
-    def __init__(self, session: Session, kept: Callable[[], Mapping[str, Finished]], **params: Any) -> None:
-        super().__init__(session, **params)
+    def __init__(self, session: Session, kept: Callable[[], Mapping[str, Finished]]) -> None:
+        super().__init__(session)
         self._kept = kept
-        self._lives: dict[tuple[int, str], Live] = {}
+        self._charts: tuple[dict[str, Chart], ...] = ({}, {})  # of each run, by the key of the picture
         self._drawn, self._playing = 0.0, False
         self.left, self.right = select("Left", [OPEN_RUN], OPEN_RUN, 260), select("Right", [NONE], NONE, 300)
         hint = "run both on the same rows and show them under one bar."
@@ -255,11 +247,6 @@ class PairPanel(StudyPanel):
         choice = row(self.left, self.right, self.go)
         self._layout = column(choice, self.note, self._bar, pmui.FlexBox(*sides, **WIDE))
         self.offer()
-
-    @property
-    def figures(self) -> Iterable[Live]:
-        """The figures of both runs."""
-        return self._lives.values()
 
     def offer(self) -> None:
         """Offer the open run, the kept runs and all methods that fit the rows."""
@@ -286,8 +273,8 @@ class PairPanel(StudyPanel):
         right = self._side(str(self.right.value), left)
         self._session.begin_study("the comparison of two runs")
         if left.name == right.name:
-            right = right._replace(name=f"{right.name} (second)")
-        return PairWorker([left, right], self._session.shares)
+            right.name += " (second)"
+        return PairWorker([left, right], self._session.shares.turns)
 
     def update(self) -> None:
         """Show how far the runs are, or the newest place."""
@@ -298,7 +285,7 @@ class PairPanel(StudyPanel):
             self.say(worker.message)
         if worker.is_ready and not self._bar.visible:
             self.note.object = ""
-            views = [view for summary in worker.summaries for view in summary.views if view.key not in ALWAYS]
+            views = [view for side in worker.sides for view in side.views if view.key not in ALWAYS]
             self.also.param.update(options={NONE: NONE, **{view.title: view.key for view in views}}, value=NONE)
             self._bar.visible = True
             self._change_axis()
@@ -322,29 +309,29 @@ class PairPanel(StudyPanel):
         """End the thread and free both runs."""
         super().close()
         self._set_playing(False)
-        self._lives.clear()
-        for figures in self._figures:
+        for charts, figures, head in zip(self._charts, self._figures, self.heads, strict=True):
+            charts.clear()
             figures[:] = []
-        for head in self.heads:
             head.object = ""
         self._bar.visible = False
 
     def _side(self, choice: str, left: Side | None) -> Side:
         """What a choice means; a method takes the rows, the kernel and the number of steps of the run at the left."""
         kind, _, name = choice.partition(": ")
+        opened = OpenRun(self._session.shares)
         if choice == OPEN_RUN:
             run = self._session.run
             if run is None or len(run.trace) < PAIR or not isinstance(run.spec, Spec):
                 raise SettingError("The open run has no steps yet. Press Play first.")
-            return Side(OPEN_RUN, OpenRequest(run.spec, self._session.read), run.done)
+            return Side(OPEN_RUN, OpenRequest(run.spec, self._session.read), run.done, opened)
         if kind == "kept" and name in self._kept():
             kept_run = self._kept()[name]
             same_data = repr(kept_run.spec.data) == repr(self._session.spec.data)
             request = OpenRequest(kept_run.spec, self._session.read if same_data else None)
-            return Side(name, request, int(kept_run.last["steps"]))
+            return Side(name, request, int(kept_run.last["steps"]), opened)
         if kind == "method" and name in registry and left is not None:
             spec = replace(left.request.spec, method=name, settings={})
-            return Side(registry[name].title, left.request._replace(spec=spec), left.steps)
+            return Side(registry[name].title, left.request._replace(spec=spec), left.steps, opened)
         raise SettingError("Choose two runs first.")
 
     def _change_axis(self) -> None:
@@ -363,34 +350,26 @@ class PairPanel(StudyPanel):
         return [*ALWAYS, *([self.also.value] if self.also.value != NONE else [])]
 
     def _show(self, worker: PairWorker, frame: PairFrame) -> None:
-        self.say(f"Both runs at {frame.place[1]}.")
+        self.say(f"Both runs at {frame.place}.")
         self._drawn = time.monotonic()
-        for number, (layers, numbers) in enumerate(zip(frame.layers, frame.facts, strict=True)):
-            name, differs = list(worker.runs())[number], worker.differs[number]
+        for number, (side, layers, numbers) in enumerate(zip(worker.sides, frame.layers, frame.facts, strict=True)):
             cells = "".join(f"<div><span>{text(k)}</span><b>{text(v)}</b></div>" for k, v in numbers.items())
-            head = f'<b>{text(name)}</b> <span class="hint">{text(differs)}</span>'
+            head = f'<b>{text(side.name)}</b> <span class="hint">{text(side.differs)}</span>'
             self.heads[number].object = f'{head}<div class="facts">{cells}</div>'
-            views = {view.key: view for view in worker.summaries[number].views}
+            views = {view.key: view for view in side.views}
             self._draw(number, {views[key]: frames for key, frames in layers.items()})
 
     def _draw(self, number: int, layers: Mapping[View, Layers]) -> None:
         """Update the figures of one side, and make those that are new."""
-        keys = {view.key for view in layers}
-        removed = [key for key in self._lives if key[0] == number and key[1] not in keys]
-        for key in removed:
-            del self._lives[key]
-        must_arrange = bool(removed)
+        charts = self._charts[number]
+        before = list(charts)
+        for key in set(charts) - {view.key for view in layers}:
+            del charts[key]
         for view, frames in layers.items():
-            live = self._lives.get((number, view.key))
-            if live is not None:
-                live.update(dict(frames))
-            elif any(len(frame) for frame in frames.values()):
-                live = self._lives[number, view.key] = Live(view, dict(frames), self._theme)
-                live.figure.update(sizing_mode="stretch_width", height=HEIGHT, output_backend="canvas")
-                must_arrange = True
-        if must_arrange:
-            lives = [live for key, live in self._lives.items() if key[0] == number]
-            self._figures[number][:] = [pn.pane.Bokeh(live.figure, **WIDE, height=HEIGHT) for live in lives]
+            if view.key in charts or any(len(frame) for frame in frames.values()):
+                charts.setdefault(view.key, Chart(self._session.theme, HEIGHT)).show(view, dict(frames))
+        if list(charts) != before:
+            self._figures[number][:] = list(charts.values())
 
     def _set_playing(self, playing: bool) -> None:
         self._playing = playing
@@ -404,7 +383,7 @@ class PairPanel(StudyPanel):
         try:
             if self._worker is None:
                 raise SettingError("No runs are shown: choose two runs first.")
-            shared = set.intersection(*({view.key for view in summary.views} for summary in self._worker.summaries))
+            shared = set.intersection(*({view.key for view in side.views} for side in self._worker.sides))
             keys = [key for key in self._keys() if key in shared]
             content = await asyncio.to_thread(page_of, self._worker.runs(), keys, by=self.by.value)
         except Exception as error:

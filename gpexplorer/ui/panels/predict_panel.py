@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ import pandas as pd
 import panel as pn
 
 from ... import data as data_sets
-from ...errors import GPExplorerError, SettingError
+from ...errors import SettingError
 from ...runs.studies.prediction_table import count_reasons, model_inputs, prediction_table, sentence_of_counts
-from ..browser.callbacks import change
+from ..browser.callbacks import work_in_thread
 from ..playback.trained_run import TrainedRun
 from ..session import Session
 from ..tables import TABLE, html_table
-from ..text import cut, named, sentence, text
+from ..text import cut, named, text
 from ..widgets import FileUpload, button, column, download, line_of_text, row, select
 from .study_panel import StudyPanel
 
@@ -34,8 +34,8 @@ IN_SIGHT = ":host { max-height: 330px; overflow: auto; }"
 class PredictPanel(StudyPanel):
     """The upload of new rows, and their predictions by the run that `session` shows."""
 
-    def __init__(self, session: Session, **params: Any) -> None:
-        super().__init__(session, **params)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._table: pd.DataFrame | None = None
         self._file: tuple[str, bytes] | None = None
         self._basis: tuple[Any, ...] = ()  # run, step and kind of the predictions in the table
@@ -87,14 +87,12 @@ class PredictPanel(StudyPanel):
         self._table, self.files.visible, self.head.object, self.counts.object = None, False, "", ""
         self.say(f"Predicting the rows of {name} …")
         self._basis, about = self._shown, self.about_step()
-        document = pn.state.curdoc
-        try:
-            table = await asyncio.to_thread(self.predict, name, data)
-        except Exception as error:
-            message = str(error) if isinstance(error, GPExplorerError) else sentence(error, "rows were predicted")
-            change(document, lambda: self.say(message))
-            return
-        change(document, lambda: self.show_table(name, table, about))
+        await work_in_thread(
+            partial(self.predict, name, data),
+            lambda table: self.show_table(name, table, about),
+            self.say,
+            "rows were predicted",
+        )
 
     @property
     def _shown(self) -> tuple[Any, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -41,17 +40,23 @@ HALF = {"flex": "1 1 330px", "min-width": "0"}
 
 
 class Standing(NamedTuple):
-    """The state of a race as the page shows it."""
+    """The state of a race as the page shows it.
+
+    Attributes
+    ----------
+    board : DataFrame
+        The records of all lanes.
+    note, table, reach : str
+        Who leads, the scoreboard, and who needed how long to reach whom, as markup.
+    sentences : dict of str to str
+        For each lane why it has ended; empty while it runs.
+    """
 
     board: pd.DataFrame
-    scores: dict[str, pd.DataFrame]  # metric -> scoreboard
-    reach: pd.DataFrame
-    winners: dict[str, str]
+    note: str
+    table: str
+    reach: str
     sentences: dict[str, str]
-    variance_notes: dict[str, str]  # lane -> what its predictive variances are, if they are not exact
-    seconds: dict[str, float]
-    over: bool
-    wall: float = 0.0  # seconds since the race began
 
 
 class RaceWorker(BackgroundWorker):
@@ -120,7 +125,7 @@ class RaceWorker(BackgroundWorker):
                 self.race.stop(lane.name, sentence(error, "the lane was running"))
             if lane is not None and lane.seconds >= self._seconds:
                 self.race.stop(lane.name, f"Its {self._seconds:g} seconds are used up.")
-            self._standing = standing(self.race)._replace(wall=time.monotonic() - self._began)
+            self._standing = standing(self.race, time.monotonic() - self._began)
             if lane is None:
                 break
         self.race.close()
@@ -128,26 +133,17 @@ class RaceWorker(BackgroundWorker):
         self._closed.set()
 
 
-def standing(race: Race) -> Standing:
-    """Return the current state of a race."""
-    lanes = race.lanes.values()
-    return Standing(
-        race.board(),
-        {metric: race.scoreboard(metric, MOMENTS) for metric in METRICS},
-        race.time_to_reach("smse"),
-        race.winners(),
-        {lane.name: lane.sentence for lane in lanes},
-        race.variance_notes(),
-        {lane.name: lane.seconds for lane in lanes},
-        race.over,
-    )
+def standing(race: Race, wall: float = 0.0) -> Standing:
+    """Return the current state of a race, which began so many seconds ago."""
+    board, sentences = race.board(), {lane.name: lane.sentence for lane in race.lanes.values()}
+    return Standing(board, _note(race, wall), _table(race, board), _reach(race.time_to_reach("smse")), sentences)
 
 
 class RacePanel(StudyPanel):
     """A race of several methods on the rows that are open in `session`."""
 
-    def __init__(self, session: Session, **params: Any) -> None:
-        super().__init__(session, **params)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self.methods = pmui.MultiChoice(
             label="Methods",
             options=entrants(),
@@ -173,11 +169,6 @@ class RacePanel(StudyPanel):
         head = row(self.methods, self.lanes, self.seconds, self.go, self.again, self.out, gap="4px")
         self._layout = column(head, self.note, self.table, self.pictures, self.reach)
 
-    @property
-    def figures(self) -> Iterable[Chart]:
-        """One chart per score."""
-        return self._charts.values()
-
     def toggle(self) -> None:
         """Start, pause or continue the race."""
         if self._worker is None:
@@ -200,11 +191,11 @@ class RacePanel(StudyPanel):
         standing = self._worker.take() if self._worker is not None else None
         if standing is None:
             return
-        self.table.object, self.reach.object = _table(standing), _reach(standing)
-        self.note.object = _note(standing)
+        self.table.object, self.reach.object = standing.table, standing.reach
+        self.note.object = standing.note
         self._offer_lanes(standing.sentences)
         for metric, chart in self._charts.items():
-            chart.update(self._lanes[metric].data(standing.board))
+            chart.show(self._lanes[metric], self._lanes[metric].data(standing.board))
         self._show_playing()
 
     def pause(self) -> None:
@@ -251,10 +242,9 @@ class RacePanel(StudyPanel):
         self._lanes = {metric: Lanes(names, metric) for metric in METRICS}
         empty = pd.DataFrame({"lane": [], "seconds": [], **{metric: [] for metric in METRICS}})
         height = HEIGHT + LEGEND_LINE * len(names) // legend_cols(names)
-        self._charts = {metric: Chart(height) for metric in METRICS}
+        self._charts = {metric: Chart(self._session.theme, height) for metric in METRICS}
         for metric, lanes in self._lanes.items():
-            self._charts[metric].set_theme(self._theme)
-            self._charts[metric].draw(lanes.data(empty), lanes.plot)
+            self._charts[metric].show(lanes, lanes.data(empty))
         self.pictures[:] = [pn.Column(chart, styles=HALF) for chart in self._charts.values()]
         self.pictures.visible = True
 
@@ -304,35 +294,34 @@ def lanes_of_text(spec: Spec, written: str) -> dict[str, Spec]:
     return specs
 
 
-def _note(standing: Standing) -> str:
-    leaders = [f"{METRICS[metric]}: <b>{text(name)}</b>" for metric, name in standing.winners.items()]
-    wall = f" Wall-clock so far: {span(standing.wall)}, scoring and drawing included." if standing.wall else ""
-    return ("Winner" if standing.over else "Leader") + " by " + ", by ".join(leaders) + "." + wall if leaders else ""
+def _note(race: Race, wall: float) -> str:
+    leaders = [f"{METRICS[metric]}: <b>{text(name)}</b>" for metric, name in race.winners().items()]
+    clock = f" Wall-clock so far: {span(wall)}, scoring and drawing included." if wall else ""
+    return ("Winner" if race.over else "Leader") + " by " + ", by ".join(leaders) + "." + clock if leaders else ""
 
 
-def _table(standing: Standing) -> str:
+def _table(race: Race, board: pd.DataFrame) -> str:
     """The scoreboard: SMSE at several moments, current SMSE and SNLP, seconds, memory, and why a lane stopped."""
-    longest = max(standing.seconds.values(), default=0.0)
+    longest = max((lane.seconds for lane in race.lanes.values()), default=0.0)
     reached = [moment <= longest for moment in MOMENTS]  # a time that no lane has reached has no figure
-    scores = standing.scores["smse"].loc[:, reached]
+    scores, notes = race.scoreboard("smse", MOMENTS).loc[:, reached], race.variance_notes()
     headings = ["", *(f"SMSE at {m}" for m in scores.columns), "SMSE now", "SNLP now", "seconds", "memory", ""]
     lines = []
     for name in scores.index:
-        lane_rows = standing.board[standing.board["lane"] == name]
+        lane, lane_rows = race.lanes[name], board[board["lane"] == name]
         latest = lane_rows.iloc[-1] if len(lane_rows) else None
         cells = [number(float(value)) for value in scores.loc[name]]
         cells += ["—"] * 2 if latest is None else [number(float(latest["smse"])), number(float(latest["snlp"]))]
-        if latest is not None and standing.variance_notes[name]:
-            cells[-1] += f" ({standing.variance_notes[name]})"
-        cells += [f"{standing.seconds[name]:.1f}", "—" if latest is None else nbytes(float(latest["memory"]))]
-        lines.append([name, *cells, standing.sentences[name]])
-    ahead = [k for k, name in enumerate(scores.index) if name == standing.winners.get("smse")]
+        if latest is not None and notes[name]:
+            cells[-1] += f" ({notes[name]})"
+        cells += [f"{lane.seconds:.1f}", "—" if latest is None else nbytes(float(latest["memory"]))]
+        lines.append([name, *cells, lane.sentence])
+    ahead = [k for k, name in enumerate(scores.index) if name == race.winners().get("smse")]
     return html_table(headings, lines, ahead)
 
 
-def _reach(standing: Standing) -> str:
+def _reach(reach: pd.DataFrame) -> str:
     """The seconds that the lane of a row needed to reach the best SMSE of the lane of a column."""
-    reach = standing.reach
     if len(reach) < 2 or not reach.notna().to_numpy().any():
         return ""
     values = [["—" if value != value else f"{value:.2g}" for value in row] for row in reach.to_numpy(float)]

@@ -107,8 +107,6 @@ class RecommendPanel(StudyPanel):
         The session.
     choose_again : callable, optional
         Opens a person's file again without some inputs, or with columns read as other kinds; returns whether it could.
-    **params : object
-        Parameters of `panel.viewable.Viewer`.
 
     Attributes
     ----------
@@ -116,8 +114,8 @@ class RecommendPanel(StudyPanel):
         The button that shows the panel; it stands beside the data.
     """
 
-    def __init__(self, session: Session, choose_again: Callable[..., bool] = lambda **_: False, **params: Any) -> None:
-        super().__init__(session, **params)
+    def __init__(self, session: Session, choose_again: Callable[..., bool] = lambda **_: False) -> None:
+        super().__init__(session)
         self._answer: Recommendation | None = None
         self._asked_for: Any = None  # the rows of the answer
         self._choose_again = choose_again
@@ -138,18 +136,13 @@ class RecommendPanel(StudyPanel):
         self.say(BEFORE)
         self.words = line_of_text(margin=(6, 12), styles=[TEXT, FACTS])
         self.questions = column(margin=(0, 4))
-        self.chart = Chart(legend_margin=(6, 12))
+        self.chart = Chart(session.theme, legend_margin=(6, 12))
         self.picture = column(self.chart, margin=0, visible=False)
         self.details = column(self.words, self.questions, self.picture, margin=0)
         ask = [self.seconds, self.held_out, self.before, self.prefer, self.go, self.cancel, self.hide]
         head = row(*ask, self.adopt, self.files, gap="4px")
         parts = [head, self.bar, self.note, self.details]
         self._layout = hidden_column(*parts, margin=(4, 8), stylesheets=[SHEET])
-
-    @property
-    def figures(self) -> list[Chart]:
-        """The chart of the candidates."""
-        return [self.chart]
 
     def ask_about(self, target: str) -> None:
         """Ask what predicts this column of a person's own rows, or, with "", what to use for other rows."""

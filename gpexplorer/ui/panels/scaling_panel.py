@@ -73,12 +73,6 @@ class MeasuringPanel(StudyPanel):
     """A study of a `ScalingWorker`, whose button `go` begins to measure and stops after the current size."""
 
     go: Any
-    chart: Chart
-
-    @property
-    def figures(self) -> list[Chart]:
-        """The figure, which follows the theme of the page."""
-        return [self.chart]
 
     def toggle(self) -> None:
         """Start measuring, or stop after the current size."""
@@ -120,8 +114,8 @@ class MeasuringPanel(StudyPanel):
 class ScalingPanel(MeasuringPanel):
     """The measured and predicted cost of the method that is open in `session`, along one axis such as n."""
 
-    def __init__(self, session: Session, **params: Any) -> None:
-        super().__init__(session, **params)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self.axis = select("Vary", {name: key for key, name in NAMES.items()}, "n", 190)
         self.low, self.high = (whole(label, RANGES["n"][k], 1 + k, None, 120) for k, label in enumerate(("From", "To")))
         self.count = whole("Sizes", 5, 3, MOST_SIZES, 100)
@@ -129,7 +123,7 @@ class ScalingPanel(MeasuringPanel):
         self.target_size = whole("Forecast for size", 10**6, 1, None, 230, step=10**5)
         self.axis.param.watch(self._set_range, "value")
         watch(self._show_forecast, self.target_size)
-        self.table, self.chart = line_of_text(margin=(4, 12), styles=[TABLE]), Chart()
+        self.table, self.chart = line_of_text(margin=(4, 12), styles=[TABLE]), Chart(session.theme)
         head = row(self.axis, self.low, self.high, self.count, self.go, self.target_size)
         self._layout = column(head, self.note, self.table, self.chart)
 
@@ -255,16 +249,14 @@ class GrowthPanel(MeasuringPanel):
         Links to the methods, on data that can be drawn in any size.
     sizes : sequence of int
         The numbers of training rows.
-    **params : object
-        Parameters of `panel.viewable.Viewer`.
     """
 
-    def __init__(self, session: Session, queries: Sequence[str], sizes: Sequence[int], **params: Any) -> None:
-        super().__init__(session, **params)
+    def __init__(self, session: Session, queries: Sequence[str], sizes: Sequence[int]) -> None:
+        super().__init__(session)
         self._specs = [links.read(query, Spec("ml"), views).spec for query in queries]
         self._sizes = sizes
         self.go = button("Measure", "straighten", self.toggle, variant="contained", size="small")
-        self.chart = Chart(260, legend_margin=(0, 12))
+        self.chart = Chart(session.theme, 260, legend_margin=(0, 12))
         words = column(self.go, self.note, styles=HALF)
         self._layout = row(words, column(self.chart, styles=HALF), align_items="flex-start")
 

@@ -60,23 +60,17 @@ class SharePanel(StudyPanel):
         Returns the pictures on the screen as HTML, given the note.
     pictures : callable, optional
         Returns the keys of the pictures on the screen, with the options of each.
-    **params : object
-        Parameters of `panel.viewable.Viewer`.
     """
 
     def __init__(
-        self,
-        session: Session,
-        sheet: Callable[[str], str],
-        pictures: Callable[[], Mapping[str, Mapping[str, Any]]] = dict,
-        **params: Any,
+        self, session: Session, sheet: Callable[[str], str], pictures: Callable[[], Mapping[str, Any]] = dict
     ) -> None:
-        super().__init__(session, **params)
+        super().__init__(session)
         self._notes, self._sheet, self._pictures = session.notes, sheet, pictures
         self._screen: Screen | None = None
         field = {**WIDE, "size": "small", "margin": (8, 10)}
         self.link = pmui.TextInput(label="Link to this screen", description=LINK_HELP, **field)
-        self.copy_link, self.copy_code = (CopyButton(what, margin=(8, 12)) for what in ("the link", "the program"))
+        self.copy_link, self.copy_code = (CopyButton(what=what, margin=(8, 12)) for what in ("the link", "the program"))
         hidden = {title: key for key, title in HIDE.items()}
         self.hide = pmui.CheckBoxGroup(label="Hide for a lecture", options=hidden, inline=True, margin=(0, 10))
         watch(self._write_link, self.hide)

@@ -35,14 +35,11 @@ class StoryPanel(WithLayout):
         Called after the story was closed.
     """
 
-    def __init__(
-        self, session: Session, move: Callable[[str], None], on_leave: Callable[[], None], **params: Any
-    ) -> None:
-        super().__init__(**params)
+    def __init__(self, session: Session, move: Callable[[str], None], on_leave: Callable[[], None]) -> None:
         self._session, self._move, self._on_leave = session, move, on_leave
         self.story, self.number = "", 0
         self.study: GrowthPanel | None = None
-        self._theme, self._place = "light", column()
+        self._place = column()
         self.said = line_of_text("", (4, 12, 0, 12), [TEXT, STYLE])
         look: dict[str, Any] = {"size": "small", "margin": (4, 4)}
         self.back = button("Back", "", lambda: self.go(-1), "the part before.", **look)
@@ -66,10 +63,10 @@ class StoryPanel(WithLayout):
         """Show a part of a story, counted from 0, without moving the page."""
         self.story, self.number = story, min(max(number, 0), len(STORIES[story].parts) - 1)
         self._show(answered=False)
-        self.close()
+        self._end_study()
         if self.part is not None and self.part.beside:
             self.study = GrowthPanel(self._session, (self.part.link, *self.part.beside), self.part.sizes)
-            self.study.set_theme(self._theme)
+            self._session.panels.append(self.study)
             self._place[:] = [self.study]
 
     def go(self, by: int) -> None:
@@ -90,30 +87,15 @@ class StoryPanel(WithLayout):
     def leave(self) -> None:
         """Close the story; the page stays where it is."""
         self.story, self._layout.visible = "", False
-        self.close()
+        self._end_study()
         self._on_leave()
 
-    def update(self) -> None:
-        """Show what has been measured since the last call."""
-        if self.study is not None:
-            self.study.update()
-
-    def set_theme(self, theme: str) -> None:
-        """Draw for the theme "light" or "dark"."""
-        self._theme = theme
-        if self.study is not None:
-            self.study.set_theme(theme)
-
-    def pause(self) -> None:
-        """Stop measuring after the current size once no browser shows the page."""
-        if self.study is not None:
-            self.study.pause()
-
-    def close(self) -> None:
+    def _end_study(self) -> None:
         """Measure nothing more, because another part is open, or none."""
         study, self.study = self.study, None
         if study is not None:
             study.close()
+            self._session.panels.remove(study)
             self._place[:] = []
 
     def _show(self, answered: bool) -> None:

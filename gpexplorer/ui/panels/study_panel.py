@@ -1,26 +1,15 @@
-"""The panels below the pictures: their base class, and the accordion that builds each when it is first opened."""
+"""What the panels for the run or the rows of a session have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
-
-import panel as pn
-import panel_material_ui as pmui
+from collections.abc import Callable
+from typing import Any
 
 from ...errors import GPExplorerError
-from ..browser.callbacks import together
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..text import sentence, text
 from ..widgets import WithLayout, line_of_text
-
-
-class Themed(Protocol):
-    """A figure, or anything else that has a light and a dark theme."""
-
-    def set_theme(self, theme: str) -> None:
-        """Use the colours of "light" or "dark"."""
 
 
 class StudyPanel(WithLayout):
@@ -33,8 +22,6 @@ class StudyPanel(WithLayout):
     ----------
     session : Session
         The session.
-    **params : object
-        Parameters of `panel.viewable.Viewer`.
 
     Attributes
     ----------
@@ -42,17 +29,11 @@ class StudyPanel(WithLayout):
         A sentence: what is going on, what came out, or what is wrong.
     """
 
-    def __init__(self, session: Session, **params: Any) -> None:
-        super().__init__(**params)
-        self._session, self._theme = session, "light"
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._worker: Any = None
         self._layout: Any = None
         self.note = line_of_text()
-
-    @property
-    def figures(self) -> Iterable[Themed]:
-        """What follows the theme of the page."""
-        return ()
 
     def say(self, message: str, most: int = 400) -> None:
         """Show this sentence, which need not be escaped."""
@@ -89,12 +70,6 @@ class StudyPanel(WithLayout):
     def update(self) -> None:
         """Show what has changed; called about ten times per second."""
 
-    def set_theme(self, theme: str) -> None:
-        """Draw the figures for the theme "light" or "dark"."""
-        self._theme = theme
-        for figure in self.figures:
-            figure.set_theme(theme)
-
     def pause(self) -> None:
         """Stop all work once no browser shows the page. A person can continue it."""
         self.close()
@@ -104,75 +79,3 @@ class StudyPanel(WithLayout):
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.close()
-
-
-class PanelAccordion(WithLayout):
-    """An accordion of panels.
-
-    Parameters
-    ----------
-    builders : mapping of str to callable
-        For each title, a function that builds the panel.
-    """
-
-    def __init__(self, builders: Mapping[str, Callable[[], StudyPanel]], **params: Any) -> None:
-        super().__init__(**params)
-        self._builders, self._theme = list(builders.values()), "light"
-        self.titles = list(builders)
-        self.panels: dict[int, StudyPanel] = {}
-        self._places = [pn.Column(sizing_mode="stretch_width", margin=0) for _ in builders]
-        style = {"title_variant": "subtitle2", "sizing_mode": "stretch_width", "margin": (8, 10)}
-        self._layout = pmui.Accordion(*zip(builders, self._places, strict=True), **style)
-        self._layout.param.watch(lambda event: self._open(event.new), "active")
-
-    @property
-    def visible(self) -> bool:
-        """Whether the accordion is shown on the page."""
-        return bool(self._layout.visible)
-
-    @visible.setter
-    def visible(self, shown: bool) -> None:
-        self._layout.visible = shown
-
-    def open(self, index: int) -> None:
-        """Open one panel, as a person does, and close the others."""
-        if 0 <= index < len(self.titles):
-            self._layout.active = [index]
-
-    def update(self) -> None:
-        """Update every panel that has been built."""
-        for panel in self.panels.values():
-            panel.update()
-
-    def set_theme(self, theme: str) -> None:
-        """Set the theme of the panels that have been built and of those built later."""
-        self._theme = theme
-        for panel in self.panels.values():
-            panel.set_theme(theme)
-
-    def pause(self) -> None:
-        """Pause the work of all panels."""
-        for panel in self.panels.values():
-            panel.pause()
-
-    def close(self) -> None:
-        """Stop the work of all panels."""
-        for panel in self.panels.values():
-            panel.close()
-
-    def _open(self, active: list[int]) -> None:
-        with together():
-            for index in active:
-                if index not in self.panels:
-                    self._build(index)
-
-    def _build(self, index: int) -> None:
-        try:
-            panel = self._builders[index]()
-            panel.set_theme(self._theme)
-            panel.update()
-        except Exception as error:
-            self._places[index][:] = [pn.pane.HTML(text(sentence(error, "a panel was being opened")))]
-            return
-        self.panels[index] = panel
-        self._places[index][:] = [panel]

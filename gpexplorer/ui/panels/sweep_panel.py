@@ -104,8 +104,6 @@ class SweepPanel(StudyPanel):
         Called with the results of runs that have ended, by name.
     kept : callable
         Returns the runs that a person has kept, by name.
-    **params : object
-        Parameters of `panel.viewable.Viewer`.
     """
 
     def __init__(
@@ -113,9 +111,8 @@ class SweepPanel(StudyPanel):
         session: Session,
         add: Callable[[Mapping[str, Finished]], None],
         kept: Callable[[], Mapping[str, Finished]],
-        **params: Any,
     ) -> None:
-        super().__init__(session, **params)
+        super().__init__(session)
         self._add, self._kept, self._method = add, kept, ""
         self._total = self._remaining = 0
         self._begun, self._failure = 0.0, ""

@@ -12,9 +12,9 @@ from panel.custom import JSComponent
 
 from ...views.base import Layers
 from ...views.drawing.legend import Entry
-from ...views.drawing.live import Drawing, Live
-from ..styles import beside
-from ..widgets import WithLayout
+from ...views.drawing.live import Drawing, Live, Plotted
+from ..styles import FigureTheme, beside
+from ..widgets import WithLayout, column
 
 HEIGHT = 320  # pixels
 
@@ -51,39 +51,22 @@ class LegendLine(JSComponent):
             self._on_toggle(msg)
 
 
-class Chart(WithLayout):
-    """A figure that is empty until `draw` is called, and is drawn again at every call.
-
-    Pictures of a run update in place (`Live.update`) because their layers stay the same; the curves of a comparison
-    are other ones each time.
+class WithFigure(WithLayout):
+    """A part of a page with one figure, and the legend of the figure as a line above it.
 
     Parameters
     ----------
-    height : int, optional
-        In pixels.
-    legend_margin : tuple of int, optional
-        Of the legend as a line above the figure; without it the legend is part of the figure.
-    **params : object
-        Parameters of `panel.viewable.Viewer`.
+    theme : FigureTheme
+        The theme of the page.
+    **look : object
+        Parameters of the legend.
     """
 
-    def __init__(self, height: int = HEIGHT, legend_margin: tuple[int, int] | None = None, **params: Any) -> None:
-        super().__init__(**params)
-        self._height, self._theme = height, "light"
-        self.legend = LegendLine(self.toggle, margin=legend_margin or 0, sizing_mode="stretch_width")
-        self._above = [] if legend_margin is None else [self.legend]
+    def __init__(self, theme: FigureTheme, **look: Any) -> None:
+        self.legend = LegendLine(self.toggle, sizing_mode="stretch_width", **look)
+        self._theme = theme
         self._live: Live | None = None
-        self._layout = pn.Column(*self._above, sizing_mode="stretch_width", margin=0)
-
-    def draw(self, layers: Layers, plot: Callable[[Layers], hv.Overlay], height: int | None = None) -> None:
-        """Draw these layers with this function, in another height if one is given."""
-        height = height or self._height
-        self._live = Live(Drawing(plot), layers, self._theme)
-        self._live.figure.update(sizing_mode="stretch_width", height=height, output_backend="canvas")
-        if self._above:
-            self._live.leave_words_to_page()
-        self.legend.fill(self._live.legend)
-        self._layout[:] = [*self._above, pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=height)]
+        theme.add(self)
 
     def toggle(self, entry: int) -> None:
         """Hide the layers of an entry of the legend, or show them again."""
@@ -91,14 +74,50 @@ class Chart(WithLayout):
             self._live.toggle(entry)
             self.legend.fill(self._live.legend)
 
-    def update(self, layers: Layers) -> None:
-        """Show other numbers in the figure that was drawn last."""
-        if self._live is not None:
-            self._live.update(layers)
-
     def set_theme(self, theme: str) -> None:
         """Use the colours of "light" or "dark"."""
-        self._theme = theme
         if self._live is not None:
             self._live.set_theme(theme)
             self.legend.fill(self._live.legend)
+
+
+class Chart(WithFigure):
+    """A figure in a column as wide as the page, which is empty until something is drawn.
+
+    Pictures of a run are updated in place (`show`) because their layers stay the same; the curves of a comparison are
+    other ones each time (`draw`).
+
+    Parameters
+    ----------
+    theme : FigureTheme
+        The theme of the page.
+    height : int, optional
+        In pixels.
+    legend_margin : tuple of int, optional
+        Of the legend as a line above the figure; without it the legend is part of the figure.
+    """
+
+    def __init__(self, theme: FigureTheme, height: int = HEIGHT, legend_margin: tuple[int, int] | None = None) -> None:
+        super().__init__(theme, margin=legend_margin or 0)
+        self._height = height
+        self._above = [] if legend_margin is None else [self.legend]
+        self._layout = column(*self._above, margin=0)
+
+    def draw(self, layers: Layers, plot: Callable[[Layers], hv.Overlay], height: int | None = None) -> None:
+        """Draw these layers with this function, in another height if one is given."""
+        self._draw(Drawing(plot), layers, height or self._height)
+
+    def show(self, view: Plotted, layers: Layers) -> None:
+        """Show these layers of a view: in the figure that was drawn last, or in the first one."""
+        if self._live is None:
+            self._draw(view, layers, self._height)
+        else:
+            self._live.update(layers)
+
+    def _draw(self, view: Plotted, layers: Layers, height: int) -> None:
+        self._live = live = Live(view, layers, self._theme.name)
+        live.figure.update(sizing_mode="stretch_width", height=height, output_backend="canvas")
+        if self._above:
+            live.leave_words_to_page()
+        self.legend.fill(live.legend)
+        self._layout[:] = [*self._above, pn.pane.Bokeh(live.figure, sizing_mode="stretch_width", height=height)]

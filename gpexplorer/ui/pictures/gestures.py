@@ -47,8 +47,6 @@ class Gestures(WithLayout):
         The open run, which decides what can be done.
     session : Session
         Carries it out.
-    **params : object
-        Parameters of `panel.viewable.Viewer`.
 
     Attributes
     ----------
@@ -56,8 +54,7 @@ class Gestures(WithLayout):
         The widget to choose between looking, moving points and editing rows. The card places it.
     """
 
-    def __init__(self, run: RunSummary, session: Session, **params: Any) -> None:
-        super().__init__(**params)
+    def __init__(self, run: RunSummary, session: Session) -> None:
         self._session = session
         self._dragged: int | None = None  # index of the inducing point that is being dragged
         self._first_move = False

@@ -27,7 +27,7 @@ from ..styles import CARD, CARDS, CARDS_FRAME, HEAD, TABS, TEXT
 from ..tables import Steps
 from ..text import sentence, text
 from ..widgets import column, line_of_text
-from .chart import LegendLine
+from .chart import WithFigure
 from .gestures import Gestures
 
 ON_TOP = 3  # pictures that are always visible
@@ -46,7 +46,7 @@ FONT = {".MuiSelect-select": {"fontSize": "0.8125rem"}}
 LABEL_FONT = ".MuiFormControlLabel-root .MuiFormControlLabel-label { font-size: 0.8125rem; }"
 
 
-class Picture(pn.viewable.Viewer):
+class Picture(WithFigure):
     """The card of one view: its title, what to look for, its figure, and its options in a corner.
 
     The options appear under the pointer and with the keyboard; on a touch screen they are always there.
@@ -61,8 +61,6 @@ class Picture(pn.viewable.Viewer):
         The open run.
     session : Session
         Carries out what a person asks for in the picture.
-    **params : object
-        Parameters of `panel.viewable.Viewer`.
 
     Attributes
     ----------
@@ -74,18 +72,16 @@ class Picture(pn.viewable.Viewer):
         Dragging of points and editing of rows; None for a view that is not editable.
     """
 
-    def __init__(self, view: View, run: RunSummary, session: Session, **params: Any) -> None:
-        super().__init__(**params)
+    def __init__(self, view: View, run: RunSummary, session: Session) -> None:
+        super().__init__(session.theme, margin=(0, 12), visible=False)
         self._session = session
-        self._live: Live | None = None
         self._drawn_for: Any = None  # what the figure, or the sentence in its place, was made for
         self.layers: Layers = {}
         self._selectors: dict[str, pmui.Select] = {}  # of the options, by the name of the parameter
         self._inputs = run.inputs
         self.gestures = Gestures(run, session) if view.editable else None
         self.adopt(view, run)
-        self.legend = LegendLine(self._toggle, margin=(0, 12), sizing_mode="stretch_width", visible=False)
-        self.card = pn.Column(sizing_mode="stretch_width", margin=0, css_classes=["picture"], stylesheets=[CARD])
+        self.card = self._layout = column(margin=0, css_classes=["picture"], stylesheets=[CARD])
 
     def adopt(self, view: View, run: RunSummary) -> None:
         """Show this view of another run; options that were chosen stay, where this run offers them."""
@@ -118,7 +114,7 @@ class Picture(pn.viewable.Viewer):
         gestures = [self.gestures] if self.gestures is not None else []
         self.card[:] = [title, *corner, *gestures, self.legend, self._place]
 
-    def update(self, layers: Layers, theme: str) -> None:
+    def update(self, layers: Layers) -> None:
         """Show these layers; an error of the view becomes a sentence on the card."""
         self.build()
         self.layers = layers
@@ -136,7 +132,7 @@ class Picture(pn.viewable.Viewer):
                 self._live.update(layers)
                 self.legend.fill(self._live.legend)
             else:
-                self._draw(layers, theme)
+                self._draw(layers)
         except Exception as error:
             self.fail(sentence(error, f"the picture “{self.view.title}” was being drawn"))
         if self._live is not None:
@@ -149,12 +145,6 @@ class Picture(pn.viewable.Viewer):
         self.layers = {}
         self._show_sentence(SMALL.format(text(message)))
 
-    def set_theme(self, theme: str) -> None:
-        """Use the colours of "light" or "dark"."""
-        if self._live is not None:
-            self._live.set_theme(theme)
-            self.legend.fill(self._live.legend)
-
     @property
     def said(self) -> str:
         """The sentence, as HTML, in place of the figure; empty where the figure is drawn."""
@@ -164,14 +154,9 @@ class Picture(pn.viewable.Viewer):
         """Return the figure as SVG of this size in pixels; empty where a sentence takes its place."""
         return figure_svg(self._live.figure, width, height) if self._live is not None else ""
 
-    def _toggle(self, entry: int) -> None:
-        if self._live is not None:
-            self._live.toggle(entry)
-            self.legend.fill(self._live.legend)
-
-    def _draw(self, layers: Layers, theme: str) -> None:
+    def _draw(self, layers: Layers) -> None:
         """Draw a new figure and listen to it."""
-        self._live = Live(self.view, layers, theme)
+        self._live = Live(self.view, layers, self._theme.name)
         figure = self._live.figure
         # WebGL needs a GPU to be faster than a canvas for so few glyphs.
         figure.output_backend = "canvas"
@@ -197,9 +182,6 @@ class Picture(pn.viewable.Viewer):
     def _click(self, event: Any) -> None:
         self._session.click(self.view.key, event.x, event.y)
 
-    def __panel__(self) -> Any:
-        return self.card
-
 
 class Pictures:
     """All pictures of the open run.
@@ -222,13 +204,11 @@ class Pictures:
         Key of a picture -> two numbers that its vertical axis contains.
     pictures : dict of str to Picture
         Key -> picture, in the order of the page.
-    theme : str
-        "light" or "dark".
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._opening, self.theme = -1, "light"
+        self._opening = -1
         self._kind: tuple[Any, ...] = ()
         self.first: str | None = None
         self.axes: Mapping[str, tuple[float, float]] = {}
@@ -238,9 +218,8 @@ class Pictures:
         self._waiting: Frame | None = None  # the newest one, until somebody looks
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
-        cards = pn.Column(sizing_mode="stretch_width", margin=0, stylesheets=[CARDS], css_classes=["cards"])
-        self._cards = cards
-        self.top = pn.Column(cards, sizing_mode="stretch_width", margin=0, stylesheets=[CARDS_FRAME])
+        self._cards = column(margin=0, stylesheets=[CARDS], css_classes=["cards"])
+        self.top = column(self._cards, margin=0, stylesheets=[CARDS_FRAME])
         self.tabs = pmui.Tabs(sizing_mode="stretch_width", margin=(4, 6), sx=TABS)
         self.tabs.param.watch(self._choose_tab, "active")
 
@@ -320,7 +299,7 @@ class Pictures:
                     next(iter(layers.values())).attrs["at_least"] = self.axes[key]
                 if key == self._under and layers and "mean" in (above := self.pictures[PREDICTION].layers):
                     next(iter(layers.values())).attrs["along"] = above["mean"]["x"].iloc[[0, -1]].to_numpy()
-                self.pictures[key].update(layers, self.theme)
+                self.pictures[key].update(layers)
                 if (gestures := self.pictures[key].gestures) is not None:
                     gestures.report(frame.numbers)
         for key, message in frame.failures.items():
@@ -328,14 +307,6 @@ class Pictures:
                 self.pictures[key].fail(message)
         if frame.table is not None and self.tabs.active >= len(self.pictures) - ON_TOP:
             self.steps.update(frame.table, at_once=not frame.playing)
-
-    def set_theme(self, theme: str) -> None:
-        """Use the colours of "light" or "dark" in every figure."""
-        if theme == self.theme:
-            return
-        self.theme = theme
-        for picture in self.pictures.values():
-            picture.set_theme(theme)
 
     def _adopt(self, run: RunSummary) -> None:
         """Keep the layout where the same views apply to the new run; make a new one otherwise."""

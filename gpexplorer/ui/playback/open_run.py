@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
-from torch import Tensor
 
 from ... import data as data_sets
 from ... import views as pictures
@@ -20,7 +19,7 @@ from ...hyperparameters import Hyperparameters
 from ...methods.capabilities import HasMovablePoints
 from ...posteriors import InUnits
 from ...posteriors.base import Of
-from ...problem import Channel, Cost, Dataset, Problem, Step
+from ...problem import Cost, Problem, Step
 from ...runs import Run, Spec
 from ...runs.budget import long_step_note
 from ...runs.run import QUICK_FLOPS
@@ -80,7 +79,10 @@ class RunWithRow(Run):
 
     def __init__(self, run: Run, at: int, row: Sequence[float]) -> None:
         X, y = torch.tensor([row[:-1]], dtype=torch.float64), torch.tensor(row[-1:], dtype=torch.float64)
-        problem = replace(run.problem, train=_with_row(run.problem.train, X, y))
+        train = run.problem.train
+        scaled, target = inputs(X, train), scaled_targets(y, train).to(train.y)
+        grown = replace(train, X=torch.cat([train.X, scaled]), y=torch.cat([train.y, target]))
+        problem = replace(run.problem, train=grown)
         super().__init__(run.method, problem, run.split, spec=run.spec, resume=run.trace[: at + 1])
         self._run, self._row = run, (X, y)
 
@@ -95,21 +97,13 @@ class RunWithRow(Run):
         return self._run.posterior(at, of).with_rows(*self._row)
 
 
-def layers_with_row(
-    run: Run, at: int, row: Sequence[float], views: Collection[View]
-) -> dict[str, Mapping[str, pd.DataFrame]]:
+def layers_with_row(run: Run, at: int, row: Sequence[float], views: Collection[View]) -> dict[str, Layers]:
     """Compute the layers of the pictures that rows can be added in, after one more row; none where no update exists."""
     try:
         grown = RunWithRow(run, at, row)
         return {view.key: view.data(grown, at) for view in views if view.editable}
     except GPExplorerError:
         return {}
-
-
-def _with_row(train: Dataset, X: Tensor, y: Tensor) -> Dataset:
-    """These rows and one at the end, in the scale of the others."""
-    scaled, target = inputs(X, train), scaled_targets(y, train).to(train.y)
-    return replace(train, X=torch.cat([train.X, scaled]), y=torch.cat([train.y, target]))
 
 
 class Change(NamedTuple):
@@ -157,8 +151,6 @@ class RunSummary(NamedTuple):
         Numbers of training rows, test rows and input columns.
     target : str
         The name of the predicted column.
-    channels : tuple of Channel
-        The numbers that the method reports at each step; the first one is its objective.
     views : tuple of View
         The pictures that apply, in the order of the page.
     cost : Cost
@@ -180,7 +172,6 @@ class RunSummary(NamedTuple):
     test_rows: int
     inputs: int
     target: str
-    channels: tuple[Channel, ...]
     views: tuple[View, ...]
     cost: Cost
     seconds: float
@@ -250,6 +241,8 @@ class OpenRun:
         What the page knows of it.
     failures : dict of str to str
         Key of each picture that raised -> a sentence about it. It is not drawn again until another run is opened.
+    unfinished : bool
+        Whether one of the pictures drawn last was drawn in part and has more to show.
     wall_seconds : float
         Seconds of playing on the clock: steps, scores and pictures together.
     """
@@ -260,6 +253,7 @@ class OpenRun:
         self.run: Run | None = None
         self.summary: RunSummary | None = None
         self.failures: dict[str, str] = {}
+        self.unfinished = False
         self._split: tuple[Any, Any] | None = None  # which rows were read last, and the rows
         self._step_seconds, self._score_seconds = 0.0, 0.0
         self._pause_after: int | None = None  # number of steps
@@ -363,33 +357,23 @@ class OpenRun:
 
     def layers(self, at: int, wanted: Collection[str]) -> dict[str, Layers]:
         """Compute the layers of these pictures at a record; one that raises is noted in `failures`."""
-        run = self._require_run()
+        run, self.unfinished = self._require_run(), False
         layers: dict[str, Layers] = {}
         for view in self._working_views(wanted):
             try:
                 layers[view.key] = view.data(run, at)
+                self.unfinished |= view.unfinished(run, at)
             except Exception as error:
-                self._note_failure(view, error)
+                self.failures[view.key] = sentence(error, f"the picture “{view.title}” was being drawn")
         return layers
 
     def layers_with_row(self, at: int, row: Sequence[float], wanted: Collection[str]) -> dict[str, Layers]:
         """Compute the layers of a record after one more training row; none where the posterior cannot be updated."""
         return layers_with_row(self._require_run(), min(at, self.last), row, self._working_views(wanted))
 
-    def unfinished(self, at: int, wanted: Collection[str]) -> bool:
-        """Return whether one of these pictures was drawn in part and has more to show."""
-        run, unfinished = self._require_run(), False
-        for view in self._working_views(wanted):
-            try:
-                unfinished = view.unfinished(run, at) or unfinished
-            except Exception as error:
-                self._note_failure(view, error)
-        return unfinished
-
     def numbers(self, at: int) -> StatusNumbers:
         """Return the numbers of a record, with the newest scores up to it."""
-        numbers = status_numbers(self._require_run(), at, self._pause_after, bool(self._changes))
-        return numbers._replace(wall_seconds=self.wall_seconds)
+        return status_numbers(self._require_run(), at, self._pause_after, bool(self._changes), self.wall_seconds)
 
     def hyperparameters(self, at: int, with_gradient: bool = False) -> Hyperparameters:
         """Return the hyperparameters of a record, with derivatives if one is quick; none for features of a method."""
@@ -489,9 +473,6 @@ class OpenRun:
         views = self.summary.views if self.summary else ()
         return [view for view in views if view.key in wanted and view.key not in self.failures]
 
-    def _note_failure(self, view: View, error: Exception) -> None:
-        self.failures[view.key] = sentence(error, f"the picture “{view.title}” was being drawn")
-
     def _continue_from(self, at: int, step: Step) -> None:
         self._continue_with(self._require_run().fork(at, step), at)
 
@@ -524,7 +505,6 @@ def summary_of(spec: Spec, run: Run) -> RunSummary:
         test_rows=len(split.test) if split else 0,
         inputs=train.d,
         target=train.target,
-        channels=tuple(run.method.channels),
         views=views,
         cost=cost,
         seconds=machine_speed.machine().seconds(cost),

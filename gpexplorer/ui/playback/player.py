@@ -152,10 +152,8 @@ class Player(BackgroundWorker):
 
     def step(self) -> None:
         """Show the record after the one shown; where there is none, take a step."""
-        with self._changed:
-            at = self._requests.at
-            exists = at is not None and at < self._last
-        if exists and at is not None:
+        at = self._requests.at
+        if at is not None and at < self._last:
             self.seek(at + 1)
         else:
             self._request(playing=False, steps=self._requests.steps + 1, at=None, **self._take_prepared())
@@ -292,9 +290,7 @@ class Player(BackgroundWorker):
         if request.row and self._open_run.run is not None:
             # Show the record on the screen updated by a new row, before the run is repeated with it
             run, at = self._open_run, min(request.at, self._open_run.last)
-            with self._changed:
-                visible = self._requests.visible
-            layers = run.layers_with_row(at, request.row, visible)
+            layers = run.layers_with_row(at, request.row, self._requests.visible)
             if layers:
                 self._publish(numbers=run.numbers(at), layers=layers, failures=dict(run.failures), table=run.table(at))
         self._publish(busy=f"Opening {display_name(name)} …")
@@ -349,11 +345,11 @@ class Player(BackgroundWorker):
         at = run.last if at is None else min(at, run.last)
         if paused:
             run.score(at)
-        layers, unfinished = run.layers(at, visible), run.unfinished(at, visible)
+        layers = run.layers(at, visible)
         table = run.hyperparameters(at, with_gradient=paused) if with_hyperparameters else None
         shown: dict[str, Any] = {"numbers": run.numbers(at), "table": run.table(at), "hyperparameters": table}
         self._publish(layers=layers, failures=dict(run.failures), **shown)
-        if unfinished:
+        if run.unfinished:
             self._request(redraw=True)
         self._pace.picture(begin, time.monotonic())
 

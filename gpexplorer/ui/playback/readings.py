@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -12,8 +13,10 @@ from ...problem import Outcome
 from ...runs import Record, Run
 from ...runs.counting import jitter_sentence
 from ...runs.rounding import rise_sentence
+from ..text import number
 
 TERMS = ("fit", "logdet", "trace", "objective")  # fields of a method's info: three terms, and their sum
+PHASES = {"swap": "swapping", "learn": "learning", "full": "learning on all rows", "choose": "choosing"}
 TABLE_ROWS = 200  # steps in the table
 
 
@@ -24,16 +27,10 @@ class StatusNumbers(NamedTuple):
     ----------
     at, last : int
         Index of this record and of the newest one.
-    phase : str
-        What the method did in this step; empty where it does not say.
-    seconds, total_seconds : float
-        Working time up to this record, and of the whole run.
-    entries : int
-        Kernel entries computed up to this record.
-    objective : float
-        The first channel of the method.
-    scores : mapping of str to float
-        The newest test scores up to this record.
+    cells : list of tuple of str
+        Label and value of each number in the status line.
+    total_seconds : float
+        Working time of the whole run.
     memory : int
         Bytes of the records kept.
     budget : float
@@ -50,22 +47,12 @@ class StatusNumbers(NamedTuple):
         A sentence on the jitter that factorisations needed; empty where they needed none.
     rise : str
         A sentence on a channel that rose although it is declared monotone; empty where there is none.
-    rose_at : int or None
-        The record from which on the objective is not trustworthy, because it rose; None where it did not.
-    wall_seconds : float
-        Seconds of playing on the clock.
-    variance_note : str
-        What the predictive variances are if they are not exact; empty where they are.
     """
 
     at: int
     last: int
-    phase: str
-    seconds: float
+    cells: list[tuple[str, str]]
     total_seconds: float
-    entries: int
-    objective: float
-    scores: Mapping[str, float]
     memory: int
     budget: float
     eta: float
@@ -74,12 +61,11 @@ class StatusNumbers(NamedTuple):
     outcome: Outcome | None
     jitter: str = ""
     rise: str = ""
-    rose_at: int | None = None
-    variance_note: str = ""
-    wall_seconds: float = 0.0
 
 
-def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) -> StatusNumbers:
+def status_numbers(
+    run: Run, at: int, pause_after: int | None, by_hand: bool, wall_seconds: float = 0.0
+) -> StatusNumbers:
     """Collect the numbers of a record.
 
     Parameters
@@ -92,22 +78,16 @@ def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) ->
         The step at which the run pauses; None for no pause.
     by_hand : bool
         Whether a person changed the run.
+    wall_seconds : float, default 0.0
+        Seconds of playing on the clock.
     """
-    record = run.trace[at]
-    info = record.step.info
     progress = run.progress({} if pause_after is None else {"steps": pause_after})
-    objective = run.method.channels[0].name if run.method.channels else ""
-    rises = [rise for rise in run.rises if rise.index <= at]
     current, previous = _terms(run, at), _terms(run, max(at - 1, 0))
     return StatusNumbers(
         at=at,
         last=len(run.trace) - 1,
-        phase=str(getattr(info, "phase", "")),
-        seconds=record.seconds,
+        cells=_cells(run, at, wall_seconds),
         total_seconds=run.trace[-1].seconds,
-        entries=record.cost.entries,
-        objective=float(getattr(info, objective, float("nan"))),
-        scores=_newest_scores(run, at),
         memory=run.memory,
         budget=progress.fraction,
         eta=progress.eta,
@@ -115,10 +95,29 @@ def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) ->
         terms={name: (current[name], current[name] - previous[name]) for name in current},
         outcome=run.outcome,
         jitter=jitter_sentence(run.jitters),
-        rise=rise_sentence(rises),
-        variance_note=run.variance_note,
-        rose_at=next((rise.index for rise in rises if rise.channel.name == objective), None),
+        rise=rise_sentence([rise for rise in run.rises if rise.index <= at]),
     )
+
+
+def _cells(run: Run, at: int, wall_seconds: float) -> list[tuple[str, str]]:
+    record, last, scores = run.trace[at], len(run.trace) - 1, _newest_scores(run, at)
+    phase = str(getattr(record.step.info, "phase", ""))
+    first = run.method.channels[0] if run.method.channels else None
+    name, objective = (first.name, first.label) if first is not None else ("", "objective")
+    rose_at = next((rise.index for rise in run.rises if rise.index <= at and rise.channel.name == name), None)
+    if rose_at is not None:
+        objective += f" (not trustworthy from step {rose_at} on)"
+    variance = f" (variance: {run.variance_note})" if run.variance_note else ""
+    return [
+        ("step", f"{at}" if at == last else f"{at} of {last}"),
+        ("phase", PHASES.get(phase, phase or "—")),
+        (objective, number(float(getattr(record.step.info, name, math.nan)))),
+        ("SMSE on test rows", number(scores.get("smse", math.nan))),
+        (f"SNLP on test rows{variance}", number(scores.get("snlp", math.nan))),
+        ("seconds of work", f"{record.seconds:.2f}"),
+        ("on the clock", f"{wall_seconds:.1f}"),
+        ("kernel entries", f"{record.cost.entries:,}"),
+    ]
 
 
 def newest_steps(run: Run, at: int) -> pd.DataFrame:

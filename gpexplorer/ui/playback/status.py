@@ -8,7 +8,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from ..text import nbytes, number, span, text
+from ..text import nbytes, span, text
 from ..widgets import WIDE, WithLayout, button, column, line_of_text, row
 from .open_run import Frame, RunSummary
 from .readings import StatusNumbers
@@ -41,7 +41,6 @@ WAITING = {
 SHOWN = ("objective", "SMSE", "seconds of work")  # the beginnings of labels; the other numbers unfold
 SAID = ":host { color: inherit; font-size: 13.5px; line-height: 1.4; }"
 LONG_STEP = 1.0  # seconds after which the step under way is mentioned
-PHASES = {"swap": "swapping", "learn": "learning", "full": "learning on all rows", "choose": "choosing"}
 
 
 class Status(WithLayout):
@@ -50,8 +49,7 @@ class Status(WithLayout):
     Three numbers are shown; a button unfolds the others, the costs, and `folded`, which a page adds.
     """
 
-    def __init__(self, **params: Any) -> None:
-        super().__init__(**params)
+    def __init__(self) -> None:
         self._last_notice, self._unfolded = 0, False
         self._last_cost, self._activity = "", ""
         self.line = line_of_text(_cells([("step", "0")]), (2, 12), [CSS])
@@ -77,7 +75,7 @@ class Status(WithLayout):
             self.say(message, "error" if frame.failed else "info" if _went_well(frame) else "warning")
         if frame.numbers is None or frame.run is None:
             return
-        self.line.object = _cells(_status_line(frame.numbers, frame.run))
+        self.line.object = _cells(frame.numbers.cells)
         budget = frame.numbers.budget
         self.bar.value = 0 if math.isnan(budget) else round(100 * budget)
         self._last_cost = self.cost.object = _cost_line(frame.run, frame.numbers, step_seconds)
@@ -115,10 +113,6 @@ class Status(WithLayout):
         self.sentence.object = f'<span class="said">{text(message, 800)}</span>'
         self.alert.param.update(severity=severity, visible=True, closed=False)
 
-    def fail(self, message: str) -> None:
-        """Show an error."""
-        self.say(message, "error")
-
     def report(self, message: str) -> None:
         """Show a warning; an empty message closes the alert."""
         if message:
@@ -139,27 +133,6 @@ def _cells(entries: list[tuple[str, str]]) -> str:
         for kind, (label, value) in zip(kinds, entries, strict=True)
     )
     return f'<div class="facts" role="status">{cells}</div>'
-
-
-def _status_line(numbers: StatusNumbers, run: RunSummary) -> list[tuple[str, str]]:
-    """Label and value of each number in the status line."""
-    step = f"{numbers.at}" if numbers.at == numbers.last else f"{numbers.at} of {numbers.last}"
-    objective = run.channels[0].label if run.channels else "objective"
-    if numbers.rose_at is not None:
-        objective += f" (not trustworthy from step {numbers.rose_at} on)"
-    snlp = "SNLP on test rows"
-    if numbers.variance_note:
-        snlp += f" (variance: {numbers.variance_note})"
-    return [
-        ("step", step),
-        ("phase", PHASES.get(numbers.phase, numbers.phase or "—")),
-        (objective, number(numbers.objective)),
-        ("SMSE on test rows", number(numbers.scores.get("smse", math.nan))),
-        (snlp, number(numbers.scores.get("snlp", math.nan))),
-        ("seconds of work", f"{numbers.seconds:.2f}"),
-        ("on the clock", f"{numbers.wall_seconds:.1f}"),
-        ("kernel entries", f"{numbers.entries:,}"),
-    ]
 
 
 def _cost_line(run: RunSummary, numbers: StatusNumbers, step_seconds: float) -> str:

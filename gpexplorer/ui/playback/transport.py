@@ -63,12 +63,9 @@ class Transport(WithLayout):
         Receives the requests.
     reset : callable
         Opens the run again at step 0.
-    **params : object
-        Parameters of `panel.viewable.Viewer`.
     """
 
-    def __init__(self, player: Player, reset: Callable[[], None], **params: Any) -> None:
-        super().__init__(**params)
+    def __init__(self, player: Player, reset: Callable[[], None]) -> None:
         self._player, self._reset = player, reset
         self.playing = False
         self._make_buttons()

@@ -69,24 +69,18 @@ class Gallery(Screen):
     _stylesheets: ClassVar[list[str]] = [STYLE, beside(__file__, "gallery.css"), DARK_STYLE, ":host { width: 100%; }"]
 
     def __init__(self, **params: Any) -> None:
-        super().__init__(groups=[["Stories", _stories()], ["Questions", _questions()]], **params)
+        stories = [
+            _card(story.title, f"{len(story.parts)} parts: {story.parts[0].title}, …", f"story={key}")
+            for key, story in STORIES.items()
+        ]
+        questions = [
+            _card(preset.question, registry[parse_qs(preset.link)["method"][0]].title, f"ask={key}")
+            for key, preset in PRESETS.items()
+        ]
+        super().__init__(groups=[["Stories", stories], ["Questions", questions]], **params)
 
     async def answer(self, request: Mapping[str, Any]) -> None:
         """Nothing can be asked for."""
-
-
-def _stories() -> list[dict[str, str]]:
-    return [
-        _card(story.title, f"{len(story.parts)} parts: {story.parts[0].title}, …", f"story={key}")
-        for key, story in STORIES.items()
-    ]
-
-
-def _questions() -> list[dict[str, str]]:
-    return [
-        _card(preset.question, registry[parse_qs(preset.link)["method"][0]].title, f"ask={key}")
-        for key, preset in PRESETS.items()
-    ]
 
 
 def _card(title: str, line: str, query: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ import param
 from panel.custom import JSComponent
 
 from ..address import GALLERY, LABORATORY, SIDE_BY_SIDE
+from ..browser.callbacks import at_end, served_document
 from ..connections import Arrivals, follow_connection
 
 LINKS = {
@@ -54,12 +55,12 @@ def screen_page(screen: Screen, on_close: Callable[[], None] | None = None, arri
     arrivals : Arrivals, optional
         The pages of a server that are on their way.
     """
-    document = pn.state.curdoc
-    if document is not None and document.session_context is not None:
+    document = served_document()
+    if document is not None:
         document.title = "gpexplorer"
         pn.state.onload(lambda: (arrivals or Arrivals()).complete(document, lambda: None))
         pn.state.onload(screen.begin)
         follow_connection(document, screen.end)
         if on_close is not None:
-            pn.state.on_session_destroyed(lambda _: on_close())
+            at_end(on_close)
     return screen
