@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pandas as pd
 import pytest
+from scipy import stats
 
 from benchmarks import admm
+from benchmarks.admm import splits
 from gpexplorer.runs import Spec
 
 
@@ -42,22 +47,56 @@ def test_the_task_with_many_inputs_needs_more_iterations_of_conjugate_gradients(
     assert len([line for line in lines if line.startswith("n = 40 ")]) == 7
 
 
-def test_test_rows_of_splits_judge_the_methods(monkeypatch):
+def test_test_rows_of_splits_judge_the_ways(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     rows = {"name": "hypercube", "n": 30, "d": 2, "noise": 0.2, "seed": 3}
-    judged = {"gpcv-admm": ("gpcv-admm", {"max_iterations": 2}), "ml": ("ml", {})}
-    monkeypatch.setattr(admm, "SETS", (rows,))
-    monkeypatch.setattr(admm, "JUDGED", judged)
+    ways = {"gpcv-admm": ("gpcv-admm", {"max_iterations": 2}), "ml": ("ml", {})}
+    monkeypatch.setattr(splits, "SETS", (rows,))
+    monkeypatch.setattr(splits, "WAYS", ways)
+    monkeypatch.setattr(splits, "TRAINING_ROWS", 20)
     errors = {}
-    for name, (key, settings) in judged.items():
-        runs = [Spec(key, settings, data=rows, split=k).open() for k in (0, 1)]
+    for name, (key, settings) in ways.items():
+        runs = [Spec(key, settings, data=rows, split={"test": 1.0 / 3.0, "seed": k}).open() for k in (0, 1)]
         ends = [run.finish().reason for run in runs]
-        errors[name] = [run.scores()["rmse"] for run in runs]
+        errors[name] = [run.scores()["smse"] for run in runs]
     assert ends == ["converged", "converged"]
 
-    first, second, gains = admm.judged(2)
+    assert len([*splits.judged(1, tmp_path)]) == 3  # a line per cell, and the report
+    *cells, text = splits.judged(2, tmp_path)
 
-    assert f" gpcv-admm: rmse {sum(errors['gpcv-admm']) / 2:.3g}" in first
-    assert f" ml: rmse {sum(errors['ml']) / 2:.3g}" in second
-    assert second.endswith("{'converged': 2}")
+    assert [line.split(":")[0] for line in cells] == ["hypercube, split 1, gpcv-admm", "hypercube, split 1, ml"]
+    smse, nlpd, ends = (line.split(" | ") for line in text.splitlines() if line.startswith("| hypercube | "))
+    assert smse[1:3] == [f"{sum(errors[name]) / 2:.3g}" for name in ways]
     a, b = (other - own for own, other in zip(errors["gpcv-admm"], errors["ml"], strict=True))
-    assert gains.endswith(f": ml {(a + b) / 2:.2g} ({abs(a - b) / 2:.2g})")
+    assert smse[3] == f"{(a + b) / 2:.2g} ({abs(a - b) / 2:.2g}) |"
+    assert (len(nlpd), ends[1], ends[3]) == (4, "20", "0 / 2")
+
+
+def test_a_set_is_named_where_the_interval_of_a_difference_excludes_0():
+    cells = pd.DataFrame(
+        [
+            {"set": name, "split": k, "way": way, "rows": 9, "coverage95": 0.9, "end": "converged", "seconds": 1.0}
+            | {"nlpd": 0.0 * k, "smse": 1.0 + (way == "ml") * (shift + 0.3 * (k - 1))}
+            for name, shift in (("apart", 0.8), ("behind", -0.8), ("near", 0.7))
+            for k in range(3)
+            for way in splits.WAYS
+        ]
+    )
+
+    text = splits.report(cells.set_index(["set", "split", "way"]))
+
+    # three differences of sd 0.3: standard error 0.173, times Student's 4.30 is 0.745
+    assert "- SMSE: `gpcv-admm` is better than `ml` on apart, and worse on behind." in text
+    assert "- SMSE: `gpcv-admm` is better than z follows on no set, and worse on no set." in text
+
+
+def test_the_kept_report_is_that_of_its_cells_and_speaks_for_the_default():
+    cells, text = splits._read(admm.KEPT / splits.CELLS), (admm.KEPT / splits.REPORT).read_text("utf-8")
+
+    assert text.endswith(f"\n\n{splits.report(cells)}")
+    for score in ("SMSE", "NLPD"):
+        assert f"- {score}: `gpcv-admm` is better than z follows on no set, and worse on no set." in text
+    assert "- SMSE: `gpcv-admm` is better than `ml` on no set, and worse on concrete, stock." in text
+    converged = (cells["end"] == "converged").groupby("way").sum()
+    assert stats.fisher_exact([[n := converged[way], 80 - n] for way in ("gpcv-admm", "z follows")]).pvalue < 0.01
+    seconds = cells["seconds"].groupby("way").mean()
+    assert 2.5 < seconds["z follows"] / seconds["gpcv-admm"] < 3.5

@@ -15,13 +15,12 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 import torch
 import typer
 from scipy import linalg
@@ -33,18 +32,12 @@ from gpexplorer.methods.base import Method, registry
 from gpexplorer.methods.cross_validation.folds import FoldKernel
 from gpexplorer.objectives import evidence, noise_variance
 from gpexplorer.problem import Dataset, Problem
-from gpexplorer.runs import Spec
 
-from .timing.limits import median_seconds
+from ..timing.limits import median_seconds
+from .splits import judged
 
 SCHEMES = ("gpcv-admm-holdout", "gpcv-admm")
-JUDGED: dict[str, tuple[str, dict[str, Any]]] = {  # "z follows" was the default until 2026-11-22
-    "gpcv-admm": ("gpcv-admm", {}),
-    "z follows": ("gpcv-admm", {"theta_method": "z follows"}),
-    "gpcv-admm-holdout": ("gpcv-admm-holdout", {}),
-    "ml": ("ml", {}),
-}
-SETS: tuple[Any, ...] = ("servo", "challenger", "breastcancer", "stock", "housing", "forest", "energy", "concrete")
+KEPT = Path(__file__).parent
 
 
 def command(  # noqa: PLR0913 - the options of the command
@@ -58,10 +51,13 @@ def command(  # noqa: PLR0913 - the options of the command
     ] = True,
     dense: Annotated[int, typer.Option(help="Largest n for the methods that cost n^3.")] = 4000,
     splits: Annotated[int, typer.Option(help="Splits of eight sets on which test rows judge; 0 times.", min=0)] = 0,
+    out: Annotated[
+        Path, typer.Option(help="The folder of the cells and of the report of --splits, the kept ones by default.")
+    ] = KEPT,
 ) -> None:
     """Print seconds per iteration or evaluation, floors, baselines, and scaling factors; or test scores over splits."""
     if splits:
-        for line in judged(splits):
+        for line in judged(splits, out):
             typer.echo(line)
         return
     for d in inputs or (1, 10):
@@ -86,24 +82,6 @@ def report(
     for name, row in times.items():
         steps = [f"{a}->{b}: {(s / t) / (b / a):.2f}" for (a, t), (b, s) in pairwise(row)]
         yield f"{name:<44}{'   '.join(steps)}"
-
-
-def judged(splits: int) -> Iterator[str]:
-    """Yield mean scores of the test rows over the splits of each set, seconds of a processor, and how runs end."""
-    for rows in SETS:
-        errors: dict[str, pd.Series] = {}
-        for name, (key, settings) in JUDGED.items():
-            begin, runs = time.process_time(), [Spec(key, settings, data=rows, split=k).open() for k in range(splits)]
-            ends = Counter(run.finish().reason for run in runs)
-            seconds = (time.process_time() - begin) / splits
-            table = pd.DataFrame([run.scores() for run in runs])
-            means, errors[name] = table.mean()[["rmse", "nlpd", "coverage95"]], table["rmse"]
-            scores = ", ".join(f"{score} {value:.3g}" for score, value in means.items())
-            yield f"{rows} {name}: {scores}, {seconds:.1f} s; {dict(ends)}"
-        gains = {name: error - errors["gpcv-admm"] for name, error in errors.items() if name != "gpcv-admm"}
-        error = {name: np.std(gain, ddof=1) / math.sqrt(splits) for name, gain in gains.items()}
-        texts = [f"{name} {np.mean(gain):.2g} ({error[name]:.2g})" for name, gain in gains.items()]
-        yield f"{rows}, by how much gpcv-admm has a lower RMSE (standard error): {', '.join(texts)}"
 
 
 def problem(n: int, kernel: str) -> Problem:
