@@ -22,6 +22,7 @@ from ..base import Method, end_of_descent
 from ..setting_kinds import amount, count
 
 NegativeLogLikelihood = Callable[[Tensor], tuple[float, Tensor]]  # theta [p] -> value, and gradient [p]
+DISTANCE = 3.0  # of a log-hyperparameter from its initial value, beyond which it may lie on a plateau
 
 
 class DescendingMethod(Method):
@@ -56,6 +57,13 @@ class DescendingMethod(Method):
         slope, allowed = slope_of(problem.kernel, state), self.tolerance * max(abs(state.objective), 1.0)
         is_used = len(state.answers) >= self.evaluations
         if not is_used and not other_limit:
+            if slope <= allowed < slope_nearby(problem, state.theta, state.objective, state.answers):
+                message = (
+                    f"A hyperparameter has moved so far from its initial value that its derivative, at most {slope:.2g} "
+                    f"after {state.step} evaluations{rounds}, does not say where the minimum is. Choose other initial "
+                    "values, or bounds."
+                )
+                return Outcome("budget", message)
             return end_of_descent("L-BFGS-B", slope, allowed, state.step, rounds)
         lever = "evaluations" if is_used else other_limit
         message = (
@@ -100,7 +108,7 @@ def recorded_descent(
         return Evaluated(value, torch.tensor(gradient, dtype=torch.float64))
 
     def is_flat(theta: Tensor, value: float, answers: Sequence[Tensor] | Tensor) -> bool:
-        return slope_at(problem.kernel, theta, value, answers) <= tolerance * max(abs(value), 1.0)
+        return slope_nearby(problem, theta, value, answers) <= tolerance * max(abs(value), 1.0)
 
     restrictions = getattr(problem.kernel, "restrictions", None) if limit > 1 else None
     units = descent_units(problem.kernel, state.begin, problem.train)
@@ -123,14 +131,26 @@ def no_answers(theta: Float[Tensor, " p"]) -> Float[Tensor, "0 q"]:
 
 def slope_of(kernel: Any, state: Any) -> float:
     """The largest absolute derivative at the best point, in the numbers that may move."""
-    return slope_at(kernel, state.theta, state.objective, state.answers)
+    return largest_derivative(kernel, state.theta, _gradient_at(state.objective, state.answers))
 
 
-def slope_at(kernel: Any, theta: Tensor, value: float, answers: Sequence[Tensor] | Tensor) -> float:
-    """The same at a point that was evaluated, and had this value."""
+def slope_nearby(problem: Problem, theta: Tensor, value: float, answers: Sequence[Tensor] | Tensor) -> float:
+    """The largest derivative as it would be at DISTANCE from the initial values, where a descent leads back to them.
+
+    A lengthscale l that has grown long enters by l^-2, and a small standard deviation by its square: there derivatives
+    fall by exp(2) per unit of the logarithm, so that a small one may lead back to a much lower value.
+    """
+    gradient = _gradient_at(value, answers)
+    moved = (theta - problem.theta).to(gradient)
+    farther = (moved.abs() - DISTANCE).clamp_min(0.0) * (gradient * moved > 0.0)
+    return largest_derivative(problem.kernel, theta, gradient * torch.exp(2.0 * farther))
+
+
+def _gradient_at(value: float, answers: Sequence[Tensor] | Tensor) -> Float[Tensor, " p"]:
+    """The gradient at a point that was evaluated, and had this value."""
     values = torch.stack([row[0] for row in answers])
     best = int((values - value).abs().nan_to_num(math.inf).argmin())
-    return largest_derivative(kernel, theta, answers[best][1:])
+    return answers[best][1:]
 
 
 def _evaluation(evaluate: NegativeLogLikelihood, theta: Tensor) -> Tensor:

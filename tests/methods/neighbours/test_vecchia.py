@@ -15,7 +15,8 @@ from gpexplorer.errors import KernelError, NotPositiveDefinite
 from gpexplorer.kernels.row_scaled import with_row_noise
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.neighbours.merged_conditionals import Batch
-from gpexplorer.methods.neighbours.vecchia import Conditionals
+from gpexplorer.methods.neighbours.recorded_descent import no_answers
+from gpexplorer.methods.neighbours.vecchia import Conditionals, VecchiaState
 from gpexplorer.objectives import evidence
 from gpexplorer.posteriors import exact_gp_posterior
 from gpexplorer.problem import Dataset, Problem, RowNoise
@@ -291,6 +292,41 @@ def test_neighbours_are_found_again_where_learning_has_changed_the_proportions_o
     assert infos[begins[1] - 1].stretch > 1.25
     assert infos[begins[1]].stretch == pytest.approx(1.0, abs=0.05)
     assert infos[-1].objective < infos[begins[1]].objective
+
+
+def test_a_round_leaves_a_plateau_that_an_earlier_round_has_reached():
+    X = torch.rand(120, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = torch.sin(9.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * torch.randn(120, generator=torch.Generator().manual_seed(1))
+    given = Problem(Dataset(X, y), kernels.make("se-ard", 3), torch.tensor([0.0, -1.0, 0.0, 0.0, -2.0]).double())
+    method = registry["vecchia"](evaluations=100, rounds=2)
+    far = given.theta + torch.tensor([0.0, 0.0, 7.0, 7.0, 0.0])  # as if only the first input mattered
+    beginning = VecchiaState(1, far, math.inf, 1, far, no_answers(far))
+
+    *_, last = method.steps(given, beginning)
+
+    found = method._conditionals(given, method._lengths(given, far), 10**6)
+    at, (_, slope) = last.state.theta, found.likelihood(far, given.theta)
+    assert float(slope[2].abs()) < 1e-4 * abs(last.state.objective)  # no derivative leads back
+    for shift in (-1.0, 1.0):
+        moved = at + torch.tensor([0.0, 0.0, shift, 0.0, 0.0])
+        assert found.likelihood(moved, given.theta)[0] > last.state.objective + 0.05
+
+
+def test_a_plateau_from_which_no_descent_returns_is_not_converged():
+    X = torch.randn(120, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = torch.sin(3.0 * X[:, 0]) + 0.1 * torch.randn(120, generator=torch.Generator().manual_seed(1))
+    given = Problem(Dataset(X, y), kernels.make("se-ard", 2), torch.tensor([0.0, -1.0, 0.0, -2.0]).double())
+    method = registry["vecchia"]()
+    theta = torch.tensor([-5.5, -1.0, 0.0, 0.0]).double()  # hardly any signal
+    gradients = {"leads back": -1.1e-4, "leads on": 1.1e-4}
+    ends = {}
+    for name, derivative in gradients.items():
+        answers = torch.tensor([[60.0, derivative, 0.0, 0.0, 0.0]]).double()
+        state = VecchiaState(1, theta, 60.0, 0, theta, answers)
+        ends[name] = method._outcome(given, state, 1.0)
+
+    assert (ends["leads on"].reason, ends["leads back"].reason) == ("converged", "budget")  # 6e-3 is allowed
+    assert "at most 0.00011 after 1 evaluations in 1 round" in ends["leads back"].message
 
 
 def test_without_learning_theta_stays():
