@@ -59,9 +59,9 @@ class DescendingMethod(Method):
         if not is_used and not other_limit:
             if slope <= allowed < slope_nearby(problem, state.theta, state.objective, state.answers):
                 message = (
-                    f"A hyperparameter has moved so far from its initial value that its derivative, at most {slope:.2g} "
-                    f"after {state.step} evaluations{rounds}, does not say where the minimum is. Choose other initial "
-                    "values, or bounds."
+                    "A hyperparameter has moved so far from its initial value that its derivative, at most "
+                    f"{slope:.2g} after {state.step} evaluations{rounds}, does not say where the minimum is. Choose "
+                    "other initial values, or bounds."
                 )
                 return Outcome("budget", message)
             return end_of_descent("L-BFGS-B", slope, allowed, state.step, rounds)
