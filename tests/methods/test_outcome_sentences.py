@@ -57,12 +57,13 @@ def test_iterations_over_folds_end_at_their_limits(changed: dict[str, Any], reas
 
 def of_learning(name: str, evaluations: int, largest: float, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Outcome:
     """The outcome of a method that allows six evaluations and a tolerance of a hundredth, after 9 steps in 2 rounds."""
-    state = record(step=9, round=1, answers=range(evaluations), objective=more.pop("objective", -3.0))
+    state = record(step=9, round=1, answers=range(evaluations), theta=None, objective=more.pop("objective", -3.0))
     if name == "ml":
         method = record(**({"evaluations": 6, "tolerance": 1e-2, "optimiser": "CG"} | more))
         monkeypatch.setattr(learning, "_largest_derivative", lambda problem, state: largest)
         return learning._outcome(method, record(), state)
     monkeypatch.setattr(recorded_descent, "slope_of", lambda kernel, state: largest)
+    monkeypatch.setattr(recorded_descent, "slope_nearby", lambda *_: 0.0)
     settings = {"evaluations": 6, "tolerance": 1e-2} | more
     if name == "states":
         return states.States(**settings).ended(record(kernel=None), state)
@@ -118,8 +119,9 @@ def test_of_an_objective_near_zero_the_tolerance_itself_is_the_limit(monkeypatch
 
 def test_neighbours_that_would_change_again_need_more_rounds(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(recorded_descent, "slope_of", lambda kernel, state: 0.5)
+    monkeypatch.setattr(recorded_descent, "slope_nearby", lambda *_: 0.0)
     method = vecchia.Vecchia(evaluations=6, tolerance=1.0)
-    state = record(step=4, round=0, answers=range(5), objective=3.0)
+    state = record(step=4, round=0, answers=range(5), objective=3.0, theta=None)
 
     messages = [method._outcome(record(kernel=None), state, stretch).message for stretch in (1.25, 1.26)]
 
