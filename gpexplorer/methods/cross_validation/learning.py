@@ -190,7 +190,10 @@ def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tenso
 
 def _largest_derivative(problem: Problem, state: LearningState) -> float:
     """Return the largest absolute derivative at the best point."""
-    best = int((state.answers[:, 0] - state.objective).abs().nan_to_num(math.inf).argmin())
+    values = state.answers[:, 0]
+    if getattr(problem.kernel, "restrictions", None) is not None:  # else two launches on a GPU that change nothing
+        values = (values - state.objective).abs()
+    best = int(values.nan_to_num(math.inf).argmin())
     return largest_derivative(problem.kernel, state.theta, state.answers[best, 2:])
 
 
