@@ -199,7 +199,8 @@ def test_one_cell_of_kin40k_decides_its_number_and_no_order():
     assert (below.verdict, falls.verdict, at_128.verdict) == ("no basis", "no basis", "same")
     assert (below.why, falls.why) == ("it takes the errors of IVM-VAR", "it takes two numbers of points")
     rows += [{"method": name, "m": m, "seed": 0, "SMSE": 0.1} for name, m in (("CholQR-VAR", 256), ("IVM-VAR", 256))]
-    assert [v.verdict for v in judge("cholqr-fig5", pd.DataFrame(rows), full=True)[:2]] == ["holds", "holds"]
+    of_two = [(v.verdict, v.why) for v in judge("cholqr-fig5", pd.DataFrame(rows), full=True)[:2]]
+    assert of_two == [("holds", "1 of 5 sizes"), ("holds", "2 of 5 sizes")]
 
 
 def test_solvers_that_disagree_and_a_slower_gbcd_are_reported():
