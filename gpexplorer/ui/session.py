@@ -126,13 +126,13 @@ class Notes:
 
 
 def _name_of_kernel_by_hand(kernel: Any) -> str:
-    """The name of a kernel whose hyperparameters a person chose, else ""."""
-    return str(kernel["name"]) if isinstance(kernel, dict) and "theta" in kernel else ""
+    """The name of a kernel for which a person gave values, bounds or priors of hyperparameters, else ""."""
+    return str(kernel["name"]) if isinstance(kernel, dict) and kernel.keys() - {"name", "start"} else ""
 
 
-def _source(data: Any) -> Any:
-    """Where rows come from, whatever their number."""
-    return data.get("name", data) if isinstance(data, dict) else data
+def _source(data: Any) -> tuple[Any, Any]:
+    """The data set, and the file of an upload: rows that differ only in number or by edits are of one source."""
+    return (data.get("name"), data.get("file")) if isinstance(data, dict) else (data, None)
 
 
 def _takes_texts(kernel: Any) -> bool:
@@ -296,14 +296,15 @@ class Session:
         """
         try:
             spec, method = replace(self.spec, data=data), OF_OBJECTS if kernel else self.spec.method
-            if not kernel and _source(data) != _source(self.spec.data):
+            has_texts = data != self.spec.data and _takes_texts(self.spec.kernel)
+            if not (kernel or has_texts) and _source(data) != _source(self.spec.data):
                 kernel = _name_of_kernel_by_hand(spec.kernel)  # its numbers were chosen for the other rows
             if kernel:
                 spec = Spec(
                     method, data=data, split=spec.split, kernel=kernel, seed=spec.seed, budget=spec.budget,
                     target_transform=spec.target_transform,
                 )  # fmt: skip
-            elif data != self.spec.data and _takes_texts(self.spec.kernel):
+            elif has_texts:
                 spec = replace(spec, kernel=NUMERIC_KERNEL)
         except GPExplorerError as error:
             self._report(str(error))

@@ -170,6 +170,34 @@ def test_numbers_given_by_hand_stay_with_their_rows(session: Session, adopted: l
     assert adopted[-1] == session.spec
 
 
+def test_numbers_given_by_hand_stay_with_an_edited_file_and_not_with_another(session: Session):
+    file, kernel = {"name": "upload", "file": "a.csv", "target": "y"}, {"name": "se", "theta": [0.1, -1.4, -1.0]}
+    session.spec = replace(SPEC, data=file, kernel=kernel, settings={"num_inducing": 5, "learn": False})
+
+    session.change_rows({**file, "edits": [[0.1, 0.0]]})
+    assert session.spec.kernel == kernel
+
+    session.change_rows({**file, "file": "b.csv"})
+    assert session.spec.kernel == "se"
+    assert session.spec.settings["learn"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "others"),
+    [
+        ({"name": "se", "values": {"noise": 0.5}, "fixed": ["noise"]}, "se"),
+        ({"name": "spectrum", "theta": [0.0, -1.0]}, "se-ard"),  # there are no texts in the other rows
+        ({"name": "se", "start": "one"}, {"name": "se", "start": "one"}),
+    ],
+)
+def test_a_kernel_for_other_rows(session: Session, kernel: dict, others: object):
+    session.spec = replace(SPEC, data="snelson-like", kernel=kernel)
+
+    session.change_rows("friedman1")
+
+    assert session.spec.kernel == others
+
+
 def test_more_edits_than_a_link_can_carry_are_refused(session: Session):
     for row in range(MAX_EDITS):
         session.change_rows({**SPEC.data, "edits": [[0.1 * row, 0.0]] * (row + 1)})

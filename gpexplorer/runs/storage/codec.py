@@ -74,7 +74,7 @@ def decode(line: dict[str, Any], classes: Classes) -> Step:
 def classes_of(method: type[Method]) -> Classes:
     """The named tuples that make up a method's states and infos, by their qualified names.
 
-    In files of earlier versions the two themselves are named State and Info, whatever the method.
+    Files of earlier versions call the outer ones State and Info, whatever the method.
     """
     kinds = {kind.__qualname__: kind for root in (method.State, method.Info) for kind in _named_tuples(root)}
     return {"State": method.State, "Info": method.Info, **kinds}
