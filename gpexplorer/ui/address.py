@@ -54,7 +54,7 @@ def read_query(query: str, start: Spec) -> PageRequest:
     ----------
     query : str
         The part of the address after "?", such as "v=1&ask=rough&seed=7". What it says besides its question takes
-        precedence over the question. `page=laboratory` alone asks the question `OPENING`.
+        precedence over the question. `page=laboratory` without a run asks `OPENING`.
     start : Spec
         The spec for everything that the query does not mention.
 
@@ -64,7 +64,7 @@ def read_query(query: str, start: Spec) -> PageRequest:
         Each invalid part of the query is replaced, with a sentence in `link.corrected`.
     """
     values = parse_qs(query.removeprefix("?"), keep_blank_values=True)
-    is_plain = _pop(values, "page") == LABORATORY and not values
+    is_plain = _pop(values, "page") == LABORATORY and not values.keys() - {"hide"}
     question = OPENING if is_plain else _pop(values, "ask")
     hide = [part for part in _pop(values, "hide").split(",") if part]
     corrected = []

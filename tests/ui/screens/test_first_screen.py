@@ -92,6 +92,9 @@ def test_the_laboratory_has_an_address_of_its_own():
     assert write_query(plain, start) == f"?page={LABORATORY}"
     assert replace(plain.link.spec, budget={"steps": SWAPS}) == lesson_spec(10)  # the run of this screen goes on there
     assert plain.link.corrected == ()
+    lecture = read_query(f"page={LABORATORY}&hide=controls", start)
+    assert (lecture.link, lecture.hide) == (plain.link, {"controls"})
+    assert read_query(write_query(lecture, start), start) == lecture
     start_itself = read_query(f"page={LABORATORY}&v=1", start)
     assert start_itself == read_query("", start)
     assert write_query(start_itself, start) == f"?page={LABORATORY}&v=1"
