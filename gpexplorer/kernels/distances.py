@@ -8,8 +8,9 @@ and an affine function of it is one product of two factors with d + 2 columns:
 
     scale r2_ij + shift = P_i Q_j',   P_i = [-2 scale a_i, scale |a_i|^2 + shift, 1],   Q_j = [b_j, 1, scale |b_j|^2]
 
-The product loses digits if |a|^2 and |b|^2 are much larger than r2: its error is about eps max(|a|^2, |b|^2). The
-following rules keep it small.
+The product loses digits if |a|^2 and |b|^2 are much larger than r2: its error is about eps max(|a|^2, |b|^2). Where the
+signal has 1e5 times the sd of the noise, an error of 1e-12 is 1 % of the noise variance in every entry of the matrix,
+and moves predicted means by a quarter of the noise sd. The following rules keep it at 1e-13.
 
 1. If the norm of all rows is at most NEAR lengthscales, c = 0. This is the usual case, because inputs are standardised.
    All calls for one data set then have the same centre.
@@ -35,8 +36,8 @@ from ..linalg.deferred_reads import Number, happens, is_deferring, is_traced, nu
 
 FILL_BYTES = 2**20  # a block of this size stays in the cache while its distances become covariances
 FILL_ROWS = 8  # a block has at least this many rows
-NEAR = {torch.float64: 100.0, torch.float32: 4.0}  # lengthscales: r2 errs by about 1e-12 and 1e-6
-FAR = {torch.float64: 100.0, torch.float32: 15.0}  # lengthscales: r2 errs by about 1e-12 and 1e-5 per column
+NEAR = {torch.float64: 20.0, torch.float32: 4.0}  # lengthscales: r2 errs by about 1e-13 and 1e-6
+FAR = {torch.float64: 20.0, torch.float32: 15.0}  # lengthscales: r2 errs by about 1e-13 and 1e-5 per column
 ROUNDING = 4.0  # times eps max(|a|^2, |b|^2): smaller distances are rounding errors
 
 

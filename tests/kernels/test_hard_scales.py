@@ -12,6 +12,8 @@ from gpexplorer.kernels.base import Covariance
 from gpexplorer.kernels.stationary import Stationary
 from gpexplorer.linalg.cholesky import cholesky
 from gpexplorer.methods.inducing.moving.loop import Gradient, add_gradient
+from gpexplorer.posteriors import exact_gp_posterior
+from gpexplorer.problem import Dataset
 
 KEYS = ["se", "se-ard", "matern12-ard", "matern32", "matern52-ard", "rq-ard"]
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 3e-5}  # of a covariance, relative to the prior variance
@@ -130,3 +132,23 @@ def test_gradients_with_respect_to_movable_points_equal_those_of_exact_differenc
 def test_a_matrix_that_float32_cannot_factor_is_blamed_on_float32(dtype: torch.dtype, says: str):
     with pytest.raises(NotPositiveDefinite, match=says):
         cholesky(torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=dtype), "K_mm")
+
+
+@pytest.mark.parametrize("shift", [0.0, 40.0])
+@pytest.mark.parametrize("key", ["se-ard", "matern52-ard"])
+def test_a_mean_is_right_to_a_part_of_the_noise_where_the_signal_is_1e5_times_as_large(key: str, shift: float):
+    """Two kinds of rows, which are 170 lengthscales apart: no correlation between them, and no error by them either."""
+    rng = torch.Generator().manual_seed(5)
+    X = torch.rand(200, 3, generator=rng, dtype=torch.float64) * 3.4 - 1.7
+    X[:, 0] = 1.5 * X[:, 0].sign()
+    y = X[:, 0] + X[:, 1].sin() * (0.5 * X[:, 2]).cos() + 1e-5 * torch.randn(200, generator=rng, dtype=torch.float64)
+    kernel, X = kernels.make(key, 3), X + shift
+    theta = torch.tensor([1.0, 0.018, 4.0, 6.0, 1e-5], dtype=torch.float64).log()
+    noise = 1e-10 * torch.eye(200, dtype=torch.float64)
+    weights = torch.linalg.solve(exact_covariance(kernel, theta, X, X) + noise, y)
+    new = X[:50] + torch.tensor([0.0, 0.1, -0.07], dtype=torch.float64)
+
+    mean = exact_gp_posterior(kernel, theta, Dataset(X, y, ("a", "b", "c")))(new).mean
+
+    errors = (mean - exact_covariance(kernel, theta, new, X) @ weights).abs() / 1e-5  # in noise sds
+    assert float(errors.mean()) < 0.01
