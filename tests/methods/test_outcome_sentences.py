@@ -31,10 +31,16 @@ FOLDS = [
     ({"rollbacks": 4}, "", ""),
     ({"rollbacks": 5}, "diverged", "5 consecutive steps violated C z = y too much and were taken back; raise rho. The"),
     ({"rollbacks": 6, "dtype": torch.float32}, "diverged", "taken back; use dtype float64, or raise rho."),
+    ({"rollbacks": 5, "rule": "z eliminated"}, "diverged", "were taken back; bound the noise from below. The best"),
+    ({"rollbacks": 5, "gradient": 1e-3, "gap": 1.1e-3}, "diverged", "5 consecutive steps violated C z = y too much"),
+    ({"rollbacks": 5, "gradient": 1e-3, "distance": 0.2}, "converged", "theta is accurate to about 0.2, and depends"),
+    ({"rollbacks": 4, "gradient": 1e-3}, "", ""),
     ({"still": 2, "gradient": 1e-3}, "", ""),
     ({"still": 3, "gradient": 1e-3, "gap": 1.1e-3}, "", ""),
     ({"still": 3, "gradient": 1.1e-3, "resets": 2}, "", ""),
-    ({"still": 3, "gradient": 1.1e-3, "resets": 3}, "stopped", "derivative of the error is 0.0011: this is not"),
+    ({"still": 3, "gradient": 1.1e-3, "resets": 3}, "stopped", "error is 0.0011: this is not a minimum. Lower cg_tol"),
+    ({"still": 3, "gradient": 1.1e-3, "resets": 3, "gap": 4e-4}, "stopped", "this is not a minimum. Rounding leaves a "
+     "residual of C z = y of 0.0004; bound the noise from below. The best"),
     ({"still": 3, "gradient": 1e-3}, "converged", "error is 0.001, and the residual of C z = y is 0.0002; theta is "
      "accurate to about 0.0003, and depends on rounding below that. The best theta has a cross-validated error of 1.2"),
     ({"still": 3, "gradient": 1e-3, "distance": 1e-5, "gap": 1e-3}, "converged", "accurate to about 0.001, and"),
@@ -45,8 +51,18 @@ FOLDS = [
 
 @pytest.mark.parametrize(("changed", "reason", "words"), FOLDS)
 def test_iterations_over_folds_end_at_their_limits(changed: dict[str, Any], reason: str, words: str):
-    scheme = record(max_rollbacks=5, patience=3, tolerance=1e-3, max_iterations=40)
-    goes_on = {"rollbacks": 0, "still": 0, "gap": 2e-4, "gradient": 0.5, "resets": 0, "iteration": 7, "distance": 3e-4}
+    rule = changed.get("rule", "z follows")
+    scheme = record(max_rollbacks=5, patience=3, tolerance=1e-3, max_iterations=40, theta_method=rule)
+    goes_on = {
+        "folds": [record(tolerance=3e-4), record(tolerance=1e-4)],
+        "rollbacks": 0,
+        "still": 0,
+        "gap": 2e-4,
+        "gradient": 0.5,
+        "resets": 0,
+        "iteration": 7,
+        "distance": 3e-4,
+    }
     theta = torch.zeros(2, dtype=changed.get("dtype", torch.float64))
 
     outcome = consensus.outcome_of(scheme, record(**(goes_on | {"best": 1.25, "theta": theta} | changed)))
@@ -59,7 +75,7 @@ def of_learning(name: str, evaluations: int, largest: float, monkeypatch: pytest
     """The outcome of a method that allows six evaluations and a tolerance of a hundredth, after 9 steps in 2 rounds."""
     state = record(step=9, round=1, answers=range(evaluations), theta=None, objective=more.pop("objective", -3.0))
     if name == "ml":
-        method = record(**({"evaluations": 6, "tolerance": 1e-2, "optimiser": "CG"} | more))
+        method = record(**({"evaluations": 6, "tolerance": 1e-2, "optimiser": "CG", "is_sum_of_squares": False} | more))
         monkeypatch.setattr(learning, "_largest_derivative", lambda problem, state: largest)
         return learning._outcome(method, record(), state)
     monkeypatch.setattr(recorded_descent, "slope_of", lambda kernel, state: largest)

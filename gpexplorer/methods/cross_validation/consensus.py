@@ -28,7 +28,7 @@ from .fold_steps import FoldReport, FoldScore, FoldSettings, Local, iterate, pre
 from .folds import FoldGroup, split
 from .learning import initial_values
 from .scale_direction import scale_direction
-from .scheme import Scheme
+from .scheme import ELIMINATED, Scheme
 from .theta_step import ConsensusPenalty
 
 SPAN = 8.0  # every log-hyperparameter stays this close to its initial value
@@ -233,6 +233,9 @@ def iterate_folds(setup: Setup, state: ConsensusState) -> tuple[ConsensusState, 
     moved = max(float((mean - state.mean).norm()), *(report.refused for report in reports))
     rolled_back = all(report.rolled_back for report in reports)
     gradient, distance = _first_order(setup, folds)
+    gap = max(report.gap for report in reports)
+    if rolled_back:  # theta is where it was, with the same z, and only the Hessian is multiplied
+        gap, distance = state.gap, state.distance
     at_rest = moved <= scheme.tolerance or gradient <= FAR_BELOW * scheme.tolerance
     after = state._replace(
         step=state.step + 1,
@@ -243,7 +246,7 @@ def iterate_folds(setup: Setup, state: ConsensusState) -> tuple[ConsensusState, 
         mean=mean,
         folds=tuple(folds),
         moved=moved,
-        gap=max(report.gap for report in reports),
+        gap=gap,
         rollbacks=state.rollbacks + 1 if rolled_back else 0,
         still=state.still + 1 if at_rest and not rolled_back else 0,
         gradient=gradient,
@@ -332,14 +335,16 @@ def outcome_of(scheme: Scheme, state: ConsensusState) -> Outcome | None:
     if not math.isfinite(state.best):
         message = "C z = y has no finite solution at any initial theta. Choose other initial values, or more noise."
         return Outcome("diverged", message)
-    if state.rollbacks >= scheme.max_rollbacks:
-        way_out = "raise rho" if state.theta.dtype == torch.float64 else "use dtype float64, or raise rho"
+    gradient = f"the largest relative derivative of the error is {state.gradient:.2g}"
+    is_refused = state.rollbacks >= scheme.max_rollbacks
+    if is_refused and (state.gradient > scheme.tolerance or state.gap > scheme.tolerance):
+        way_out = "bound the noise from below" if scheme.theta_method == ELIMINATED else "raise rho"
+        way_out = way_out if state.theta.dtype == torch.float64 else f"use dtype float64, or {way_out}"
         message = (
             f"{state.rollbacks} consecutive steps violated C z = y too much and were taken back; {way_out}. {best}"
         )
         return Outcome("diverged", message)
-    if state.still >= scheme.patience and state.gap <= scheme.tolerance:
-        gradient = f"the largest relative derivative of the error is {state.gradient:.2g}"
+    if (is_refused or state.still >= scheme.patience) and state.gap <= scheme.tolerance:
         if state.gradient <= scheme.tolerance:
             accuracy = (
                 f"theta is accurate to about {max(state.distance, state.gap):.1g}, and depends on rounding below that"
@@ -347,7 +352,10 @@ def outcome_of(scheme: Scheme, state: ConsensusState) -> Outcome | None:
             message = f"{gradient.capitalize()}, and the residual of C z = y is {state.gap:.2g}; {accuracy}. {best}"
             return Outcome("converged", message)
         if state.resets >= MAX_RESETS:
-            message = f"theta no longer moves, but {gradient}: this is not a minimum. Lower cg_tolerance. {best}"
+            way_out = "Lower cg_tolerance"
+            if state.gap > max((fold.tolerance for fold in state.folds), default=math.inf):
+                way_out = f"Rounding leaves a residual of C z = y of {state.gap:.2g}; bound the noise from below"
+            message = f"theta no longer moves, but {gradient}: this is not a minimum. {way_out}. {best}"
             return Outcome("stopped", message)
     if state.iteration >= scheme.max_iterations:
         return Outcome("budget", f"All {scheme.max_iterations} iterations are done; raise max_iterations. {best}")

@@ -109,6 +109,11 @@ class ExactLearning(Method):
     refit = settings.refit("cholesky")
     memory = settings.memory()
 
+    @property
+    def is_sum_of_squares(self) -> bool:
+        """Return whether the objective is one: it may be small, and it is its logarithm that a descent lowers."""
+        return False
+
     @abstractmethod
     def objective(self, problem: Problem) -> Objective:
         """Return the objective that the method minimises on this problem."""
@@ -168,7 +173,10 @@ def initial_values(problem_theta: Tensor, restarts: int, seed: int) -> Iterator[
 
 
 def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tensor], Evaluated]) -> Iterator[Replayed]:
-    """Yield the best point so far of each descent in turn; a descent ends where its gradient is small enough."""
+    """Yield the best point so far of each descent in turn; a descent ends where its gradient is small enough.
+
+    Optimisers stop at an absolute gradient, which a small sum of squares always has: its logarithm has a relative one.
+    """
     restrictions, begin = getattr(problem.kernel, "restrictions", None), problem.theta.cpu()
     for theta in initial_values(begin, method.restarts, method.seed):
         if getattr(problem.kernel, "noise_is_known", False):
@@ -176,16 +184,24 @@ def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tenso
 
         def with_largest(theta: Tensor) -> Evaluated:
             value, gradient, log_scale = evaluate(theta)
-            largest = largest_derivative(problem.kernel, theta.to(problem.theta), gradient)
-            return Evaluated(value, gradient, (log_scale, largest))
+            extra = value, log_scale, largest_derivative(problem.kernel, theta.to(problem.theta), gradient)
+            if method.is_sum_of_squares and value > 0.0:
+                value, gradient = math.log(value), gradient / value
+            return Evaluated(value, gradient, extra)
 
         descent = replayed_descent(with_largest, theta, method.optimiser, method.evaluations, restrictions=restrictions)
         with closing(descent):
             for best in descent:
-                log_scale, largest = best.extra
-                yield best._replace(extra=log_scale)
-                if largest <= method.tolerance * max(abs(best.value), 1.0):
+                value, log_scale, largest = best.extra
+                value = value if method.is_sum_of_squares else best.value  # with the penalty of a prior
+                yield best._replace(extra=log_scale, value=value)
+                if largest <= _allowed(method, value):
                     break
+
+
+def _allowed(method: ExactLearning, objective: float) -> float:
+    """Return the largest derivative at which a descent ends."""
+    return float(method.tolerance * (objective if method.is_sum_of_squares else max(abs(objective), 1.0)))
 
 
 def _largest_derivative(problem: Problem, state: LearningState) -> float:
@@ -202,7 +218,7 @@ def _outcome(method: ExactLearning, problem: Problem, state: LearningState) -> O
         message = "K + s2 I has no Cholesky factor at any initial theta. Choose other initial values, or more noise."
         return Outcome("failed", message)
     largest, evaluations = _largest_derivative(problem, state), len(state.answers)
-    allowed = method.tolerance * max(abs(state.objective), 1.0)
+    allowed = _allowed(method, state.objective)
     if largest <= allowed or evaluations < method.evaluations:
         return end_of_descent(method.optimiser, largest, allowed, evaluations)
     message = f"All {evaluations} evaluations are done; the largest derivative is {largest:.2g}. Raise evaluations."
@@ -341,6 +357,10 @@ class LeaveOneOut(ExactLearning):
         "the variances too.",
     )
     calibrate = settings.calibrate()
+
+    @property
+    def is_sum_of_squares(self) -> bool:
+        return bool(self.criterion == SQUARED)
 
     def objective(self, problem: Problem) -> Objective:
         work = partial(leave_one_out, problem.kernel, train=problem.train, criterion=self.criterion)

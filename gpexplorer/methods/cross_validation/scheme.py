@@ -13,7 +13,8 @@ from . import settings
 from .fold_steps import FoldSettings
 from .theta_step import Limits, ZRule, fixed_z, z_eliminated, z_follows
 
-Z_RULES: dict[str, ZRule] = {"z eliminated": z_eliminated, "z follows": z_follows, "z held still": fixed_z}
+ELIMINATED = "z eliminated"
+Z_RULES: dict[str, ZRule] = {ELIMINATED: z_eliminated, "z follows": z_follows, "z held still": fixed_z}
 
 
 class Scheme(Method):

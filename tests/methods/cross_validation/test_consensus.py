@@ -150,6 +150,7 @@ def test_theta_is_at_rest_where_its_step_or_its_gradient_is_small(
 ):
     reports = [report._replace(refused=refused * (k == 1), rolled_back=rolled_back) for k, report in enumerate(REPORTS)]
     setup, state, _ = three_copies(reports)
+    state = state._replace(distance=7.0)
     mean = state.mean + move * torch.eye(P, dtype=torch.float64)[1]
     monkeypatch.setattr(consensus, "form_consensus", lambda *_: (mean, some_folds()))
     monkeypatch.setattr(consensus, "_first_order", lambda *_: (gradient, 0.125))
@@ -158,7 +159,8 @@ def test_theta_is_at_rest_where_its_step_or_its_gradient_is_small(
 
     assert after.moved == pytest.approx(max(move, refused))
     assert (after.still, after.rollbacks) == (still, 3 if rolled_back else 0)
-    assert (after.gradient, after.distance) == (gradient, 0.125)
+    assert after.gradient == gradient
+    assert (after.gap, after.distance) == ((0.2, 7.0) if rolled_back else (0.3, 0.125))  # those of the theta it keeps
     assert info.rolled_back == 3 * rolled_back
     one_back = [REPORTS[0]._replace(rolled_back=True), *REPORTS[1:]]
     setup, state, _ = three_copies(one_back)
@@ -288,6 +290,7 @@ def test_a_run_ends_after_its_last_iteration_or_too_many_steps_taken_back():
     assert [reason(rollbacks=k) for k in (2, 3)] == [None, "diverged"]
     assert reason(best=math.inf) == "diverged"
     outcome = consensus.outcome_of(method, state._replace(rollbacks=3))
+    assert "bound the noise from below" in outcome.message  # type: ignore[union-attr]
     single = consensus.outcome_of(method, state._replace(rollbacks=3, theta=state.theta.float()))
     assert "float64" not in outcome.message  # type: ignore[union-attr]
     assert "use dtype float64" in single.message  # type: ignore[union-attr]

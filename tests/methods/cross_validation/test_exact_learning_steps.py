@@ -25,7 +25,7 @@ from gpexplorer.methods.cross_validation.learning import (
 )
 from gpexplorer.methods.cross_validation.scale_direction import scale_direction
 from gpexplorer.objectives import evidence
-from gpexplorer.problem import Outcome
+from gpexplorer.problem import Dataset, Outcome, Problem
 from oracles_admm import problem
 from whole_run import whole_run
 
@@ -117,6 +117,20 @@ def test_an_objective_below_one_has_an_absolute_tolerance(slope: float, ends: bo
     steps, outcome = whole_run(learn(method(tolerance=1e-2), task, None, Objective(small)))
     assert (len(steps) == 2) == ends
     assert outcome.reason == "converged"
+
+
+def test_a_small_squared_error_of_the_rows_left_out_has_no_absolute_tolerance():
+    """A smooth curve without noise, whose error is some thousandths: with an absolute tolerance, it ends at once."""
+    x = torch.linspace(-50.0, -47.0, 60, dtype=torch.float64)
+    train, kernel = Dataset(x[:, None], (3.0 * x).sin() + 0.01 * (40.0 * x).cos(), ("t",)), kernels.make("matern52", 1)
+    task, loo = Problem(train, kernel, kernel.start(train)), registry["loo"]()
+
+    steps, outcome = whole_run(loo.steps(task))
+
+    state = steps[-1].state
+    assert outcome.reason == "converged"
+    assert state.objective < 0.05
+    assert steps[-1].info.slope <= 1e-4 * state.objective
 
 
 def test_a_derivative_above_the_absolute_tolerance_is_not_converged():
