@@ -88,7 +88,7 @@ def _pursued(key: str, kernel: str, rows: Dataset) -> Pursued:
     scale = plain.train.scale
     assert scale is not None
     learning = torch.randperm(n, generator=generator(0, "pursuit"))[:LEARNING_ROWS]
-    s2 = 0.0
+    s2, is_settled = 0.0, False
     for _ in range(ROUNDS):
         problem = with_row_noise(replace(plain, train=replace(plain.train, noise=RowNoise(ratio))))
         problem = replace(problem, theta=_learned(problem, learning))
@@ -109,8 +109,9 @@ def _pursued(key: str, kernel: str, rows: Dataset) -> Pursued:
         r = ratio[chosen].numpy()
         total = r * np.square(a[chosen] / q[chosen]) - (r / q[chosen] - r * s2)
         ratio[chosen] = torch.from_numpy(np.maximum(total / s2, 1.0))
-        if not new:
+        if not new and (is_settled or not len(chosen)):
             break
+        is_settled = not new  # after a round with new rows, theta moves away from where they had led it
     sd = float((ratio[chosen].mean() * s2).sqrt()) * scale.y_sd if len(chosen) else 0.0
     return Pursued(chosen, ratio, sd)
 

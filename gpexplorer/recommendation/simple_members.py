@@ -204,11 +204,12 @@ def cross_fitted_trees(
     iterations = ITERATIONS if search.seconds >= SHORT else FEW_ITERATIONS
     residuals = np.full(len(y), np.nan)
     used = np.random.default_rng(0).permutation(len(y))[:MOST_TREE_ROWS]
-    numbers = range(1, FOLDS + 1) if forward else range(FOLDS)
+    numbers = np.unique(fold[fold >= 0])
+    numbers = numbers[1:] if forward else numbers  # the first stretch of time has no earlier rows
     for number in numbers:
         out = np.flatnonzero(fold == number)
         kept = used[fold[used] < number] if forward else used[fold[used] != number]
-        if not len(out) or not len(kept):
+        if not len(kept):
             continue
         model = HistGradientBoostingRegressor(
             max_iter=iterations, early_stopping=len(kept) > STOP_FROM and number == numbers[0], random_state=0

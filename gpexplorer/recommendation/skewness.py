@@ -90,7 +90,7 @@ def suitable_transforms(search: TimedSearch, seed: int) -> Transforms:
             target = best_of(gains, max(LEAST_GAIN, per_row * len(rows)))
             nlml = evidence(problem.kernel, problem.theta, problem.train)[0]
             nlml -= gains.get(target, 0.0)  # of the targets in the units of the file
-            if nlml < least - (max(LEAST_GAIN, LEAST_PER_ROW * len(rows)) if inputs else 0.0):
+            if nlml < least - max(LEAST_GAIN, LEAST_PER_ROW * len(rows)):  # the plain inputs come first
                 best, least = Transforms(target, inputs), nlml
     except GPExplorerError:
         return Transforms()  # its candidates then say what is wrong

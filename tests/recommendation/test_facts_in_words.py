@@ -172,11 +172,11 @@ def test_each_fold_is_widened_by_the_factors_of_the_others_and_new_rows_by_those
 
 
 def test_the_widening_is_in_standard_deviations_at_the_first_and_the_last_horizon():
-    few, much = Widening("day", 9.0, (1.0, 4.0), (1.0, 4.0)), Widening("day", 9.0, (2.0, 5000.0), (2.25, 9.0))
+    few, much = Widening("day", 9.0, (1.0, 4.0), (2.56, 4.0)), Widening("day", 9.0, (2.0, 5000.0), (2.25, 9.0))
     (words,) = widening_in_words([few, None, much])
     assert 'multiplied by up to 1.5 at 2 and 3 at 5,000 units of "day" ahead' in words
     (words,) = widening_in_words([few])
-    assert "multiplied by 1 at 1 and 2 at 4 units" in words
+    assert "multiplied by 1.6 at 1 and 2 at 4 units" in words
     assert widening_in_words([None, Widening("day", 9.0, (1.0,), (1.0,))]) == ()
 
 

@@ -12,8 +12,10 @@ import torch
 import gpexplorer as gpx
 from gpexplorer.data import load
 from gpexplorer.errors import SettingError
+from gpexplorer.linalg.cholesky import cholesky
 from gpexplorer.linalg.seasons import is_curved
 from gpexplorer.problem import Dataset
+from gpexplorer.recommendation import relevance_pursuit
 from gpexplorer.recommendation.candidates import Candidate, candidates, series_kernels
 from gpexplorer.recommendation.promises import planned
 from gpexplorer.recommendation.relevance_pursuit import pursuit
@@ -197,6 +199,22 @@ def test_relevance_pursuit_finds_the_rows_that_were_moved_and_no_others(shift, r
     found = pursuit(split, "matern32-ard")
     assert found.rows.tolist() == moved.tolist()
     assert not len(moved) or found.sd == pytest.approx(abs(shift), rel=0.25)
+
+
+@pytest.mark.parametrize(("large", "small", "rounds"), [(-400.0, 6.0, 5), (-4.0, -4.0, 3), (0.0, 0.0, 1)])
+def test_relevance_pursuit_finds_small_outliers_beside_large_ones_and_ends_two_rounds_later(
+    monkeypatch: pytest.MonkeyPatch, large: float, small: float, rounds: int
+):
+    columns, y = plain(180, seed=5)
+    y[[3, 77]] += large
+    y[[20, 150]] += small
+    split = load((np.column_stack(list(columns.values())), y), split={"test": 0.006, "seed": 0})
+    moved = np.flatnonzero(np.isin(split.train.y.numpy(), y[[3, 20, 77, 150]])) if large else []
+    factors = []
+    monkeypatch.setattr(relevance_pursuit, "cholesky", lambda *args: factors.append(args) or cholesky(*args))
+
+    assert pursuit(split, "matern32-ard").rows.tolist() == list(moved)
+    assert len(factors) == rounds
 
 
 def test_recommend_learns_beside_outliers_and_names_them():

@@ -16,7 +16,14 @@ from gpexplorer.data.quoting import about
 from gpexplorer.problem import Dataset, RowGroups
 from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.promises import planned
-from gpexplorer.recommendation.simple_members import cross_fitted_trees, cross_fitting_folds
+from gpexplorer.recommendation.simple_members import (
+    TREES,
+    TREES_AND_GP,
+    cross_fitted_trees,
+    cross_fitting_folds,
+    simple_posteriors,
+)
+from gpexplorer.recommendation.skewness import Transforms
 from gpexplorer.recommendation.stages import TimedSearch
 from gpexplorer.runs.studies import machine_speed
 
@@ -91,6 +98,47 @@ def test_residuals_come_from_trees_of_other_rows_groups_and_times() -> None:
     _, of_one_fold = cross_fitted_trees(X, noise, cross_fitting_folds(plain, X, ""), search(1e-6, plain))
     assert np.isfinite(of_one_fold).sum() == 100  # there was time for one fit
     assert np.nanstd(of_one_fold) > 0.9
+
+
+def test_trees_of_many_rows_stop_where_rows_set_aside_do_not_improve_and_those_of_few_do_not() -> None:
+    """There is nothing to learn, and the noise is 1: with all their trees, residuals of seen rows are much smaller."""
+    rng, seen = np.random.default_rng(5), dict[int, float]()
+    for n in (450, 1200):
+        X, noise = rng.normal(size=(n, 2)), rng.normal(size=n)
+        rows = Dataset(torch.from_numpy(X), torch.from_numpy(noise), ("a", "b"))
+        trees, _ = cross_fitted_trees(X, noise, cross_fitting_folds(rows, X, ""), search(1000.0, rows))
+        seen[n] = float((noise - trees(rows.X).numpy()).std())
+    assert seen[450] < 0.75
+    assert seen[1200] > 0.9
+
+
+def members_of(X: np.ndarray, y: np.ndarray, names: tuple[str, ...] = ()):
+    """The simple models of some rows; no time passes while they are fitted."""
+    rows = Dataset(torch.from_numpy(X), torch.from_numpy(y), tuple(f"x{k}" for k in range(X.shape[1])))
+    own = search(4.0, rows)
+    own.clock = lambda: 0.0
+    return simple_posteriors(own, rows, Transforms(), "", names)
+
+
+def steps_and_waves(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Targets of which a GP learns what trees leave; inputs after the second explain nothing."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, size=(n, d))
+    return X, 3.0 * (X[:, 0] > 0.0) + np.sin(4.0 * X[:, 1]) + 0.1 * rng.normal(size=n)
+
+
+def test_the_gp_of_what_trees_leave_learns_until_its_share_of_the_time() -> None:
+    X_new, y_new = steps_and_waves(1000, 2, seed=7)
+    mean, var = members_of(*steps_and_waves(240, 2, seed=6), (TREES_AND_GP,))[TREES_AND_GP](torch.from_numpy(X_new))
+    inside = np.abs(mean.numpy() - y_new) < 1.96 * var.sqrt().numpy()
+    assert 0.92 < inside.mean() < 1.0  # with its initial values, about two thirds
+
+
+@pytest.mark.parametrize(("d", "names", "expected"), [(60, (), True), (61, (), False), (2, (TREES,), False)])
+def test_a_gp_joins_trees_of_up_to_sixty_inputs_where_it_is_wanted(d: int, names: tuple[str, ...], expected: bool):
+    members = members_of(*steps_and_waves(60, d, seed=6), names)
+    assert TREES in members
+    assert (TREES_AND_GP in members) == expected
 
 
 def test_subjects_that_are_measured_again_are_groups_whatever_their_name() -> None:

@@ -14,11 +14,12 @@ import torch
 from gpexplorer.data import Split
 from gpexplorer.errors import GPExplorerError
 from gpexplorer.problem import RowGroups
-from gpexplorer.recommendation import lanes
+from gpexplorer.recommendation import halving, lanes
 from gpexplorer.recommendation.candidates import EXACT, NEIGHBOURS
 from gpexplorer.recommendation.halving import Halving
 from gpexplorer.recommendation.held_out import RowScores
 from gpexplorer.recommendation.lanes import Lane, by_density, chosen, step_until
+from gpexplorer.recommendation.skewness import Transforms
 from gpexplorer.recommendation.stages import lanes_for, parts_of_stages, shares_for
 from search_by_hand import Clock, FakeRun, Y, halving_of, lane, scores, search_of, split_of
 
@@ -119,6 +120,27 @@ def test_a_lane_whose_step_is_too_long_or_too_large_is_not_begun(monkeypatch: py
     own._refuse_too_large(run, 10.0)
     with pytest.raises(GPExplorerError, match="about 30 s, and its share of the time is 9"):
         own._refuse_too_large(run, 9.9)
+
+
+@pytest.mark.parametrize(("n", "folds", "parts"), [(60, None, 1), (3100, None, 1), (3100, "time", 4)])
+def test_the_time_decides_the_size_of_candidates_and_a_long_series_divides_it_among_its_parts(
+    monkeypatch: pytest.MonkeyPatch, n: int, folds: str | None, parts: int
+):
+    """A candidate may take a fifteenth of the 60 s; a series of 3,100 rows is held out four times."""
+    shares = []
+
+    def noted(split: Split, share: float, time_name: str) -> list[Any]:
+        shares.append(share)
+        return []
+
+    monkeypatch.setattr(halving, "candidates", noted)
+    monkeypatch.setattr(halving, "fitted_members", lambda *_: ([], 0.0))
+    monkeypatch.setattr(halving, "suitable_transforms", lambda *_: Transforms())
+    t = np.arange(float(n))
+    with pytest.raises(GPExplorerError, match="at least one Candidate"):
+        halving.recommend(t[:, None], np.sin(t), seconds=60.0, folds=folds, clock=Clock())
+
+    assert shares == [pytest.approx(4.0 / parts)]
 
 
 def test_a_short_time_has_few_lanes_and_fewer_stages():
