@@ -57,6 +57,25 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
             "0 becomes 1",
         ): "all powers are drawn at the same sizes",
     },
+    "views/screens/lesson_page.py": {
+        (
+            "curve.xaxis.ticker = FixedTicker(ticks=list(range(0, SWAPS + 1, 3)))",
+            "1 becomes 2",
+        ): "every third of twelve swaps has a tick, and the thirteenth would have none",
+    },
+    "views/screens/side_by_side_page.py": {
+        ("seed=1,", "1 becomes 2"): "another seed",
+        ("last = part.trace[-1]", "- is left out"): "the run has one step",
+        ("last = run.trace[-1]", "- is left out"): "the run has one step",
+        (
+            "rows = method.learner(model, run.trace[-1].step.state).rows",
+            "- is left out",
+        ): "which rows a minibatch has does not depend on the state",
+        (
+            "rows = method.learner(model, run.trace[-1].step.state).rows",
+            "1 becomes 2",
+        ): "which rows a minibatch has does not depend on the state",
+    },
     "views/saved_page/page_file.py": {
         (
             "docs, items = standalone_docs_json_and_render_items(document, suppress_callback_warning=True)",

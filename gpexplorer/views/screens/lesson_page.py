@@ -69,9 +69,9 @@ def lesson_figures(lesson: Lesson) -> LessonFigures:
     data = _plain(x_range, _y_range(lesson), y_axis_label=lesson["ylabel"])
     data.xaxis.visible = False
     data.varea("x", "lower", "upper", source=_source("band", "x", "lower", "upper"), fill_alpha=0.26, tags=["band"])
-    curves = [("exact", "exact", 1.7, "dashed"), ("before", "mean", 1.7, "dotted"), ("mean", "mean", 3.2, "solid")]
-    for name, ink, width, dash in curves:
-        data.line("x", "y", source=_source(name, "x", "y"), line_width=width, line_dash=dash, tags=[ink])
+    for name, ink, dash in [("exact", "exact", "dashed"), ("before", "mean", "dotted"), ("mean", "mean", "solid")]:
+        look: dict[str, Any] = {"line_width": 3.2 if name == "mean" else 1.7, "line_dash": dash, "tags": [ink]}
+        data.line("x", "y", source=_source(name, "x", "y"), **look)
     rows = data.scatter("x", "y", source=_source("rows", "x", "y", "row", "exact", "approx"), size=6.5, tags=["rows"])
     tooltips = [("row", "@row"), ("exact", "@exact"), ("predicted", "@approx")]
     data.add_tools(HoverTool(renderers=[rows], tooltips=tooltips))

@@ -201,25 +201,25 @@ def _eigenfunctions(run: Run, plane: Plane) -> list[dict[str, Any]]:
     for p in range(1, STEPS + 1):
         part = spec_of("eigenfunctions", len(train), num_eigenfunctions=p).open()
         part.finish()
-        state, seconds = part.trace[-1].step.state, seconds + part.trace[-1].seconds
+        last = part.trace[-1]
+        seconds += last.seconds
         _, basis, _ = basis_at(part, part.done)
         weights = posterior_weights(part, part.done, basis)
         with torch.no_grad():
             function = basis(X.to(train.X))[-1]
         largest = float(function.abs().max())
         marks = {"weights": rounded(weights), "function": packed(function, (-largest, largest))}
-        frames.append(plane.frame_of(part, state, seconds, **marks))
+        frames.append(plane.frame_of(part, last.step.state, seconds, **marks))
     return frames
 
 
 def _folds(run: Run, plane: Plane) -> list[dict[str, Any]]:
     """The lengthscale of every fold, as a share of the side of the map."""
-    frames, side = [], float((plane.high - plane.low)[0])
-    sd = 1.0 if run.problem.train.scale is None else float(run.problem.train.scale.x_sd.mean())
-    start = torch.tensor(FAR_THETA).repeat(run.method.folds, 1)  # type: ignore[attr-defined]
+    frames, side = [], float(np.ptp(run.problem.train.X[:, 0].cpu().numpy()))
+    start = torch.tensor(FAR_THETA).expand(run.method.folds, -1)  # type: ignore[attr-defined]
     for record in run.trace:
         thetas = record.step.info.thetas if len(record.step.info.thetas) else start
-        lengths = thetas[:, 0].exp() * sd / side
+        lengths = thetas[:, 0].exp() / side
         frames.append(plane.frame_of(run, record.step.state, record.seconds, lengths=rounded(lengths)))
     return frames
 
@@ -240,7 +240,8 @@ def _minibatches(run: Run, plane: Plane) -> list[dict[str, Any]]:
 
 
 def _exact(run: Run, plane: Plane) -> list[dict[str, Any]]:
-    return [plane.frame_of(run, run.trace[-1].step.state, run.trace[-1].seconds)]
+    last = run.trace[-1]
+    return [plane.frame_of(run, last.step.state, last.seconds)]
 
 
 FAMILIES = {

@@ -141,17 +141,21 @@ def test_the_first_record_has_the_points_before_the_first_swap():
         step: int
         inducing: torch.Tensor
 
-    def states(step: int, accepted: bool) -> list[list[int]]:
+    def states(step: int, accepted: bool) -> list[State]:
         begin = State(step, torch.tensor([], dtype=torch.int64))
         after = State(1, torch.tensor([4, 7, 9]))
         infos = [None, SimpleNamespace(accepted=accepted, proposed=7, removed=2)]
         steps = [SimpleNamespace(state=state, info=info) for state, info in zip((begin, after), infos, strict=True)]
         run = SimpleNamespace(trace=[SimpleNamespace(step=step) for step in steps])
-        return [state.inducing.tolist() for state in lesson_page.swap_states(run)]
+        return lesson_page.swap_states(run)
 
-    assert states(0, True) == [[4, 2, 9], [4, 7, 9]]
-    assert states(0, False) == [[4, 7, 9], [4, 7, 9]]
-    assert states(3, True) == [[], [4, 7, 9]]  # a run that was continued
+    def points(step: int, accepted: bool) -> list[list[int]]:
+        return [state.inducing.tolist() for state in states(step, accepted)]
+
+    assert points(0, True) == [[4, 2, 9], [4, 7, 9]]
+    assert points(0, False) == [[4, 7, 9], [4, 7, 9]]
+    assert points(3, True) == [[], [4, 7, 9]]  # a run that was continued
+    assert [state.step for state in states(0, True)] == [0, 1]  # with the hyperparameters before the swap
 
 
 def test_numbers_have_four_decimal_places_and_missing_ones_are_none():

@@ -7,7 +7,7 @@ import json
 import re
 from functools import cache
 from html import unescape
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -195,15 +195,30 @@ def test_a_frame_of_the_eigenfunctions_has_their_weights_and_the_newest_one_on_a
     np.testing.assert_allclose(values(frames[0]), targets.mean(), atol=0.01)
 
 
+def test_the_seconds_of_the_eigenfunctions_are_those_of_all_runs_up_to_their_frame(monkeypatch: pytest.MonkeyPatch):
+    runs: list[Any] = []
+
+    def noted(key: str, n: int, **settings: Any) -> SimpleNamespace:
+        return SimpleNamespace(open=lambda: runs.append(spec_of(key, n, **settings).open()) or runs[-1])
+
+    monkeypatch.setattr(side_by_side_page, "STEPS", 3)
+    monkeypatch.setattr(side_by_side_page, "spec_of", noted)
+    frames = family_of("eigenfunctions", N)["frames"]
+
+    own = [run.trace[-1].seconds for run in runs[1:]]  # the first run has all functions, and is opened on the page
+    assert [frame["seconds"] for frame in frames] == pytest.approx([0.0, *accumulate(own)], abs=1e-5)
+    assert min(own) > 1e-4
+
+
 def test_the_lengthscales_of_the_folds_are_shares_of_the_side_of_the_map(folds):
     run = finished("folds")
     X, scale = run_rows.inputs_of(run.problem.train), run.problem.train.scale
     frames = folds["frames"]
 
     for at in (1, 5):
-        lengths = run.trace[at].step.info.thetas[:, 0].exp() * float(scale.x_sd.mean()) / np.ptp(X[:, 0])
+        lengths = run.trace[at].step.info.thetas[:, 0].exp() * float(scale.x_sd[0]) / np.ptp(X[:, 0])
         np.testing.assert_allclose(frames[at]["lengths"], lengths, atol=1e-4)
-    first = np.exp(0.526 - 3.0) * float(scale.x_sd.mean()) / np.ptp(X[:, 0])
+    first = np.exp(0.526 - 3.0) * float(scale.x_sd[0]) / np.ptp(X[:, 0])
     assert len(frames[0]["lengths"]) == len(frames[1]["lengths"]) == 4
     np.testing.assert_allclose(frames[0]["lengths"], [first] * 4, atol=1e-4)
 
