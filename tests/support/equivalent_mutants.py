@@ -62,6 +62,7 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
             "curve.xaxis.ticker = FixedTicker(ticks=list(range(0, SWAPS + 1, 3)))",
             "1 becomes 2",
         ): "every third of twelve swaps has a tick, and the thirteenth would have none",
+        ('"points": len(states[0].inducing),', "0 becomes 1"): "a swap does not change the number of points",
     },
     "views/screens/side_by_side_page.py": {
         ("seed=1,", "1 becomes 2"): "another seed",

@@ -105,6 +105,7 @@ def test_the_curves_reach_a_fortieth_of_the_rows_beyond_them_and_the_rows_have_t
     rows = lesson["rows"]["row"]
     np.testing.assert_allclose([lesson["rows"]["x"], lesson["rows"]["y"]], [x[rows], y[rows]], atol=1e-4)
     assert [lesson[name] for name in ("points", "swaps", "first")] == [10, 12, 0]
+    assert (lesson["xlabel"], lesson["ylabel"]) == (train.names[0], train.target)
     X = (torch.tensor(lesson["x"]).double() - train.scale.x_mean) / train.scale.x_sd
     kernel, theta = run.problem.kernel, run.problem.theta
     A = kernel(theta, train.X, train.X) + torch.exp(2 * theta[-1]) * torch.eye(len(train)).to(train.X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from html import unescape
 
@@ -18,6 +19,7 @@ from gpexplorer.views.screens.lesson_page import (
     lesson_of,
     lesson_spec,
     save_lesson,
+    screen_page,
 )
 
 
@@ -34,6 +36,11 @@ def test_the_file_is_small_and_loads_nothing(run, tmp_path):
     assert len(content.encode()) < 800_000
     assert "default-src 'none'" in unescape(content)
     assert re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=", content) == []
+
+
+def test_a_number_that_no_browser_reads_is_refused():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        screen_page({"x": math.nan}, [], "")
 
 
 def test_axes_begin_with_the_short_labels_of_a_phone(run):
