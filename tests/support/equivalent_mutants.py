@@ -66,6 +66,12 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
     },
     "views/screens/side_by_side_page.py": {
         ("seed=1,", "1 becomes 2"): "another seed",
+        (
+            'return {"map": packed(mean(self.grid)), "smse": rounded(error), "seconds": round(seconds, 5), **marks}',
+            "5 becomes 6",
+        ): "the chart begins at a millisecond",
+        ("self.table[key].append([n, round(median(steps[1:] or steps), 6)])", "6 becomes 7"): "three digits are drawn",
+        ("sizes = [n for k in range(20) if (n := FIRST * 2**k) <= largest]", "20 becomes 21"): "262 million rows",
         ("last = part.trace[-1]", "- is left out"): "the run has one step",
         ("last = run.trace[-1]", "- is left out"): "the run has one step",
         (

@@ -288,7 +288,7 @@ class StepTimes:
 
     def __init__(self, largest: int = 8000) -> None:
         self.table: dict[str, list[list[float]]] = {key: [] for key in FAMILIES}
-        sizes = [FIRST * 2**k for k in range(20) if FIRST * 2**k <= largest]
+        sizes = [n for k in range(20) if (n := FIRST * 2**k) <= largest]
         self._left = [(key, n) for n in sizes for key in FAMILIES]
 
     @property

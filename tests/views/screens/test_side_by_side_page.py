@@ -104,6 +104,7 @@ def test_the_families_come_close_to_the_exact_model_and_the_swaps_begin_at_the_l
 
 def test_every_swap_lowers_the_objective_and_moves_what_it_names(swaps):
     frames = swaps["frames"]
+    assert (frames[0]["gain"], frames[0]["moved"]) == (0.0, None)
     for before, after in pairwise(frames):
         assert after["gain"] >= -1e-6
         if after["moved"]:
@@ -245,6 +246,7 @@ def test_a_frame_of_the_minibatches_has_the_rows_of_the_newest_one_and_the_estim
     [
         ([1.0, 1.5, 1.6, 1.8], [0.15], False),  # the first step has work before it, and 8 times 1.8 s are too long
         ([0.0, 0.5, 0.6, 0.74], [0.12], True),
+        ([0.0, 0.5, 0.6, 0.76], [0.13], False),
         ([0.0, 0.75], [0.75], True),
         ([0.0, 0.76], [0.76], False),
         ([0.3], [], False),
