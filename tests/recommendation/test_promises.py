@@ -65,8 +65,12 @@ def test_groups_are_sought_in_tables_and_not_in_inputs_beside_their_targets():
     patient = np.arange(60) // 6
     frame = pd.DataFrame({"dose": rng.random(60), "patient": patient, "pulse": patient % 5 + 0.01 * rng.random(60)})
     assert planned(frame, None, {"target": "pulse"}, None, None, None)[1].column == "patient"
-    for inputs, target in ((["patient", "dose"], "pulse"), (["patient", "pulse"], "dose")):
-        assert planned(frame[inputs], frame[target].to_numpy(), {}, None, None, None)[1].kind == "random"
+    inputs, pulse = frame[["patient", "dose"]], frame["pulse"].to_numpy()
+    assert planned(inputs, pulse, {}, None, None, None)[1].kind == "random"
+    weight = rng.random(60)
+    split, plan = planned(frame, weight, {}, None, None, None)  # whose last input would be a target with groups
+    assert plan.kind == "random"
+    assert split.train.y.tolist() == weight.tolist()
 
 
 def dataset(column: np.ndarray, name: str = "reading") -> Dataset:
