@@ -38,7 +38,6 @@ from .pictures.picture_cards import Pictures
 from .playback.open_run import Frame, RunSummary
 from .playback.status import Status
 from .playback.transport import Transport
-from .screens.gallery import way_to_gallery
 from .session import Session
 from .shared_limits import Shares
 from .stories import STORIES
@@ -123,10 +122,10 @@ class Explorer(pn.viewable.Viewer):
         self.sources = DataSource(spec, self._change_rows, partial(self.status.say, severity="error"), self._wait)
         self.hyperparameters = HyperparameterBox(self.session)
         self.sources.adopt(spec, in_memory=data is not None)
-        self.choices = Controls(spec, self._controls_changed, [self.hyperparameters])
+        self.choices = Controls(spec, self._controls_changed, self.sources, [self.hyperparameters])
         questions = {"—": {"—": ""}, "Questions": {preset.question: key for key, preset in PRESETS.items()}}
         questions["Stories"] = {story.title: f"{STORY}{key}" for key, story in STORIES.items()}
-        self.presets = Field("Begin with a question", "", self._choose_preset, questions, heading=True)
+        self.presets = Field("Begin with a question", "", self._choose_preset, questions)
         self.story = StoryPanel(self.session, self._show_part, on_leave=self._end_story)
         self.recommendation = RecommendPanel(self.session, self.sources.own.choose_again)
         self.session.panels.append(self.recommendation)
@@ -153,8 +152,8 @@ class Explorer(pn.viewable.Viewer):
     @property
     def controls(self) -> list[Any]:
         """The parts of the sidebar; in a cell or in another application, a list stands for the page of cards."""
-        begin = self.presets if self._address is None else way_to_gallery()
-        return [begin, self.sources, self.recommendation.begin, self.choices]
+        begin = [self.presets] if self._address is None else []
+        return [*begin, self.choices, self.sources.own, self.recommendation.begin]
 
     @property
     def tools(self) -> list[str]:
@@ -315,6 +314,7 @@ class Explorer(pn.viewable.Viewer):
         """Open other rows; of rows of one's own, the question is what predicts their target."""
         self.session.change_rows(data, read, kernel)
         if read is not None:
+            self.choices.sections.unfold("Data")
             self.recommendation.forget()
             self.recommendation.open()
 

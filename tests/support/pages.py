@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import subprocess
 import sys
 import threading
@@ -49,6 +50,7 @@ GO_BACK = """(query) => {
 }"""  # as if Back or Forward had led to this address
 SIZE = {"width": 1400, "height": 900}
 LABORATORY = "?page=laboratory&v=1"
+FOLD = ".MuiAccordionSummary-root"
 PATIENCE = 45_000  # milliseconds; a page takes ten seconds on two busy cores
 
 
@@ -144,6 +146,12 @@ class Seen:
         """Click the button with this name."""
         self.page.get_by_role("button", name=name).first.click(timeout=PATIENCE)
 
+    def unfold(self, section: str) -> None:
+        """Unfold a section of the sidebar, if it is folded; the one that was unfolded is folded."""
+        heading = self.page.locator(f"{FOLD}:has(.section)", has_text=re.compile(f"^{section}"))
+        if heading.get_attribute("aria-expanded", timeout=PATIENCE) != "true":
+            heading.click(timeout=PATIENCE)
+
     def pause(self) -> None:
         """Pause the run, if it plays."""
         if "Pause" in (self.page.get_by_role("button", name="Play or pause").text_content() or ""):
@@ -180,12 +188,14 @@ class Seen:
             until(lambda: self.page.locator(".mui-dark").count() == 0)
         close = self.page.get_by_role("button", name="Close", exact=True).locator("visible=true")
         panels = close.and_(self.page.locator(":not(.MuiAlert-root *)"))  # not that of a message
-        for unfolded in (panels, self.page.locator(".MuiAccordionSummary-root[aria-expanded=true]")):
+        for unfolded in (panels, self.page.locator(f"{FOLD}[aria-expanded=true]:not(:has(.section))")):
             while count := unfolded.count():
                 self.is_fuller = True
                 with contextlib.suppress(TimeoutError):  # the test closed it, and it goes while this looks for it
                     unfolded.first.click(timeout=10_000)
                 until(lambda unfolded=unfolded, count=count: unfolded.count() < count)
+        if self.page.locator(".section").count():
+            self.unfold("Method")
 
     def fact(self, label: str) -> str:
         """Return the value in the status line with this label."""

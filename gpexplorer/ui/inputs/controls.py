@@ -1,4 +1,4 @@
-"""The widgets of a spec: the kernel, built from up to five parts, method, settings, budget, split and device."""
+"""The sidebar: data, kernel, method, run and machine, each under a heading that says what is chosen."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ...runs import Spec
 from ...target_transforms import LOG, YEO_JOHNSON
 from ..text import text
 from ..widgets import WIDE, WithLayout, button, column, line_of_text
+from .data_source import DataSource
 from .field import Field
 from .method_settings import Settings
 
@@ -84,12 +85,11 @@ class KernelPicker(WithLayout):
         self._fields = [self._first(), *(self._row(k) for k in range(1, len(self.parts)))]
         self._rows[:] = self._fields
         self.add.visible = len(self.parts) < MAX_PARTS and not self._disabled
-        kernel_text = self.value.replace("*", " × ").replace("+", " + ")
-        self.message.object = f'<span style="font-size:12px;opacity:.75">k = {text(kernel_text)}</span>'
+        self.message.object = f'<span style="font-size:12px;opacity:.75">k = {text(_written(self.value))}</span>'
         self.message.visible = len(self.parts) > 1
 
     def _first(self) -> Field:
-        key, look = self.parts[0][1], {"disabled": self._disabled, "heading": True, "hint": HINT}
+        key, look = self.parts[0][1], {"disabled": self._disabled, "bare": True, "hint": HINT}
         return Field("Kernel", key, self._read, _options(sorted(kernel_registry), key), **look)
 
     def _row(self, k: int) -> Any:
@@ -116,6 +116,10 @@ class KernelPicker(WithLayout):
         if _inputs(first.value) != _inputs(self.parts[0][1]):
             new_parts = new_parts[:1]  # the other parts need another kind of inputs
         self._set(new_parts)
+
+
+def _written(kernel: str) -> str:
+    return kernel.replace("*", " × ").replace("+", " + ")
 
 
 def parts(kernel: str) -> Parts:
@@ -152,6 +156,18 @@ FAMILIES = {
     "neighbours": "Nearest rows and series",
 }
 PRECISIONS = {"64 bit": "float64", "32 bit": "float32"}
+HEADING = """
+:host > div { display: flex; justify-content: space-between; align-items: baseline; gap: 12px; width: 100%; }
+b { font-size: 13.5px; font-weight: 650; }
+span { font-size: 12.5px; opacity: .75; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+"""
+SECTIONS = {
+    "&": {"borderTop": "1px solid rgba(127, 140, 153, .35)"},
+    "&::before": {"display": "none"},
+    "& > h3 > .MuiAccordionSummary-root": {"minHeight": "40px !important", "padding": "0 12px"},
+    "& > h3 .MuiAccordionSummary-content": {"margin": "0 !important", "minWidth": 0},
+    "& .MuiAccordionDetails-root": {"padding": "0 0 8px"},
+}
 HINTS = {  # label of a field -> what it does
     "Seed": "Seed of all random choices. The same seed gives the same steps.",
     "Split": "Number of the split into training and test rows. Another split tests on other rows.",
@@ -164,8 +180,38 @@ HINTS = {  # label of a field -> what it does
 }
 
 
+class Sections(WithLayout):
+    """Parts of the sidebar under a heading each. One is unfolded; the headings of the others say what is chosen there.
+
+    Parameters
+    ----------
+    parts : dict
+        {heading: what is under it}.
+    unfolded : str
+        The heading of the part that is unfolded at first.
+    """
+
+    def __init__(self, parts: dict[str, Any], unfolded: str) -> None:
+        look: dict[str, Any] = {"css_classes": ["section"], "stylesheets": [HEADING], "margin": 0}
+        self._headings = {title: pn.pane.HTML("", **WIDE, **look) for title in parts}
+        for title in parts:
+            self.say(title, "")
+        pairs = zip(self._headings.values(), parts.values(), strict=True)
+        look = {"margin": 0, "sx": SECTIONS, "elevation": 0, "square": True, "disable_gutters": True}
+        self._titles = list(parts)
+        self._layout = pmui.Accordion(*pairs, active=[self._titles.index(unfolded)], toggle=True, **WIDE, **look)
+
+    def unfold(self, title: str) -> None:
+        """Unfold the part with this heading, and fold the one that was unfolded."""
+        self._layout.active = [self._titles.index(title)]
+
+    def say(self, title: str, chosen: str) -> None:
+        """Write what is chosen into a heading."""
+        self._headings[title].object = f"<b>{title}</b><span>{text(chosen, 60)}</span>"
+
+
 class Controls(WithLayout):
-    """All widgets of the sidebar except data and presets.
+    """The sections of the sidebar.
 
     Parameters
     ----------
@@ -173,22 +219,36 @@ class Controls(WithLayout):
         The spec that the widgets show first.
     on_change : callable
         Called without arguments after a person changed a widget; `apply_to` then returns the new spec.
+    data : DataSource, optional
+        What the first section holds.
     under_kernel : sequence, optional
         What stands under the kernel.
     """
 
-    def __init__(self, spec: Spec, on_change: Callable[[], None], under_kernel: Sequence[Any] = ()) -> None:
-        self._on_change, self._silent, self._rows = on_change, False, 0
+    def __init__(
+        self,
+        spec: Spec,
+        on_change: Callable[[], None],
+        data: DataSource | None = None,
+        under_kernel: Sequence[Any] = (),
+    ) -> None:
+        self._on_change, self._silent, self._rows, self._data = on_change, False, 0, data
         hint = "Five families and their baselines; all of them run step by step on the same rows."
-        self.method = Field("Method", spec.method, self._choose_method, by_family(), heading=True, hint=hint)
+        self.method = Field("Method", spec.method, self._choose_method, by_family(), bare=True, hint=hint)
         self.kernel = KernelPicker(_kernel(spec), self._report)
-        steps = {"unit": "steps", "heading": True}
         fields = {
             name: Field(label, value, self._report, choices, default=default, hint=HINTS.get(label, ""), **style)
             for name, label, value, default, choices, style in (
                 ("seed", "Seed", spec.seed, 0, None, {}),
                 ("split", "Split", _split(spec), 0, None, {}),
-                ("budget", "Pause after", spec.budget.get("steps", DEFAULT_STEPS), DEFAULT_STEPS, None, steps),
+                (
+                    "budget",
+                    "Pause after",
+                    spec.budget.get("steps", DEFAULT_STEPS),
+                    DEFAULT_STEPS,
+                    None,
+                    {"unit": "steps"},
+                ),
                 ("seconds", "or after", float(spec.budget.get("seconds", 0.0)), 0.0, None, {"unit": "s"}),
                 ("target", "Target", spec.target_transform, "", _transforms(spec.target_transform), {}),
                 ("dtype", "Precision", spec.dtype, "float64", PRECISIONS, {}),
@@ -202,9 +262,15 @@ class Controls(WithLayout):
         self._place = column(self.settings, margin=0)
         pairs = ((self.budget, self.seconds), (self.seed, self.split), (self.dtype, self.device))
         budget, seeds, machine = (pn.Row(*pair, **WIDE, margin=0) for pair in pairs)
-        self._layout = column(
-            self.kernel, self._under_kernel, self.method, self._place, budget, self.target, seeds, machine, margin=0
-        )
+        parts = {
+            "Data": column(*([] if data is None else [data]), self.target, margin=0),
+            "Kernel": column(self.kernel, self._under_kernel, margin=0),
+            "Method": column(self.method, self._place, margin=0),
+            "Run": column(budget, seeds, margin=0),
+            "Machine": machine,
+        }
+        self.sections = self._layout = Sections(parts, "Method")
+        self._summarise()
 
     def apply_to(self, spec: Spec) -> Spec:
         """Return a copy of `spec` with the values of the widgets; raises SettingError for values out of bounds."""
@@ -232,12 +298,25 @@ class Controls(WithLayout):
             self.target.choose_from(_transforms(spec.target_transform), spec.target_transform)
             self.device.choose_from(_devices(spec.device), spec.device)
             self._show_settings(spec)
+        self._summarise()
 
     def describe(self, rows: int) -> None:
         """Show what the settings that follow the number of training rows are for so many rows."""
         if rows != self._rows:
             self._rows = rows
             self.settings.describe(rows)
+        self._summarise()
+
+    def _summarise(self) -> None:
+        """Say beside each heading what is chosen under it."""
+        method, kernel = registry[self.method.value], self.kernel.value
+        plain_kernel = kernel_registry[kernel].title if kernel in kernel_registry else _written(kernel)
+        device = "processor" if self.device.value == "cpu" else str(self.device.value)
+        self.sections.say("Data", "" if self._data is None else self._data.summary)
+        self.sections.say("Kernel", "features of the method" if method.own_kernel else plain_kernel)
+        self.sections.say("Method", method.title)
+        self.sections.say("Run", f"seed {self.seed.value}, split {self.split.value}")
+        self.sections.say("Machine", f"{self.dtype.value.removeprefix('float')} bit, {device}")
 
     def _choose_method(self) -> None:
         self._show_settings(Spec(self.method.value))
@@ -255,6 +334,7 @@ class Controls(WithLayout):
 
     def _report(self) -> None:
         if not self._silent:
+            self._summarise()
             self._on_change()
 
     @contextmanager

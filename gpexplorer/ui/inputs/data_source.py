@@ -1,4 +1,4 @@
-"""The data box of the sidebar: a data set by name, or a file of one's own.
+"""The data of the sidebar: a data set by name, or a file of one's own.
 
 Apart because the other controls are about a run, and know nothing of the list of data sets.
 """
@@ -16,7 +16,7 @@ from ...data.sets.generators import GENERATORS
 from ...runs import Spec
 from ..styles import TEXT
 from ..text import text
-from ..widgets import WithLayout
+from ..widgets import WithLayout, column
 from .field import Field
 from .own_file import MOLECULES, OwnFile
 
@@ -37,6 +37,13 @@ class DataSource(WithLayout):
         Called with a sentence when a file cannot be read.
     show_busy : callable
         Called with a sentence while a file is being read, and with "" afterwards.
+
+    Attributes
+    ----------
+    own : OwnFile
+        The upload of a file, which has a place of its own.
+    summary : str
+        Name and number of training rows of what is open, "" before.
     """
 
     def __init__(
@@ -46,16 +53,16 @@ class DataSource(WithLayout):
         show_message: Callable[[str], None],
         show_busy: Callable[[str], None],
     ) -> None:
-        self._on_choose = on_choose
+        self._on_choose, self.summary = on_choose, ""
         self._opened: tuple[dict[str, Any], Callable[[Any], Any], str] | None = None  # the upload that was used last
         self._table = data_sets.available()
         self.names = Field(
-            "Data (rows × inputs)", None, self._choose_name, _groups(self._table, {}), heading=True, hint=HINT
+            "Data (rows × inputs)", None, self._choose_name, _groups(self._table, {}), bare=True, hint=HINT
         )
         self.adopt(spec)
         self.own = OwnFile(self._choose_own, show_message, show_busy)
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width", stylesheets=[TEXT])
-        self._layout = pn.Column(self.names, self.note, self.own, sizing_mode="stretch_width")
+        self._layout = column(self.names, self.note, margin=0)
 
     def describe(self, rows: int, test_rows: int, inputs: int, notes: tuple[str, ...]) -> None:
         """Show the size of the open data, and the notes on them: in the hint for data that have a name."""
@@ -63,6 +70,7 @@ class DataSource(WithLayout):
         note_lines = "" if self.names.value not in (None, OWN) else "".join(f"<br>{text(note)}" for note in notes[:4])
         self.note.object = f'<span class="hint">{line}{note_lines}</span>'
         self.names.hint = " ".join([*notes[:4], HINT])
+        self.summary = f"{self.names.chosen_label.rpartition(' · ')[0] or 'rows in memory'}, {rows:,} rows"
 
     def adopt(self, spec: Spec, in_memory: bool = False) -> None:
         """Show the data of this spec, or none where rows in memory take their place, without calling `on_choose`."""

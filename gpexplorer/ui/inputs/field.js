@@ -115,7 +115,7 @@ export function render({ model, el }) {
   }
   if (model.kind === "whole" || model.kind === "number") head.append(zero)
   if (model.hint || model.equation) head.append(more)
-  if (model.heading) el.classList.add("heading")
+  if (model.bare) el.classList.add("bare")
   el.append(head, ...(model.kind === "switch" ? [] : [row]), about)
   if (model.kind === "choice") fill()
   show()

@@ -39,7 +39,7 @@ class Field(JSComponent):
     choices : Choices, optional
         What can be chosen from, as {label: value} or {group: {label: value}}; None for a number or a switch.
     **params : object
-        `hint`, `equation`, `unit`, `zero`, `default`, `start`, `end`, `disabled`, `heading` and those of a component. A
+        `hint`, `equation`, `unit`, `zero`, `default`, `start`, `end`, `disabled`, `bare` and those of a component. A
         field without `default` has no mark and no reset. A whole number with `start` and `end` has a slider.
 
     Raises
@@ -60,7 +60,7 @@ class Field(JSComponent):
     shown = param.Parameter(None, doc="What the browser shows: a number, a truth value, or the index of a choice.")
     groups = param.List(default=[], doc="Groups of labels, each [title, labels].")
     disabled = param.Boolean(False, doc="Whether the value cannot be changed.")
-    heading = param.Boolean(False, doc="Whether the label is the heading of a group of controls.")
+    bare = param.Boolean(False, doc="Whether the label is only read aloud, as a heading above says the same.")
 
     _esm = beside(__file__, "field.js")
     _stylesheets: ClassVar[list[str]] = [beside(__file__, "field.css")]
@@ -96,6 +96,12 @@ class Field(JSComponent):
     def value(self, value: Any) -> None:
         self._value = self._index(value) if self.kind == CHOICE else value
         self.shown = self._value
+
+    @property
+    def chosen_label(self) -> str:
+        """The label of the choice that is shown, "" for none."""
+        labels = [label for _, group in self.groups for label in group]
+        return "" if self._value is None else labels[self._value]
 
     def choose_from(self, choices: Choices, value: Any) -> None:
         """Offer other choices, and show this one; None shows no choice."""

@@ -12,14 +12,12 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
 import numpy as np
-import panel as pn
 import param
 
 from ...methods.base import registry
 from ...views.drawing.palette import DOTS, ON_DARK
 from ...views.screens.lesson_page import SHELL
 from ...views.screens.side_by_side_page import STYLE
-from ..address import GALLERY
 from ..inputs.presets import PRESETS
 from ..stories import STORIES
 from ..styles import beside
@@ -40,24 +38,6 @@ DARK_STYLE = "\n".join(
     for light, dark in DARK.items()
     for ink in ("fill", "stroke")
 )  # the pictures are stored in the colours of the light theme
-
-WAY_STYLE = """
-a { display: grid; grid-template-columns: 64px 1fr; gap: 0 12px; align-items: center; padding: 3px 10px; color: inherit;
-    border: 1px solid rgba(127, 140, 153, .5); border-radius: 8px; text-decoration: none; }
-a:hover, a:focus-visible { border-color: var(--mui-palette-primary-main, #0b6e99); }
-a:focus-visible { outline: 3px solid var(--mui-palette-primary-main, #0b6e99); outline-offset: 2px; }
-svg { grid-row: 1 / 3; width: 64px; height: 30px; fill: none; stroke: currentColor; stroke-width: 2.4; }
-b { font-size: 14px; line-height: 17px; } span { font-size: 12.5px; line-height: 16px; opacity: .8; }
-"""
-WAY_PICTURE = "M4 58C24 58 26 10 46 10S70 44 84 44S102 22 116 18M20 50l5 9h-10zM60 50l5 9h-10zM100 50l5 9h-10z"
-
-
-def way_to_gallery() -> pn.pane.HTML:
-    """Return a card for the sidebar that leads to the page of all cards."""
-    count = f"{len(STORIES) + len(PRESETS)} cards to begin with"
-    picture = f'<svg viewBox="0 0 120 64" aria-hidden="true"><path d="{WAY_PICTURE}"></path></svg>'
-    link = f'<a href="?page={GALLERY}" target="_self">{picture}<b>Stories and questions</b><span>{count}</span></a>'
-    return pn.pane.HTML(link, margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[WAY_STYLE])
 
 
 class Gallery(Screen):

@@ -19,7 +19,7 @@ def test_words_can_be_read_in_both_themes(seen: Seen, theme: str):
         return seen.page.locator(".mui-dark").count() > 0
 
     seen.page.get_by_role("tab", name="Calibration").wait_for()
-    seen.page.get_by_label("Device", exact=True).wait_for()
+    seen.page.get_by_label("Method", exact=True).wait_for()
     if is_dark() != (theme == "dark"):
         seen.press("Toggle theme")
         until(lambda: is_dark() == (theme == "dark"))
@@ -51,7 +51,7 @@ def test_words_can_be_read_in_both_themes(seen: Seen, theme: str):
 
 
 def test_axe_finds_nothing_on_the_laboratory_and_beside_a_recommendation(seen: Seen):
-    seen.page.get_by_label("Device", exact=True).wait_for()
+    seen.page.get_by_label("Method", exact=True).wait_for()
     seen.press("What should I use?")
     seen.page.get_by_role("button", name="Find out").wait_for()
     seen.page.wait_for_timeout(2500)  # names that are missing are completed every two seconds

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.ui
 
 def test_a_lengthscale_is_set_by_the_keyboard_and_taken_back(seen: Seen):
     page = seen.page
-    page.get_by_label("Device", exact=True).wait_for()
+    seen.unfold("Kernel")
     page.get_by_role("button", name="Hyperparameters", exact=True).click()
     slider = page.get_by_role("slider", name="lengthscale, slider")
     slider.wait_for()

@@ -40,6 +40,7 @@ def test_a_messy_file_is_opened_and_a_program_prints_the_number_of_its_run(
     expect(page.get_by_text(re.compile(r"\d+ training rows, \d+ test rows, 6 inputs"))).to_be_visible()
     expect(page.get_by_label("Data (rows × inputs)").locator("option:checked")).to_contain_text("messy.csv")
 
+    seen.unfold("Run")
     noise = page.get_by_label("or after", exact=True)
     noise.fill("0,125")
     noise.press("Enter")

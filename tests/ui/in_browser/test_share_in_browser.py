@@ -110,7 +110,7 @@ def test_a_question_is_chosen_and_a_lecture_hides_the_controls(seen: Seen, open_
 
     expect(other.page.get_by_label("Method", exact=True)).to_be_attached()
     asked = "An exact GP on a few rows is fast. Can its bands be trusted?"
-    other.page.get_by_role("link", name="Stories and questions").click()
+    other.page.get_by_role("link", name="Stories").click()
     other.page.get_by_role("link", name=asked).click()
     until(lambda: other.page.get_by_text("It uses 15 of the 180 rows").count() == 1)
     until(lambda: other.page.locator(".hero h2").inner_text() == "Calibration")

@@ -54,6 +54,7 @@ def test_a_bad_csv_becomes_a_sentence_and_the_page_lives_on(seen: Seen, tmp_path
 
 def test_kin40k_by_its_name_plays_in_eight_dimensions(anywhere: Seen):
     seen = anywhere
+    seen.unfold("Data")
     seen.page.get_by_label("Data (rows × inputs)", exact=True).select_option("kin40k · 40,000 × 8")
 
     expect(seen.page.get_by_text("36,000 training rows, 4,000 test rows, 8 inputs")).to_be_visible()
