@@ -15,6 +15,7 @@ function name(root) {
 }
 
 const MORE = {  // what else would be announced without a name or a role: selector -> attributes
+  ".MuiAccordion-region[role=region]": { role: "presentation" },  // a landmark without a name
   "[role=progressbar]:not([aria-label])": { "aria-label": "Progress" },
   "span[aria-label]:not([role])": { role: "img" },
   "div[aria-label]:not([role])": { role: "separator" },

@@ -114,8 +114,9 @@ def test_a_control_is_set_by_keys_reset_and_explained_and_every_button_has_a_nam
     seen.press("About Inducing points m")
     seen.page.get_by_role("button", name="More settings").click()
     expect(seen.page.get_by_role("spinbutton", name="Swaps until new pivots")).to_be_visible()
+    expect(seen.page.get_by_role("button", name="Kernel squared exponential")).to_be_visible()  # its text is inside
     nameless = """all => all.filter((one) => one.checkVisibility({ visibilityProperty: true })
-      && !one.ariaLabel && !one.innerText.trim()).length"""
+      && !one.ariaLabel && !one.innerText.trim() && !one.querySelector(".section")).length"""
     until(lambda: seen.page.locator("button").evaluate_all(nameless) == 0)
     seen.page.get_by_role("button", name="More settings").click()
     field.fill("10")
