@@ -89,6 +89,25 @@ def test_the_number_of_inducing_points_that_0_stands_for_is_beside_the_control(m
     assert controls.settings.widgets["num_inducing"].zero == "0 is automatic: 7"
 
 
+def test_a_heading_says_what_is_chosen_under_it_after_a_person_and_after_a_spec():
+    controls = Controls(gpx.Spec("cholqr", kernel="se"), lambda: None)
+
+    def said(title: str) -> str:
+        return str(controls.sections._headings[title].object).partition("</b>")[2]
+
+    assert said("Kernel") == "<span>squared exponential</span>"
+    controls.seed.enter(3)
+    controls.method.enter("scgd")
+    assert said("Run") == "<span>seed 3, split 0</span>"
+    assert said("Kernel") == "<span>features of the method</span>"
+    controls.adopt(gpx.Spec("cholesky", kernel="matern32*periodic", split=2, dtype="float32"))
+    assert [said(title) for title in ("Kernel", "Run", "Machine")] == [
+        "<span>matern32 × periodic</span>", "<span>seed 0, split 2</span>", "<span>32 bit, processor</span>",
+    ]  # fmt: skip
+    controls.sections.unfold("Run")
+    assert controls.sections._layout.active == [3]
+
+
 @pytest.mark.parametrize(("method", "setting", "words"), [
     ("gbcd", "chunk", "0 is automatic"),
     ("grief", "grid_points", "0 is automatic"),

@@ -236,19 +236,13 @@ class Controls(WithLayout):
         hint = "Five families and their baselines; all of them run step by step on the same rows."
         self.method = Field("Method", spec.method, self._choose_method, by_family(), bare=True, hint=hint)
         self.kernel = KernelPicker(_kernel(spec), self._report)
+        steps = {"unit": "steps"}
         fields = {
             name: Field(label, value, self._report, choices, default=default, hint=HINTS.get(label, ""), **style)
             for name, label, value, default, choices, style in (
                 ("seed", "Seed", spec.seed, 0, None, {}),
                 ("split", "Split", _split(spec), 0, None, {}),
-                (
-                    "budget",
-                    "Pause after",
-                    spec.budget.get("steps", DEFAULT_STEPS),
-                    DEFAULT_STEPS,
-                    None,
-                    {"unit": "steps"},
-                ),
+                ("budget", "Pause after", spec.budget.get("steps", DEFAULT_STEPS), DEFAULT_STEPS, None, steps),
                 ("seconds", "or after", float(spec.budget.get("seconds", 0.0)), 0.0, None, {"unit": "s"}),
                 ("target", "Target", spec.target_transform, "", _transforms(spec.target_transform), {}),
                 ("dtype", "Precision", spec.dtype, "float64", PRECISIONS, {}),
