@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -14,8 +16,11 @@ from gpexplorer.estimator import Estimator
 from gpexplorer.evidence_limits import evidence_limits, least_objective
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.objectives import nystrom
+from gpexplorer.problem import Channel
 from gpexplorer.runs.link import read as read_link
+from gpexplorer.runs.run import Run
 from gpexplorer.runs.spec import Spec
+from gpexplorer.views.runs import convergence
 from gpexplorer.views.runs.convergence import Convergence
 from oracles import dense_objective, exact_nlml
 from swap_problems import hard_problem, problem
@@ -96,10 +101,18 @@ def test_the_gap_that_a_run_reports_is_that_of_the_points_of_its_epoch(objective
         assert step.info.gap == pytest.approx(limits.gap, rel=1e-7)
 
 
-def test_the_convergence_picture_says_how_far_the_exact_model_is_and_draws_its_range() -> None:
-    settings = {"num_inducing": 8, "num_pivots": 16, "max_epochs": 1, "learn": False}
-    run = Spec(method="cholqr", settings=settings, data="friedman1", kernel="se-ard").open()
-    run.finish(steps=4)
+def swapped(learn: bool) -> Run:
+    settings = {"num_inducing": 8, "num_pivots": 16, "max_epochs": 1, "learn": learn, "swaps_per_epoch": 4}
+    run = Spec(method="cholqr", settings=settings, data={"name": "friedman1", "n": 300}, kernel="se-ard").open()
+    run.finish(steps=6)
+    return run
+
+
+def test_the_convergence_picture_says_how_far_the_exact_model_is_at_most_and_draws_its_range(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(convergence, "EXACT_ROWS", 100)
+    run = swapped(learn=False)
     table, view = run.table(), Convergence()
     assert view.applies(run)
     layers = view.data(run, 4)
@@ -107,13 +120,50 @@ def test_the_convergence_picture_says_how_far_the_exact_model_is_and_draws_its_r
     sentence = f"at step 1: at most {gap:.3g} nat from the exact model with the same hyperparameters"
     assert layers["series"].attrs["title"].startswith(sentence)
     assert "range" not in layers
+    assert not len(layers["exact"])
     assert view.data(run, 0)["series"].attrs["title"] == ""
 
     view.limits = True
     drawn = view.data(run, 4)
     assert drawn["range"].to_numpy().tolist() == [[1.0, table["exact_least"][1], table["objective"][1]]]
     elements = [type(element).__name__ for element in view.plot(drawn)]
-    assert elements == ["Area", "Curve", "Curve", "Scatter", "Curve", "Scatter"]
+    assert elements == ["Area", "Curve", "Curve", "Curve", "Scatter", "Curve", "Scatter"]
+
+
+def test_of_few_rows_the_convergence_picture_draws_the_exact_model_and_says_its_distance() -> None:
+    run, view = swapped(learn=True), Convergence()
+    assert view.applies(run)
+    for at in (4, len(run.trace) - 1):  # with the hyperparameters of the start, and with learned ones
+        theta, train = run.trace[at].step.state.theta, run.problem.train
+        A = run.problem.kernel(theta, train.X, train.X) + theta[-1].exp() ** 2 * torch.eye(len(train))
+        exact = float(train.y @ torch.linalg.solve(A, train.y) + torch.linalg.slogdet(A).logabsdet) / 2
+        layers = view.data(run, at)
+        distance = run.table()["objective"][at] - exact
+        assert layers["exact"].to_numpy() == pytest.approx(np.array([[0.0, exact], [len(run.trace) - 1, exact]]))
+        assert layers["series"].attrs["title"].startswith(f"{distance:.3g} nat from the exact model with the same")
+        assert layers["series"].attrs["title"].endswith("(dotted)") is not layers["exact"].attrs["loose"]
+    assert view.data(run, 0)["series"].attrs["title"] == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "exact", "loose", "axis"),
+    [
+        ([9.0, 5.0, 3.0], -2.0, False, None),  # the run has 6 of 11
+        ([9.0, 8.5, 8.0], -2.0, True, None),  # and here 1 of 11
+        ([900.0, 9.0, 6.0, 4.0, 3.0], -2.0, False, (-2.0, 9.0)),  # a first value is off the axis
+        ([900.0, 9.0, 6.0, 4.0, 3.0], -90.0, True, (3.0, 9.0)),
+    ],
+)
+def test_the_axis_contains_the_exact_model_unless_it_would_flatten_the_run(
+    values: list[float], exact: float, loose: bool, axis: tuple[float, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pd.DataFrame({"index": range(len(values)), "objective": values, "exact_least": exact - 1})
+    method = SimpleNamespace(channels=(Channel("objective", "objective F", "nat"),), learned_channel="")
+    run = SimpleNamespace(table=lambda: frame, method=method, problem=SimpleNamespace(kernel=None), rises=[], spec=None)
+    monkeypatch.setattr(Convergence, "_exact_objective", lambda *_: exact)
+    layers = Convergence().data(cast(Run, run), len(values) - 1)
+    assert layers["exact"].attrs["loose"] is loose
+    assert layers["series"].attrs.get("extent") == axis
 
 
 @pytest.mark.parametrize("objective", ["vfe", "tight-vfe"])

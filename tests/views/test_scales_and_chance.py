@@ -115,7 +115,7 @@ def run_of(table: dict[str, list[float]], channels: tuple[Channel, ...] = OBJECT
     """What the picture of convergence reads of a run with this table."""
     frame = pd.DataFrame({"index": range(len(table["objective"])), **table})
     method = SimpleNamespace(channels=channels, learned_channel="")
-    unknown = {"problem": SimpleNamespace(kernel=None), "rises": [], "spec": None}
+    unknown = {"problem": SimpleNamespace(kernel=None, train=range(1001)), "rises": [], "spec": None}
     return SimpleNamespace(table=lambda: frame, method=method, **unknown | fields)
 
 

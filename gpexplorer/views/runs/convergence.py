@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import holoviews as hv
@@ -11,6 +12,7 @@ import param
 
 from ...kernels.theta.restrictions import has_priors
 from ...methods.base import registry
+from ...objectives import evidence_terms
 from ...problem import Channel
 from ...runs import Spec
 from ...runs.run import Run
@@ -44,6 +46,8 @@ FLAT = 0.2  # of the range with a first value that the range without it must be 
 LEAST_NATS = 1.0  # of an objective on the axis: smaller differences decide nothing
 LEAST_SHARE = 1e-3  # of the values that the axis spans, at least
 MAX_POINTS = 4000  # of a longer run every k-th point is drawn
+EXACT_ROWS = 1000  # at most, for which the exact model is computed: n^3 flops, some 20 ms
+NEAR_EXACT = 0.25  # share of the vertical axis that the run's values have at least beside the exact model
 
 
 class Convergence(View):
@@ -64,6 +68,7 @@ class Convergence(View):
     log = param.Boolean(False, label="Log scale", doc="Draw the vertical axis on a logarithmic scale.")
 
     earlier: tuple[Finished, ...] = ()  # runs on the same rows, of which the best one is drawn behind this run
+    _exact: tuple[Any, list[float], float] = (None, [], math.nan)  # problem, theta, objective of the exact model
 
     def applies(self, run: Run) -> bool:
         """Return True for every run, after offering the channels of its method and the scores as options."""
@@ -91,27 +96,45 @@ class Convergence(View):
         rose_at = next((rise.index for rise in run.rises if rise.channel.name == channel.name), len(series))
         trusted, untrusted = self._drawn(series[:rose_at]), self._drawn(series[rose_at:])
         unit = f" [{channel.unit}]" if channel.unit else ""
-        title = f"{channel.label}: not trustworthy from step {rose_at} on (dashed)" if len(untrusted) else ""
-        trusted.attrs |= {"xlabel": label, "ylabel": f"{channel.label}{unit}", "title": title}
+        rose = f"{channel.label}: not trustworthy from step {rose_at} on (dashed)" if len(untrusted) else ""
         least = LEAST_NATS if channel.unit == "nat" and channel not in SCORES else 0.0
         focus = {} if self.log else focused(values, at, least)
-        trusted.attrs |= focus | {"title": "; ".join(filter(None, [title, focus.get("title")]))}
+        trusted.attrs |= {"xlabel": label, "ylabel": f"{channel.label}{unit}", **focus}
         current = current[_finite(current)].reset_index(drop=True)
         layers = {"series": trusted, "dots": trusted, "untrusted": untrusted, "now": current}
-        if channel.name == run.method.learned_channel and has_priors(run.problem.kernel):
-            trusted.attrs["title"] = "; ".join(filter(None, [DATA_ALONE, trusted.attrs["title"]]))
+        is_mixed = channel.name == run.method.learned_channel and has_priors(run.problem.kernel)
+        exact, distance = math.nan, ""
         if channel.name == "objective" and EXACT_LEAST in table:
             ranges = pd.DataFrame({"x": series["x"], "lower": table[EXACT_LEAST].to_numpy(float), "upper": series["y"]})
-            if not len(untrusted) and (sentence := _sentence(ranges[: at + 1])):
-                trusted.attrs["title"] = "; ".join(filter(None, [sentence, trusted.attrs["title"]]))
+            exact = self._exact_objective(run, at) if ranges["lower"].notna().any() else math.nan
+            distance = _sentence(ranges[: at + 1]) if math.isnan(exact) else _distance(values[at] - exact)
             if self.limits:
                 layers["range"] = self._drawn(ranges.rename(columns={"lower": "y"})).rename(columns={"y": "lower"})
+        # These layers are there from the start: a layer that appears later would have the whole figure drawn again.
+        layers["exact"] = self._drawn(series.iloc[[0, -1]].assign(y=exact))
+        layers["exact"].attrs["loose"] = not (has_room := _has_room(trusted, exact))
         ghost = self._best_before(run, channel, column)
-        # The layer is there from the start: a layer that appears later would have the whole figure drawn again.
         layers["ghost"] = self._drawn(series[:0] if ghost is None else ghost)
-        if ghost is not None:
-            trusted.attrs["title"] = "; ".join(filter(None, [trusted.attrs.get("title"), ghost.attrs["title"]]))
+        sentences = [
+            "" if len(untrusted) else f"{distance} (dotted)" if distance and has_room else distance,
+            DATA_ALONE if is_mixed else "",
+            rose,
+            focus.get("title", ""),
+            "" if ghost is None else ghost.attrs["title"],
+        ]
+        trusted.attrs["title"] = "; ".join(filter(None, sentences))
         return layers
+
+    def _exact_objective(self, run: Run, at: int) -> float:
+        """The objective of the exact model with the hyperparameters of this record; nan where it has too many rows."""
+        problem = run.problem
+        if len(problem.train) > EXACT_ROWS:
+            return math.nan
+        theta = run.trace[at].step.state.theta
+        if problem is not self._exact[0] or theta.tolist() != self._exact[1]:
+            exact = evidence_terms(problem.kernel, theta, problem.train)[0].total("vfe")
+            self._exact = problem, theta.tolist(), exact
+        return self._exact[2]
 
     def _best_before(self, run: Run, channel: Channel, column: str) -> pd.DataFrame | None:
         """The series of the earlier run that ended lowest in this channel; None where no earlier run reports it."""
@@ -140,6 +163,7 @@ class Convergence(View):
         """Draw a line, dashed where its values are not trustworthy, and a dot at the current record."""
         parts = [
             line(layers, "ghost", color=ROLES["reference"], line_width=1.5, alpha=0.8),
+            line(layers, "exact", color=ROLES["reference"], line_dash="dotted", line_width=2),
             line(layers, "series", color=ROLES["mean"], line_width=2),
             layer(hv.Scatter(layers["series"], "x", "y"), "dots", color=ROLES["mean"], size=4),
             line(layers, "untrusted", color=ROLES["removed"], line_dash="dashed"),
@@ -215,6 +239,22 @@ def _sentence(ranges: pd.DataFrame) -> str:
         return ""
     gap = max(float(complete["upper"].iloc[-1] - complete["lower"].iloc[-1]), 0.0)
     return f"at step {complete.index[-1]}: at most {gap:.3g} nat from the exact model with the same hyperparameters"
+
+
+def _distance(gap: float) -> str:
+    """Say how far a record is from the exact model; empty where one of them is not known."""
+    return "" if math.isnan(gap) else f"{max(gap, 0.0):.3g} nat from the exact model with the same hyperparameters"
+
+
+def _has_room(series: pd.DataFrame, exact: float) -> bool:
+    """Whether the axis contains the exact model, too, without the run's own values looking like a level line."""
+    if not len(series) or math.isnan(exact):
+        return False
+    low, high = series.attrs.get("extent", (series["y"].min(), series["y"].max()))
+    has_room = bool(NEAR_EXACT * (high - exact) <= high - low)
+    if has_room and "extent" in series.attrs:
+        series.attrs["extent"] = (min(low, exact), high)
+    return has_room
 
 
 def _finite(frame: pd.DataFrame) -> Any:
