@@ -17,7 +17,8 @@ import scipy.sparse
 import torch
 
 import gpexplorer as gpx
-from gpexplorer.data.files.reading import strips
+from gpexplorer.data.files.delimited import delimited_strips
+from gpexplorer.data.files.reading import read_path, strips
 from gpexplorer.data.in_memory import table_of
 from gpexplorer.errors import DataError
 
@@ -226,3 +227,26 @@ def test_a_draw_from_a_gaussian_process_refuses_a_wrong_theta(theta: Any) -> Non
 def test_descriptions_of_splits_that_do_not_exist_are_refused(split: Any, says: str) -> None:
     with pytest.raises(DataError, match=says):
         gpx.load("snelson-like", split=split)
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        ("size\n4\n\n5\n6\n", ["4", "", "5", "6"]),  # a cell without a value, as spreadsheets write it
+        ("size\n4\n5\n6\n\n\n", ["4", "5", "6"]),  # lines that an editor left
+        ("size\r\n\r\n4\r\n\r\n\r\n5\r\n\r\n", ["", "4", "", "", "5"]),
+        ('size\n4\n""\n5\n""\n', ["4", "", "5", ""]),  # pandas writes gaps so
+        ("\n\nsize\n4\n5", ["4", "5"]),
+        ("size;place\n4;a\n\n5;b\n\n", ["4", "5"]),  # of several columns a gap is not a blank line
+    ],
+)
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_blank_lines_are_gaps_between_the_rows_of_one_column_and_nothing_elsewhere(
+    tmp_path: Path, text: str, cells: list[str], ending: str
+) -> None:
+    path = tmp_path / f"new{ending}"
+    path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
+    assert read_path(path).table["size"].to_pylist() == cells
+    for block in (11, 1000):  # strips of two or three rows, and the whole file
+        read = [cell for strip in delimited_strips(path, path.name, block) for cell in strip["size"].to_pylist()]
+        assert read == cells

@@ -12,11 +12,12 @@ import csv
 import gzip
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
@@ -126,17 +127,10 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
                 pv.ReadOptions(  # with several threads, Arrow does not know the number of a row of another length
                     column_names=names, skip_rows=ahead + skip, block_size=block, encoding=encoding, use_threads=False
                 ),
-                # of one column, a blank line is a gap, as spreadsheets write it
-                pv.ParseOptions(
-                    delimiter=delimiter,
-                    newlines_in_values=True,
-                    ignore_empty_lines=len(names) > 1,
-                    invalid_row_handler=_refusing(invalid),
-                ),
-                pv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
+                _parsing(delimiter, len(names), invalid),
+                _as_text(names),
             )
-            for batch in reader:
-                yield pa.Table.from_batches([batch])
+            yield from _without_blank_end(pa.Table.from_batches([batch]) for batch in reader)
     except pa.ArrowInvalid as error:
         if invalid:
             raise DataError(_ragged(name, invalid[0], ahead + skip)) from None
@@ -274,17 +268,51 @@ def _cells(name: str, data: bytes, delimiter: str) -> pa.Table:
         table = pv.read_csv(
             pa.BufferReader(data),
             pv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=1 << 24),
-            pv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=_refusing(invalid)),
-            pv.ConvertOptions(column_types={f"f{i}": pa.string() for i in range(width)}, strings_can_be_null=False),
+            _parsing(delimiter, width, invalid),
+            _as_text([f"f{i}" for i in range(width)]),
         )
     except pa.ArrowInvalid as error:
         raise DataError(_ragged(name, invalid[0], 1) if invalid else f"{name} cannot be read: {error}.") from None
     table = table.cast(pa.schema([(f"f{i}", pa.string()) for i in range(table.num_columns)]))
+    table = next(_without_blank_end([table]))
     if data.count(b'"') % 2 and any(pc.any(pc.match_substring(c, "\n")).as_py() for c in table.columns):
         raise DataError(
             f"{name} opens a quote that is never closed, so the rows after it are read as one cell: close the quote."
         )
     return table
+
+
+def _parsing(delimiter: str, width: int, invalid: list[pv.InvalidRow]) -> pv.ParseOptions:
+    """Blank lines are left out of several columns; of one column they are gaps, as spreadsheets write them."""
+    return pv.ParseOptions(
+        delimiter=delimiter,
+        newlines_in_values=True,
+        ignore_empty_lines=width > 1,
+        invalid_row_handler=_refusing(invalid),
+    )
+
+
+def _as_text(names: list[str]) -> pv.ConvertOptions:
+    """All cells are text; a line of one column is null where it is blank, and "" where it is a pair of quotes."""
+    return pv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        strings_can_be_null=len(names) == 1,
+        null_values=[""],
+        quoted_strings_can_be_null=False,
+    )
+
+
+def _without_blank_end(strips: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Leave out the blank lines with which a file of one column ends; those between rows are gaps."""
+    blank: pa.Table | None = None  # lines that end the file unless others follow
+    for strip in strips:
+        rows = pa.concat_tables([blank, strip]) if blank else strip
+        filled = np.flatnonzero(rows.column(0).is_valid().to_numpy())
+        end = int(filled[-1]) + 1 if len(filled) else 0
+        blank = rows.slice(end)
+        if end:
+            first = rows.column(0).slice(0, end).fill_null("")
+            yield rows.slice(0, end).set_column(0, rows.column_names[0], first)
 
 
 def _refusing(invalid: list[pv.InvalidRow]) -> Callable[[pv.InvalidRow], str]:
