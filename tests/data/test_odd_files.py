@@ -211,6 +211,8 @@ def test_tables_of_other_libraries_are_those_of_pandas_at_every_door(words: Any,
 def test_a_column_of_lists_is_left_out_and_a_name_that_occurs_twice_is_named() -> None:
     nested = pa.table({"a": A, "odd": [[1.0, 2.0]] * (ROWS - 1) + [None], "y": Y})
     assert gpx.load(nested).notes == ('Columns that were left out: "odd" (cells of type list<item: double>).',)
+    with pytest.raises(DataError, match='column "odd" has cells of type list<item: double>, where a number is needed'):
+        gpx.load(nested, target="odd")
     with pytest.raises(DataError, match='has the column "a" more than once'):
         gpx.load(pa.Table.from_arrays([pa.array(A)] * 2, ["a", "a"]))
     with pytest.raises(DataError, match="or a DataFrame of columns"):

@@ -367,8 +367,9 @@ def refuse_text(name: str, title: str, column: Column, is_target: bool, rows: in
     """Raise DataError for a column with an unreadable cell, and for a column that is empty in every row."""
     reader = column.reader
     if is_target and reader.kind in ("words", "text", "date", "molecules") and column.has_any:
+        cells = f"text ({quote(column.first)})" if column.first else reader.left_out
         raise DataError(
-            f"{name}: column {quote(title)} has text ({quote(column.first)}), where a number is needed: only numbers "
+            f"{name}: column {quote(title)} has {cells}, where a number is needed: only numbers "
             'can be predicted: choose another column with target="...".'
         )
     if reader.kind == "text" and reader.examples:

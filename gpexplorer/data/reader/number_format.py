@@ -34,9 +34,9 @@ _SCALED = re.compile(rf"(?P<scale>{'|'.join(LETTERS)}|(?i:{'|'.join(SCALES)}))\.
 _LIMIT = re.compile(r"[<>\u2264\u2265]=?\s*")
 _PLAIN = re.compile(PLAIN_NUMBER)
 _DURATION = re.compile(
-    r"(?:(?P<days>-?[0-9]+) days?,? ?\+?)?(?P<h>[0-9]+):(?P<m>[0-5][0-9]):(?P<s>[0-5][0-9](?:\.[0-9]+)?)"
+    r"(?:(?P<days>-?[0-9]+) days?,? ?\+?|(?P<sign>-))?(?P<h>[0-9]+):(?P<m>[0-5][0-9]):(?P<s>[0-5][0-9](?:\.[0-9]+)?)"
 )
-_SHORT_DURATION = re.compile(r"(?P<first>[0-9]+):(?P<second>[0-5][0-9](?:\.[0-9]+)?)")
+_SHORT_DURATION = re.compile(r"(?P<sign>-?)(?P<first>[0-9]+):(?P<second>[0-5][0-9](?:\.[0-9]+)?)")
 DAYS = "days"  # the unit of durations such as 27:10:05 and 2 days 03:10:05
 MINUTES = "minutes"  # of durations such as 59:30 beside 1:02:15
 EITHER = "minutes or hours"  # of durations such as 31:20 alone
@@ -200,12 +200,13 @@ def _same_unit(first: str, second: str) -> bool:
 def _duration(text: str, unit: str) -> float | None:
     """A duration in this unit; None if it is none, or may not be meant so."""
     if short := _SHORT_DURATION.fullmatch(text):
-        return None if unit == DAYS else int(short["first"]) + float(short["second"]) / 60.0
+        size = int(short["first"]) + float(short["second"]) / 60.0
+        return None if unit == DAYS else -size if short["sign"] else size
     long = _DURATION.fullmatch(text)
     if long is None or unit == EITHER:
         return None
     hours = int(long["h"]) + int(long["m"]) / 60.0 + float(long["s"]) / 3600.0
-    days = int(long["days"] or 0) + hours / 24.0
+    days = int(long["days"] or 0) + (-hours if long["sign"] else hours) / 24.0
     return days if unit == DAYS else 1440.0 * days
 
 
@@ -214,7 +215,8 @@ def _unit_of_durations(cells: list[str]) -> str:
     long, short = (
         [match for cell in cells if (match := form.fullmatch(cell))] for form in (_DURATION, _SHORT_DURATION)
     )
-    beyond_a_day = [match["days"] or int(match["h"]) > DAY for match in long] + [int(m["first"]) > DAY for m in short]
+    beyond_a_day = [match["days"] or match["sign"] or int(match["h"]) > DAY for match in long]
+    beyond_a_day += [match["sign"] or int(match["first"]) > DAY for match in short]
     if len(beyond_a_day) < len(cells) or not any(beyond_a_day):
         return ""
     return DAYS if not short else MINUTES if long else EITHER
