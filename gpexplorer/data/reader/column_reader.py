@@ -25,7 +25,7 @@ MOST_GAP_WORDS = 3  # different texts without a digit that are gaps of a column 
 MONTH_AND_YEAR = r"^\s*(0?[1-9]|1[0-2])\.(19|20)[0-9]{2}\s*$"  # may be a number as well
 SAMPLE = 500  # first different cells by which molecules are recognised
 
-PLAIN, DAY_FIRST, NO_WORDS = NumberFormat(), DateFormat(), Levels((), ())
+PLAIN, NO_ORDER, NO_WORDS = NumberFormat(), DateFormat(), Levels((), ())
 
 
 class Cells(NamedTuple):
@@ -82,7 +82,7 @@ class ColumnReader:
     name: str
     kind: Annotated[str, KINDS]
     numbers: NumberFormat = PLAIN
-    dates: DateFormat = DAY_FIRST
+    dates: DateFormat = NO_ORDER
     levels: Levels = NO_WORDS
     encoding: Annotated[str, ("", "0/1", "mean")] = ""
     median: float = 0.0
@@ -163,7 +163,7 @@ class ColumnReader:
         if self.kind == "number":
             own, other = self.numbers.number, self.numbers._replace(decimal=OTHER[self.numbers.decimal]).number
             return [(own(text), other(text)) for text in distinct]
-        # "dmy" is also the order of training rows that show none, such as 2021-03-01
+        # models of earlier versions have "dmy" where training shows no order as well, such as 2021-03-01
         other_order = DateFormat("mdy") if self.dates.order == "dmy" else self.dates
         return [(self.dates.days(text), other_order.days(text)) for text in distinct]
 
@@ -190,7 +190,7 @@ class ColumnReader:
         """The kind and format as the option `kinds` takes them."""
         if self.kind == "number":
             return self.numbers.decision
-        return f"date {self.dates.order}" if self.kind == "date" and not self.dates.compact else self.kind
+        return f"date {self.dates.order}".strip() if self.kind == "date" and not self.dates.compact else self.kind
 
     def doubts(self, column: pa.ChunkedArray) -> tuple[str, ...]:
         """What of the cells of training could be meant otherwise, as notes with the option that reads them so."""

@@ -3,7 +3,8 @@
     2021-03-01   2021-03-01T06:30:00+02:00   1 Mar 2021   March 1st, 2021   01/03/21 1:00 PM   2021-W09-1   2021-Q1
 
 Where numbers stand for day and month, their order is decided once, from all cells of a column: "dmy", "mdy", or "ymd"
-with years of two digits. A cell that is no date in this order is unreadable; its order is not changed.
+with years of two digits. A cell that is no date in this order is unreadable; its order is not changed. Where no cell
+shows an order, as in the line above, a later 13/03/2021 has one meaning and is read, and 02/03/2021 has two and is not.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ _FORMS = (
 _COMPACT = re.compile(
     r"(?P<y>(?:19|20)\d{2})(?P<m>\d{2})(?:(?P<d>\d{2})(?:[T ]?(?P<h>\d{2})(?:(?P<mi>\d{2})(?P<s>\d{2})?)?Z?)?)?(?:\.0)?"
 )
+_ANY_ORDER = re.compile(r"(?<!\d)\d{1,2}([-/ ])\s?\d{1,2}\1\s?\d{2,4}")  # with points, the day comes first
 _AMBIGUOUS = re.compile(r"\d{6}(?:\.0)?|\d{1,2}\.(?:19|20)\d{2}")  # 202103 and 03.2021 are numbers as well
 FEWEST_AMBIGUOUS = 6  # different cells that must all be months
 _CLOCK = re.compile(
@@ -103,26 +105,27 @@ class DateFormat(NamedTuple):
 
     Attributes
     ----------
-    order : {"dmy", "mdy", "ymd"}
-        What three numbers such as 01/03/21 stand for.
+    order : {"", "dmy", "mdy", "ymd"}
+        What three numbers such as 01/03/21 stand for; "" where no cell of training shows it.
     compact : bool
         Whether dates are written as 20210301.
     certain : bool
         Whether the cells leave no doubt about the order.
     """
 
-    order: Annotated[str, ORDERS] = "dmy"
+    order: Annotated[str, ("", *ORDERS)] = ""
     compact: bool = False
     certain: bool = True
 
     def days(self, text: str) -> float | None:
         """Days since 1970-01-01; None if the cleaned cell is no date in this format."""
-        seconds = _seconds(text, self.order, self.compact)
-        return None if seconds is None else seconds / DAY
+        orders = ORDERS if not self.order and _ANY_ORDER.search(text) else (self.order or "dmy",)
+        meanings = {_seconds(text, order, self.compact) for order in orders} - {None}
+        return None if len(meanings) != 1 else float(meanings.pop() or 0.0) / DAY
 
     def shown(self) -> str:
-        """The format in words, for a table of columns."""
-        return "20210301" if self.compact else ORDER_NAMES[self.order]
+        """The format in words, for a table of columns; "" where no order of day and month is known."""
+        return "20210301" if self.compact else ORDER_NAMES.get(self.order, "")
 
 
 def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None = None) -> DateFormat | None:
@@ -149,12 +152,12 @@ def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None =
             len(cells) > 2 and may_be_digits(cells) and all(_seconds(text, "ymd", True) is not None for text in cells)
         )
         return DateFormat("ymd", True) if is_compact else None
-    seconds = {order: [_seconds(text, order, False) for text in cells] for order in possible}
-    if all(values == seconds[possible[0]] for values in seconds.values()):
-        return DateFormat(possible[0])
-    # The order that fits best where the cells alone leave more than one
     if len(possible) == 1:
         return DateFormat(possible[0])
+    seconds = {order: [_seconds(text, order, False) for text in cells] for order in possible}
+    if all(values == seconds[possible[0]] for values in seconds.values()):
+        return DateFormat()
+    # The order that fits best where the cells alone leave more than one
     spans = {order: np.ptp(np.array(values, float)) for order, values in seconds.items()}
     if "ymd" in possible:  # years of two digits: the wrong end of the date makes a span of decades
         shortest = min(spans, key=lambda order: spans[order])

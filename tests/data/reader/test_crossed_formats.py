@@ -28,7 +28,7 @@ def test_a_new_file_with_the_other_decimal_mark_is_not_read_as_thousands(
     cells = reader.cells(column([f"1{other}234", f"2{other}5", "3", ""]))
     assert cells.unreadable.tolist() == [True, True, False, False]
     np.testing.assert_array_equal(cells.values, [np.nan, np.nan, 3, np.nan])
-    dates = column_reader("when", column(["2021-03-01", "2021-05-17"]))
+    dates = column_reader("when", column(["17/03/2021", "05/04/2021"]))
     assert dates.cells(column(["03/02/2021", "03/16/2021", "2021-03-16"])).unreadable.tolist() == [True, True, False]
     assert dates.contradicted_by(column(["03/16/2021"]))  # in another strip of the file
     assert dates.cells(column(["03/02/2021", "2021-03-16"]), True).unreadable.tolist() == [True, False]

@@ -22,6 +22,7 @@ from gpexplorer.data.files.size_limits import LOCAL
 from gpexplorer.data.in_memory import table_of
 from gpexplorer.data.loading import as_split
 from gpexplorer.data.reader.column_reader import ColumnReader, column_reader
+from gpexplorer.data.reader.date_format import DateFormat
 
 DAYS = [
     dt.datetime(2019, 12, 28) + dt.timedelta(days=17 * i, hours=(5 * i) % 24, minutes=(13 * i) % 60) for i in range(40)
@@ -157,6 +158,25 @@ def test_an_order_that_was_asked_for_is_kept_or_refused() -> None:
     assert column_reader("when", either, "date mdy").dates.order == "mdy"
     assert column_reader("when", either, "date dmy").dates.order == "dmy"
     assert column_reader("when", column(["01/02/2021", "25/02/2021"]), "date mdy").examples == ((1, "25/02/2021"),)
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        column(["2021-03-01", "2021-03-15", "2021-04-02"]),
+        column(["1 Mar 2021", "15 Mar 2021", "2 Apr 2021"]),
+        column(["5/5/2021", "6/6/2021", "7/7/2021"]),
+        pa.chunked_array([pa.array([dt.datetime(2021, 5, 6), dt.datetime(2021, 2, 3)], pa.timestamp("ms"))]),
+    ],
+)
+def test_where_training_shows_no_order_a_date_with_two_meanings_is_unreadable(training: pa.ChunkedArray) -> None:
+    reader = column_reader("when", training)
+    assert reader.kind == "date"
+    one = ["2021-03-02", "22/03/2021", "03/22/2021", "02.03.2021", "3/3/2021", "22.03.2021 06:30:00.5", "2 March 2021"]
+    new = reader.cells(column([*one, "02/03/2021", "2/3/2021 12:00", "02-03-21", "Tue 02/03/2021", "nonsense"]))
+    assert new.unreadable.tolist() == [False] * len(one) + [True] * 5
+    days = [18688, 18708, 18708, 18688, 18689, 18708 + (6.5 * 3600 + 0.5) / 86400, 18688]
+    np.testing.assert_allclose(new.values[: len(one)], days, rtol=1e-12)
 
 
 def test_a_date_in_another_order_is_unreadable_and_never_turned_round() -> None:
@@ -380,4 +400,5 @@ def test_a_file_in_any_format_is_its_plain_twin(forms: tuple[str, str, str], see
 
 
 def test_a_reader_of_one_column_says_what_it_is() -> None:
-    assert ColumnReader("c", "date").decision == "date dmy"
+    assert ColumnReader("c", "date").decision == "date"
+    assert ColumnReader("c", "date", dates=DateFormat("mdy")).decision == "date mdy"
