@@ -252,3 +252,24 @@ def test_blank_lines_are_gaps_between_the_rows_of_one_column_and_nothing_elsewhe
     for block in (11, 1000):  # strips of two or three rows, and the whole file
         read = [cell for strip in delimited_strips(path, path.name, block) for cell in strip["size"].to_pylist()]
         assert read == cells
+
+
+@pytest.mark.parametrize(
+    ("rows", "cells"),
+    [
+        (["2021-03-01 06:30", "2021-03-02 18:00"], None),
+        (["3 May", "4 June"], ["May", "June"]),  # no date without a year: names of rows, as R writes them, and a column
+        (["May 2021", "June 2021"], None),
+        (["5 kg", "5.5 kg"], None),
+        (["50 %"], None),
+        (["1 0.5", "2 0.7"], ["0.5", "0.7"]),
+        (["Mazda 21.0", "Volvo 18.5"], ["21.0", "18.5"]),
+    ],
+)
+def test_a_blank_within_the_cells_of_one_column_separates_no_columns(
+    tmp_path: Path, rows: list[str], cells: list[str] | None
+) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text("\n".join(["value", *rows]))
+    assert read_path(path).table["value"].to_pylist() == (cells or rows)
+    assert [cell for strip in strips(path) for cell in strip["value"].to_pylist()] == (cells or rows)

@@ -25,6 +25,8 @@ import pyarrow.csv as pv
 from ...errors import DataError
 from ..quoting import count, listing, quote
 from ..reader.cells import PLAIN_NUMBER
+from ..reader.date_format import date_format
+from ..reader.number_format import number_format
 from .size_limits import LOCAL, Limits
 
 DELIMITERS = ",;\t|"
@@ -103,12 +105,13 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
     """
     with open_text(path) as file:
         start = file.read(1 << 20)
+        is_whole = not file.read(1)  # otherwise the last line may be cut
     encoding = _marked_encoding(start)
     if encoding:
         whole = codecs.getincrementaldecoder(encoding)("replace").decode(start).encode()
-        text = whole[: whole.rfind(b"\n") + 1 or len(whole)]
+        text = whole[: (not is_whole and whole.rfind(b"\n") + 1) or len(whole)]
     else:
-        cut = start.rfind(b"\n") + 1 or len(start)
+        cut = (not is_whole and start.rfind(b"\n") + 1) or len(start)
         text, _ = _utf8(name, start[:cut])
         encoding = "utf8" if text == start[:cut].removeprefix(codecs.BOM_UTF8) else "cp1252"
     text, delimiter, ahead, _ = _opened(text)
@@ -117,7 +120,7 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
         return
     first, *below = [_row(line, delimiter) for line in _head(text)] or [[]]
     names, _, skip = _names(name, first, below, None)
-    if skip and len(start) < 1 << 20 and len(_head(text, 2)) < 2:
+    if skip and is_whole and len(_head(text, 2)) < 2:
         return
     invalid: list[pv.InvalidRow] = []
     try:
@@ -150,7 +153,14 @@ def guess_delimiter(lines: list[str]) -> str:
     widths = [len(_blank_separated(line)) for line in lines]
     rows = set(widths[1:] or widths)
     is_even = len(rows) == 1 and max(rows) > 1 and 0 <= max(rows) - widths[0] <= 1
-    return " " if is_even else ","
+    return " " if is_even and not (widths[0] == 1 and _are_values(lines[1:])) else ","
+
+
+def _are_values(lines: list[str]) -> bool:
+    """Whether each line is one date, as 2021-03-01 06:30, or one number with a unit, as 5 kg."""
+    cells = [line.strip().strip('"') for line in lines]
+    numbers = number_format(cells)
+    return date_format(cells) is not None or (numbers is not None and bool(numbers.unit))
 
 
 def _blank_separated(line: str) -> list[str]:
