@@ -105,7 +105,11 @@ class Posterior(ABC):
         """Raise PosteriorError if numbers that were read contradict each other: moments are tried out."""
         if len(X := self.examples()):
             mean, var = self.moments(X)
-            check_moments(mean, torch.stack([var, self.joint(X, X).diagonal()]), var.max().clamp_min(0.0))
+            check_moments(mean, torch.stack([var, self.joint(X, X).diagonal()]), self.rounding_scale(X, var))
+
+    def rounding_scale(self, X: Any, var: Tensor) -> Tensor:
+        """What rounding errors of variances are relative to: the largest of them, or the prior variance."""
+        return var.max().clamp_min(0.0)
 
     def block_mean(self, X: Any) -> Tensor:
         """Mean [b] of f at one block of rows; kinds whose variance is dear compute it alone."""

@@ -225,6 +225,9 @@ class RowsPosterior(Posterior):
             mean = self.block_mean(X := self.examples())
             check_moments(mean, self.kernel.diag(self.theta, X), 0.0)
 
+    def rounding_scale(self, X: Any, var: Tensor) -> Tensor:
+        return self.kernel.diag(self.theta, X)
+
     def with_new_coefficients(self, X: Any, y: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients [n + b] after new rows, and the factor [b, b] of their Schur complement.
 
@@ -375,6 +378,9 @@ class KeptRowsPosterior(Posterior):
 
     def examples(self) -> Any:
         return trial_rows(self.X)
+
+    def rounding_scale(self, X: Any, var: Tensor) -> Tensor:
+        return self.kernel.diag(self.theta, X)
 
 
 class StatesPosterior(KeptRowsPosterior):

@@ -381,3 +381,14 @@ def test_a_file_that_holds_no_eigenvectors_is_read_with_those_of_this_machine(tm
     rewritten(path, kept, text)
 
     torch.testing.assert_close(load_posterior(path)(X).mean, posterior(X).mean)
+
+
+def test_a_model_of_rows_without_noise_is_read_although_rounding_exceeds_its_variances(tmp_path: Path):
+    x = torch.linspace(0.0, 10.0, 60, dtype=torch.float64)[:, None]
+    spec = gpx.Spec("ml", {"evaluations": 1}, kernel={"name": "se", "theta": [6.0, 7.5, -13.0]})  # sf2 / s2 = 6e17
+    run = spec.open(data=(x.numpy(), x[:, 0].numpy()))
+    run.finish(steps=1)
+    (posterior := run.posterior(of="y")).save(tmp_path / "model.safetensors")
+    read, new = load_posterior(tmp_path / "model.safetensors"), torch.tensor([[0.5], [5.01], [30.0]]).double()
+    torch.testing.assert_close(read.mean(new), posterior.mean(new))
+    assert bool((read.var(new) > 0).all())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -86,117 +85,6 @@ def test_dates_of_every_format_are_read_and_kept_for_new_rows(form: str) -> None
     np.testing.assert_allclose(plain.values, [truth(day, "%Y-%m-%d") for day in early])
     typed = reader.cells(pa.chunked_array([pa.array(early, pa.timestamp("ms"))]))
     np.testing.assert_allclose(typed.values, plain.values)
-
-
-@pytest.mark.parametrize(
-    ("cells", "order"),
-    [
-        (["06/05/2021", "03/22/2021"], "mdy"),
-        (["06/05/2021", "22/03/2021"], "dmy"),
-        (["01/02/2021", "02/02/2021", "05/02/2021", "02/03/2021"], "dmy"),  # in order as day/month alone
-        (["01/02/2021", "01/09/2021", "02/03/2021", "03/01/2021"], "mdy"),
-        (["21-03-04", "21-05-28", "20-01-02"], "ymd"),
-        (["3.12.99", "4.1.00", "12.1.00"], "dmy"),
-    ],
-)
-def test_the_order_of_day_and_month_comes_from_all_rows(cells: list[str], order: str) -> None:
-    reader = column_reader("when", column(cells))
-    assert (reader.kind, reader.dates.order) == ("date", order)
-
-
-@pytest.mark.parametrize(
-    "form",
-    ["{y}{m:02d}", "{m:02d}.{y}", "{m:02d}/{y}", "{m:02d}-{y}", "{y}M{m:02d}", "{y}-{m:02d}", "{y}\u5e74{m}\u6708"],
-)
-def test_months_are_dates(form: str) -> None:
-    months = [(2019 + k // 12, 1 + k % 12) for k in range(0, 60, 5)]
-    cells = [form.format(y=y, m=m) for y, m in months]
-    days = [float((dt.date(y, m, 1) - EPOCH.date()).days) for y, m in months]
-    reader = column_reader("when", column(cells))
-    assert (reader.kind, reader.cells(column(cells)).values.tolist()) == ("date", days)
-    if form == "{y}{m:02d}":
-        typed = column([int(cell) for cell in cells])
-        assert column_reader("when", typed).cells(typed).values.tolist() == days
-        assert column_reader("c", column(["201912", "201913", *cells])).kind == "number"  # there is no month 13
-
-
-@pytest.mark.parametrize(
-    "cells",
-    [
-        ["lundi 3 mai 2021", "1er f\u00e9vrier 2021"], ["3 de mayo de 2021", "1 de febrero de 2021"],
-        ["3 maja 2021", "1 lutego 2021"],
-        ["3 \u043c\u0430\u044f 2021", "1 \u0444\u0435\u0432\u0440\u0430\u043b\u044f 2021"],
-        ["May 3, 2021", "Mon, Feb 1, 2021"], ["3 mei 2021", "1 februari 2021"],
-    ],
-)  # fmt: skip
-def test_dates_are_read_in_other_languages(cells: list[str]) -> None:
-    reader = column_reader("when", column(cells))
-    assert (reader.kind, reader.cells(column(cells)).values.tolist()) == ("date", [18750.0, 18659.0])
-
-
-def test_whole_numbers_that_are_dates_are_days_in_text_and_in_frames() -> None:
-    cells = ["20210503", "20210814", "20201230"]
-    days = [18750.0, 18853.0, 18626.0]
-    forms = [
-        column(cells),
-        column([f"{cell}.0" for cell in cells]),
-        column(list(map(int, cells))),
-        column(list(map(float, cells))),
-    ]
-    for training in forms:
-        reader = column_reader("when", training)
-        assert reader.kind == "date"
-        for new in forms:
-            assert reader.cells(new).values.tolist() == days
-    assert reader.cells(column([44319, 2021])).unreadable.all()
-    saved_before = replace(reader, low=20201230.0, high=20210814.0)  # such models learned from the whole numbers
-    assert saved_before.cells(column([20210503])).values.tolist() == [20210503.0]
-
-
-def test_an_order_that_was_asked_for_is_kept_or_refused() -> None:
-    either = column(["01/02/2021", "03/02/2021", "02/05/2021"])
-    assert column_reader("when", either, "date mdy").dates.order == "mdy"
-    assert column_reader("when", either, "date dmy").dates.order == "dmy"
-    assert column_reader("when", column(["01/02/2021", "25/02/2021"]), "date mdy").examples == ((1, "25/02/2021"),)
-
-
-@pytest.mark.parametrize(
-    "training",
-    [
-        column(["2021-03-01", "2021-03-15", "2021-04-02"]),
-        column(["1 Mar 2021", "15 Mar 2021", "2 Apr 2021"]),
-        column(["5/5/2021", "6/6/2021", "7/7/2021"]),
-        pa.chunked_array([pa.array([dt.datetime(2021, 5, 6), dt.datetime(2021, 2, 3)], pa.timestamp("ms"))]),
-    ],
-)
-def test_where_training_shows_no_order_a_date_with_two_meanings_is_unreadable(training: pa.ChunkedArray) -> None:
-    reader = column_reader("when", training)
-    assert reader.kind == "date"
-    one = ["2021-03-02", "22/03/2021", "03/22/2021", "02.03.2021", "3/3/2021", "22.03.2021 06:30:00.5", "2 March 2021"]
-    new = reader.cells(column([*one, "02/03/2021", "2/3/2021 12:00", "02-03-21", "Tue 02/03/2021", "nonsense"]))
-    assert new.unreadable.tolist() == [False] * len(one) + [True] * 5
-    days = [18688, 18708, 18708, 18688, 18689, 18708 + (6.5 * 3600 + 0.5) / 86400, 18688]
-    np.testing.assert_allclose(new.values[: len(one)], days, rtol=1e-12)
-
-
-def test_a_date_in_another_order_is_unreadable_and_never_turned_round() -> None:
-    reader = column_reader("when", column(["06/05/2021", "03/22/2021"]))
-    assert reader.cells(column(["25/12/2021", "12/25/2021", ""])).unreadable.tolist() == [True, False, False]
-
-
-@pytest.mark.parametrize(
-    "cells",
-    [["1-2", "2-3", "4-5"], ["1.2.3", "2.0.1", "3.1.4"], ["12:30", "3", "x"], ["A-1-2021", "B-2-2021", "C-1-2021"]],
-)
-def test_texts_with_marks_are_no_dates(cells: list[str]) -> None:
-    assert column_reader("c", column(cells)).kind == "words"
-
-
-def test_seconds_since_1970_stay_numbers() -> None:
-    cells = [str(1_600_000_000 + 3600 * i) for i in range(20)]
-    reader = column_reader("c", column(cells))
-    assert reader.kind == "number"
-    assert reader.cells(column(cells)).values[3] == 1_600_010_800
 
 
 @pytest.mark.parametrize("form", NUMBERS)
