@@ -70,8 +70,13 @@ def factor(A: Float[Tensor, "m m"]) -> tuple[Float[Tensor, "m m"], Tensor]:
     return L[:m, :m], info
 
 
-def cholesky(
-    A: Float[Tensor, "m m"], name: str, largest: float = LARGEST, noted: bool = True, accurate: bool = False
+def cholesky(  # noqa: PLR0913 - options by name
+    A: Float[Tensor, "m m"],
+    name: str,
+    largest: float = LARGEST,
+    noted: bool = True,
+    accurate: bool = False,
+    diagonal: Float[Tensor, " m"] | None = None,
 ) -> Cholesky:
     """Factor a symmetric matrix, with as little jitter as it needs.
 
@@ -89,6 +94,9 @@ def cholesky(
         Whether jitter is also added where a factor exists, but only by chance, because one of its squared pivots is
         not larger than SMALLEST_PIVOT. For a matrix such as K_mm, whose inverse is applied and to which nothing was
         added before.
+    diagonal : Tensor [m], optional
+        What jitter is relative to, instead of the diagonal of A. For a Schur complement: the diagonal before the
+        subtraction, whose rounding may leave no positive number in A.
 
     Returns
     -------
@@ -110,6 +118,7 @@ def cholesky(
         if not happens(needs_jitter):
             return Cholesky(L, 0.0)
     scale, jitter = _finite_scale(A, name), 0.0
+    scale = scale if diagonal is None else float(diagonal.mean())
     while True:
         L, info = factor(A if jitter == 0.0 else A + jitter * torch.eye(len(A)).to(A))
         if int(info) == 0:

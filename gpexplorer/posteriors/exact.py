@@ -243,8 +243,9 @@ class RowsPosterior(Posterior):
             )
         K = self.kernel(self.theta, self.S, X)  # [s, b]
         B = self.solver.solve(K)
-        C = self.kernel(self.theta, X, X) - K.T @ B
-        L_new = cholesky(0.5 * (C + C.T) + torch.diag(V.to(C)), "C + V of the new rows").L
+        prior = self.kernel(self.theta, X, X)
+        C = prior - K.T @ B
+        L_new = cholesky(0.5 * (C + C.T) + torch.diag(V.to(C)), "C + V of the new rows", diagonal=prior.diagonal()).L
         alpha_new = torch.cholesky_solve((y.to(K) - K.T @ self.alpha)[:, None], L_new)[:, 0]  # [b]
         return torch.cat([self.alpha - B @ alpha_new, alpha_new]), L_new
 

@@ -24,6 +24,7 @@ from gpexplorer.posteriors import (
     exact_gp_posterior,
 )
 from gpexplorer.problem import Dataset
+from gpexplorer.runs import Spec
 from steps_of import moved, small_run, small_spec
 
 UPDATED = ["cholqr", "fitc", "sgpr", "grief", "rff", "full-batch", "ml", "cholesky", "states"]
@@ -167,3 +168,15 @@ def test_what_cannot_be_updated_says_so():
             posterior.with_rows(X, wrong)
     with pytest.raises(PosteriorError, match="positive noise"):
         posterior.with_rows(X, y, noise=[0.0, 1.0])
+
+
+@pytest.mark.parametrize("theta", [[6.0, 7.5, -13.0], [6.6, 7.7, -13.2]])
+def test_rows_join_a_posterior_whose_rounding_exceeds_its_variances(theta: list[float]) -> None:
+    x = np.linspace(0.0, 10.0, 40)
+    spec = Spec("ml", {"evaluations": 1}, kernel={"name": "se", "theta": theta})  # sf2 / s2 above 6e17
+    run = spec.open(data=(x[:, None], x.copy()))
+    run.finish(steps=1)
+    joined = run.posterior(of="y").with_rows(np.array([[5.0], [5.1]]), np.array([5.0, 5.1]))
+    new = np.array([[5.05], [7.3], [20.0]])
+    np.testing.assert_allclose(joined.mean(new), new[:, 0], rtol=1e-3)
+    assert bool((joined.var(new) > 0).all())
