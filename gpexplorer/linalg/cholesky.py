@@ -70,7 +70,7 @@ def factor(A: Float[Tensor, "m m"]) -> tuple[Float[Tensor, "m m"], Tensor]:
     return L[:m, :m], info
 
 
-def cholesky(  # noqa: PLR0913 - options by name
+def cholesky(
     A: Float[Tensor, "m m"],
     name: str,
     largest: float = LARGEST,
