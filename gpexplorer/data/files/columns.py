@@ -256,7 +256,7 @@ def _other_target(columns: dict[str, Column], target: str, choice: Choice) -> tu
     """A note if the target was not chosen, and is another column than the last one."""
     last = next(reversed(columns))
     if choice.target is not None or last == target:
-        return _note_on_row_name(columns, target)
+        return _note_on_row_name(columns, target) or _note_on_name(columns, target, choice)
     if last in (choice.inputs or ()):
         return ()
     column = columns[last]
@@ -275,6 +275,17 @@ def _note_on_row_name(columns: dict[str, Column], target: str) -> tuple[str, ...
     why = is_row_name(target, column.cells.values) if column is not None and column.is_number else ""
     return (
         (f'The target {quote(target)} {why}: if another column is to be predicted, give target="NAME".',) if why else ()
+    )
+
+
+def _note_on_name(columns: dict[str, Column], target: str, choice: Choice) -> tuple[str, ...]:
+    """A note if another column is called target, and nobody chose."""
+    named = [title for title in columns if title.casefold() == "target" != target.casefold()]
+    if choice.target is not None or not named:
+        return ()
+    return (
+        f"The last column, {quote(target)}, is the target, and {quote(named[0])} is an input: if it is to be "
+        f'predicted, give target="{named[0]}".',
     )
 
 
