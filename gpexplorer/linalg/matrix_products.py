@@ -95,25 +95,13 @@ def has_onednn() -> bool:
 
 
 TILE = 125  # rows: half a megabyte of float64 at 512 columns, so that a tile stays in the cache of a core
-PANEL = 1000  # rows of one matrix-vector product in a batch, so that no core waits for another
 MAX_FEW = 4  # up to this many vectors, reading L takes longer than the arithmetic
-
-
-def times_vector(L: Float[Tensor, "n m"], w: Float[Tensor, " m"]) -> Float[Tensor, " n"]:
-    """Return L w, computed in panels of rows. It takes three quarters of the time of L @ w if L is large."""
-    n, m = L.shape
-    head = n - n % PANEL
-    if not head:
-        return L @ w
-    panels = L[:head].view(-1, PANEL, m)
-    product = torch.bmm(panels, w.repeat(len(panels), 1)[:, None].transpose(1, 2)).view(-1)
-    return product if head == n else torch.cat([product, L[head:] @ w])
 
 
 def minus_product(g: Float[Tensor, " n"], L: Float[Tensor, "n m"], w: Float[Tensor, " m"]) -> Float[Tensor, " n"]:
     """Return g - L w in the precision of g, the product in that of L; on a GPU by one kernel if they are the same."""
     if L.is_cpu or not L.dtype == w.dtype == g.dtype:
-        return g - times_vector(L, w.to(L.dtype)).to(g.dtype)
+        return g - (L @ w.to(L.dtype)).to(g.dtype)
     return torch.addmv(g, L, w, alpha=-1.0)
 
 

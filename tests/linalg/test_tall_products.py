@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gpexplorer.linalg.matrix_products import TILE, minus_product, rows_times, times_rows, times_vector
+from gpexplorer.linalg.matrix_products import TILE, minus_product, rows_times, times_rows
 
 
 @pytest.mark.parametrize("n", [1, TILE - 1, TILE, 3 * TILE + 7])
@@ -17,15 +17,6 @@ def test_both_products_equal_the_plain_ones(n: int, c: int, shift: float):
 
     torch.testing.assert_close(times_rows(L, W), torch.einsum("nm,cm->cn", L, W), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(rows_times(R, L), torch.einsum("cn,nm->cm", R, L), rtol=1e-12, atol=1e-10)
-
-
-@pytest.mark.parametrize("n", [0, 999, 2000, 2345])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_product_by_panels_is_the_product(n: int, dtype: torch.dtype) -> None:
-    rng = torch.Generator().manual_seed(n)
-    L, w = (torch.randn(*size, generator=rng, dtype=dtype) for size in ((n, 7), (7,)))
-
-    torch.testing.assert_close(times_vector(L, w), L @ w)
 
 
 @pytest.mark.parametrize("of_g", [torch.float32, torch.float64])

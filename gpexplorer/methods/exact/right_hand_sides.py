@@ -42,7 +42,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...linalg.blocks import row_blocks
-from ...linalg.matrix_products import add_product, product, times_vector
+from ...linalg.matrix_products import add_product, product
 from ...linalg.randomness import generator
 from .block import Block, BlockBuffers, BlockSizes, CoarseRows, fill_block
 from .system import System
@@ -139,7 +139,7 @@ class Columns:
         if self._coarse is None:
             return total.to(self.dtype)
         W = self._coarse.W
-        return (total - times_vector(W, (self._u @ weights).to(W.dtype)).to(total.dtype)).to(self.dtype)
+        return (total - (W @ (self._u @ weights).to(W.dtype)).to(total.dtype)).to(self.dtype)
 
     def share_within_limits(self, rows: Tensor) -> float:
         """Estimated share of the unfinished columns whose gradients are within their limits, from some rows [r]."""
