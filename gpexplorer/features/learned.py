@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..linalg.deferred_reads import Number, add_multiple, exp, number
+from ..linalg.denormals import exponential
 from ..linalg.randomness import cosines
 from .deep import Network, Parts, Scaled, views
 from .pretrained import Module
@@ -143,7 +144,7 @@ class LearnedKernel:
         if self.linear:
             return x @ z.T
         squared_distance = x.square().sum(1)[:, None] + z.square().sum(1) - 2.0 * x @ z.T  # [n, m]
-        return (2.0 * log_magnitude - 0.5 * squared_distance.clamp_min(0.0)).exp()
+        return exponential(2.0 * log_magnitude - 0.5 * squared_distance.clamp_min(0.0))
 
     def diag(self, theta: Tensor, X: Tensor) -> Tensor:
         """Prior variance [n]."""

@@ -24,6 +24,7 @@ Distances below the rounding error of the product become 0, so that the covarian
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import reduce
 from typing import NamedTuple
@@ -32,6 +33,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..linalg.blocks import row_blocks
 from ..linalg.deferred_reads import Number, happens, is_deferring, is_traced, number
 
 FILL_BYTES = 2**20  # a block of this size stays in the cache while its distances become covariances
@@ -50,6 +52,13 @@ class Scaled(NamedTuple):
     B2: Tensor  # [m, 1]
     rounding: Number  # of a squared distance
     wide: tuple[int, ...]  # columns whose differences must be computed exactly
+
+    @property
+    def farthest(self) -> float:
+        """An upper bound of the squared distances, (|a| + |b|)^2 <= 4 max(|a|^2, |b|^2), or infinity."""
+        if self.wide or isinstance(self.rounding, Tensor):
+            return math.inf
+        return 4.0 * self.rounding / (ROUNDING * torch.finfo(self.A.dtype).eps)
 
 
 def scaled_rows(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor) -> Scaled:
@@ -174,18 +183,21 @@ def distances_of_scaled(
     """Return `squared_distances` from the scaled rows; a single input needs none."""
     if scaled is None or X.shape[1] == 1:
         return ((X - Z.T) / lengthscale).square()
-    r2 = torch.addmm(scaled.A2 + scaled.B2.T, scaled.A, scaled.B.T, alpha=-2.0)  # [n, m], symmetric if X is Z
+    r2 = (scaled.A2 + scaled.B2.T).addmm_(scaled.A, scaled.B.T, alpha=-2.0)  # [n, m], symmetric if X is Z
     r2 = zero_below(r2, scaled.rounding)
     if X is Z:
         r2.fill_diagonal_(0.0)
-    for q in scaled.wide:
-        r2 = r2 + squared_differences(X, Z, lengthscale, q)
+    if r2.requires_grad:
+        return reduce(torch.add, [squared_differences(X, Z, lengthscale, q) for q in scaled.wide], r2)
+    for rows in row_blocks(len(X) if scaled.wide else 0, r2.element_size() * max(len(Z), 1), r2, FILL_BYTES):
+        for q in scaled.wide:
+            r2[rows] += squared_differences(X[rows], Z, lengthscale, q)
     return r2
 
 
 def affine_distances(
     X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor, scale: float, shift: float | Tensor
-) -> tuple[Callable[[slice, Tensor], Tensor], Number]:
+) -> tuple[Callable[[slice, Tensor], Tensor], Number, float]:
     """Prepare to compute scale r2 + shift by blocks of rows, each with one matrix product.
 
     Parameters
@@ -203,6 +215,8 @@ def affine_distances(
         `write(rows, out)` writes scale r2 + shift for these rows of X into `out` [rows, m] and returns `out`.
     rounding : float
         An upper bound of the error of r2. The result is not clamped: where r2 is 0, it may be negative.
+    farthest : float
+        An upper bound of r2, or infinity where none is known: for one input, for wide columns, and on a GPU.
 
     Notes
     -----
@@ -211,14 +225,18 @@ def affine_distances(
     if X.shape[1] == 1:
         Zt, factor = Z.T.contiguous(), scale / number(lengthscale) ** 2
         if isinstance(factor, Tensor):
-            return lambda rows, out: torch.sub(X[rows], Zt, out=out).square_().mul_(factor).add_(shift), 0.0
+            return lambda rows, out: torch.sub(X[rows], Zt, out=out).square_().mul_(factor).add_(shift), 0.0, math.inf
         offset = torch.as_tensor(shift).to(X)
-        return lambda rows, out: torch.addcmul(offset, torch.sub(X[rows], Zt, out=out), out, value=factor, out=out), 0.0
+
+        def write_of_one(rows: slice, out: Tensor) -> Tensor:
+            return torch.addcmul(offset, torch.sub(X[rows], Zt, out=out), out, value=factor, out=out)
+
+        return write_of_one, 0.0, math.inf
     scaled = scaled_rows(X, Z, lengthscale)
     P, Q = _factors(scaled, scale, shift)
     Qt = Q.T.contiguous()  # [d + 2, m]
     if not scaled.wide:
-        return lambda rows, out: torch.mm(P[rows], Qt, out=out), scaled.rounding
+        return lambda rows, out: torch.mm(P[rows], Qt, out=out), scaled.rounding, scaled.farthest
     columns = [(q, Z[:, q].contiguous(), scale / float(_of_input(lengthscale, q)) ** 2) for q in scaled.wide]
 
     def write(rows: slice, out: Tensor) -> Tensor:
@@ -229,7 +247,7 @@ def affine_distances(
             out.addcmul_(difference, difference, value=factor)
         return out
 
-    return write, scaled.rounding
+    return write, scaled.rounding, scaled.farthest
 
 
 def distance_factors(

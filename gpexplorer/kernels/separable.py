@@ -22,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..linalg.blocks import row_blocks
+from ..linalg.denormals import exponential
 from ..problem import Dataset
 from .base import Covariance, Theta, input_sds, target_sd
 
@@ -115,7 +116,7 @@ class ProductMatern12(Separable):
 
     @staticmethod
     def correlation(r: Tensor) -> Tensor:
-        return torch.exp(-r)
+        return exponential(-r)
 
     @staticmethod
     def scale_derivative(r: Tensor) -> Tensor:
@@ -131,7 +132,7 @@ class ProductMatern32(Separable):
     @staticmethod
     def correlation(r: Tensor) -> Tensor:
         a = math.sqrt(3.0) * r
-        return (1.0 + a) * torch.exp(-a)
+        return (1.0 + a) * exponential(-a)
 
     @staticmethod
     def scale_derivative(r: Tensor) -> Tensor:
@@ -148,7 +149,7 @@ class ProductMatern52(Separable):
     @staticmethod
     def correlation(r: Tensor) -> Tensor:
         a = math.sqrt(5.0) * r
-        return (1.0 + a + a.square() / 3.0) * torch.exp(-a)
+        return (1.0 + a + a.square() / 3.0) * exponential(-a)
 
     @staticmethod
     def scale_derivative(r: Tensor) -> Tensor:
@@ -169,7 +170,7 @@ class Anova(Separable):
 
     @staticmethod
     def correlation(r: Tensor) -> Tensor:
-        return torch.exp(-0.5 * r.square())
+        return exponential(-0.5 * r.square())
 
     @staticmethod
     def scale_derivative(r: Tensor) -> Tensor:

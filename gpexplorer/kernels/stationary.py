@@ -40,6 +40,7 @@ from torch import Tensor
 
 from ..linalg.blocks import row_blocks
 from ..linalg.deferred_reads import Number, is_traced
+from ..linalg.denormals import exponential
 from ..linalg.seasons import periods, season, seasons
 from ..problem import Dataset
 from .base import Covariance, Sides, Theta, input_sds, target_sd
@@ -76,7 +77,7 @@ class Exponential(Covariance):
         A, B = features
         row_bytes, B = X.element_size() * max(len(Z), 1), B.T.contiguous()  # B [t, m]
         for rows in row_blocks(len(X), row_bytes, out, max(FILL_BYTES, FILL_ROWS * row_bytes)):
-            torch.mm(A[rows], B, out=out[rows]).clamp_max_(2.0 * theta[0]).exp_()
+            exponential(torch.mm(A[rows], B, out=out[rows]).clamp_max_(2.0 * theta[0]))
 
     def theta_gradient_from_matrix(self, theta: Theta, X: Tensor, Z: Tensor, sides: Sides, K: Tensor) -> Theta | None:
         """Gradient [p] of u'K z from K [n, m] alone, by the formula of the module docstring; summed over k columns.
@@ -136,8 +137,8 @@ class Stationary(Covariance):
         return slice(1, 1 + (self.d if self.ard else 1))
 
     @abstractmethod
-    def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
-        """Correlation at squared distance r2."""
+    def profile(self, theta: Tensor, r2: Tensor, farthest: float = math.inf) -> Tensor:
+        """Correlation at squared distance r2, which is at most `farthest`."""
 
     @abstractmethod
     def profile_derivative(self, theta: Tensor, r2: Tensor) -> Tensor:
@@ -147,17 +148,22 @@ class Stationary(Covariance):
         """Factor and shift that `covariances_` expects to be applied to r2. Folding them into r2 saves a pass."""
         return 1.0, 0.0
 
-    def covariances_(self, theta: Tensor, r2_mapped: Tensor, rounding: Number) -> None:
-        """Overwrite squared distances, after `affine_map`, with covariances; r2 errs by at most `rounding`."""
+    def covariances_(self, theta: Tensor, r2_mapped: Tensor, rounding: Number, farthest: float) -> None:
+        """Overwrite squared distances, after `affine_map`, with covariances.
+
+        r2 errs by at most `rounding` and is at most `farthest`.
+        """
         r2 = zero_below(r2_mapped, rounding)
-        torch.mul(self.profile(theta, r2), torch.exp(2.0 * theta[0]), out=r2_mapped)
+        torch.mul(self.profile(theta, r2, farthest), torch.exp(2.0 * theta[0]), out=r2_mapped)
 
     def __call__(self, theta: Theta, X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m]. 2 n m d flops and n m profiles; in place, by row blocks, if no gradient is needed."""
         lengthscale = theta[self._scales].exp()
         differentiable = torch.is_grad_enabled() and (theta.requires_grad or X.requires_grad or Z.requires_grad)
-        if X is Z or differentiable or is_traced():
-            return torch.exp(2.0 * theta[0]) * self.profile(theta, squared_distances(X, Z, lengthscale))
+        is_recorded = differentiable or is_traced()
+        if X is Z or is_recorded:
+            correlations = self.profile(theta, squared_distances(X, Z, lengthscale))
+            return (torch.mul if is_recorded else Tensor.mul_)(correlations, torch.exp(2.0 * theta[0]))
         out = X.new_empty(len(X), len(Z))
         self.fill(theta, X, Z, out)
         return out
@@ -165,9 +171,9 @@ class Stationary(Covariance):
     def fill(self, theta: Theta, X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
         """Write the covariance into `out`, by row blocks that stay in the cache."""
         row_bytes = X.element_size() * max(len(Z), 1)
-        write, rounding = affine_distances(X, Z, theta[self._scales].exp(), *self.affine_map(theta))
+        write, *limits = affine_distances(X, Z, theta[self._scales].exp(), *self.affine_map(theta))
         for rows in row_blocks(len(X), row_bytes, out, max(FILL_BYTES, FILL_ROWS * row_bytes)):
-            self.covariances_(theta, write(rows, out[rows]), rounding)
+            self.covariances_(theta, write(rows, out[rows]), *limits)
 
     def diag(self, theta: Theta, X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
@@ -228,15 +234,15 @@ class SE(Stationary, Exponential):
         """The map from r2 to the logarithm of the covariance."""
         return -0.5, 2.0 * theta[0]
 
-    def covariances_(self, theta: Tensor, r2_mapped: Tensor, rounding: Number) -> None:
+    def covariances_(self, theta: Tensor, r2_mapped: Tensor, rounding: Number, farthest: float) -> None:
         """The exponential of the logarithm, which rounding must not raise above the variance."""
-        r2_mapped.clamp_max_(2.0 * theta[0]).exp_()
+        exponential(r2_mapped.clamp_max_(2.0 * theta[0]), -0.5 * farthest)
 
-    def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
-        return torch.exp(-0.5 * r2)
+    def profile(self, theta: Tensor, r2: Tensor, farthest: float = math.inf) -> Tensor:
+        return exponential(-0.5 * r2, -0.5 * farthest)
 
     def profile_derivative(self, theta: Tensor, r2: Tensor) -> Tensor:
-        return torch.exp(-0.5 * r2)
+        return exponential(-0.5 * r2)
 
     def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor] | None:
         """Factors of log k = 2 log sd - r2 / 2, or None if an input is too wide for them."""
@@ -248,7 +254,7 @@ class SE(Stationary, Exponential):
 
         def factor(q: int) -> Callable[[Tensor, Tensor], Tensor]:
             return lambda x, z: (
-                (variance if q == 0 else 1.0) * torch.exp(-0.5 * ((x[:, None] - z[None, :]) / scales[q]).square())
+                (variance if q == 0 else 1.0) * exponential(-0.5 * ((x[:, None] - z[None, :]) / scales[q]).square())
             )
 
         return [factor(q) for q in range(self.d)]
@@ -261,12 +267,12 @@ class Matern12(Stationary):
     formula = r"\sigma_f^2 e^{-r}"
     freedom = 1
 
-    def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
-        return torch.exp(-safe_sqrt(r2))
+    def profile(self, theta: Tensor, r2: Tensor, farthest: float = math.inf) -> Tensor:
+        return exponential(-safe_sqrt(r2), -math.sqrt(farthest))
 
     def profile_derivative(self, theta: Tensor, r2: Tensor) -> Tensor:
         r = safe_sqrt(r2)
-        return torch.where(r > 0.0, torch.exp(-r) / r.clamp_min(1e-300 if r.dtype == torch.float64 else 1e-30), 0.0)
+        return torch.where(r > 0.0, exponential(-r) / r.clamp_min(1e-300 if r.dtype == torch.float64 else 1e-30), 0.0)
 
 
 class Matern32(Stationary):
@@ -276,12 +282,12 @@ class Matern32(Stationary):
     formula = r"\sigma_f^2 (1+\sqrt3 r) e^{-\sqrt3 r}"
     freedom = 3
 
-    def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
+    def profile(self, theta: Tensor, r2: Tensor, farthest: float = math.inf) -> Tensor:
         r = math.sqrt(3.0) * safe_sqrt(r2)
-        return (1.0 + r) * torch.exp(-r)
+        return (1.0 + r) * exponential(-r, -math.sqrt(3.0 * farthest))
 
     def profile_derivative(self, theta: Tensor, r2: Tensor) -> Tensor:
-        return 3.0 * torch.exp(-math.sqrt(3.0) * safe_sqrt(r2))
+        return 3.0 * exponential(-math.sqrt(3.0) * safe_sqrt(r2))
 
 
 class Matern52(Stationary):
@@ -291,13 +297,13 @@ class Matern52(Stationary):
     formula = r"\sigma_f^2 (1+\sqrt5 r+\tfrac53 r^2) e^{-\sqrt5 r}"
     freedom = 5
 
-    def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
+    def profile(self, theta: Tensor, r2: Tensor, farthest: float = math.inf) -> Tensor:
         r = math.sqrt(5.0) * safe_sqrt(r2)
-        return (1.0 + r + (5.0 / 3.0) * r2) * torch.exp(-r)
+        return (1.0 + r + (5.0 / 3.0) * r2) * exponential(-r, -math.sqrt(5.0 * farthest))
 
     def profile_derivative(self, theta: Tensor, r2: Tensor) -> Tensor:
         r = math.sqrt(5.0) * safe_sqrt(r2)
-        return (5.0 / 3.0) * (1.0 + r) * torch.exp(-r)
+        return (5.0 / 3.0) * (1.0 + r) * exponential(-r)
 
 
 class RationalQuadratic(Stationary):
@@ -322,13 +328,13 @@ class RationalQuadratic(Stationary):
         precision = torch.from_numpy(source.standard_gamma(alpha, count)) / alpha
         return super().frequencies(theta, count, draw) * precision.sqrt()[:, None]
 
-    def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
+    def profile(self, theta: Tensor, r2: Tensor, farthest: float = math.inf) -> Tensor:
         alpha = theta[self.size - 1].exp()
-        return torch.exp(-alpha * torch.log1p(r2 / (2.0 * alpha)))
+        return exponential(-alpha * torch.log1p(r2 / (2.0 * alpha)))
 
     def profile_derivative(self, theta: Tensor, r2: Tensor) -> Tensor:
         alpha = theta[self.size - 1].exp()
-        return torch.exp(-(alpha + 1.0) * torch.log1p(r2 / (2.0 * alpha)))
+        return exponential(-(alpha + 1.0) * torch.log1p(r2 / (2.0 * alpha)))
 
     def add_extra_gradient(self, theta: Tensor, r2: Tensor, G: Tensor, total: Tensor) -> None:
         """d profile / d log alpha = profile * (r2 / (2 (1 + r2 / 2 alpha)) - alpha log(1 + r2 / 2 alpha))."""
@@ -364,7 +370,7 @@ class Periodic(Exponential):
 
     def __call__(self, theta: Theta, X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z; 4 n m d flops and n m exponentials."""
-        return torch.exp(2.0 * theta[0] - squared_sines(X, Z, theta[2].exp()) * torch.exp(-2.0 * theta[1]))
+        return exponential(2.0 * theta[0] - squared_sines(X, Z, theta[2].exp()) * torch.exp(-2.0 * theta[1]))
 
     def diag(self, theta: Theta, X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
@@ -397,7 +403,7 @@ class Periodic(Exponential):
 
         def factor(q: int) -> Callable[[Tensor, Tensor], Tensor]:
             log_variance = 2.0 * theta[0] if q == 0 else 0.0 * theta[0]
-            return lambda x, z: torch.exp(
+            return lambda x, z: exponential(
                 log_variance - squared_sines(x[:, None], z[:, None], theta[2].exp()) * torch.exp(-2.0 * theta[1])
             )
 
@@ -413,7 +419,7 @@ class LocallyPeriodic(Periodic):
 
     def __call__(self, theta: Theta, X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z."""
-        return super().__call__(theta, X, Z) * torch.exp(-0.5 * squared_distances(X, Z, theta[3].exp()))
+        return super().__call__(theta, X, Z) * exponential(-0.5 * squared_distances(X, Z, theta[3].exp()))
 
     def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor] | None:
         """Features of the periodic kernel beside those of -r^2 / (2 w^2), or None if an input is too wide for them."""
@@ -437,7 +443,8 @@ class LocallyPeriodic(Periodic):
         """One locally periodic kernel per input; the first carries the variance."""
 
         def factor(part: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-            return lambda x, z: part(x, z) * torch.exp(-0.5 * squared_distances(x[:, None], z[:, None], theta[3].exp()))
+            width = theta[3].exp()
+            return lambda x, z: part(x, z) * exponential(-0.5 * squared_distances(x[:, None], z[:, None], width))
 
         return [factor(part) for part in super().by_input(theta)]
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import GPExplorerError, OutOfMemory
+from ..linalg.denormals import flushed_to_zero
 from ..methods.base import Method
 from ..problem import Outcome, Problem
 
@@ -51,10 +52,14 @@ def failed(error: Exception, steps: int, method: Method | None = None, problem: 
 
 
 @contextmanager
-def enough_memory(step: int) -> Iterator[None]:
-    """Turn an error of memory allocation into OutOfMemory, which names the step and the way out."""
+def answering(step: int) -> Iterator[None]:
+    """Compute answers in this context: without denormal numbers, which are slow.
+
+    An error of memory allocation becomes an OutOfMemory, which names the step and the way out.
+    """
     try:
-        yield
+        with flushed_to_zero():
+            yield
     except Exception as error:
         if isinstance(error, GPExplorerError) or not is_memory(error):
             raise

@@ -22,6 +22,7 @@ from ..errors import SettingError, StoreError, not_written, quoted
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.row_scaled import input_count, plain_rows
 from ..kernels.theta.restrictions import has_priors, log_prior, noise_limits, restricted_problem
+from ..linalg.denormals import flushed_to_zero
 from ..methods.base import Method, Steps
 from ..methods.capabilities import EstimatesNoise, NotesAnswer, NotesVariance
 from ..posteriors import InUnits, Of, as_posterior, in_units
@@ -30,7 +31,7 @@ from . import scores
 from .budget import Budget, Progress, ScoringTime, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
-from .outcomes import FINAL, callback_failed, enough_memory, failed, stopped
+from .outcomes import FINAL, answering, callback_failed, failed, stopped
 from .rounding import MonotoneWatch, Rise, rounding_notes
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
@@ -340,7 +341,7 @@ class Run(RunDisplay):
         InUnits
             In the units of the file. A call with inputs [t, d] gives mean and variance [t]; see `Posterior` for more.
         """
-        state, guard = self.trace[at].step.state, partial(enough_memory, self.trace[at].index)
+        state, guard = self.trace[at].step.state, partial(answering, self.trace[at].index)
         with guard():
             model = self.method.posterior(self.problem, state)
             inner = as_posterior(model, getattr(state, "theta", self.problem.theta))
@@ -493,7 +494,8 @@ class Run(RunDisplay):
         steps = self._steps = self._steps or self._start_method()
         begin = device_time(self._clock, self.problem.train.y)
         try:
-            step = next(steps)
+            with flushed_to_zero():
+                step = next(steps)
         except StopIteration as end:
             self._steps = None  # it is exhausted: a later call begins again from the last state, and ends the same way
             self._end(end.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -152,3 +154,31 @@ def test_a_mean_is_right_to_a_part_of_the_noise_where_the_signal_is_1e5_times_as
 
     errors = (mean - exact_covariance(kernel, theta, new, X) @ weights).abs() / 1e-5  # in noise sds
     assert float(errors.mean()) < 0.01
+
+
+# lengthscales at which the covariance is below the smallest number, in float64 and in float32
+REACH = {"se": (40, 15), "matern12": (800, 110), "matern32": (450, 65), "matern52": (350, 50), "rq": (100, 16)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("key", KEYS)
+def test_no_covariance_of_distant_rows_is_a_denormal_number(key: str, dtype: torch.dtype):
+    """With such numbers a processor takes 100 times as long: entries are 0 or normal, and gradients are finite."""
+    kernel, scale = kernels.make(key, 3), 0.02
+    rest = [math.log(300.0)] if key.startswith("rq") else []
+    theta = torch.tensor([0.0, *[math.log(scale)] * (kernel.size - 1 - len(rest)), *rest, -1.0], dtype=dtype)
+    reach = REACH[key.partition("-")[0]][dtype == torch.float32]
+    X = torch.zeros(1500, 3, dtype=dtype)
+    X[:, 1] = torch.linspace(0.0, reach * scale, 1500)
+    filled = torch.empty(2, 1500, dtype=dtype)
+    kernel.fill(theta, X[:2], X, filled)
+
+    by_autograd = kernel(theta.clone().requires_grad_(True), X, X).detach()
+    for K in (filled, kernel(theta, X[:2], X), kernel(theta, X, X), by_autograd):
+        assert not bool(((K != 0.0) & (K < torch.finfo(dtype).tiny)).any())
+        assert float(K.min()) == 0.0 < float((K + (K == 0.0)).min()) < 1e6 * torch.finfo(dtype).tiny
+    gradient = kernel.theta_gradient(theta, X, X, torch.ones(1500, 1500, dtype=dtype))
+    leaf = theta.double().requires_grad_(True)
+    (expected,) = torch.autograd.grad(kernel(leaf, X.double(), X.double()).sum(), leaf)
+    tolerance = 1e4 * torch.finfo(dtype).eps * float(expected.abs().max())
+    assert float((gradient.double() - expected).abs().max()) < tolerance

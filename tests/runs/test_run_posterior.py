@@ -184,3 +184,26 @@ def test_the_counting_kernel_counts_its_parts_and_factors_too(split: data.Split)
     factors = counted.by_input(theta)
     assert torch.equal(factors[1](X[:4, 1], X[:5, 1]), plain.by_input(theta)[1](X[:4, 1], X[:5, 1]))
     assert counter.entries == 2 * N + 20
+
+
+def test_steps_and_answers_are_computed_without_denormal_numbers_and_callers_keep_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """A matrix of them is factored 30 times as slowly."""
+    half_of_tiny, kept = torch.tensor([torch.finfo(torch.float64).tiny / 2.0], dtype=torch.float64), list[bool]()
+    run = toy_run()
+    kernel = type(run.problem.kernel)
+
+    def noting(self: object, *arguments: object) -> torch.Tensor:
+        kept.append(bool((half_of_tiny * 1.0).view(torch.int64) != 0))
+        return computed(self, *arguments)
+
+    computed = kernel.__call__
+    monkeypatch.setattr(kernel, "__call__", noting)
+    run.finish(steps=1)
+    in_steps = len(kept)
+    run.posterior(of="f")(np.full((3, 10), 0.4))
+
+    assert 0 < in_steps < len(kept)
+    assert not any(kept)
+    assert bool((half_of_tiny * 1.0).view(torch.int64) != 0)
