@@ -16,7 +16,7 @@ import panel_material_ui as pmui
 
 from .address import FIRST, GALLERY, SIDE_BY_SIDE
 from .browser.callbacks import at_end, served_document, together, weakly
-from .browser.components import OWN_PAGE, BokehFixes, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Pulse, Tour, Ways
+from .browser.components import OWN_PAGE, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Pulse, Tour, Ways, repaired
 from .connections import BUILT_AHEAD, Arrivals, Withheld, follow_connection
 from .notebook.shown_in_cells import in_notebook
 from .styles import BESIDE, GUEST, MAIN, PAGE, THEME
@@ -109,7 +109,7 @@ def guest_sheet(parts: Sequence[Any], set_dark: Callable[[bool], None]) -> pn.Co
             sheet.dark_theme = dark
             set_dark(dark)
 
-    return pn.Column(HostTheme(follow_host), sheet, sizing_mode="stretch_width", margin=0, stylesheets=[GUEST])
+    return repaired(HostTheme(follow_host), sheet, sizing_mode="stretch_width", margin=0, stylesheets=[GUEST])
 
 
 def explorer_in_host(explorer: PageParts, end: Callable[[], None]) -> pn.Column:
@@ -128,7 +128,7 @@ def explorer_in_host(explorer: PageParts, end: Callable[[], None]) -> pn.Column:
     pn.state.onload(lambda: _complete(explorer, [(rest, explorer.rest)]))
     at_end(end)
     both = pn.Row(side, main, sizing_mode="stretch_width", stylesheets=[BESIDE])
-    return guest_sheet([BokehFixes(), ButtonNames(), both], explorer.set_dark)
+    return guest_sheet([ButtonNames(), both], explorer.set_dark)
 
 
 def explorer_page(

@@ -16,6 +16,7 @@ import pytest
 from bokeh.document import Document
 from bokeh.models import Column, Div, TextInput
 from bokeh.protocol import Protocol
+from bokeh.server.connection import ServerConnection
 from bokeh.server.session import ServerSession
 from panel.io import document as panel_document
 from panel.io.state import set_curdoc
@@ -23,6 +24,7 @@ from tornado.ioloop import IOLoop
 from tornado.locks import Lock
 from tornado.websocket import WebSocketHandler
 
+from gpexplorer.ui.browser import protocol_repairs
 from gpexplorer.ui.browser.protocol_repairs import send_patches_together
 from visited import PATCHED
 
@@ -50,6 +52,7 @@ class Connection:
     """As much of a connection as a session needs."""
 
     protocol = Protocol()
+    send_patch_document = ServerConnection.send_patch_document
 
     def __init__(self) -> None:
         self._socket = Socket()
@@ -62,10 +65,12 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool, Callable[..., None]
         monkeypatch.setattr(owner, name, owner.__dict__[name])  # to be restored
     monkeypatch.setattr(WebSocketHandler, "write_message", Socket.write_message)
     monkeypatch.setattr(type(pn.state), "loaded", True)
-    send_patches_together()
+    monkeypatch.setattr(protocol_repairs, "sent_together", protocol_repairs.SentTogether())
+    ours = Document()
+    send_patches_together(ours)
 
-    async def told(is_busy: bool, story: Callable[..., None]) -> list[str]:
-        document = Document()
+    async def told(is_busy: bool, story: Callable[..., None], is_ours: bool) -> list[str]:
+        document = ours if is_ours else Document()
         document.add_root(Column(children=[TextInput(name="field")]))
         session = ServerSession("page", document, io_loop=IOLoop.current())
         document._session_context = lambda: SimpleNamespace(destroyed=False, request=None, session=session)
@@ -88,9 +93,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool, Callable[..., None]
         await asyncio.sleep(0.05)
         return [text for text in socket.written if "events" in text]
 
-    def run(is_busy: bool, story: Callable[..., None]) -> list[str]:
+    def run(is_busy: bool, story: Callable[..., None], is_ours: bool = True) -> list[str]:
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, told(is_busy, story)).result()
+            return thread.submit(asyncio.run, told(is_busy, story, is_ours)).result()
 
     return run
 
@@ -118,3 +123,15 @@ def test_a_model_is_known_before_it_changes(sent: Any, story: Callable[..., None
                 assert event["model"]["id"] in known
                 widths.append(event["new"])
     assert widths == [321]
+
+
+def test_only_the_pages_that_show_something_of_ours_are_sent_as_one_message(sent: Any):
+    def two_changes(root: Column) -> None:
+        root.children[0].value = "first"
+        root.children[0].title = "second"
+
+    def events(is_ours: bool) -> list[int]:
+        return [len(json.loads(message)["events"]) for message in sent(False, two_changes, is_ours)]
+
+    assert events(is_ours=True) == [2]
+    assert events(is_ours=False) == [1, 1]

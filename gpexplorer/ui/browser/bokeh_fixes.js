@@ -1,13 +1,28 @@
-function writeOnce(sheet, layout) {
+// Each repair is given `sheetOf`: view -> the view of the sheet that the repairs are for, around this view; null where
+// the view is not on one. On a page of our own, everything is on a sheet; in a host, only what stands on one of ours.
+const managing = (view) => {
+  while (view.is_managed) view = view.parent
+  return view
+}
+
+const sheets = new WeakMap()
+const sheetInHost = (view) => {
+  if (view == null) return null
+  if (!sheets.has(view)) sheets.set(view, view.model?.tags?.includes("gpexplorer") ? view : sheetInHost(view.parent))
+  return sheets.get(view)
+}
+
+function writeOnce(sheet, layout, sheetOf) {
   const pending = new Map()
   let depth = 0
   const { _update } = sheet, { update_layout } = layout
   Object.defineProperty(sheet, "css", { get() { return pending.get(this) ?? this.el.textContent } })
   sheet._update = function (css) {
     if (depth > 0) pending.set(this, css)
-    else if (this.el.textContent !== css) _update.call(this, css)
+    else if (sheetOf !== managing || this.el.textContent !== css) _update.call(this, css)
   }
   layout.update_layout = function () {
+    if (!sheetOf(this)) return update_layout.call(this)
     depth += 1
     try { update_layout.call(this) } finally { depth -= 1 }
     if (depth > 0) return
@@ -17,15 +32,15 @@ function writeOnce(sheet, layout) {
   }
 }
 
-function layOutTogether(layouts) {
+function layOutTogether(layouts, sheetOf) {
   const waiting = new Map()  // view -> whether its styles have changed, not only its size
   const layOut = () => {
     const views = new Map([...waiting].filter(([view]) => view.el?.isConnected))
     waiting.clear()
     const outermost = (view) => (view == null ? null : outermost(view.parent) ?? (views.has(view) ? view : null))
     const restyled = new Set([...views].flatMap(([view, isRestyled]) => (isRestyled ? [outermost(view)] : [])))
-    for (const view of new Set([...views.keys()].map(outermost))) {
-      if (restyled.has(view)) view.update_layout()
+    for (const view of restyled) view.update_layout()
+    for (const view of new Set([...views.keys()].map((one) => managing(outermost(one))))) {
       view.compute_layout()
       view.root.notify_finished()
     }
@@ -40,16 +55,14 @@ function layOutTogether(layouts) {
   for (const layout of layouts) {
     const { invalidate_layout } = layout
     layout.invalidate_layout = function () {
-      if (this.is_managed) return invalidate_layout.call(this)
+      if (sheetOf(this) !== this) return invalidate_layout.call(this)
       wait(this, true)
     }
   }
   const { _after_resize } = layouts[0]
   layouts[0]._after_resize = function () {
-    if (this.is_layout_root && !this._was_built) return _after_resize.call(this)
-    let view = this
-    while (view.is_managed) view = view.parent
-    wait(view, false)
+    if (!sheetOf(this) || (this.is_layout_root && !this._was_built)) return _after_resize.call(this)
+    wait(sheetOf(this), false)
   }
 }
 
@@ -62,9 +75,15 @@ function compileOnce(component) {
   }
 }
 
-function readFontOnce(plot) {
+function readFontOnce(plot, sheetOf) {
   const { get } = Object.getOwnPropertyDescriptor(plot, "base_font_size")
-  Object.defineProperty(plot, "base_font_size", { get() { return this.gpexplorer_font ??= get.call(this) } })
+  const read = function () { return sheetOf(this) ? this.gpexplorer_font ??= get.call(this) : get.call(this) }
+  Object.defineProperty(plot, "base_font_size", { get: read })
+}
+
+function keepColours(visual, sheetOf) {
+  const { _get_css_value } = visual
+  visual._get_css_value = function (name) { return sheetOf(this.obj) ? "" : _get_css_value.call(this, name) }
 }
 
 function updateOnce(renderer) {
@@ -102,7 +121,7 @@ function importNatively(shim) {
   window.importShim = Object.assign(load, shim)
 }
 
-function mend(ownPage) {
+function mend(sheetOf) {
   const view = window.Bokeh?.Models?.get("Plot")?.prototype.default_view?.prototype
   if (!view || view.gpexplorer_mended) return
   for (const name of ["_measure_layout", "_after_layout"]) {
@@ -116,20 +135,22 @@ function mend(ownPage) {
   const table = window.Bokeh.Models.get("panel.models.tabulator.DataTabulator")?.prototype.default_view?.prototype
   if (table?.setData && table.tableBuilt) keepLateRows(table)
   view.gpexplorer_mended = true
-  if (!ownPage) return
   const visual = window.Bokeh.require?.("core/visuals/visual")?.VisualProperties?.prototype
-  if (visual?._get_css_value) visual._get_css_value = () => ""
+  if (visual?._get_css_value) keepColours(visual, sheetOf)
   const sheet = window.Bokeh.require?.("core/dom")?.InlineStyleSheet?.prototype
   const layout = window.Bokeh.require?.("models/layouts/layout_dom")?.LayoutDOMView?.prototype
-  if (sheet && layout) writeOnce(sheet, layout)
+  if (sheet && layout) writeOnce(sheet, layout, sheetOf)
   const parts = component?.default_view?.prototype
-  if (layout && parts) layOutTogether([layout, parts])
+  if (layout && parts) layOutTogether([layout, parts], sheetOf)
   const plot = window.Bokeh.require?.("models/plots/plot_canvas")?.PlotView?.prototype
-  if (plot && "base_font_size" in plot) readFontOnce(plot)
-  if (window.importShim?.addImportMap) importNatively(window.importShim)
+  if (plot && "base_font_size" in plot) readFontOnce(plot, sheetOf)
+  if (sheetOf === managing && window.importShim?.addImportMap) importNatively(window.importShim)
+}
+
+export function initialize() {
+  mend(sheetInHost)
 }
 
 export function render({ el }) {
   el.style.display = "none"
-  mend(false)
 }

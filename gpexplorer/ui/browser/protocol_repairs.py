@@ -3,10 +3,11 @@
 Browsers receive no tracebacks, no visitor can forge a line of the log, every closed page is noticed once and what it
 had sent last is dropped, and every event is handled under the lock of its document.
 
-All changes of a page that are made together travel as one message. Bokeh sends one message per change, and each array
-in two more fragments: 200 websocket frames for one picture of a run. Here the changes that are made while the document
-is locked are collected for each connection. They become one message when the lock is released, and arrays stand in its
-JSON.
+All changes of a page that are made together travel as one message: on every page of our own servers, and on the pages
+of a host that show an explorer, a player or a picture. The other pages of a host are sent as before. Bokeh sends one
+message per change, and each array in two more fragments: 200 websocket frames for one picture of a run. Here the
+changes that are made while the document is locked are collected for each connection. They become one message when the
+lock is released, and arrays stand in its JSON.
 
 Panel writes its own changes past Bokeh: at once, or a little later where the connection is busy. One message could then
 overtake another and speak of a model that the browser did not know yet: a fold that was opened on a busy machine stayed
@@ -19,6 +20,7 @@ from __future__ import annotations
 import logging
 import secrets
 import traceback
+import weakref
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -37,6 +39,7 @@ from panel.io import document as panel_document
 from panel.reactive import Syncable
 
 ORIGINAL_WRITE, ORIGINAL_SCHEDULE = panel_document.write_events, panel_document.schedule_write_events
+ORIGINAL_PATCHED, ORIGINAL_CREATE = ServerSession._document_patched, patch_doc.create.__func__  # type: ignore[attr-defined]
 LARGE = 65_536  # bytes of an array that is sent beside the JSON, as base64 adds a third
 
 
@@ -75,8 +78,30 @@ class Patch:
             yield from self.connection._socket.send_message(message).__await__()
 
 
-def send_patches_together() -> None:
-    """Send the changes of every server in this process as said above."""
+class SentTogether:
+    """The documents whose changes travel together."""
+
+    def __init__(self) -> None:
+        self._documents: weakref.WeakSet[Document] = weakref.WeakSet()
+        self._is_every = False
+
+    def __contains__(self, document: Document) -> bool:
+        return self._is_every or document in self._documents
+
+    def add(self, document: Document | None) -> None:
+        """Add a document; None for every document of this process."""
+        if document is None:
+            self._is_every = True
+        else:
+            self._documents.add(document)
+
+
+sent_together = SentTogether()
+
+
+def send_patches_together(document: Document | None = None) -> None:
+    """Send the changes of this document, or else those of every server in this process, as said above."""
+    sent_together.add(document)
     ServerSession._document_patched = _collect  # type: ignore[method-assign]
     patch_doc.create = classmethod(_message)  # type: ignore[method-assign, assignment]
     panel_document.write_events = _write_in_order
@@ -107,6 +132,9 @@ def _schedule_in_order(document: Document, connections: Sequence[ServerConnectio
 
 def _collect(session: ServerSession, event: DocumentPatchedEvent) -> None:
     """Add a change to what waits for each connection, except the one from which the change came."""
+    if event.document not in sent_together:
+        ORIGINAL_PATCHED(session, event)
+        return
     writes: list[Any] | None = session._pending_writes
     if writes is None:
         raise RuntimeError("A document changed while its session was not locked.")
@@ -122,7 +150,10 @@ def _collect(session: ServerSession, event: DocumentPatchedEvent) -> None:
 
 def _message(cls: type[patch_doc], events: Sequence[DocumentPatchedEvent], **metadata: Any) -> patch_doc:
     """A message with these changes of one document."""
-    [document] = {event.document for event in events}
+    documents = {event.document for event in events}
+    if any(document not in sent_together for document in documents):
+        return ORIGINAL_CREATE(cls, events, **metadata)
+    [document] = documents
     serializer = ArraysInside(references=document.models.synced_references)
     content = PatchJson(events=serializer.encode(list(events)))
     document.models.flush_synced(lambda model: not serializer.has_ref(model))

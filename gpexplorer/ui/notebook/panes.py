@@ -20,7 +20,7 @@ from ...views.base import Layers
 from ...views.drawing.live import Drawing, Live
 from ...views.picture import Picture
 from ..browser.callbacks import at_end, change, together
-from ..browser.components import BokehFixes, HostTheme
+from ..browser.components import HostTheme, repaired
 from ..inputs.sliders import pane_of_table
 from ..styles import FigureTheme
 from ..text import text
@@ -49,7 +49,7 @@ class Pane(WithLayout):
         self._figures: list[Live] = []
         self._theme = FigureTheme(pn.config.theme == "dark")
         self._place = column(margin=0)
-        self._layout = column(BokehFixes(), HostTheme(self._follow_host), self._place, margin=0)
+        self._layout = repaired(HostTheme(self._follow_host), self._place, sizing_mode="stretch_width", margin=0)
         self.update()
         if isinstance(shown, param.Parameterized):
             watcher = shown.param.watch(self.update, [name for name in shown.param if name != "name"])

@@ -16,7 +16,7 @@ from ...runs import Run, Spec
 from ...views import for_run
 from ...views.picture import Picture
 from ..browser.callbacks import at_end, follow, repeat, together
-from ..browser.components import BokehFixes, Pulse
+from ..browser.components import Pulse, repaired
 from ..page import guest_sheet, load_resources, own_page
 from ..pictures.chart import Chart
 from ..playback.open_run import Frame, OpenRequest
@@ -167,7 +167,7 @@ class RunWidget(pn.viewable.Viewer):
         load_resources()
         self._stop_following()
         dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
-        parts = pn.Column(*self._parts(), sizing_mode="stretch_width")
+        parts = repaired(*self._parts(), sizing_mode="stretch_width")
         page = pmui.Paper(parts, dark_theme=dark, theme_config=THEME, sizing_mode="stretch_width")
         page.param.watch(lambda event: self._theme.set_dark(event.new), "dark_theme")
         self._theme.set_dark(dark)
@@ -189,7 +189,7 @@ class RunWidget(pn.viewable.Viewer):
             self._stop = repeat(self._drain, PERIOD)
         places = [column(chart, height=FIGURE_HEIGHT) for chart in self._charts.values()]
         figures = pn.Row(*places, sizing_mode="stretch_width")
-        return [BokehFixes(), self._transport, self._message, figures, self._pulse]
+        return [self._transport, self._message, figures, self._pulse]
 
 
 def _default_keys(run: Run) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+from benchmarks.page.in_chromium import Messages
 from pages import ON_PAGE, answers, new_page, until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
@@ -29,6 +30,12 @@ def opened():
 def tabs():
     return pn.Tabs(("plot", opened().plot("fit")), ("player", opened().widget()), ("run", opened()))
 
+def figure():
+    import bokeh.plotting
+    theirs = bokeh.plotting.figure(height=100, name="theirs", stylesheets=[":host { --bk-outline-line-color: red }"])
+    theirs.line([0, 1], [0, 1])
+    return theirs
+
 def template(kind, theme, below, *explorers):
     page = kind(title="A host", theme=theme, main=[pn.Row(*explorers), below])
     assert pn.config.design is not gpx_design(), pn.config.design
@@ -42,7 +49,7 @@ def gpx_design():
 APPS = {
     "dark": "template(pn.template.FastListTemplate, 'dark', tabs(), gpx.Explorer(SPEC), gpx.Explorer(SPEC))",
     "material": "template(pn.template.MaterialTemplate, 'default', opened(), gpx.Explorer(SPEC))",
-    "narrow": "pn.Column(gpx.Explorer(SPEC), width=1000)",
+    "narrow": "pn.Column(gpx.Explorer(SPEC), figure(), width=1000)",
 }  # name of each script of a host -> what it serves
 BACKGROUNDS = (
     f"{ON_PAGE}.filter((m) => m.type === 'Figure').map((m) => m.background_fill_color.value ?? m.background_fill_color)"
@@ -56,6 +63,36 @@ RECOLOURED_AND_SHORTENED = f"""() => {{
     source.setv({{ data }}, {{ sync: false }})
   }}
 }}"""
+
+
+COUNT = """() => {
+  globalThis.asked = globalThis.layouts = 0
+  const theirs = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name("theirs")).el
+  const isTheirs = (part) => part != null && (part === theirs || isTheirs(part.parentNode ?? part.host))
+  const { getComputedStyle } = window
+  window.getComputedStyle = (part, ...others) => {
+    const style = getComputedStyle.call(window, part, ...others)
+    const ask = (name) => {
+      asked += name.startsWith("--bk-") && !isTheirs(part)
+      return style.getPropertyValue(name)
+    }
+    return new Proxy(style, { get: (_, name) => {
+      const value = name === "getPropertyValue" ? ask : style[name]
+      return typeof value === "function" && value !== ask ? value.bind(style) : value
+    } })
+  }
+  for (const root of Bokeh.index.roots) {
+    const { update_layout } = root
+    root.update_layout = function () {
+      layouts += 1
+      return update_layout.call(this)
+    }
+  }
+}"""  # from now on: questions of our figures for their style, and layouts of the host's page
+OUTLINE = """() => {
+  const theirs = Bokeh.documents[0].get_model_by_name("theirs")
+  return Bokeh.index.find_one(theirs).visuals.outline_line.get_line_color()
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +138,25 @@ def test_in_a_thousand_pixels_a_curve_is_what_is_seen_first(browser: Browser, ho
     assert box["x"] + box["width"] <= 1000
     page.evaluate(RECOLOURED_AND_SHORTENED)  # in one go, as by one message: "Size mismatch" of Bokeh
     page.wait_for_timeout(500)
+    assert errors == []
+    page.close()
+
+
+def test_a_step_in_a_host_asks_for_no_style_lays_out_no_page_and_is_one_message(browser: Browser, host: str) -> None:
+    messages, page, errors = Messages(), new_page(browser), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    messages.count(page)
+    page.goto(f"{host}/narrow")
+    page.get_by_role("tab", name="Calibration").wait_for()
+    page.evaluate(COUNT)
+    messages.reset()
+    page.get_by_role("button", name="Play or pause").click()
+    until(lambda: int(page.locator(".facts b").first.text_content() or 0) > 3 and messages.pictures > 3, 60)
+    page.get_by_role("button", name="Play or pause").click()
+    until(lambda: "Play" in (page.get_by_role("button", name="Play or pause").text_content() or ""))
+    assert messages.changes <= 2 * messages.pictures
+    assert page.evaluate("() => [asked, layouts]") == [0, 0]
+    assert page.evaluate(OUTLINE) == "red"  # the figures of the host keep the style sheets of the host
     assert errors == []
     page.close()
 
