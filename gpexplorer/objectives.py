@@ -114,19 +114,6 @@ def least_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
     return rounding(train.y.dtype) * float(kernel.diag(theta.to(train.y.device), train.X).mean())
 
 
-def least_learned_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
-    """Return the least noise variance that learning may reach: the objective is accurate there to about 1e-7.
-
-    In float32, which would lose most problems by such a margin, it is `least_noise` itself.
-    """
-    return (100.0 if train.y.dtype == torch.float64 else 1.0) * least_noise(kernel, theta, train)
-
-
-def may_learn(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, begin: Float[Tensor, " p"]) -> bool:
-    """Return whether learning from `begin` may reach theta: its noise is resolved, or not smaller than at the start."""
-    return bool(theta[-1] >= begin[-1]) or noise_variance(theta) >= least_learned_noise(kernel, theta, train)
-
-
 def noise_derivative(kernel: Any, value: float | Tensor) -> float | Tensor:
     """Return the derivative with respect to the log noise, which is 0 where the noise is known and must stay."""
     return 0.0 if getattr(kernel, "noise_is_known", False) else value

@@ -46,7 +46,8 @@ from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
 from .linalg.replayed_descent import Evaluated, replayed_descent
 from .linalg.seasons import Season, seasons
-from .objectives import evidence, may_learn
+from .noise_floor import NoiseFloor
+from .objectives import evidence
 from .problem import MixedRows, Problem, take
 
 RACE_ROWS = 200  # of the exact likelihoods that are compared
@@ -378,7 +379,7 @@ def _race_rows(problem: Problem) -> Tensor:
 
 def _evaluated(problem: Problem, theta: Tensor) -> Evaluated:
     """Value and gradient; an error where they do not exist, and where the noise is one that no method may learn."""
-    if not may_learn(problem.kernel, theta, problem.train, problem.theta):
+    if not NoiseFloor(problem).admits(theta):
         raise NotPositiveDefinite("K + s2 I", len(problem.train), 0.0)
     value, gradient = evidence(problem.kernel, theta, problem.train)
     return Evaluated(value, gradient.double())
@@ -399,7 +400,14 @@ def _descended(part: Problem, start: Start, limit: int, enough: float, keeps_per
     units = descent_units(part.kernel, start.theta, part.train)
     function, restrictions = partial(_evaluated, part), getattr(part.kernel, "restrictions", None)
     descent = replayed_descent(
-        function, start.theta, "L-BFGS-B", limit, undefined=UNDEFINED, restrictions=restrictions, units=units
+        function,
+        start.theta,
+        "L-BFGS-B",
+        limit,
+        undefined=UNDEFINED,
+        restrictions=restrictions,
+        units=units,
+        floor=NoiseFloor(part),
     )
     begin = start.theta
     with closing(descent):

@@ -15,7 +15,8 @@ from gpexplorer import starts
 from gpexplorer.data import load
 from gpexplorer.errors import SettingError
 from gpexplorer.linalg.periodogram import peaks
-from gpexplorer.objectives import evidence, least_learned_noise, least_noise, noise_variance
+from gpexplorer.noise_floor import NoiseFloor
+from gpexplorer.objectives import evidence, least_noise, noise_variance
 from gpexplorer.problem import Problem
 from gpexplorer.runs import Spec, Store
 from gpexplorer.starts import KERNEL_START, proposals, race, variogram
@@ -307,4 +308,4 @@ def test_no_start_has_a_noise_that_the_precision_does_not_resolve(count: int, dt
 
     used = [start.theta for start in result.starts if start.reached is not None or start is result.starts[0]]
     for theta in used:  # the likelihood alone goes on to a noise that consists of rounding
-        assert noise_variance(theta) >= least_learned_noise(problem.kernel, theta, problem.train)
+        assert float(theta[-1]) >= NoiseFloor(problem).least(theta)[0] - 1e-5

@@ -115,6 +115,10 @@ class Covariance(ABC):
     def diag(self, theta: Theta, X: Any) -> Float[Tensor, " n"]:
         """Prior variance k(x, x) [n] of each row."""
 
+    def log_prior_sd(self, theta: Theta, X: Any) -> Float[Tensor, ""]:
+        """Log of the root mean prior variance of these rows, which is not counted among the kernel entries of a run."""
+        return 0.5 * self.diag(theta, X).mean().log()
+
     @abstractmethod
     def initial_values(self, train: Dataset) -> list[float]:
         """Initial values of the kernel's own log-hyperparameters, from the data. O(n d), without randomness."""

@@ -15,6 +15,9 @@ Restrictions on the point (`Restrictions`) are kept here, for every optimiser: i
 penalty of a prior is added to the value. L-BFGS-B knows bounds; in place of CG, which does not, it is used where there
 are any, and gradient descent projects its steps.
 
+One entry may have a least value that depends on the others (`Floor`). A descent that comes near it and asks for less
+goes on in other coordinates, in which the distance from it, with the bound 0, is in place of the entry.
+
 The optimiser's line search goes back from a point without a value: where the function raises one of the errors that
 the caller names, and where value or gradient is not finite. Such a point gets a very large value and the gradient 0.
 No parameter moves farther than MAX_DISTANCE from its beginning.
@@ -39,6 +42,7 @@ from ..errors import NotPositiveDefinite
 
 MAX_DISTANCE = 12.0  # a parameter stays this close to its initial value
 NEGLIGIBLE = 1e-5  # a decrease by this share of the value, at MAX_DISTANCE along the slope, is not worth evaluations
+NEAR_FLOOR = 0.7  # a descent whose best point is nearer to a floor goes on along it: a factor of 2
 GRADIENT_DESCENT = "gradient descent"
 ARMIJO = 1e-4  # a step of gradient descent must achieve this share of the decrease that the gradient predicts
 LONGEST = 1.0  # length of its first step; in log-hyperparameters, a factor of e
@@ -92,6 +96,35 @@ class Restrictions(Protocol):
         """What is added to the value at theta [p], and its gradient [p]."""
 
 
+@runtime_checkable
+class Floor(Protocol):
+    """The least value of one entry of a point, which depends on the others: `noise_floor.NoiseFloor`."""
+
+    entry: int
+    is_movable: bool  # whether a descent may go on along it
+
+    def least(self, point: Tensor) -> tuple[float, Tensor]:
+        """The least value of the entry at a point [p], and its gradient [p], 0 in the entry."""
+
+    def admits(self, point: Tensor) -> bool:
+        """Whether a point [p] is not below it."""
+
+
+class BelowFloor(Exception):
+    """A point below the floor, which has no value."""
+
+
+def above(function: Callable[[Tensor], Evaluated], floor: Floor) -> Callable[[Tensor], Evaluated]:
+    """Return the function with no value below the floor."""
+
+    def of_point(point: Tensor) -> Evaluated:
+        if not floor.admits(point):
+            raise BelowFloor
+        return function(point)
+
+    return of_point
+
+
 def restricted(function: Callable[[Tensor], Evaluated], restrictions: Restrictions) -> Callable[[Tensor], Evaluated]:
     """Return a function of the free numbers: with penalty, and (extra, penalty) in place of its extra."""
     parameters = restrictions.parameters
@@ -118,6 +151,7 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
     undefined: tuple[type[Exception], ...] = (NotPositiveDefinite,),
     restrictions: Restrictions | None = None,
     units: Float[Tensor, " p"] | None = None,
+    floor: Floor | None = None,
 ) -> Generator[Replayed, None, None]:
     """Minimise a function, and yield the best point so far after each evaluation.
 
@@ -139,6 +173,8 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
         Of the first entries of a point, on any device. The descent begins at the allowed point nearest to `begin`.
     units : Tensor [p], optional
         Of the parameters, 1 without them; those that are tied move in the smallest of theirs. Not of gradient descent.
+    floor : Floor, optional
+        The least value of one entry, which depends on the others. It has no value below.
 
     Yields
     ------
@@ -146,6 +182,8 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
         Its value never rises. There is no step for a point without a value.
     """
     parameters, start = None, begin
+    if floor is not None:
+        function, undefined = above(function, floor), (*undefined, BelowFloor)
     if restrictions is not None:  # the descent is one of the free numbers
         restrictions = restrictions.to(begin.device)
         parameters = restrictions.parameters.with_others(len(begin) - len(restrictions.parameters.given))
@@ -155,7 +193,7 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
             units = torch.ones_like(start).scatter_reduce(
                 0, parameters.group[is_free], units.to(start)[is_free], "amin"
             )
-    with closing(_descended(function, start, optimiser, limit, undefined, parameters, units)) as steps:
+    with closing(_descended(function, start, optimiser, limit, undefined, parameters, units, floor)) as steps:
         for position, best in enumerate(steps, 1):
             if position <= done:
                 continue
@@ -166,7 +204,7 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
             yield Replayed(position, point, best.value, extra, penalty)
 
 
-def _descended(
+def _descended(  # noqa: PLR0913 - all that `replayed_descent` is asked for
     function: Callable[[Tensor], Evaluated],
     begin: Tensor,
     optimiser: str,
@@ -174,23 +212,115 @@ def _descended(
     undefined: tuple[type[Exception], ...],
     parameters: Any,
     units: Tensor | None,
+    floor: Floor | None,
 ) -> Generator[Best, None, None]:
-    """The best point so far of a descent with the optimiser of this name, within the bounds of the parameters."""
+    """The best point so far of a descent with the optimiser of this name, within the bounds of the parameters.
+
+    Where it asks for a point below a floor and the best one is near it, or it ends, it goes on along the floor.
+    """
+    start, bounds = begin.double().cpu().numpy(), None
+    steps_of = None if units is None else units.double().cpu().numpy()
+    if parameters is not None and parameters.is_bounded:
+        bounds = np.stack([parameters.lower.double().cpu().numpy(), parameters.upper.double().cpu().numpy()])
+    along = FloorCoordinates(floor, parameters, begin) if floor is not None and floor.is_movable else None
+    best, used, is_below = None, 0, False
 
     def evaluate(point: Point) -> Evaluated | None:
+        nonlocal is_below
         try:
             value, gradient, extra = function(torch.as_tensor(point).to(begin))
-        except undefined:
+        except undefined as error:
+            is_below = is_below or isinstance(error, BelowFloor)
             return None
         numbers = gradient.double().cpu().numpy()
         return Evaluated(value, numbers, extra) if math.isfinite(value) and np.isfinite(numbers).all() else None
 
-    start, bounds = begin.double().cpu().numpy(), None
-    if parameters is not None and parameters.is_bounded:
-        bounds = np.stack([parameters.lower.double().cpu().numpy(), parameters.upper.double().cpu().numpy()])
+    with closing(_optimised(evaluate, start, optimiser, limit, bounds, steps_of)) as steps:
+        for used, best in enumerate(steps, 1):  # noqa: B007 - it is read below
+            yield best
+            if is_below and along is not None and along.distance(best.point) < NEAR_FLOOR:
+                break
+    if along is None or best is None or not is_below:
+        return
+    function_of_distance, bounds = along.function(evaluate), along.bounds(bounds)
+    start = along.distances(best.point)
+    with closing(_optimised(function_of_distance, start, optimiser, limit - used, bounds, steps_of)) as steps:
+        for other in steps:
+            best = other._replace(point=along.point(other.point)) if other.value < best.value else best
+            yield best
+
+
+class FloorCoordinates:
+    """Coordinates z of a point, in which the entry with a floor is its distance from it, with the bound 0.
+
+    Parameters
+    ----------
+    floor : Floor
+        The least value of the entry.
+    parameters : FreeParameters or None
+        Which numbers are free, if a point consists of these alone.
+    like : Tensor
+        Precision and device of a point.
+    """
+
+    def __init__(self, floor: Floor, parameters: Any, like: Tensor) -> None:
+        self.floor, self.parameters, self.like = floor, parameters, like
+        self.place = floor.entry if parameters is None else int(parameters.group[floor.entry])
+
+    def least(self, z: Point) -> tuple[float, Point]:
+        """The least value of the entry and its gradient, neither of which depends on the entry."""
+        point = torch.as_tensor(z).to(self.like)
+        least, gradient = self.floor.least(point if self.parameters is None else self.parameters.full(point))
+        gradient = gradient if self.parameters is None else self.parameters.sums(gradient)
+        return least, gradient.double().cpu().numpy()
+
+    def distance(self, point: Point) -> float:
+        """How far the entry is above its floor."""
+        return float(point[self.place] - self.least(point)[0])
+
+    def distances(self, point: Point) -> Point:
+        """Return z, for a point that is not below the floor but for rounding."""
+        z = point.copy()
+        z[self.place] = max(self.distance(point), 0.0)
+        return z
+
+    def point(self, z: Point) -> Point:
+        """Return the point."""
+        point = z.copy()
+        point[self.place] += self.least(z)[0]
+        return point
+
+    def function(self, evaluate: Callable[[Point], Evaluated | None]) -> Callable[[Point], Evaluated | None]:
+        """Return a function of z, from one of the point."""
+
+        def of_distance(z: Point) -> Evaluated | None:
+            current = evaluate(self.point(z))
+            if current is None:
+                return None
+            return current._replace(gradient=current.gradient + current.gradient[self.place] * self.least(z)[1])
+
+        return of_distance
+
+    def bounds(self, bounds: np.ndarray | None) -> np.ndarray:
+        """Return the bounds [2, p] of z, from those of the point, of which the entry has none."""
+        infinite = np.full(len(self.like), np.inf)
+        bounds = np.stack([-infinite, infinite]) if bounds is None else bounds.copy()
+        bounds[0, self.place] = 0.0
+        return bounds
+
+
+def _optimised(
+    evaluate: Callable[[Point], Evaluated | None],
+    start: Point,
+    optimiser: str,
+    limit: int,
+    bounds: np.ndarray | None,
+    units: np.ndarray | None,
+) -> Generator[Best, None, None]:
+    """A descent with the optimiser of this name."""
     if optimiser == GRADIENT_DESCENT:
         return gradient_descent(evaluate, start, limit, bounds)
-    return descend(evaluate, start, optimiser, limit, bounds, None if units is None else units.double().cpu().numpy())
+    return descend(evaluate, start, optimiser, limit, bounds, units)
 
 
 def descend(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..linalg.randomness import generator, random_rows
 from ..linalg.replayed_descent import Evaluated, Replayed, replayed_descent
+from ..noise_floor import NoiseFloor
 from ..objectives import evidence
 from ..problem import Problem
 
@@ -53,4 +54,6 @@ def learn_on_subset(
         return Evaluated(*evidence(problem.kernel, theta, rows))
 
     restrictions = getattr(problem.kernel, "restrictions", None)
-    return replayed_descent(likelihood, problem.theta, "L-BFGS-B", evaluations, done, restrictions=restrictions)
+    return replayed_descent(
+        likelihood, problem.theta, "L-BFGS-B", evaluations, done, restrictions=restrictions, floor=NoiseFloor(problem)
+    )

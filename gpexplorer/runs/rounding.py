@@ -27,11 +27,13 @@ import torch
 from torch import Tensor
 
 from ..linalg.randomness import generator, random_rows
+from ..noise_floor import NoiseFloor
 from ..objectives import noise_variance
 from ..problem import Channel, MixedRows, Problem
 from .trace import Record
 
 ROWS = 256  # above this many rows, draw a random sample of this size
+NOISE_FREE = 1e-2  # of the standard deviation of the targets: rows with less noise look free of it
 SHARE = 1e-2  # of the noise variance: a larger error of covariances is reported
 FAST_IN_FLOAT64 = {(3, 7), (6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}  # compute capabilities with a rate of 1/2 or 1/3
 
@@ -138,8 +140,9 @@ def _rose(before: float, value: float, dtype: torch.dtype) -> bool:
 
 
 def rounding_notes(rises: Sequence[Rise], problem: Problem, last: Sequence[Record]) -> str:
-    """Return what the end of a run says about rounding: rises of monotone channels, and float32 that is too coarse."""
-    return f"{rise_sentence(rises)} {precision_sentence(problem, last)}".strip()
+    """Return what the end of a run says about rounding: channels that rose, coarse float32, and the least noise."""
+    sentences = (rise_sentence(rises), precision_sentence(problem, last), least_noise_sentence(problem, last))
+    return " ".join(filter(None, sentences))
 
 
 def precision_sentence(problem: Problem, last: Sequence[Record]) -> str:
@@ -177,6 +180,22 @@ def precision_sentence(problem: Problem, last: Sequence[Record]) -> str:
     return (
         f"float32 cannot hold this problem: rounding changes covariances by up to {error:.1e}, beside a noise variance "
         f"of {s2:.1e}, so that objectives and bands are inaccurate. Use dtype float64."
+    )
+
+
+def least_noise_sentence(problem: Problem, last: Sequence[Record]) -> str:
+    """Return a sentence if learning has lowered the noise to its least value; the parameters are as above."""
+    theta = getattr(last[-1].step.state, "theta", None) if last else None
+    if not isinstance(theta, Tensor) or theta.shape != problem.theta.shape or torch.equal(theta, problem.theta):
+        return ""
+    floor = NoiseFloor(problem)
+    if not floor.is_touched(theta):
+        return ""
+    share = math.sqrt(noise_variance(theta)) / float(problem.train.y.std())
+    free = " These rows look free of noise." if share <= NOISE_FREE else ""
+    return (
+        f"The noise, {share:.1g} of the standard deviation of the targets, is at its least value beside the function, "
+        f"{math.exp(floor.log_share):.2g} of its standard deviation: with less, rounding decides.{free}"
     )
 
 

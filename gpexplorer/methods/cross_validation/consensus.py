@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ...kernels.theta.restrictions import projected
 from ...linalg.deferred_reads import moved_together
+from ...noise_floor import NoiseFloor
 from ...problem import Outcome, Problem, Step, channel
 from ..base import Steps, begun
 from .fold_steps import FoldReport, FoldScore, FoldSettings, Local, iterate, prepare, score_folds
@@ -117,7 +118,13 @@ class Setup:
         """Return the terms that tie every fold to `mean`."""
         restrictions = getattr(self.problem.kernel, "restrictions", None)
         free = None if restrictions is None else restrictions.parameters
-        return ConsensusPenalty(mean, self.kappa(best), self.unit_scale_direction, self.problem.theta, SPAN, free)
+        direction, begin = self.unit_scale_direction, self.problem.theta
+        return ConsensusPenalty(mean, self.kappa(best), direction, begin, SPAN, free, self.floor)
+
+    @cached_property
+    def floor(self) -> NoiseFloor:
+        """The least noise beside the function."""
+        return NoiseFloor(self.problem)
 
     @cached_property
     def unit_scale_direction(self) -> Tensor:
@@ -269,8 +276,9 @@ def _first_order(setup: Setup, folds: Sequence[Local]) -> tuple[float, float]:
     host, penalty = torch.device("cpu"), setup.penalty(setup.problem.theta, 1.0)
     gs, Bs, copies, begin = moved_together([gs, Bs, copies, penalty.begin], host)
     penalty = penalty._replace(begin=begin, free=None if penalty.free is None else penalty.free.to(host))
+    B = torch.stack([B / max(local.length, 1.0) for B, local in zip(Bs, first_of_group, strict=True)]).sum(0)
+    _, B = penalty.along_floor(copies.mean(0), gs.sum(0), B)
     g = penalty.descending(copies.mean(0), gs.sum(0))
-    B = sum(B / max(local.length, 1.0) for B, local in zip(Bs, first_of_group, strict=True))
     rows = g != 0.0  # not those at a limit
     disagreement = float((copies - copies.mean(0)).abs().max()) if setup.kappa(1.0) else 0.0
     gradient = float(g.abs().max()) / max(sum(local.loss for local in folds), 1e-30)

@@ -40,6 +40,7 @@ from ...linalg.cholesky import cholesky
 from ...linalg.deferred_reads import Number, RepeatedEvaluations, log, number
 from ...linalg.randomness import generator
 from ...linalg.replayed_descent import GRADIENT_DESCENT, Evaluated, Replayed, replayed_descent
+from ...noise_floor import NoiseFloor
 from ...objectives import deferred_noise_variance, evidence, noise_derivative
 from ...posteriors import Posterior
 from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel, channels_of
@@ -178,18 +179,21 @@ def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tenso
     Optimisers stop at an absolute gradient, which a small sum of squares always has: its logarithm has a relative one.
     """
     restrictions, begin = getattr(problem.kernel, "restrictions", None), problem.theta.cpu()
+    floor = NoiseFloor(problem)
     for theta in initial_values(begin, method.restarts, method.seed):
         if getattr(problem.kernel, "noise_is_known", False):
             theta = torch.cat([theta[:-1], begin[-1:]])
 
         def with_largest(theta: Tensor) -> Evaluated:
             value, gradient, log_scale = evaluate(theta)
-            extra = value, log_scale, largest_derivative(problem.kernel, theta.to(problem.theta), gradient)
+            extra = value, log_scale, largest_derivative(problem.kernel, theta, floor.along(theta, gradient))
             if method.is_sum_of_squares and value > 0.0:
                 value, gradient = math.log(value), gradient / value
             return Evaluated(value, gradient, extra)
 
-        descent = replayed_descent(with_largest, theta, method.optimiser, method.evaluations, restrictions=restrictions)
+        descent = replayed_descent(
+            with_largest, theta, method.optimiser, method.evaluations, restrictions=restrictions, floor=floor
+        )
         with closing(descent):
             for best in descent:
                 value, log_scale, largest = best.extra
@@ -210,7 +214,9 @@ def _largest_derivative(problem: Problem, state: LearningState) -> float:
     if getattr(problem.kernel, "restrictions", None) is not None:  # else two launches on a GPU that change nothing
         values = (values - state.objective).abs()
     best = int(values.nan_to_num(math.inf).argmin())
-    return largest_derivative(problem.kernel, state.theta, state.answers[best, 2:])
+    return largest_derivative(
+        problem.kernel, state.theta, NoiseFloor(problem).along(state.theta, state.answers[best, 2:])
+    )
 
 
 def _outcome(method: ExactLearning, problem: Problem, state: LearningState) -> Outcome:

@@ -54,6 +54,7 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...kernels.theta.free_parameters import FreeParameters
 from ...linalg.deferred_reads import Number, add_multiple, plus_multiple, read_at_once, sqrt
+from ...noise_floor import NoiseFloor
 from .folds import FoldGroup, FoldKernel
 from .solvers import NystromInverse, Solution, Target, solve
 
@@ -215,6 +216,8 @@ class ConsensusPenalty(NamedTuple):
         Every log-hyperparameter stays within this distance of `begin`.
     free : FreeParameters or None
         Which entries of theta are fixed, tied or bounded.
+    floor : NoiseFloor or None
+        The least noise beside the function.
     """
 
     mean: Tensor
@@ -223,6 +226,7 @@ class ConsensusPenalty(NamedTuple):
     begin: Tensor
     span: float
     free: FreeParameters | None = None
+    floor: NoiseFloor | None = None
 
     def value(self, theta: Tensor, nu: Tensor) -> float:
         """Return the penalty at theta."""
@@ -240,8 +244,27 @@ class ConsensusPenalty(NamedTuple):
 
     def project(self, theta: Tensor) -> Tensor:
         """Return the theta nearest to this one within the limits."""
+        if self.floor is not None and self.floor.is_movable:
+            theta = self.floor.raised(theta, self._normal(theta))
         theta = theta.clamp(self.begin - self.span, self.begin + self.span)
         return theta if self.free is None else self.free.project(theta)
+
+    def _normal(self, theta: Tensor) -> Tensor:
+        """The gradient of the distance of the noise from its least value, in the entries that may move."""
+        assert self.floor is not None
+        normal = self.floor.normal(theta)
+        return normal if self.free is None else self.free.spread(normal)
+
+    def along_floor(self, theta: Tensor, g: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return g and the Hessian B [p, p] without the direction towards less noise, where that is the least."""
+        if self.floor is None or not self.floor.is_touched(theta):
+            return g, B
+        normal = self._normal(theta)
+        normal = normal / normal.norm()
+        if float(g @ normal) <= 0.0:
+            return g, B
+        others = torch.eye(len(g)).to(g) - torch.outer(normal, normal)
+        return others @ g, others @ B @ others + B.diagonal().mean() * torch.outer(normal, normal)
 
     def without_scale(self, g: Tensor) -> Tensor:
         """Return g without its part along u, and without what the restrictions of theta take from a gradient."""
@@ -264,6 +287,7 @@ class ConsensusPenalty(NamedTuple):
     def descending(self, theta: Tensor, g: Tensor) -> Tensor:
         """Return g with 0 where a limit stops the descent from theta."""
         lower, upper = self.begin - self.span, self.begin + self.span
+        g, _ = self.along_floor(theta, g, torch.zeros(len(g), len(g)).to(g))
         g = g.where(~(((theta <= lower) & (g > 0.0)) | ((theta >= upper) & (g < 0.0))), 0.0)
         return g if self.free is None else self.free.descending(theta, g)
 
@@ -403,6 +427,7 @@ class ThetaProblem(NamedTuple):
         """Return the step d [p] that minimises g'd + d'(B + kappa I)d / 2 within the limits, and the total gradient."""
         penalty = self.penalty
         total = penalty.without_scale(g + self.nu + penalty.kappa * (theta - penalty.mean))
+        total, B = penalty.along_floor(theta, total, B)
         d = newton_direction(total, B, penalty.kappa)
         lower, upper = (limit - theta for limit in penalty.limits())
         if bool(((d < lower) | (d > upper)).any()) and bool(B.any()):

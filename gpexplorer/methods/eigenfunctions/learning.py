@@ -46,6 +46,7 @@ from ...kernels.theta.restrictions import log_prior, projected
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator, random_rows
 from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
+from ...noise_floor import NoiseFloor
 from ...objectives import noise_variance
 from ...posteriors import Posterior
 from ...problem import CONVERGED, Cost, Dataset, Kernel, Outcome, Problem, Step, channel
@@ -211,7 +212,7 @@ def initial_state(problem: Problem, spacing: str = "") -> BasisState:
     )  # fmt: skip
 
 
-def basis_descent(method: BasisMethod, kernel: Kernel, choice: Choice, rows: Dataset, initial: Tensor) -> Descent:
+def basis_descent(method: BasisMethod, problem: Problem, choice: Choice, rows: Dataset, initial: Tensor) -> Descent:
     """Minimise the NLML of regression on a fixed choice of functions. 3 n p^2 flops per evaluation.
 
     A theta has no value where no factor exists, or a chosen eigenvalue is below rounding error.
@@ -223,8 +224,11 @@ def basis_descent(method: BasisMethod, kernel: Kernel, choice: Choice, rows: Dat
         return Evaluated(regression.value, gradient, regression.fit)
 
     limit, undefined = method.evaluations if method.learn else 1, (NotPositiveDefinite, IndexError)
-    restrictions = getattr(kernel, "restrictions", None) if method.learn else None
-    return replayed_descent(likelihood, initial, "L-BFGS-B", limit, undefined=undefined, restrictions=restrictions)
+    restrictions = getattr(problem.kernel, "restrictions", None) if method.learn else None
+    floor = NoiseFloor(problem) if method.learn else None
+    return replayed_descent(
+        likelihood, initial, "L-BFGS-B", limit, undefined=undefined, restrictions=restrictions, floor=floor
+    )
 
 
 def subset_rows(method: BasisMethod, problem: Problem) -> Dataset:
@@ -355,7 +359,7 @@ def _try(
     method: BasisMethod, problem: Problem, state: BasisState, rows: Dataset, choice: Choice, theta: Tensor, spacing: str
 ) -> Phase:
     """One descent on the subset from an initial value, whose functions stay the same; the next round follows."""
-    descent = until_no_gain(basis_descent(method, problem.kernel, choice, rows, theta), method.tolerance)
+    descent = until_no_gain(basis_descent(method, problem, choice, rows, theta), method.tolerance)
     origin = {"chosen": theta, "spacing": spacing}
     state = yield from _follow(state, descent, lambda _: origin, partial(_report, problem))
     return state._replace(round=state.round + 1, position=0)
@@ -458,7 +462,7 @@ def _round(method: BasisMethod, problem: Problem, state: BasisState, choice: Cho
         fit = math.nan if best.extra is None else best.extra
         return BasisInfo("learn", of_the_data(problem, state), fit=fit, kept=share)
 
-    descent = basis_descent(method, problem.kernel, choice, problem.train, state.theta_begin)
+    descent = basis_descent(method, problem, choice, problem.train, state.theta_begin)
     descent = until_no_gain(descent, method.tolerance)
     return (yield from _follow(state, descent, lambda theta: {}, report))
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ...errors import NotPositiveDefinite
 from ...linalg.deferred_reads import RepeatedEvaluations
 from ...linalg.replayed_descent import Evaluated, replayed_descent
-from ...objectives import Terms, may_learn, nystrom_gradient
+from ...noise_floor import NoiseFloor
+from ...objectives import Terms, nystrom_gradient
 from ...problem import Problem, Step
 from .settings import LearningMethod, SparseMethod
 
@@ -83,8 +83,6 @@ def minimise(
     ----------
     terms_at : callable
         Takes theta [p] on the host; returns the terms of the objective, its gradient [p], and the jitter it needed.
-        It has no value where the floating-point type does not resolve the noise variance, unless that of `begin` is
-        as small.
     problem : Problem
         The restrictions of its kernel hold, and the log density of its priors is added.
     objective, method, begin, done : str or LearningMethod or Tensor or int
@@ -98,8 +96,6 @@ def minimise(
     evaluations, start = RepeatedEvaluations(parts, problem.train.y, is_recordable=False), begin.cpu()
 
     def evaluate(theta: Tensor) -> Evaluated:
-        if not may_learn(problem.kernel, theta, problem.train, start):
-            raise NotPositiveDefinite("K_hat + s2 I", len(problem.train), 0.0)
         *numbers, gradient = evaluations(theta)
         fit, complexity, trace, jitter = map(float, numbers)
         terms = Terms(fit, complexity, trace)
@@ -107,7 +103,10 @@ def minimise(
 
     limit = method.evaluations or min(20, max(15, 2 * len(begin)))
     restrictions = getattr(problem.kernel, "restrictions", None)
-    for best in replayed_descent(evaluate, start, method.optimiser, limit, done, restrictions=restrictions):
+    floor = NoiseFloor(problem)
+    for best in replayed_descent(
+        evaluate, start, method.optimiser, limit, done, restrictions=restrictions, floor=floor
+    ):
         yield Evaluation(best.position, best.theta.to(begin), *best.extra)
 
 

@@ -17,6 +17,7 @@ from ...kernels.states.transitions import TooManyStates
 from ...kernels.theta.descent_units import descent_units
 from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
+from ...noise_floor import NoiseFloor
 from ...problem import Outcome, Problem
 from ..base import Method, end_of_descent
 from ..setting_kinds import amount, count
@@ -54,7 +55,7 @@ class DescendingMethod(Method):
         """Return why learning has ended; `other_limit` names a setting, if one beside `evaluations` ended it."""
         if not self.learn:
             return Outcome("converged", "The hyperparameters kept their initial values. Turn on learn to learn them.")
-        slope, allowed = slope_of(problem.kernel, state), self.tolerance * max(abs(state.objective), 1.0)
+        slope, allowed = slope_of(problem, state), self.tolerance * max(abs(state.objective), 1.0)
         is_used = len(state.answers) >= self.evaluations
         if not is_used and not other_limit:
             if slope <= allowed < slope_nearby(problem, state.theta, state.objective, state.answers):
@@ -112,11 +113,14 @@ def recorded_descent(
 
     restrictions = getattr(problem.kernel, "restrictions", None) if limit > 1 else None
     units = descent_units(problem.kernel, state.begin, problem.train)
+    floor = NoiseFloor(problem, torch.float64) if limit > 1 else None
     done = int(state.answers[:, 0].isfinite().sum())
     if done and is_flat(state.theta, state.objective, state.answers):
         return
     with closing(
-        replayed_descent(answered, state.begin, "L-BFGS-B", limit, done, restrictions=restrictions, units=units)
+        replayed_descent(
+            answered, state.begin, "L-BFGS-B", limit, done, restrictions=restrictions, units=units, floor=floor
+        )
     ) as descent:
         for best in descent:
             yield best
@@ -129,9 +133,12 @@ def no_answers(theta: Float[Tensor, " p"]) -> Float[Tensor, "0 q"]:
     return torch.zeros(0, len(theta) + 1, dtype=torch.float64, device=theta.device)
 
 
-def slope_of(kernel: Any, state: Any) -> float:
+def slope_of(problem: Problem, state: Any) -> float:
     """The largest absolute derivative at the best point, in the numbers that may move."""
-    return largest_derivative(kernel, state.theta, _gradient_at(state.objective, state.answers))
+    gradient = _gradient_at(state.objective, state.answers)
+    return largest_derivative(
+        problem.kernel, state.theta, NoiseFloor(problem, torch.float64).along(state.theta, gradient)
+    )
 
 
 def slope_nearby(problem: Problem, theta: Tensor, value: float, answers: Sequence[Tensor] | Tensor) -> float:
@@ -140,7 +147,7 @@ def slope_nearby(problem: Problem, theta: Tensor, value: float, answers: Sequenc
     A lengthscale l that has grown long enters by l^-2, and a small standard deviation by its square: there derivatives
     fall by exp(2) per unit of the logarithm, so that a small one may lead back to a much lower value.
     """
-    gradient = _gradient_at(value, answers)
+    gradient = NoiseFloor(problem, torch.float64).along(theta, _gradient_at(value, answers))
     moved = (theta - problem.theta).to(gradient)
     farther = (moved.abs() - DISTANCE).clamp_min(0.0) * (gradient * moved > 0.0)
     return largest_derivative(problem.kernel, theta, gradient * torch.exp(2.0 * farther))

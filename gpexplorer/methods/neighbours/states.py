@@ -18,16 +18,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ...errors import NotPositiveDefinite
 from ...kernels.row_scaled import unscaled_kernel
 from ...kernels.states.filtering import Series, chunk_length, merged, nlml
 from ...kernels.states.transitions import check_states, state_size, with_fewer_waves
 from ...kernels.theta.descent_units import period_entries
 from ...kernels.theta.restrictions import projected
 from ...linalg.randomness import generator
-from ...objectives import may_learn, noise_derivative, noise_variance
+from ...objectives import noise_derivative, noise_variance
 from ...posteriors import Posterior, StatesPosterior
-from ...problem import Cost, Dataset, Outcome, Problem, Step, channel
+from ...problem import Cost, Outcome, Problem, Step, channel
 from ..base import Steps, begun
 from ..setting_kinds import count
 from .recorded_descent import DescendingMethod, no_answers, slope_of
@@ -99,7 +98,7 @@ class States(DescendingMethod):
             descent = self.descent(problem, likelihood, state)
             for state in descent:
                 phase = "learn" if state.sees_all else "stretch"
-                yield Step(state, StatesInfo(phase, state.objective, slope_of(problem.kernel, state)))
+                yield Step(state, StatesInfo(phase, state.objective, slope_of(problem, state)))
             if not math.isfinite(state.objective):
                 return Outcome("failed", "The noise is too small to be resolved beside the function. Raise the noise.")
             if state.sees_all:
@@ -144,8 +143,7 @@ class Likelihood:
             draw = generator(seed, "stretch")
             first = int(torch.randint(len(train) - stretch, (), generator=draw))
             train = train.rows(train.X[:, 0].argsort(stable=True)[first : first + stretch])
-        self.kernel, self.begin, self.n = problem.kernel, problem.theta, len(train)
-        self.one: Dataset = train.rows(range(1))
+        self.kernel, self.n = problem.kernel, len(train)
         self.weight = len(problem.train) / self.n
         a = train.X[:, 1] if unscaled_kernel(problem.kernel) is not problem.kernel else torch.ones_like(train.y)
         rows, squares = merged(train.X[:, 0], (train.y / a)[None], a.square())
@@ -160,8 +158,6 @@ class Likelihood:
         NotPositiveDefinite
             If the noise cannot be resolved.
         """
-        if not may_learn(self.kernel, theta.double(), self.one, self.begin):
-            raise NotPositiveDefinite("K + s2 I", self.n, 0.0, "The noise is too small; raise it.")
         with torch.enable_grad():
             leaf = theta.detach().double().requires_grad_(True)
             value = nlml(self.kernel, leaf, self.rows)

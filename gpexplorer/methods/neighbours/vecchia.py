@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -52,7 +52,7 @@ from ...kernels.groups import Groups, check_stationary, correlation_lengths
 from ...kernels.row_scaled import input_count
 from ...linalg.blocks import row_blocks
 from ...linalg.randomness import generator, random_rows
-from ...objectives import evidence, noise_derivative, noise_variance, rounding
+from ...objectives import evidence, noise_derivative, noise_variance
 from ...posteriors import NearestRowsPosterior, Posterior
 from ...problem import Cost, Outcome, Problem, Step, channel
 from ..base import Steps, begun
@@ -227,25 +227,20 @@ class Conditionals:
             return merged_conditionals(self.positions, self.neighbours, self.n)
         return single_conditionals(self.positions, self.neighbours)
 
-    def likelihood(self, theta: Float[Tensor, " p"], begin: Float[Tensor, " p"]) -> tuple[float, Float[Tensor, " p"]]:
+    def likelihood(self, theta: Float[Tensor, " p"]) -> tuple[float, Float[Tensor, " p"]]:
         """The negative log likelihood without its constant, and its gradient [p] in float64.
 
         Parameters
         ----------
         theta : Tensor [p]
             Log-hyperparameters.
-        begin : Tensor [p]
-            Where learning began, which says how small the noise may be.
 
         Raises
         ------
         NotPositiveDefinite
-            If the covariance of some row and its neighbours is not positive definite, or the noise cannot be resolved.
+            If the covariance of some row and its neighbours is not positive definite.
         """
         theta, s2 = theta.double(), noise_variance(theta)
-        least = 100.0 * rounding(torch.float64) * float(self.kernel.diag(theta, self.rows.X[:1]).mean())
-        if s2 < min(least, noise_variance(begin)):
-            raise NotPositiveDefinite("K + s2 I of near rows", self.head, 0.0, "The noise is too small; raise it.")
         of_head, slope = evidence(self.kernel, theta, self.rows.rows(range(self.head)))
         value, gradient = slope.new_tensor(of_head), slope.clone()
         for groups, X, y, L, places in self._chunks(theta, s2):
@@ -362,11 +357,11 @@ class Vecchia(DescendingMethod):
         while True:
             lengths = self._lengths(problem, state.begin)
             found = self._conditionals(problem, lengths, self.conditionals, self.merge)
-            descent = self.descent(problem, partial(found.likelihood, begin=problem.theta), state)
+            descent = self.descent(problem, found.likelihood, state)
             for state in descent:
                 stretch = _stretch(self._lengths(problem, state.theta), lengths)
                 phase = "neighbours" if len(state.answers) == 1 else "learn"
-                yield Step(state, VecchiaInfo(phase, state.objective, slope_of(problem.kernel, state), stretch))
+                yield Step(state, VecchiaInfo(phase, state.objective, slope_of(problem, state), stretch))
             if not math.isfinite(state.objective):
                 return Outcome("failed", "The covariance of near rows has no Cholesky factor. Raise the noise.")
             stretch = _stretch(self._lengths(problem, state.theta), lengths)

@@ -223,7 +223,7 @@ def test_a_new_choice_is_used_if_it_gains_the_tolerance_times_the_objective(leve
     grid = Grief(**settings).grid(source)
     index = grid.spectrum(source.theta, 11).axis_indices
     first, proposed = (Leading(grid, index[rows]) for rows in ([*range(9)], [0, 1, 2, 3, 10, 5, 6, 7, 8]))
-    *_, best = basis_descent(Grief(**settings), source.kernel, first, source.train, source.theta)
+    *_, best = basis_descent(Grief(**settings), source, first, source.train, source.theta)
     scale = math.exp((level - best.value) / 60)
     theta = best.theta + math.log(scale) * torch.tensor([1.0, 0.0, 0.0, 1.0])
     task = Problem(Dataset(source.train.X, scale * source.train.y), source.kernel, theta)

@@ -27,7 +27,8 @@ from gpexplorer.methods.inducing.moving import loop
 from gpexplorer.methods.inducing.moving.loop import sparse_gradient
 from gpexplorer.methods.inducing.moving.state import initial_state
 from gpexplorer.methods.own_points import nearest, rows_near
-from gpexplorer.objectives import least_learned_noise, least_noise, nystrom, rounding
+from gpexplorer.noise_floor import NoiseFloor
+from gpexplorer.objectives import least_noise, nystrom, rounding
 from gpexplorer.problem import Problem
 from swap_problems import SHIFTS, problem
 from whole_run import whole_run
@@ -244,20 +245,20 @@ def test_the_noise_stays_above_what_the_precision_resolves():
     task = problem(n=40)
     smooth = replace(task.train, y=torch.sin(task.train.X[:, 0]))
     clean = Problem(smooth, task.kernel, task.theta)
-    seen = []
+    seen, floor = [], NoiseFloor(clean)
 
     def watched(kernel: Any, theta: torch.Tensor, train: Any, Z: torch.Tensor) -> Any:
-        seen.append((float((2.0 * theta[-1]).exp()), least_learned_noise(kernel, theta, train)))
+        seen.append((float(theta[-1]), floor.least(theta)[0]))
         return sparse_gradient(kernel, theta, train, Z, likelihood="vfe")
 
     begin = initial_state(clean, 20, 0, "sgpr")
     descent = loop.Descent(watched, "vfe", True, "L-BFGS-B", 120)
     steps = list(loop.descent_steps(clean, begin._replace(phase="move"), descent))
     noises, limits = zip(*seen, strict=True)
-    assert min(noises) < 1e-4
-    assert all(noise >= limit for noise, limit in seen)
+    assert min(noises) < math.log(1e-2)
+    assert all(noise >= limit - 1e-5 for noise, limit in seen)
     assert len(steps) == len(seen)
-    assert max(limits) < 1e-6
+    assert max(limits) < math.log(1e-3)
 
 
 def test_a_dragged_point_begins_a_new_descent_from_where_it_was_put():
@@ -301,10 +302,8 @@ def test_rounding_and_the_least_noise_depend_on_the_precision():
     theta = task.theta.clone()
     theta[0] = math.log(3.0)
     assert least_noise(task.kernel, theta, task.train) == pytest.approx(9.0 * rounding(torch.float64))
-    assert least_learned_noise(task.kernel, theta, task.train) == pytest.approx(900.0 * rounding(torch.float64))
     single = type(task.train)(task.train.X.float(), task.train.y.float())
     assert least_noise(task.kernel, theta.float(), single) == pytest.approx(9.0 * rounding(torch.float32), rel=1e-5)
-    assert least_learned_noise(task.kernel, theta.float(), single) == least_noise(task.kernel, theta.float(), single)
 
 
 @pytest.mark.parametrize("single", [True, False])

@@ -24,12 +24,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ....errors import NotPositiveDefinite
 from ....evidence_limits import BOUNDS, explained_energy, limit_from
 from ....kernels.distances import distances_of_scaled, scaled_again, scaled_rows, weighted_differences
 from ....linalg.deferred_reads import RepeatedEvaluations
 from ....linalg.replayed_descent import Evaluated, replayed_descent
-from ....objectives import BLOCK, Nystrom, Terms, is_kept, may_learn, noise_variance, nystrom, pull_back
+from ....noise_floor import NoiseFloor
+from ....objectives import BLOCK, Nystrom, Terms, is_kept, noise_variance, nystrom, pull_back
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Dataset, Problem, Step
 from ...base import Steps, begun
@@ -336,8 +336,6 @@ def _descend(
 
     def evaluate(point: Tensor) -> Evaluated:
         theta = point[: len(theta_begin)]
-        if not may_learn(problem.kernel, theta, train, theta_begin):
-            raise NotPositiveDefinite("K_hat + s2 I", len(train), 0.0)  # its objective consists of rounding
         *numbers, gradient = evaluations(point)
         fit, complexity, trace, jitter, unexplained, energy = map(float, numbers)
         terms = Terms(fit, complexity, trace)
@@ -345,8 +343,9 @@ def _descend(
         return Evaluated(terms.total(descent.likelihood), gradient, (terms, jitter, least))
 
     restrictions = getattr(problem.kernel, "restrictions", None) if descent.learn else None
+    floor = NoiseFloor(problem) if descent.learn else None
     steps = replayed_descent(
-        evaluate, begin, descent.optimiser, descent.limit, state.position, restrictions=restrictions
+        evaluate, begin, descent.optimiser, descent.limit, state.position, restrictions=restrictions, floor=floor
     )
     for best in steps:
         yield best.theta, *best.extra
