@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,9 @@ from .deferred_reads import is_traced
 
 LEAST = {torch.float64: -707.0, torch.float32: -87.0}  # above, e^x is a normal number and takes no detour
 MARGIN = 0.25  # e^(LEAST - MARGIN) takes no detour either, and rounding cannot lift it above e^LEAST
+
+for precision in (np.float32, np.float64):
+    np.finfo(precision)  # NumPy before 2.4 keeps its first answer, and warns if that was asked for while flushing
 
 
 def exponential(x: Tensor, least: float = -math.inf) -> Tensor:
