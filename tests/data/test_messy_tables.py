@@ -330,7 +330,9 @@ def test_the_key_of_an_old_choice_has_not_changed() -> None:
 
 
 def test_a_column_called_target_that_is_an_input_is_noted(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("Target,a,b\n" + "\n".join(f"{k * k % 7},{k * 3 % 11},{k * k % 13}.5" for k in range(20)))
+    (tmp_path / "t.csv").write_text(
+        "Target,a,b\n" + "\n".join(f"{k * k % 7},{k * 3 % 11},{k * k % 13}.5" for k in range(20))
+    )
     (note,) = gpx.load(tmp_path / "t.csv").notes
     assert note.startswith('The last column, "b", is the target, and "Target" is an input')
     assert gpx.load(tmp_path / "t.csv", target="b").notes == ()
