@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
@@ -23,6 +23,7 @@ from ...posteriors import Posterior
 from ...problem import Outcome, Problem, Step
 from ..base import Steps, begun
 from .exact_likelihood import (
+    WITHIN_SAMPLING,
     ExactLikelihood,
     exact_likelihood,
     exact_posterior,
@@ -123,7 +124,10 @@ class Minibatches(MinibatchSettings):
         criterion = "error on the rows set aside" if len(model.validation_rows) else self.objective_name
         if state.batches < last:
             ending = f"The {criterion} did not improve in {self.patience} evaluations."
-            return Outcome("converged", " ".join(filter(None, [ending, state.remark, "The best theta is returned."])))
+            is_stationary = state.gradient <= WITHIN_SAMPLING
+            final = "The best theta is returned." if is_stationary else "The best theta is returned; raise patience."
+            message = " ".join(filter(None, [ending, state.remark, final]))
+            return Outcome("converged" if is_stationary else "budget", message)
         ending = f"All {self.epochs} epochs are done."
         final = f"The theta with the lowest {criterion} is returned."
         return Outcome("budget", " ".join(filter(None, [ending, state.remark, final])))
@@ -170,15 +174,23 @@ class Minibatches(MinibatchSettings):
         last_theta, sentences = state.theta, [state.remark] if state.remark else []
         state = state.at_best_theta()._replace(step=state.step + 1, phase="best", band_factor=1.0)
         exact = exact_likelihood(model, state.theta)
-        sentences += stationarity(gradient_in_standard_errors(model, state.theta, exact))
+        state = state._replace(gradient=gradient_in_standard_errors(model, state.theta, exact))
+        sentences += stationarity(state.gradient)
         if not len(model.validation_rows):
             state = state._replace(remark=" ".join(sentences))
             return state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1])))
-        ridge, learned = ridge_error(model), validation_error(model, state.theta, exact)
+        fits = [(model, state.theta, exact)]
+        for fold, theta in enumerate(state.fold_thetas, 1):
+            if len(theta):
+                fold_model = Model(self, problem, self.validation, fold)
+                fits.append((fold_model, theta, exact_likelihood(fold_model, theta)))
+        rows = [len(each.validation_rows) for each, *_ in fits]
+        ridge = _pooled([ridge_error(each) for each, *_ in fits], rows)
+        learned = _pooled([validation_error(*fit) for fit in fits], rows)
         if ridge < learned:
             sentences.append(
-                f"On the rows set aside, ridge regression errs by {ridge:.4g} and these features by {learned:.4g}: "
-                f"they explain no more than a straight line."
+                f"On the {sum(rows)} rows set aside, ridge regression errs by {ridge:.4g} and these features by "
+                f"{learned:.4g}: they explain no more than a straight line."
             )
         decrease = exact.value - exact_likelihood(model, last_theta).value
         if decrease > OVERFIT_NATS * model.n and state.waited:
@@ -186,11 +198,7 @@ class Minibatches(MinibatchSettings):
                 f"The NLML decreased by another {decrease:.0f} nat after the best theta, which is overfitting."
             )
         if self._may_refit(problem):
-            parts = [rows_set_aside(model, state.theta, exact)]
-            for fold, theta in enumerate(state.fold_thetas, 1):
-                if len(theta):
-                    fold_model = Model(self, problem, self.validation, fold)
-                    parts.append(rows_set_aside(fold_model, theta, exact_likelihood(fold_model, theta)))
+            parts = [rows_set_aside(*fit) for fit in fits]
             refit = refit_magnitude_and_noise(parts, state.theta, self.noise_floor, self.largest)
             if refit:
                 if refit.is_significant:
@@ -285,6 +293,11 @@ class LikelihoodGradient(Minibatches):
     def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
         """Return the matrices at which the method would stay if theta did not move; most methods keep none."""
         return ()
+
+
+def _pooled(errors: Sequence[float], rows: Sequence[int]) -> float:
+    """The root mean squared error of all rows, from those of parts with so many rows."""
+    return math.sqrt(sum(count * error**2 for error, count in zip(errors, rows, strict=True)) / sum(rows))
 
 
 def _divergence(learner: Learner, model: Model) -> str:

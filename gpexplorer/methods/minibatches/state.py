@@ -42,6 +42,7 @@ class MinibatchState(NamedTuple):
     fold_thetas: tuple[Tensor, ...] = ()  # [p] each, learned without another part of the rows; empty if it diverged
     remark: str = ""  # for the outcome: where likelihood and rows set aside disagree, a matrix that lost F
     chains: Chains | None = None  # of sampling
+    gradient: float = math.nan  # of the NLML at the best theta, in its standard errors
 
     def with_score(self, score: float) -> MinibatchState:
         """Return the state after an evaluation: with its best theta replaced if this score is lower."""

@@ -89,9 +89,9 @@ def test_patience_counts_evaluations_without_improvement(patience: int):
     steps, outcome = finished(small(validation=0.3, epochs=300, rate=0.3, patience=patience), problem(n=60, noise=1.0))
     last = [step for step in steps if step.info.phase == "learn"][-1]
     assert last.state.waited == patience
-    assert outcome.reason == "converged"
+    assert outcome.reason == "budget"  # the rows are too few for a standard error of the gradient
     assert outcome.message.startswith(f"The error on the rows set aside did not improve in {patience} evaluations.")
-    assert outcome.message.endswith("The best theta is returned.")
+    assert outcome.message.endswith("The best theta is returned; raise patience.")
 
 
 def test_without_rows_set_aside_the_end_reports_the_best_likelihood_and_no_error():

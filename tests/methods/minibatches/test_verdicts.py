@@ -47,6 +47,39 @@ def test_ridge_on_the_same_rows_is_that_of_centred_columns(shift: float):
     assert ridge_error(feature_map) == pytest.approx(float(expected.square().mean().sqrt()), rel=1e-9)
 
 
+@pytest.mark.parametrize(("key", "is_stationary"), [("full-batch", True), ("bsgd", False)])
+def test_an_error_that_no_longer_improves_is_convergence_only_where_the_gradient_is_small(key: str, is_stationary: bool):
+    """Minibatches of four rows rest where the gradient of all rows is not small."""
+    at = problem(n=400, d=2, noise=0.3)
+    settings = {"layers": 0, "kernel": "gaussian", "minibatches": 1000, "validation": 0.25, "patience": 3}
+    settings |= {"batch_size": 4} if key == "bsgd" else {}
+
+    _, outcome = finished(method(key, **settings, rate=0.05, epochs=300, refit="none"), at)
+
+    assert "did not improve in 3 evaluations" in outcome.message
+    assert (": stationary." in outcome.message) == is_stationary
+    assert outcome.reason == ("converged" if is_stationary else "budget")
+    assert ("raise patience" in outcome.message) != is_stationary
+
+
+def test_ridge_and_features_are_compared_on_the_rows_of_all_parts(monkeypatch: pytest.MonkeyPatch):
+    errors = iter([3.0, 4.0])  # on the first part ridge errs more, on both together less
+    learned = iter([2.0, 6.0])
+    monkeypatch.setattr(loop, "ridge_error", lambda _: next(errors))
+    monkeypatch.setattr(loop, "validation_error", lambda *_: next(learned, 1.0))
+    at = problem(n=60)
+    algorithm = method("scgd", **(SMALL | {"refit": "held-out"}), validation=0.2, epochs=1, folds=2)
+    model = Model(algorithm, at, 0.2)
+    start = model.start()
+    state = loop.MinibatchState(0, "fold", 1, start, start.new_zeros(model.D), (), (), 0.1)
+    state = state._replace(best_theta=start, best_w=state.w, fold_thetas=(start.clone(),))
+
+    after, _ = algorithm._finish(at, model, state)
+
+    rows = 2 * len(model.validation_rows)
+    assert f"On the {rows} rows set aside, ridge regression errs by 3.536 and these features by 4.472" in after.remark
+
+
 def test_the_outcome_says_where_ridge_explains_as_much(monkeypatch: pytest.MonkeyPatch):
     at = problem(n=60, noise=1.0)
     algorithm = method("scgd", **SMALL, validation=0.3, epochs=2)
