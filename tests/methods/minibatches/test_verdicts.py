@@ -48,7 +48,9 @@ def test_ridge_on_the_same_rows_is_that_of_centred_columns(shift: float):
 
 
 @pytest.mark.parametrize(("key", "is_stationary"), [("full-batch", True), ("bsgd", False)])
-def test_an_error_that_no_longer_improves_is_convergence_only_where_the_gradient_is_small(key: str, is_stationary: bool):
+def test_an_error_that_no_longer_improves_is_convergence_only_where_the_gradient_is_small(
+    key: str, is_stationary: bool
+):
     """Minibatches of four rows rest where the gradient of all rows is not small."""
     at = problem(n=400, d=2, noise=0.3)
     settings = {"layers": 0, "kernel": "gaussian", "minibatches": 1000, "validation": 0.25, "patience": 3}
