@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .linalg.deferred_reads import moved_together
 from .objectives import rounding
 from .problem import MixedRows, Problem, take
 
@@ -39,14 +41,23 @@ class NoiseFloor:
         Its theta has the initial values.
     dtype : torch.dtype, optional
         The precision in which the objective is computed; that of theta by default.
+
+    Attributes
+    ----------
+    begin : Tensor [p]
+        The initial values, in the memory of the host.
     """
 
     def __init__(self, problem: Problem, dtype: torch.dtype | None = None) -> None:
         self.kernel: Any = problem.kernel
-        self.entry, theta = len(problem.theta) - 1, problem.theta.cpu()
+        self.entry, theta, host = len(problem.theta) - 1, problem.theta, torch.device("cpu")
         rows = torch.linspace(0, len(problem.train) - 1, min(len(problem.train), PRIOR_ROWS)).long()
         X = take(problem.train.X, rows.to(problem.train.y.device))
-        self.X = X.to("cpu", problem.theta.dtype) if isinstance(X, Tensor | MixedRows) else X
+        if isinstance(X, Tensor):
+            theta, self.X = moved_together([theta, X.to(theta.dtype)], host)
+        else:
+            theta, self.X = theta.to(host), X.to(host, theta.dtype) if isinstance(X, MixedRows) else X
+        self.begin = theta
         self.log_share = min(0.5 * math.log(least_share(dtype or theta.dtype)), float(theta[-1] - self._prior(theta)))
         restrictions = getattr(self.kernel, "restrictions", None)
         parameters = None if restrictions is None else restrictions.parameters
@@ -73,6 +84,7 @@ class NoiseFloor:
 
     def _distance(self, point: Float[Tensor, " q"]) -> float:
         """The log noise sd less the least one."""
+        point = point.cpu()
         return float(point[self.entry]) - float(self._prior(point[: self.entry + 1])) - self.log_share
 
     def normal(self, theta: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
@@ -101,6 +113,17 @@ class NoiseFloor:
     def is_touched(self, theta: Float[Tensor, " p"]) -> bool:
         """Return whether the noise has reached its bound."""
         return self.is_movable and self._distance(theta) <= TOUCH
+
+
+_floors: WeakKeyDictionary[Problem, dict[torch.dtype, NoiseFloor]] = WeakKeyDictionary()
+
+
+def noise_floor(problem: Problem, dtype: torch.dtype | None = None) -> NoiseFloor:
+    """Return the bound of a problem, which is found once: its rows and initial values are read from a GPU together."""
+    floors, dtype = _floors.setdefault(problem, {}), dtype or problem.theta.dtype
+    if dtype not in floors:
+        floors[dtype] = NoiseFloor(problem, dtype)
+    return floors[dtype]
 
 
 def least_share(dtype: torch.dtype) -> float:

@@ -46,7 +46,7 @@ from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
 from .linalg.replayed_descent import Evaluated, replayed_descent
 from .linalg.seasons import Season, seasons
-from .noise_floor import NoiseFloor
+from .noise_floor import noise_floor
 from .objectives import evidence
 from .problem import MixedRows, Problem, take
 
@@ -379,7 +379,7 @@ def _race_rows(problem: Problem) -> Tensor:
 
 def _evaluated(problem: Problem, theta: Tensor) -> Evaluated:
     """Value and gradient; an error where they do not exist, and where the noise is one that no method may learn."""
-    if not NoiseFloor(problem).admits(theta):
+    if not noise_floor(problem).admits(theta):
         raise NotPositiveDefinite("K + s2 I", len(problem.train), 0.0)
     value, gradient = evidence(problem.kernel, theta, problem.train)
     return Evaluated(value, gradient.double())
@@ -407,7 +407,7 @@ def _descended(part: Problem, start: Start, limit: int, enough: float, keeps_per
         undefined=UNDEFINED,
         restrictions=restrictions,
         units=units,
-        floor=NoiseFloor(part),
+        floor=noise_floor(part),
     )
     begin = start.theta
     with closing(descent):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..linalg.randomness import generator, random_rows
 from ..linalg.replayed_descent import Evaluated, Replayed, replayed_descent
-from ..noise_floor import NoiseFloor
+from ..noise_floor import noise_floor
 from ..objectives import evidence
 from ..problem import Problem
 
@@ -55,5 +55,5 @@ def learn_on_subset(
 
     restrictions = getattr(problem.kernel, "restrictions", None)
     return replayed_descent(
-        likelihood, problem.theta, "L-BFGS-B", evaluations, done, restrictions=restrictions, floor=NoiseFloor(problem)
+        likelihood, problem.theta, "L-BFGS-B", evaluations, done, restrictions=restrictions, floor=noise_floor(problem)
     )

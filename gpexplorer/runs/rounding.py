@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from ..linalg.randomness import generator, random_rows
-from ..noise_floor import NoiseFloor
+from ..noise_floor import noise_floor
 from ..objectives import noise_variance
 from ..problem import Channel, MixedRows, Problem
 from .trace import Record
@@ -188,7 +188,7 @@ def least_noise_sentence(problem: Problem, last: Sequence[Record]) -> str:
     theta = getattr(last[-1].step.state, "theta", None) if last else None
     if not isinstance(theta, Tensor) or theta.shape != problem.theta.shape or torch.equal(theta, problem.theta):
         return ""
-    floor = NoiseFloor(problem)
+    floor = noise_floor(problem)
     if not floor.is_touched(theta):
         return ""
     share = math.sqrt(noise_variance(theta)) / float(problem.train.y.std())

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ...kernels.theta.restrictions import projected
 from ...linalg.deferred_reads import moved_together
-from ...noise_floor import NoiseFloor
+from ...noise_floor import NoiseFloor, noise_floor
 from ...problem import Outcome, Problem, Step, channel
 from ..base import Steps, begun
 from .fold_steps import FoldReport, FoldScore, FoldSettings, Local, iterate, prepare, score_folds
@@ -124,7 +124,7 @@ class Setup:
     @cached_property
     def floor(self) -> NoiseFloor:
         """The least noise beside the function."""
-        return NoiseFloor(self.problem)
+        return noise_floor(self.problem)
 
     @cached_property
     def unit_scale_direction(self) -> Tensor:

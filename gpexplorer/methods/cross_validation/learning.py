@@ -37,10 +37,10 @@ from ...errors import NotPositiveDefinite
 from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.cholesky import cholesky
-from ...linalg.deferred_reads import Number, RepeatedEvaluations, log, number
+from ...linalg.deferred_reads import Number, RepeatedEvaluations, log, moved_together, number
 from ...linalg.randomness import generator
 from ...linalg.replayed_descent import GRADIENT_DESCENT, Evaluated, Replayed, replayed_descent
-from ...noise_floor import NoiseFloor
+from ...noise_floor import noise_floor
 from ...objectives import deferred_noise_variance, evidence, noise_derivative
 from ...posteriors import Posterior
 from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel, channels_of
@@ -178,8 +178,8 @@ def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tenso
 
     Optimisers stop at an absolute gradient, which a small sum of squares always has: its logarithm has a relative one.
     """
-    restrictions, begin = getattr(problem.kernel, "restrictions", None), problem.theta.cpu()
-    floor = NoiseFloor(problem)
+    restrictions, floor = getattr(problem.kernel, "restrictions", None), noise_floor(problem)
+    begin = floor.begin
     for theta in initial_values(begin, method.restarts, method.seed):
         if getattr(problem.kernel, "noise_is_known", False):
             theta = torch.cat([theta[:-1], begin[-1:]])
@@ -210,13 +210,12 @@ def _allowed(method: ExactLearning, objective: float) -> float:
 
 def _largest_derivative(problem: Problem, state: LearningState) -> float:
     """Return the largest absolute derivative at the best point."""
-    values = state.answers[:, 0]
-    if getattr(problem.kernel, "restrictions", None) is not None:  # else two launches on a GPU that change nothing
+    theta, answers = moved_together([state.theta, state.answers], torch.device("cpu"))
+    values = answers[:, 0]
+    if getattr(problem.kernel, "restrictions", None) is not None:
         values = (values - state.objective).abs()
     best = int(values.nan_to_num(math.inf).argmin())
-    return largest_derivative(
-        problem.kernel, state.theta, NoiseFloor(problem).along(state.theta, state.answers[best, 2:])
-    )
+    return largest_derivative(problem.kernel, theta, noise_floor(problem).along(theta, answers[best, 2:]))
 
 
 def _outcome(method: ExactLearning, problem: Problem, state: LearningState) -> Outcome:

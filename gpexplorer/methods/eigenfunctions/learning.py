@@ -46,7 +46,7 @@ from ...kernels.theta.restrictions import log_prior, projected
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator, random_rows
 from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
-from ...noise_floor import NoiseFloor
+from ...noise_floor import noise_floor
 from ...objectives import noise_variance
 from ...posteriors import Posterior
 from ...problem import CONVERGED, Cost, Dataset, Kernel, Outcome, Problem, Step, channel
@@ -225,7 +225,7 @@ def basis_descent(method: BasisMethod, problem: Problem, choice: Choice, rows: D
 
     limit, undefined = method.evaluations if method.learn else 1, (NotPositiveDefinite, IndexError)
     restrictions = getattr(problem.kernel, "restrictions", None) if method.learn else None
-    floor = NoiseFloor(problem) if method.learn else None
+    floor = noise_floor(problem) if method.learn else None
     return replayed_descent(
         likelihood, initial, "L-BFGS-B", limit, undefined=undefined, restrictions=restrictions, floor=floor
     )

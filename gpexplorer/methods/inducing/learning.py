@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...linalg.deferred_reads import RepeatedEvaluations
 from ...linalg.replayed_descent import Evaluated, replayed_descent
-from ...noise_floor import NoiseFloor
+from ...noise_floor import noise_floor
 from ...objectives import Terms, nystrom_gradient
 from ...problem import Problem, Step
 from .settings import LearningMethod, SparseMethod
@@ -103,7 +103,7 @@ def minimise(
 
     limit = method.evaluations or min(20, max(15, 2 * len(begin)))
     restrictions = getattr(problem.kernel, "restrictions", None)
-    floor = NoiseFloor(problem)
+    floor = noise_floor(problem)
     for best in replayed_descent(
         evaluate, start, method.optimiser, limit, done, restrictions=restrictions, floor=floor
     ):

@@ -17,7 +17,7 @@ from ...kernels.states.transitions import TooManyStates
 from ...kernels.theta.descent_units import descent_units
 from ...kernels.theta.restrictions import largest_derivative
 from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
-from ...noise_floor import NoiseFloor
+from ...noise_floor import noise_floor
 from ...problem import Outcome, Problem
 from ..base import Method, end_of_descent
 from ..setting_kinds import amount, count
@@ -113,7 +113,7 @@ def recorded_descent(
 
     restrictions = getattr(problem.kernel, "restrictions", None) if limit > 1 else None
     units = descent_units(problem.kernel, state.begin, problem.train)
-    floor = NoiseFloor(problem, torch.float64) if limit > 1 else None
+    floor = noise_floor(problem, torch.float64) if limit > 1 else None
     done = int(state.answers[:, 0].isfinite().sum())
     if done and is_flat(state.theta, state.objective, state.answers):
         return
@@ -137,7 +137,7 @@ def slope_of(problem: Problem, state: Any) -> float:
     """The largest absolute derivative at the best point, in the numbers that may move."""
     gradient = _gradient_at(state.objective, state.answers)
     return largest_derivative(
-        problem.kernel, state.theta, NoiseFloor(problem, torch.float64).along(state.theta, gradient)
+        problem.kernel, state.theta, noise_floor(problem, torch.float64).along(state.theta, gradient)
     )
 
 
@@ -147,7 +147,7 @@ def slope_nearby(problem: Problem, theta: Tensor, value: float, answers: Sequenc
     A lengthscale l that has grown long enters by l^-2, and a small standard deviation by its square: there derivatives
     fall by exp(2) per unit of the logarithm, so that a small one may lead back to a much lower value.
     """
-    gradient = NoiseFloor(problem, torch.float64).along(theta, _gradient_at(value, answers))
+    gradient = noise_floor(problem, torch.float64).along(theta, _gradient_at(value, answers))
     moved = (theta - problem.theta).to(gradient)
     farther = (moved.abs() - DISTANCE).clamp_min(0.0) * (gradient * moved > 0.0)
     return largest_derivative(problem.kernel, theta, gradient * torch.exp(2.0 * farther))

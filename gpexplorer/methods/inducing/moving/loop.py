@@ -28,7 +28,7 @@ from ....evidence_limits import BOUNDS, explained_energy, limit_from
 from ....kernels.distances import distances_of_scaled, scaled_again, scaled_rows, weighted_differences
 from ....linalg.deferred_reads import RepeatedEvaluations
 from ....linalg.replayed_descent import Evaluated, replayed_descent
-from ....noise_floor import NoiseFloor
+from ....noise_floor import noise_floor
 from ....objectives import BLOCK, Nystrom, Terms, is_kept, noise_variance, nystrom, pull_back
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Dataset, Problem, Step
@@ -343,7 +343,7 @@ def _descend(
         return Evaluated(terms.total(descent.likelihood), gradient, (terms, jitter, least))
 
     restrictions = getattr(problem.kernel, "restrictions", None) if descent.learn else None
-    floor = NoiseFloor(problem) if descent.learn else None
+    floor = noise_floor(problem) if descent.learn else None
     steps = replayed_descent(
         evaluate, begin, descent.optimiser, descent.limit, state.position, restrictions=restrictions, floor=floor
     )
