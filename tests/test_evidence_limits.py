@@ -120,7 +120,7 @@ def test_the_convergence_picture_says_how_far_the_exact_model_is_at_most_and_dra
     sentence = f"at step 1: at most {gap:.3g} nat from the exact model with the same hyperparameters"
     assert layers["series"].attrs["title"].startswith(sentence)
     assert "range" not in layers
-    assert not len(layers["exact"])
+    assert not len(layers["level"])
     assert view.data(run, 0)["series"].attrs["title"] == ""
 
     view.limits = True
@@ -139,9 +139,9 @@ def test_of_few_rows_the_convergence_picture_draws_the_exact_model_and_says_its_
         exact = float(train.y @ torch.linalg.solve(A, train.y) + torch.linalg.slogdet(A).logabsdet) / 2
         layers = view.data(run, at)
         distance = run.table()["objective"][at] - exact
-        assert layers["exact"].to_numpy() == pytest.approx(np.array([[0.0, exact], [len(run.trace) - 1, exact]]))
+        assert layers["level"].to_numpy() == pytest.approx(np.array([[0.0, exact], [len(run.trace) - 1, exact]]))
         assert layers["series"].attrs["title"].startswith(f"{distance:.3g} nat from the exact model with the same")
-        assert layers["series"].attrs["title"].endswith("(dotted)") is not layers["exact"].attrs["loose"]
+        assert layers["series"].attrs["title"].endswith("(dotted)") is not layers["level"].attrs["loose"]
     assert view.data(run, 0)["series"].attrs["title"] == ""
 
 
@@ -162,7 +162,7 @@ def test_the_axis_contains_the_exact_model_unless_it_would_flatten_the_run(
     run = SimpleNamespace(table=lambda: frame, method=method, problem=SimpleNamespace(kernel=None), rises=[], spec=None)
     monkeypatch.setattr(Convergence, "_exact_objective", lambda *_: exact)
     layers = Convergence().data(cast(Run, run), len(values) - 1)
-    assert layers["exact"].attrs["loose"] is loose
+    assert layers["level"].attrs["loose"] is loose
     assert layers["series"].attrs.get("extent") == axis
 
 

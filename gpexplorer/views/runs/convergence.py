@@ -111,8 +111,8 @@ class Convergence(View):
             if self.limits:
                 layers["range"] = self._drawn(ranges.rename(columns={"lower": "y"})).rename(columns={"y": "lower"})
         # These layers are there from the start: a layer that appears later would have the whole figure drawn again.
-        layers["exact"] = self._drawn(series.iloc[[0, -1]].assign(y=exact))
-        layers["exact"].attrs["loose"] = not (has_room := _has_room(trusted, exact))
+        layers["level"] = self._drawn(series.iloc[[0, -1]].assign(y=exact))
+        layers["level"].attrs["loose"] = not (has_room := _has_room(trusted, exact))
         ghost = self._best_before(run, channel, column)
         layers["ghost"] = self._drawn(series[:0] if ghost is None else ghost)
         sentences = [
@@ -163,7 +163,7 @@ class Convergence(View):
         """Draw a line, dashed where its values are not trustworthy, and a dot at the current record."""
         parts = [
             line(layers, "ghost", color=ROLES["reference"], line_width=1.5, alpha=0.8),
-            line(layers, "exact", color=ROLES["reference"], line_dash="dotted", line_width=2),
+            line(layers, "level", color=ROLES["reference"], line_dash="dotted", line_width=2),
             line(layers, "series", color=ROLES["mean"], line_width=2),
             layer(hv.Scatter(layers["series"], "x", "y"), "dots", color=ROLES["mean"], size=4),
             line(layers, "untrusted", color=ROLES["removed"], line_dash="dashed"),
