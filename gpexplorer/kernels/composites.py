@@ -11,9 +11,8 @@ kind.
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -41,6 +40,7 @@ class Composite(Covariance):
     """
 
     sign = ""
+    operation: ClassVar[Callable[..., Tensor]]
 
     def __init__(self, first: Covariance, second: Covariance) -> None:
         if first.d != second.d:
@@ -85,6 +85,15 @@ class Composite(Covariance):
         """The two covariance matrices [n, m], combined."""
         return self.combine(*(part(own, X, Z) for part, own in self._split(theta)))
 
+    def fill(self, theta: Theta, X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
+        """Write the first part into `out`, then combine it with the second part block by block."""
+        (first, theta_1), (second, theta_2) = self._split(theta)
+        first.fill(theta_1, X, Z, out)
+        for rows in row_blocks(len(X), out.element_size() * max(len(Z), 1), out, FILL_BYTES):
+            block = torch.empty_like(out[rows])
+            second.fill(theta_2, X[rows], Z, block)
+            self.operation(out[rows], block, out=out[rows])
+
     def diag(self, theta: Theta, X: Any) -> Float[Tensor, " n"]:
         """The two diagonals [n], combined."""
         return self.combine(*(part.diag(own, X) for part, own in self._split(theta)))
@@ -97,27 +106,15 @@ class Composite(Covariance):
             return None
         return lambda X: self.combine(first(X), second(X))
 
-    @abstractmethod
     def combine(self, first: Tensor, second: Tensor) -> Tensor:
         """The sum, or the product, of two matrices or diagonals."""
+        return self.operation(first, second)
 
 
 class Sum(Composite):
     """k1 + k2: the prior of a sum of two independent functions."""
 
-    sign = "+"
-
-    def combine(self, first: Tensor, second: Tensor) -> Tensor:
-        return first + second
-
-    def fill(self, theta: Theta, X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
-        """Write the first part into `out`, then add the second part block by block."""
-        (first, theta_1), (second, theta_2) = self._split(theta)
-        first.fill(theta_1, X, Z, out)
-        for rows in row_blocks(len(X), out.element_size() * max(len(Z), 1), out, FILL_BYTES):
-            block = torch.empty_like(out[rows])
-            second.fill(theta_2, X[rows], Z, block)
-            out[rows] += block
+    sign, operation = "+", staticmethod(torch.add)
 
     def theta_gradient(self, theta: Theta, X: Any, Z: Any, G: Tensor) -> Theta:
         """Gradients of the parts, each by its own closed form."""
@@ -146,10 +143,7 @@ class Sum(Composite):
 class Product(Composite):
     """k1 * k2: covariance where both parts are large."""
 
-    sign = "*"
-
-    def combine(self, first: Tensor, second: Tensor) -> Tensor:
-        return first * second
+    sign, operation = "*", staticmethod(torch.mul)
 
     def theta_gradient_from_matrix(self, theta: Theta, X: Any, Z: Any, sides: Sides, K: Tensor) -> Theta | None:
         """Gradient [p] of u'K z: log k is the sum of two logarithms, so each part needs only the common K.
