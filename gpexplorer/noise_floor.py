@@ -52,11 +52,12 @@ class NoiseFloor:
         self.kernel: Any = problem.kernel
         self.entry, theta, host = len(problem.theta) - 1, problem.theta, torch.device("cpu")
         rows = torch.linspace(0, len(problem.train) - 1, min(len(problem.train), PRIOR_ROWS)).long()
-        X = take(problem.train.X, rows.to(problem.train.y.device))
+        X: Any = take(problem.train.X, rows.to(problem.train.y.device))
         if isinstance(X, Tensor):
-            theta, self.X = moved_together([theta, X.to(theta.dtype)], host)
+            theta, X = moved_together([theta, X.to(theta.dtype)], host)
         else:
-            theta, self.X = theta.to(host), X.to(host, theta.dtype) if isinstance(X, MixedRows) else X
+            theta, X = theta.to(host), X.to(host, theta.dtype) if isinstance(X, MixedRows) else X
+        self.X = X
         self.begin = theta
         self.log_share = min(0.5 * math.log(least_share(dtype or theta.dtype)), float(theta[-1] - self._prior(theta)))
         restrictions = getattr(self.kernel, "restrictions", None)
