@@ -279,7 +279,7 @@ def _note_on_row_name(columns: dict[str, Column], target: str) -> tuple[str, ...
 
 
 def _note_on_name(columns: dict[str, Column], target: str, choice: Choice) -> tuple[str, ...]:
-    """A note if another column is called target, and nobody chose."""
+    """A note if no target was chosen, and a column that is called target is an input."""
     named = [title for title in columns if title.casefold() == "target" != target.casefold()]
     if choice.target is not None or not named:
         return ()

@@ -266,8 +266,9 @@ class BokehFixes(JSComponent):
     Bokeh measures a newly added figure before the figure has a layout, and lays it out right afterwards, so that the
     only effect is an error in the browser's console: "reading 'top_panel'". And it asks the browser for the style of
     the figure before each line and each surface that it draws, in case a style sheet has colours for them; the browser
-    then computes the styles of the page anew, which took two of the six seconds in which our page opens, and 13 of 42
-    in a dark page of a host with two explorers. Our figures are not asked: their colours are set by Python. Each layout
+    then computes all styles of the page again, which took two of the six seconds in which our page opens, and 13 of the
+    42 seconds that a dark page of a host with two explorers took under a profiler. Our figures are not asked: their
+    colours are set by Python. Each layout
     of a page empties and writes again the style sheets of all its parts, with five writes per part, although they say
     what they said before: 21,000 writes while the laboratory opens. A layout of ours writes those that differ, at its
     end and before anything is measured. Each component that a browser has drawn, or that has another size than before,
