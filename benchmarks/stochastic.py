@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -44,7 +45,7 @@ METHODS = ("scgd", "minimax", "bsgd", "svgp")
 REPEATS = 20  # minibatches per timing
 SQUARE = 600  # rows of the square product that measures the speed of the machine
 ALL_ROWS: dict[str, Any] = {"validation": 0.0, "patience": 0}  # every method uses all rows for all epochs
-PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "linalg_cholesky_ex", "cholesky_inverse", "linalg_solve_triangular"}
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "cholesky_inverse", "linalg_solve_triangular"}
 WHOLE = 10**6  # minibatches per step: the method limits this to one epoch
 
 
@@ -159,8 +160,10 @@ class _Products(TorchDispatchMode):
         self.calls: list[Callable[[], object]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func.overloadpacket.__name__.rstrip("_") in PRODUCTS:
+        kwargs, name = kwargs or {}, func.overloadpacket.__name__.rstrip("_")
+        if name == "linalg_cholesky_ex":
+            self.calls.append(partial(factor, args[0].clone()))  # recorded in place, where it cannot be repeated
+        if name in PRODUCTS:
             copies = [part.clone() if isinstance(part, Tensor) else part for part in args]
             named = {name: part.clone() if isinstance(part, Tensor) else part for name, part in kwargs.items()}
             self.calls.append(lambda: func(*copies, **named))

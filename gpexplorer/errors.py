@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-_FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EFBIG")}  # no more bytes fit on the disk
+DISK_FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EFBIG")}  # no more bytes fit on the disk
 
 LONGEST = 60  # a message repeats at most this many characters of a refused value
 
@@ -40,7 +40,7 @@ def not_written(error: OSError, otherwise: str) -> str:
     >>> "Cannot write p.csv " + not_written(OSError(errno.ENOSPC, "No space left on device"), "choose another --out")
     'Cannot write p.csv (No space left on device): free space on its disk, or choose another --out.'
     """
-    return f"({error.strerror or error}): {'free space on its disk, or ' * (error.errno in _FULL)}{otherwise}."
+    return f"({error.strerror or error}): {'free space on its disk, or ' * (error.errno in DISK_FULL)}{otherwise}."
 
 
 class GPExplorerError(Exception):

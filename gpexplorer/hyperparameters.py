@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, overload
 
 import param
@@ -107,6 +108,14 @@ class Hyperparameters(InPanel, Sequence[Hyperparameter]):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def __contains__(self, which: object) -> bool:
+        """Whether a row is one of these, or a name means at least one of them."""
+        if not isinstance(which, str):
+            return which in self._rows
+        with suppress(SettingError):
+            return bool(self.matching(which))
+        return False
 
     def __iter__(self) -> Iterator[Hyperparameter]:
         return iter(self._rows)

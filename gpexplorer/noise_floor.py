@@ -127,6 +127,13 @@ def noise_floor(problem: Problem, dtype: torch.dtype | None = None) -> NoiseFloo
     return floors[dtype]
 
 
+def descent_limits(problem: Problem, learns: bool = True) -> dict[str, Any]:
+    """Return what a descent (`linalg.replayed_descent`) must obey where theta is learned."""
+    if not learns:
+        return {}
+    return {"restrictions": getattr(problem.kernel, "restrictions", None), "floor": noise_floor(problem)}
+
+
 def least_share(dtype: torch.dtype) -> float:
     """Return the least noise variance that learning may reach, as a share of the prior variance.
 

@@ -129,7 +129,8 @@ class Scale:
         return (X - self.x_mean.to(X)) / self.x_sd.to(X)
 
     def inputs_in_units(self, Z: Tensor) -> Tensor:
-        """Inputs [t, d] from the scaled space to the units of the file, in the precision of Z."""
+        """Inputs [t, d] from the scaled space to the units of the file, in float64."""
+        Z = Z.double()
         X = Z * self.x_sd.to(Z) + self.x_mean.to(Z)
         if self.x_log is None:
             return X
@@ -143,8 +144,8 @@ class Scale:
         return ((y if self.transform is None else self.transform.forward(y)) - self.y_mean) / self.y_sd
 
     def target_in_units(self, y: Tensor) -> Tensor:
-        """Targets of any shape from the scaled space to the units of the file."""
-        y = y * self.y_sd + self.y_mean
+        """Targets of any shape from the scaled space to the units of the file, in float64."""
+        y = y.double() * self.y_sd + self.y_mean  # an offset may have more digits than float32
         return y if self.transform is None else self.transform.inverse(y)
 
     def log_derivative(self, y: Tensor) -> Tensor:

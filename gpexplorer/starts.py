@@ -46,7 +46,7 @@ from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
 from .linalg.replayed_descent import Evaluated, replayed_descent
 from .linalg.seasons import Season, seasons
-from .noise_floor import noise_floor
+from .noise_floor import descent_limits, noise_floor
 from .objectives import evidence
 from .problem import MixedRows, Problem, take
 
@@ -398,17 +398,8 @@ def _value(problem: Problem, theta: Tensor) -> float:
 def _descended(part: Problem, start: Start, limit: int, enough: float, keeps_periods: bool = False) -> Start:
     """The start after a descent in the numbers that may move; its values contain the penalty of the priors."""
     units = descent_units(part.kernel, start.theta, part.train)
-    function, restrictions = partial(_evaluated, part), getattr(part.kernel, "restrictions", None)
-    descent = replayed_descent(
-        function,
-        start.theta,
-        "L-BFGS-B",
-        limit,
-        undefined=UNDEFINED,
-        restrictions=restrictions,
-        units=units,
-        floor=noise_floor(part),
-    )
+    function, limits = partial(_evaluated, part), descent_limits(part)
+    descent = replayed_descent(function, start.theta, "L-BFGS-B", limit, undefined=UNDEFINED, units=units, **limits)
     begin = start.theta
     with closing(descent):
         for best in descent:

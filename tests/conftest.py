@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from jaxtyping import install_import_hook
 
 # Without compiled files, each process compiles the tests, the package and their assertions again, which is half of the
@@ -25,6 +24,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Steps are those in torch, whose operations the tests count; test_compiled_try.py compares the compiled ones with them.
 os.environ["GPEXPLORER_COMPILED"] = "0"
+
+# As the package sets it, but before any test imports torch. Else threads that wait spin, on cores that other workers
+# need: on a busy machine, two tests with two threads took 15 s of the processors instead of 5.5.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 SHAPED = ("gpexplorer.linalg", "gpexplorer.kernels", "gpexplorer.objectives", "gpexplorer.posteriors.inducing")
 SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ
@@ -87,14 +90,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What exists by now stays to the end, so that no search for garbage walks through it again."""
+    """What exists by now stays to the end, so that no search for garbage walks through it again.
+
+    The others come after 20,000 new objects instead of 700, since pages and pictures consist of that many.
+    """
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
     gc.enable()
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     """Before each test, since a command may set it: two workers with two threads each wait for each other."""
+    import torch
+
     torch.set_num_threads(1)
 
 

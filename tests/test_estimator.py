@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -147,6 +148,20 @@ def test_a_pickled_model_predicts_and_continues_the_same():
 
     assert np.array_equal(unpickled.predict(X), model.predict(X))
     assert unpickled.run_.fork().finish(steps=6).reason == model.run_.fork().finish(steps=6).reason == "budget"
+
+
+def test_tensors_are_arrays_whether_they_are_sparse_or_have_a_gradient():
+    X = torch.rand(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    X = torch.where(X < 0.2, 0.0, X)
+    y, weights = X.sum(1), 0.5 + X[:, 0]
+    model = Estimator("ml", budget={"steps": 5}).fit(X.numpy(), y.numpy(), sample_weight=weights.numpy())
+    for one, other in ((X.clone().requires_grad_(), y + 0.0), (X.to_sparse(), y)):
+        leaf = one if one.requires_grad else y.clone().requires_grad_()
+        same = Estimator("ml", budget={"steps": 5}).fit(
+            one, other + 0.0 * leaf.sum(), sample_weight=weights + 0.0 * leaf.sum()
+        )
+        assert same.predict(one).tolist() == model.predict(X.numpy()).tolist()
+        assert same.score(one, other) == model.score(X.numpy(), y.numpy())
 
 
 def test_names_of_columns_are_kept():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -276,3 +277,19 @@ def test_a_kernel_object_of_this_package_is_its_key():
     assert Estimator(kernel=kernels.make("se-ard + linear", 2), **SHORT).fit(X, y).kernel_["name"] == "se-ard+linear"
     fitted = Estimator(kernel=1.0 * RBF([1.0, 1.0]) + theirs.WhiteKernel(0.1), **SHORT).fit(X, y)
     assert fitted.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"y": ["high"] * 20}, 'y has "high" in row 1, where a number is needed'),
+        ({"y": [1.0, 2.0, None] + [0.0] * 17}, 'y has "None" in row 3, where a number is needed'),
+        ({"y": pd.Series(np.arange(20.0))[::-1]}, r"y has the index of X in another order: give y.loc\[X.index\]"),
+        ({"sample_weight": pd.Series(np.ones(20))[::-1]}, "sample_weight has the index of X in another order"),
+        ({"X": pd.DataFrame(np.ones((20, 2)), columns=["a", "a"])}, 'the table has the column "a" more than once'),
+    ],
+)
+def test_rows_that_do_not_fit_together_are_named(change: dict[str, Any], says: str):
+    rows = {"X": pd.DataFrame({"a": np.arange(20.0)}), "y": np.arange(20.0)} | change
+    with pytest.raises(DataError, match=says):
+        Estimator("ml", budget={"steps": 1}).fit(**rows)

@@ -127,7 +127,7 @@ def test_the_convergence_picture_says_how_far_the_exact_model_is_at_most_and_dra
     drawn = view.data(run, 4)
     assert drawn["range"].to_numpy().tolist() == [[1.0, table["exact_least"][1], table["objective"][1]]]
     elements = [type(element).__name__ for element in view.plot(drawn)]
-    assert elements == ["Area", "Curve", "Curve", "Curve", "Scatter", "Curve", "Scatter"]
+    assert elements == ["Area", "Curve", "Curve", "Curve", "Scatter", "Curve", "Scatter", "Labels"]
 
 
 def test_of_few_rows_the_convergence_picture_draws_the_exact_model_and_says_its_distance() -> None:
@@ -140,9 +140,22 @@ def test_of_few_rows_the_convergence_picture_draws_the_exact_model_and_says_its_
         layers = view.data(run, at)
         distance = run.table()["objective"][at] - exact
         assert layers["level"].to_numpy() == pytest.approx(np.array([[0.0, exact], [len(run.trace) - 1, exact]]))
-        assert layers["series"].attrs["title"].startswith(f"{distance:.3g} nat from the exact model with the same")
-        assert layers["series"].attrs["title"].endswith("(dotted)") is not layers["level"].attrs["loose"]
-    assert view.data(run, 0)["series"].attrs["title"] == ""
+        number = f"{distance:.1f}" if distance < 9.95 else f"{distance:,.0f}"
+        assert layers["series"].attrs["title"] == f"{number} nat from the exact model with the same hyperparameters"
+        assert layers["series"].attrs["number"] == number
+        assert layers["words"]["text"].tolist() == ["exact model"]
+        assert np.isfinite(layers["words"]["y"].iloc[0]) == (not layers["level"].attrs["loose"])
+    start = run.trace[0].step.state
+    Z = run.problem.train.rows(start.inducing).X
+    K_nm, K_mm = (run.problem.kernel(start.theta, X, Z) for X in (run.problem.train.X, Z))
+    n, s2 = len(run.problem.train), float((2 * start.theta[-1]).exp())
+    Q = K_nm @ torch.linalg.solve(K_mm, K_nm.T)
+    A, y = Q + s2 * torch.eye(n), run.problem.train.y
+    fit = float(y @ torch.linalg.solve(A, y) + torch.linalg.slogdet(A).logabsdet)
+    trace = float(run.problem.kernel(start.theta, run.problem.train.X, run.problem.train.X).trace() - Q.trace()) / s2
+    first = view.data(run, 0)
+    assert first["series"].to_numpy()[0] == pytest.approx([0.0, (fit + trace) / 2], rel=1e-6)
+    assert first["now"].to_numpy()[0] == pytest.approx(first["series"].to_numpy()[0])
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,11 @@ def test_a_name_of_several_or_of_none_is_refused():
         table["nois"]
     with pytest.raises(SettingError, match="bound"):
         table.kernel(bound={})
+    assert "noise" in table
+    assert "lengthscale" in table
+    assert table[0] in table
+    assert "nois" not in table
+    assert 3 not in table
 
 
 def test_a_warm_start_keeps_the_restrictions():

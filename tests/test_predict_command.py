@@ -228,7 +228,7 @@ def test_a_messy_new_file_is_predicted_strip_by_strip_with_a_flag_for_far_rows(
 ):
     posterior = messy_model(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reading.strips, "__defaults__", (8,))  # of 800 bytes
+    monkeypatch.setattr(reading.strips, "__defaults__", (8, ()))  # of 800 bytes
     lines = [
         "when;colour;größe",
         *(f"2020-0{1 + i % 9}-01;red;{100 + 6 * i / 60:.3f}".replace(".", ",") for i in range(60)),

@@ -186,7 +186,7 @@ def test_a_method_like_the_recipe_is_shown_on_the_page_with_its_settings(key: st
         explorer.session.player.run_to(4)
         begin = time.monotonic()
         while explorer.session.screen.step < 4 and time.monotonic() - begin < 30:
-            explorer._drain(wait=0.2)
+            explorer.update(wait=0.2)
         settings = explorer.choices.settings.widgets
 
         assert explorer.session.screen.step == 4
@@ -205,7 +205,7 @@ PLACES = {  # where CONTRIBUTING says that each file goes
     "gpexplorer/views/families/swap_quality.py": SERIES,
     "gpexplorer/data/cards/ballpark.yaml": CARD,
 }
-SLOW = "wheel or scipys or page_runs or readme_example or saved_by or shelf"  # they do not look at single files
+SLOW = "wheel or page_runs or readme_example or saved_by or shelf"  # they do not look at single files
 
 
 @pytest.mark.long

@@ -81,7 +81,8 @@ def test_a_season_goes_on_behind_the_end(method: str, kernel: str, shape: str, s
     f = SEASONS[shape](x / period + 0.3)
     y = f + random.normal(0.0, 0.3, len(x))
     old = x < 0.8 * n  # the rest is a quarter of that
-    model = gpx.Estimator(method, kernel=kernel, budget={"steps": 60}).fit(1e5 + x[old, None], y[old])
+    steps = 60 if method == "sgpr" else 30  # 30 more change the others by less than a tenth of the bound
+    model = gpx.Estimator(method, kernel=kernel, budget={"steps": steps}).fit(1e5 + x[old, None], y[old])
     errors = f[~old] - model.predict(1e5 + x[~old, None])
     assert np.mean(errors**2) < 0.1 * f[~old].var()
 

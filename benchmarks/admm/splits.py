@@ -36,6 +36,7 @@ SURE = 0.95  # of Student's interval of a difference: a set whose interval conta
 def judged(splits: int, folder: Path) -> Iterator[str]:
     """Compute the cells that are not in the folder yet and write the report; yield a line per cell, and the report."""
     path, available = folder / CELLS, data.available()
+    folder.mkdir(parents=True, exist_ok=True)
     kept = set(_read(path).index) if path.exists() else set()
     for rows in SETS:
         name, n = (rows, available["n"][rows]) if isinstance(rows, str) else (rows["name"], rows["n"])

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from ..display import text_table
-from ..errors import GPExplorerError
+from ..errors import DISK_FULL, GPExplorerError, not_written
 
 MISTAKE = 2  # exit code
 
@@ -44,6 +44,12 @@ def call(commands: typer.Typer, arguments: list[str] | None = None, name: str | 
         commands(arguments, prog_name=name)
     except GPExplorerError as error:
         typer.echo(f"Error: {error}", err=True)
+        sys.exit(MISTAKE)
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise  # files are guarded where they are written, so it is standard output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to print would fail again at the end
+        typer.echo(f"Error: Cannot print {not_written(error, 'print to another place')}", err=True)
         sys.exit(MISTAKE)
 
 

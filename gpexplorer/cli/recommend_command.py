@@ -52,7 +52,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
     quiet: Quiet = False,
 ) -> None:
     """Try the methods on held-out rows for a minute, and say which one to use, with what to expect of it."""
-    from ..errors import DataError
+    from ..errors import DataError, SettingError
     from ..recommendation import recommend as find
     from .files import NO_MODEL, SPECS, require_writable
 
@@ -73,8 +73,8 @@ def recommend(  # noqa: PLR0913 - the options of the command
                 should_stop=stopped.is_set,
                 **{name: value for name, value in options.items() if value not in ("", None, [], {})},
             )
-        except DataError as error:
-            raise DataError(_as_options(str(error))) from None
+        except (DataError, SettingError) as error:
+            raise type(error)(_as_options(str(error))) from None
         finally:
             typer.echo("\r\033[K" if sys.stderr.isatty() else "", err=True, nl=False)
         _write(answer, out, model)

@@ -18,21 +18,16 @@ if TYPE_CHECKING:
     from .splits import Split
     from .uploads import Preview, preview, read_rows, read_upload
 
-_MODULE_OF = {
-    "Choice": "files.choice",
-    "Preview": "uploads",
-    "Split": "splits",
-    "TableReader": "reader.table_reader",
-    "UPLOAD": "files.size_limits",
-    "available": "loading",
-    "fetch": "loading",
-    "is_named": "loading",
-    "load": "loading",
-    "preview": "uploads",
-    "read_rows": "uploads",
-    "read_upload": "uploads",
-    "truth": "sets.generators",
+_NAMES_IN = {
+    "files.choice": ("Choice",),
+    "files.size_limits": ("UPLOAD",),
+    "loading": ("available", "fetch", "is_named", "load"),
+    "reader.table_reader": ("TableReader",),
+    "sets.generators": ("truth",),
+    "splits": ("Split",),
+    "uploads": ("Preview", "preview", "read_rows", "read_upload"),
 }
+_MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names}
 __all__ = [
     "UPLOAD",
     "Choice",

@@ -18,7 +18,7 @@ from .files.reading import Raw
 from .quoting import quote
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
 TABLE, ARRAYS = "the table", "the pair (X, y)"
 OBJECT = "object"
@@ -27,13 +27,6 @@ OBJECT = "object"
 def from_frame(frame: Any) -> Raw:
     """A table of any library, with a note if it has an index that may be meant as a column."""
     return Raw(table_of(frame), TABLE, _note_on_index(frame))
-
-
-def _table_of_pandas(frame: DataFrame) -> pa.Table:
-    """Convert a DataFrame, column by column. Its index is not a column."""
-    names = [str(name) for name in frame.columns]
-    columns = {name: _of_series(name, frame.iloc[:, i]) for i, name in enumerate(names)}
-    return pa.table(columns)
 
 
 def _note_on_index(frame: Any) -> tuple[str, ...]:
@@ -67,8 +60,9 @@ def column_titles(frame: Any) -> list[str]:
 def table_of(frame: Any) -> pa.Table:
     """A table of any library as Arrow's."""
     refuse_duplicates(TABLE, column_titles(frame))
-    if hasattr(frame, "iloc"):
-        return _table_of_pandas(frame)
+    if hasattr(frame, "iloc"):  # column by column; the index is no column
+        names = [str(name) for name in frame.columns]
+        return pa.table({name: _of_series(name, frame.iloc[:, i]) for i, name in enumerate(names)})
     try:
         return without_views(pa.table(frame))
     except pa.ArrowException as error:
@@ -133,14 +127,65 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
         raise DataError(
             f"{ARRAYS}: X has {rows} rows and y shape {values.shape}; y must be [n] with one value per row of X."
         )
-    has_indices = hasattr(X, "iloc") and hasattr(y, "iloc") and X.index.is_unique and not X.index.equals(y.index)
-    if has_indices and X.index.difference(y.index, sort=False).empty:
-        raise DataError(f"{ARRAYS}: y has the index of X in another order: give y.loc[X.index], or arrays of both.")
+    refuse_other_order(ARRAYS, X, "y", y)
     if target in inputs:
         target = f"{target} (target)"
     table = pa.table({**inputs, target: as_column(ARRAYS, target, values)})
     objects = OBJECT if OBJECT in inputs and not is_frame(X) and is_texts(X) else None
     return Raw(table, ARRAYS, _note_on_index(X)), target, objects
+
+
+def refuse_other_order(source: str, X: Any, name: str, values: Any) -> None:
+    """Raise DataError if values per row have the index of a frame X in another order."""
+    has_indices = hasattr(X, "iloc") and hasattr(values, "iloc") and X.index.is_unique
+    if has_indices and not X.index.equals(values.index) and X.index.difference(values.index, sort=False).empty:
+        raise DataError(
+            f"{source}: {name} has the index of X in another order: give {name}.loc[X.index], or arrays of both."
+        )
+
+
+def array_table(X: Any, names: Sequence[str] = ()) -> pa.Table | None:
+    """The columns of an array that contains dates, durations or words.
+
+    Parameters
+    ----------
+    X : object
+        Anything that may be inputs.
+    names : sequence of d str, optional
+        The names of its columns; by default x0, x1, ...
+
+    Returns
+    -------
+    Table or None
+        None if X contains numbers alone, or is no array [n, d], or is a sequence of texts for a kernel on texts.
+    """
+    if not isinstance(X, np.ndarray | list | tuple) or is_texts(X):
+        return None
+    try:
+        values = np.asarray(plain_array(X))
+    except ValueError:  # rows of different lengths
+        return None
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or not values.size or _are_numbers(values) or len(names) not in (0, values.shape[1]):
+        return None
+    names = names or [f"x{i}" for i in range(values.shape[1])]
+    return pa.table({name: as_column(ARRAYS, name, values[:, i]) for i, name in enumerate(names)})
+
+
+def _are_numbers(values: NDArray[Any]) -> bool:
+    """Whether all entries are numbers, texts of numbers, missing, or objects that are neither texts nor dates."""
+    if values.dtype.kind not in "mMOUS":
+        return True
+    if values.dtype.kind in "mM":
+        return False
+    if any(not isinstance(cell, str | bytes | date | np.datetime64 | Number | None) for cell in values.flat):
+        return True
+    cells = [np.nan if cell is None else cell for cell in values.flat]
+    try:
+        np.array(cells, dtype=object).astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:
@@ -203,13 +248,25 @@ def _matrix(X: Any) -> NDArray[Any]:
     return matrix
 
 
+def plain_array(values: Any) -> Any:
+    """Return a tensor as an array, also of another device, sparse or with a gradient, and other values as they are.
+
+    Masked entries of an array are missing.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        kind, mask = values.dtype.kind, np.ma.getmaskarray(values)
+        gap: Any = np.nan if kind in "biufc" else np.array("NaT", values.dtype) if kind in "mM" else None
+        return np.where(mask, gap, values.data) if mask.any() else values.data
+    if not hasattr(values, "detach"):
+        return values
+    values = values.detach().cpu().to_dense().resolve_conj().resolve_neg()
+    return (values.double() if values.is_floating_point() else values).numpy()
+
+
 def _array(name: str, values: Any) -> NDArray[Any]:
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().to_dense().resolve_conj().resolve_neg()
-        values = values.double() if values.is_floating_point() else values
+    values = plain_array(values)
     try:
-        masked = isinstance(values, np.ma.MaskedArray)
-        array = np.ma.filled(values.astype(np.float64), np.nan) if masked else np.asarray(values)
+        array = np.asarray(values)
     except ValueError as error:
         raise DataError(
             f"{ARRAYS}: the rows may differ in length: {quote(error, 120)}. Give every row the same number of values."

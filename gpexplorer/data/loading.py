@@ -19,7 +19,7 @@ from .files.columns import Numbers, pick
 from .files.layouts import read_set
 from .files.reading import kind_of, read_path
 from .given_folds import groups_of_rows
-from .in_memory import TABLE, from_arrays, from_frame, is_frame
+from .in_memory import TABLE, array_table, from_arrays, from_frame, is_frame
 from .mapped import load_mapped
 from .quoting import listing, nearest, quote
 from .reader.column_reader import KINDS
@@ -132,6 +132,8 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     if is_frame(source):
         return _split(pick(from_frame(source), _choice(TABLE, options)), split, Given(), None)
     if isinstance(source, tuple | list) and len(source) == 2:
+        table = array_table(source[0])
+        source = source if table is None else (table, source[1])
         raw, target, objects = from_arrays(*source)
         missing = None if is_frame(source[0]) else "refuse"
         choice = _choice("the arrays", {"missing": missing, "target": target, "objects": objects, **options})

@@ -52,11 +52,10 @@ DTYPES = ("float64", "float32")
 Report = Callable[[int], None]  # receives the rows that were read so far, over all passes
 ENV = "GPEXPLORER_MAPPED_DIR"  # names the folder of mapped files
 _WAY_OUT = f"set {ENV} to a folder on a larger disk, or delete files there that are no longer needed."
-_PRIVATE: dict[str, Any] = (
-    {"flags": mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0), "prot": mmap.PROT_READ | mmap.PROT_WRITE}
-    if hasattr(mmap, "MAP_PRIVATE")
-    else {"access": mmap.ACCESS_COPY}
-)
+_PRIVATE: dict[str, Any] = {"access": mmap.ACCESS_COPY}
+if hasattr(mmap, "MAP_PRIVATE"):
+    _FLAGS = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
+    _PRIVATE = {"flags": _FLAGS, "prot": mmap.PROT_READ | mmap.PROT_WRITE}
 
 
 class Table(NamedTuple):
@@ -347,10 +346,8 @@ def created(folder: Path, nbytes: int) -> Iterator[Path]:
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        free, temporary = (
-            shutil.disk_usage(folder.parent).free,
-            Path(tempfile.mkdtemp(prefix=".writing-", dir=folder.parent)),
-        )
+        free = shutil.disk_usage(folder.parent).free
+        temporary = Path(tempfile.mkdtemp(prefix=".writing-", dir=folder.parent))
     except OSError as error:
         raise _unwritable(folder, error) from None
     try:

@@ -168,9 +168,8 @@ def _part(data: Dataset, how: How, given: Given, name: str) -> Parts:
         x = data.X[:, 0].numpy()
         if given.before is not None:
             return _from_test(np.array(x >= given.before))
-        mask = np.zeros(len(x), dtype=bool)
-        mask[np.argsort(x, kind="stable")[len(x) - round(given.test * len(x)) :]] = True
-        return _from_test(mask)
+        latest = np.argsort(x, kind="stable")[len(x) - round(given.test * len(x)) :]
+        return _from_test(mask_of(len(x), latest))
     if given.masks is not None:
         return _from_test(np.array(given.masks[:, _checked_fold(how, given.masks.shape[1], name)]))
     units = len(data) if data.groups is None else len(data.groups.number.unique())
@@ -189,6 +188,13 @@ def _checked_fold(how: Any, folds: int, name: str) -> int:
     return how
 
 
+def mask_of(n: int, rows: NDArray[np.int64]) -> Mask:
+    """Return a mask [n] that is true at these rows."""
+    mask = np.zeros(n, dtype=bool)
+    mask[rows] = True
+    return mask
+
+
 def shuffled(n: int, seed: int) -> Tensor:
     """Return a random permutation [n] of the rows, from a generator of its own."""
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
@@ -201,9 +207,7 @@ def _fold(data: Dataset, folds: int, fold: int, seed: int) -> Parts:
     if data.groups is not None:
         return _from_test((drawn_folds(data.groups.number, folds, seed) == fold).numpy())
     n = len(data)
-    mask = np.zeros(n, dtype=bool)
-    mask[np.array_split(shuffled(n, seed).numpy(), folds)[fold]] = True
-    return _from_test(mask)
+    return _from_test(mask_of(n, np.array_split(shuffled(n, seed).numpy(), folds)[fold]))
 
 
 def _described(data: Dataset, how: dict[str, Any], name: str) -> Parts:
@@ -216,9 +220,7 @@ def _described(data: Dataset, how: dict[str, Any], name: str) -> Parts:
             )
         if data.groups is not None:
             return _from_test(drawn_share(data.groups.number, share, how.get("seed", 0)).numpy())
-        mask = np.zeros(n, dtype=bool)
-        mask[shuffled(n, how.get("seed", 0)).numpy()[: max(1, round(share * n))]] = True
-        return _from_test(mask)
+        return _from_test(mask_of(n, shuffled(n, how.get("seed", 0)).numpy()[: max(1, round(share * n))]))
     if "folds" in how and words <= {"folds", "fold", "seed"}:
         folds = how["folds"]
         if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= n:

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..errors import DataError, SettingError
 from ..problem import Dataset, MixedRows, Scale
 from ..target_transforms import fitted_transform
-from .in_memory import column_titles, is_frame, table_of
+from .in_memory import array_table, column_titles, is_frame, plain_array, table_of
 from .quoting import quote
 from .reader.column_names import note_on_position
 from .reader.table_reader import RowsRead
@@ -29,6 +29,10 @@ LOG_INPUTS = "log"
 LONG_TAIL, SHORTENED = 1.5, 0.5  # skewness of a column with a long tail, and the share of it that a logarithm may leave
 FEWEST_VALUES = 12  # different values of such a column
 SMALL_VALUES = 0.02  # c is half of this quantile of the values that are not 0
+IN_THE_MIDDLE = (
+    "Covariances, samples and derivatives take a value in the middle for it; mean, var and quantile average over the "
+    "values of training."
+)
 _ROUNDING = 8.0  # units in the last place: a standard deviation below this is rounding, not variation
 
 
@@ -186,8 +190,9 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     ----------
     X : tensor, array, frame or sequence
         Inputs [t, d] in the units of the file. A frame must have the training columns; it is read as the table of
-        training was, if the rows of training came from a table. Rows of numbers and texts may
-        also be a sequence of rows. A sequence of objects, for a discrete kernel, is returned as it is.
+        training was, if the rows of training came from a table, and so is an array of dates or words. A cell that is
+        not known gets a value in the middle, with a warning. Rows of numbers and texts may also be a sequence of rows.
+        A sequence of objects, for a discrete kernel, is returned as it is.
     train : Dataset
         The scaled training rows.
 
@@ -196,8 +201,11 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     DataError
         If X does not hold rows of d finite numbers.
     """
-    if train.reader is not None and is_frame(X) and _is_as_in_file(X, train):
-        X = model_rows(train.reader.inputs_of(table_of(X)), train)
+    if (read := table_rows(X, train)) is not None:
+        if read.unknown:
+            row = int(np.argmax(np.any(list(read.unknown.values()), axis=0)))
+            warnings.warn(f"Inputs, row {row + 1}: {read.why[row]}. {IN_THE_MIDDLE}", stacklevel=2)
+        X = model_rows(read, train)
     if isinstance(train.X, MixedRows):
         return _mixed_rows(X, train)
     if not isinstance(train.X, Tensor):
@@ -206,6 +214,15 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     if X.ndim != 2 or X.shape[1] != train.d:
         raise DataError(f"Inputs have shape {list(X.shape)}; the training data need [rows, {train.d}].")
     return _finite_rows(X)
+
+
+def table_rows(X: Any, train: Dataset) -> RowsRead | None:
+    """A frame, or an array of dates or words, as the reader of training reads it; None for all other inputs."""
+    if train.reader is None:
+        return None
+    if isinstance(train.X, Tensor) and not is_frame(X):
+        X = array_table(X, train.reader.sources)
+    return train.reader.inputs_of(table_of(X)) if is_frame(X) and _is_as_in_file(X, train) else None
 
 
 def model_rows(read: RowsRead, train: Dataset) -> Any:
@@ -236,8 +253,8 @@ def inputs_in_units(X: Any, train: Dataset) -> Any:
 
 
 def targets(y: Tensor, train: Dataset) -> Tensor:
-    """Convert scaled targets [t] to the units of the file."""
-    return y if train.scale is None else train.scale.target_in_units(y)
+    """Convert scaled targets [t] to the units of the file, in float64."""
+    return y.double() if train.scale is None else train.scale.target_in_units(y)
 
 
 def scaled_targets(y: Tensor, train: Dataset) -> Tensor:
@@ -257,9 +274,7 @@ def _training_columns(X: Any, names: tuple[str, ...]) -> Any:
     missing = [name for name in names if name not in titles]
     if missing and len(missing) < len(names):
         columns = ", ".join(map(repr, titles[:12]))
-        raise DataError(
-            f"Inputs have no column {missing[0]!r} but {columns}: give every column trained on, or an array."
-        )
+        raise DataError(f"Inputs have no column {missing[0]!r} but {columns}: give all training columns, or an array.")
     if missing and (note := note_on_position("Inputs", titles, names)):
         warnings.warn(note, stacklevel=2)
     if missing:
@@ -301,10 +316,12 @@ def _finite_rows(X: Tensor) -> Tensor:
 
 def _numbers(X: Any) -> Tensor:
     try:
-        # A copy, because a frame lends memory that torch must not share.
-        numbers = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=np.float64))
+        numbers = X.to_dense() if isinstance(X, Tensor) else np.asarray(plain_array(X))
+        if isinstance(numbers, np.ndarray) and not np.iscomplexobj(numbers):
+            numbers = torch.from_numpy(numbers.astype(np.float64))  # a copy: torch must not share a frame's memory
     except (TypeError, ValueError) as error:
-        raise DataError(f"Inputs are not rows of numbers ({error}): give an array [rows, columns].") from None
-    if numbers.is_complex():
+        dense = ", such as its toarray()" if hasattr(X, "toarray") else ""
+        raise DataError(f"Inputs are not rows of numbers ({error}): give an array [rows, columns]{dense}.") from None
+    if not isinstance(numbers, Tensor) or numbers.is_complex():
         raise DataError("Inputs are complex numbers: give real and imaginary parts as columns.")
     return numbers

@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..errors import DataError
@@ -19,6 +20,12 @@ MIN_ROWS = 3
 LARGEST = 1e150  # its square is still a 64-bit number
 SMALLEST = 1e-150  # a difference whose square is not yet 0
 STAND_IN = re.compile(r"-9+|9{3,}")  # whole numbers that often stand for a gap
+STAND_IN_DATES = (
+    "0001-01-01", "1601-01-01", "1753-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1970-01-01", "2099-12-31",
+    "2999-12-31", "9999-12-31",
+)  # fmt: skip
+STAND_IN_DAYS = [float(np.datetime64(date, "D").astype(int)) for date in STAND_IN_DATES]  # since 1970-01-01
+LARGEST_EXACT = 2.0**53  # whole numbers beyond it are rounded
 TOTAL = re.compile(r"(?i)^\W*(grand |sub)?(totals?|sums?|mean|averages?|gesamt|summe|insgesamt|total g.n.ral|suma)\b.*")
 
 
@@ -168,19 +175,52 @@ def note_on_total(table: pa.Table) -> tuple[str, ...]:
     return ()
 
 
-def note_on_stand_in(title: str, values: Floats) -> tuple[str, ...]:
-    """A note if a number such as -999 lies further from all others than these from each other: it may be a gap."""
+def notes_on_values(title: str, kind: str, column: pa.ChunkedArray, values: Floats) -> tuple[str, ...]:
+    """What to say of the values of a column that was read as numbers or dates, which is its kind."""
+    if kind not in ("number", "date"):
+        return ()
+    notes = note_on_stand_in(title, values, kind == "date")
+    return notes + (note_on_rounding(title, column, values) if kind == "number" else ())
+
+
+def note_on_stand_in(title: str, values: Floats, are_dates: bool = False) -> tuple[str, ...]:
+    """A note if a number such as -999, or a date such as 9999-12-31, lies further from all others than these from each
+    other: it may be a gap."""
     present = values[np.isfinite(values)]
     ends = (present.min(), present.max()) if len(present) else ()
-    for stand_in in sorted({float(end) for end in ends if STAND_IN.fullmatch(f"{end:.0f}") and end == round(end)}):
+    known = {
+        float(end)
+        for end in ends
+        if (end in STAND_IN_DAYS if are_dates else STAND_IN.fullmatch(f"{end:.0f}") and end == round(end))
+    }
+    for stand_in in sorted(known):
         others = present[present != stand_in]
         if len(others) and np.abs(others - stand_in).min() > np.ptp(others) > 0.0:
             number = count(int((present == stand_in).sum()), "cell")
+            if are_dates:
+                low, high = (np.datetime64(int(end // 1), "D") for end in (others.min(), others.max()))
+                return (
+                    f"{quote(title)} is {np.datetime64(int(stand_in), 'D')} in {number} and from {low} to {high} in "
+                    "the others: leave such cells empty if they are gaps.",
+                )
             return (
                 f"{quote(title)} is {stand_in:.0f} in {number} and from {others.min():.4g} to {others.max():.4g} in "
                 f'the others: kinds={{{quote(title)}: "number missing {stand_in:.0f}"}} reads it as a gap.',
             )
     return ()
+
+
+def note_on_rounding(title: str, column: pa.ChunkedArray, values: Floats) -> tuple[str, ...]:
+    """A note if whole numbers are so large that different ones became equal."""
+    if not len(values) or not np.nanmax(np.abs(values), initial=0.0) > LARGEST_EXACT:
+        return ()
+    different, kept = pc.count_distinct(column).as_py(), len(np.unique(values[~np.isnan(values)]))
+    if kept >= different:
+        return ()
+    return (
+        f"{quote(title)} has whole numbers beyond 2^53 (9e15), which are rounded: {different:,} different ones became "
+        f"{kept:,}. Subtract the smallest of them, or leave their last digits out.",
+    )
 
 
 def note_on_blank_rows(gaps: list[NDArray[np.bool_]]) -> tuple[str, ...]:

@@ -81,9 +81,8 @@ def _preview(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict
     described = described_columns(raw.table, whole)
     columns = {name: parsed(name, raw.table[name]) for name in described}
     numbers = [name for name, column in columns.items() if column.is_number]
-    head = [
-        ["" if v is None else str(v)[:40] for v in row.values()] for row in raw.table.slice(0, HEAD_ROWS).to_pylist()
-    ]
+    first = raw.table.slice(0, HEAD_ROWS).to_pylist()
+    head = [["" if v is None else str(v)[:40] for v in row.values()] for row in first]
     return {
         "columns": raw.table.column_names,
         "numbers": numbers,

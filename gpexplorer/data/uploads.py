@@ -145,9 +145,9 @@ def _run_child(
             f"{display_name(name)} needs more than the {size(limits.memory_bytes)} of memory or {limits.cpu_seconds} s "
             "that reading an upload may take: keep fewer rows or columns, or save it as plain CSV."
         )
-    answer = (
-        json.loads(line) if process.returncode == 0 and line else {"unexpected": f"end (code {process.returncode})"}
-    )
+    answer: dict[str, Any] = {"unexpected": f"end (code {process.returncode})"}
+    if process.returncode == 0 and line:
+        answer = json.loads(line)
     if "unexpected" in answer:
         log.warning(
             "The child process that reads uploads failed: %s", process.stderr[-LOGGED:].decode("utf-8", "replace")

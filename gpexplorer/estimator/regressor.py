@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
-from ..data.in_memory import column_titles, is_frame, is_texts, table_of
-from ..data.reader.table_reader import RowsRead
-from ..data.standardising import inputs_in_units, model_rows
+from ..data.in_memory import array_table, column_titles, is_frame, is_texts, plain_array
+from ..data.standardising import inputs_in_units
 from ..data.standardising import targets as targets_in_units
 from ..errors import DataError, PosteriorError, SettingError, number
 from ..kernels.row_scaled import log_density_change, plain_rows, unscaled_kernel
@@ -23,7 +22,6 @@ from ..methods.base import registry
 from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
 from ..problem import Dataset, MixedRows, joined_rows
 from ..runs import Run, Spec
-from ..runs.studies.prediction_table import with_unknown_averaged
 from ..runs.trace import Record
 from . import training_rows
 from .parameters import callbacks_of, mapping_of, seed_of, sized_settings, spec_kernel
@@ -31,9 +29,11 @@ from .training_rows import (
     RowDetails,
     all_for_training,
     checked_groups,
+    checked_targets,
     kept_rows,
     needs_reader,
     read_frame,
+    refuse_mixed_up,
     rows_of,
     units_of,
 )
@@ -195,6 +195,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         With noise per row, all methods do what their algebra gives for a diagonal noise matrix (see
         `kernels.row_scaled`); methods that cannot do this raise an error. Inputs are standardised without weights.
         """
+        refuse_mixed_up(X, y=y, sample_weight=sample_weight, noise=noise, groups=groups)
         X, targets = self._training_rows(X, y)
         row_groups = checked_groups(self.folds, X, targets, groups, registry.get(str(self.method)))
         X, targets, details = kept_rows(X, targets, sample_weight, noise, row_groups)
@@ -232,6 +233,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         """
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, noise=noise)
+        refuse_mixed_up(X, y=y, noise=noise)
         X, targets = self._training_rows(X, y, reset=False)
         k = len(self._posteriors)
         if (1 if targets.ndim == 1 else targets.shape[1]) != k:
@@ -275,13 +277,11 @@ class Estimator(RegressorMixin, BaseEstimator):
             raise SettingError(
                 "Give return_std or return_cov, not both: the diagonal of a covariance has the variances."
             )
-        read = None if return_cov else self._read(X)
-        X = self._inputs(X) if read is None else model_rows(read, self._posteriors[0].columns)
+        X = self._inputs(X)
         if return_cov:
             return self._answers(lambda posterior: (posterior.mean(X), posterior.cov(X)))
-        if return_std or (read is not None and read.unknown):
-            answer = self._answers(lambda posterior: mean_and_sd(posterior, X, read))
-            return answer if return_std else answer[0]
+        if return_std:
+            return self._answers(lambda posterior: mean_and_sd(posterior, X))
         return self._answers(lambda posterior: (posterior.mean(X),))[0]
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> Floats:
@@ -344,15 +344,17 @@ class Estimator(RegressorMixin, BaseEstimator):
 
     def _training_rows(self, X: Any, y: ArrayLike, reset: bool = True) -> tuple[Any, Floats]:
         """Checked inputs, as an array or a list of texts, and targets."""
+        X, y = plain_array(X), checked_targets(plain_array(y))
+        table = array_table(X)
         reader = None if reset else self._posteriors[0].columns.reader
-        if (needs_reader(X) and reset) or reader is not None:
+        if (reset and (table is not None or needs_reader(X))) or reader is not None:
             check_consistent_length(X, y)
             targets = np.array(check_array(y, ensure_2d=False, ensure_min_samples=1 + reset), np.float64)
             if reader is not None:
-                return self._inputs(X), targets
-            rows, self._reader = read_frame(X, targets, self.kernel)
-            titles = column_titles(X)
-            self.n_features_in_, self.feature_names_in_ = len(titles), np.array(titles, dtype=object)
+                rows = self._posteriors[0].rows(self._inputs(X))
+                return rows.cpu().numpy() if isinstance(rows, torch.Tensor) else rows, targets
+            rows, self._reader = read_frame(X if table is None else table, targets, self.kernel)
+            self._keep_names(X if table is None else table, is_named=table is None)
             return rows, targets
         self._reader = None
         if is_texts(X):
@@ -363,23 +365,26 @@ class Estimator(RegressorMixin, BaseEstimator):
         )
         return np.asarray(X, np.float64), np.asarray(y, np.float64)
 
-    def _read(self, X: Any) -> RowsRead | None:
-        """New rows of a frame, as the table of training was read; None for other rows."""
-        reader = self._posteriors[0].columns.reader
-        return reader.inputs_of(table_of(X)) if is_frame(X) and reader is not None and not is_texts(X) else None
+    def _keep_names(self, frame: Any, is_named: bool) -> None:
+        """Set the attributes of scikit-learn, for a frame or for an array that is read as one."""
+        titles = column_titles(frame)
+        self.n_features_in_ = len(titles)
+        if is_named:
+            self.feature_names_in_ = np.array(titles, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _inputs(self, X: Any) -> Any:
-        check_is_fitted(self)
+        """New rows as the posteriors take them, which read frames by themselves."""
+        columns, is_table, X = self._posteriors[0].columns, is_frame(X), plain_array(X)
         if is_texts(X):
             return [str(text) for text in X]
-        if (read := self._read(X)) is not None:
-            return model_rows(read, self._posteriors[0].columns)
-        reader = self._posteriors[0].columns.reader
-        if isinstance(self._posteriors[0].columns.X, MixedRows):
+        if isinstance(columns.X, MixedRows):
             return X
-        if reader is not None:
-            return check_array(X, dtype=np.float64)
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        if columns.reader is None:
+            return validate_data(self, X, dtype=np.float64, reset=False)
+        is_table = is_table or array_table(X, columns.reader.sources) is not None
+        return X if is_table else check_array(X, dtype=np.float64)
 
     def _fitted(self, X: Any, y: Floats, details: RowDetails, start: Any, seed: int) -> Run:
         """The finished run of one column of targets."""
@@ -505,16 +510,10 @@ def evidence(run: Run) -> float | None:
     return change - value - 0.5 * len(train) * math.log(2.0 * math.pi)
 
 
-def mean_and_sd(posterior: InUnits, X: Any, read: RowsRead | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean [t] and standard deviation [t] of what the posterior is of.
-
-    With rows of a frame as they were read, those with words that training does not have are averaged over its words.
-    """
+def mean_and_sd(posterior: InUnits, X: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean [t] and standard deviation [t] of what the posterior is of."""
     mean, var = posterior(X)
-    if read is None or not read.unknown:
-        return mean, var.sqrt()
-    averaged = with_unknown_averaged(posterior, read, mean.cpu().numpy(), var.sqrt().cpu().numpy())
-    return torch.from_numpy(averaged[0]), torch.from_numpy(averaged[1])
+    return mean, var.sqrt()
 
 
 def inducing_points(posterior: InUnits) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,8 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from ..data import Split, load
+from ..data.files.containers import refuse_duplicates
 from ..data.given_folds import row_groups
-from ..data.in_memory import is_frame, table_of
+from ..data.in_memory import TABLE, column_titles, is_frame, plain_array, refuse_other_order, table_of
+from ..data.quoting import quote
 from ..data.reader.cells import is_dictionary, is_text
 from ..data.reader.table_reader import TableReader
 from ..data.splits import ALL
@@ -67,6 +70,34 @@ def all_for_training(
     return Split(train, train.rows(torch.arange(0)), "arrays", key=f"arrays-{content}")
 
 
+def refuse_mixed_up(X: Any, **row_values: Any) -> None:
+    """DataError for a frame with a name twice, or for values per row that have the labels of X in another order."""
+    if is_frame(X):
+        refuse_duplicates(TABLE, column_titles(X))
+    for name, values in row_values.items():
+        refuse_other_order("X", X, name, values)
+
+
+def checked_targets(y: Any) -> Any:
+    """Targets that are texts or objects as numbers [n]; others as they are.
+
+    Raises
+    ------
+    DataError
+        For a text or a missing value, with its row.
+    """
+    values = np.asarray(y) if isinstance(y, list | tuple | np.ndarray | pd.Series) else None
+    if values is None or values.dtype.kind not in "OUS" or values.ndim != 1:
+        return y
+    numbers = np.full(len(values), np.nan)
+    for row, cell in enumerate(values):
+        with suppress(TypeError, ValueError):
+            numbers[row] = float(cell)
+        if np.isnan(numbers[row]):
+            raise DataError(f"y has {quote(cell)} in row {row + 1}, where a number is needed: leave this row out.")
+    return numbers
+
+
 def kept_rows(
     X: Any, y: Floats, sample_weight: Any, noise: Any, groups: RowGroups | None
 ) -> tuple[Any, Floats, RowDetails]:
@@ -83,7 +114,7 @@ def kept_rows(
         raise SettingError("Give sample_weight or noise, not both: a weight w stands for a noise variance of s2 / w.")
     name, row_values = ("noise", noise) if sample_weight is None else ("sample_weight", sample_weight)
     try:
-        numbers = np.asarray(row_values, np.float64)
+        numbers = np.asarray(plain_array(row_values), np.float64)
     except (TypeError, ValueError):
         numbers = np.full(0, np.nan)
     numbers = np.full(len(y), numbers) if numbers.ndim == 0 else numbers
@@ -146,9 +177,8 @@ def needs_reader(X: Any) -> bool:
         return False
     if not isinstance(X, pd.DataFrame):
         return True
-    return any(dtype.kind not in "biuf" or not isinstance(dtype, np.dtype) for dtype in X.dtypes) or bool(
-        X.isna().to_numpy().any()
-    )
+    has_others = any(dtype.kind not in "biuf" or not isinstance(dtype, np.dtype) for dtype in X.dtypes)
+    return has_others or bool(X.isna().to_numpy().any())
 
 
 def read_frame(X: Any, y: Floats, kernel: Any) -> tuple[Any, TableReader]:

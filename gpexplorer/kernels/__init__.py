@@ -89,17 +89,11 @@ def make(text: str, d: SupportsIndex = 1, columns: Columns | None = None) -> Cov
     def atom(key: str, chosen: tuple[str, ...] | None) -> Covariance:
         if key not in registry:
             other_name = NAMES_ELSEWHERE.get(key.lower().replace("_", "-").replace("/", ""))
-            candidates = (
-                [other_name, f"{other_name}-ard"]
-                if other_name
-                else difflib.get_close_matches(key.lower(), registry, n=3)
-            )
+            near = difflib.get_close_matches(key.lower(), registry, n=3)
+            candidates = [other_name, f"{other_name}-ard"] if other_name else near
             candidates = [candidate for candidate in candidates if candidate in registry]
-            way_out = (
-                f"did you mean {' or '.join(candidates)}?"
-                if candidates
-                else f"choose one of {', '.join(sorted(registry))}."
-            )
+            way_out = f"choose one of {', '.join(sorted(registry))}."
+            way_out = f"did you mean {' or '.join(candidates)}?" if candidates else way_out
             raise KernelError(f"Kernel {key!r} is not known; {way_out}")
         if chosen is None and not (columns and columns.texts):
             return registry[key](int(d))

@@ -41,6 +41,7 @@ from torch import Tensor
 from ..linalg.blocks import row_blocks
 from ..linalg.deferred_reads import Number, is_traced
 from ..linalg.denormals import exponential
+from ..linalg.randomness import cosines
 from ..linalg.seasons import periods, season, seasons
 from ..problem import Dataset
 from .base import Covariance, Sides, Theta, input_sds, target_sd
@@ -115,6 +116,11 @@ class Exponential(Covariance):
         return total
 
 
+def _chi2(count: int, freedom: int, draw: torch.Generator) -> Tensor:
+    """Draws [count, 1] of the chi-squared distribution."""
+    return torch.randn(count, freedom, generator=draw, dtype=torch.float64).square().sum(1, keepdim=True)
+
+
 class Stationary(Covariance):
     """Base class of stationary kernels: theta = [log sd, log lengthscales ..., extra ..., log noise sd].
 
@@ -181,12 +187,29 @@ class Stationary(Covariance):
 
     def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
         """Draw from the spectral density: normal, or Student's t (Rasmussen and Williams, eq 4.15)."""
-        spread: float | Tensor = 1.0
-        if self.freedom:
-            chi2 = torch.randn(count, self.freedom, generator=draw, dtype=torch.float64).square().sum(1, keepdim=True)
-            spread = (self.freedom / chi2).sqrt()
+        return self._scaled_frequencies(theta, _chi2(count, self.freedom, draw) if self.freedom else None, count, draw)
+
+    def _scaled_frequencies(self, theta: Tensor, chi2: Tensor | None, count: int, draw: torch.Generator) -> Tensor:
         normal = torch.randn(count, self.d, generator=draw, dtype=torch.float64)
+        spread = 1.0 if chi2 is None else (self.freedom / chi2).sqrt()
         return normal * (-theta[self._scales]).exp() * spread
+
+    def random_features(self, theta: Theta, count: int, draw: torch.Generator) -> Callable[[Tensor], Tensor] | None:
+        """As `Covariance.random_features`; of Student's t, half of the frequencies are those of a longer tail.
+
+        Between rows almost without noise a function varies by the tail alone, in which few of 4096 frequencies would
+        lie. Frequencies are drawn from (t of v degrees of freedom + Cauchy) / 2, and weighted by the ratio of the
+        densities, which is that of chi2, because both are normal for given chi2 (importance sampling).
+        """
+        if self.freedom <= 1:
+            return super().random_features(theta, count, draw)
+        theta, v = theta.double().cpu(), self.freedom
+        chi2 = torch.where(torch.arange(count)[:, None] % 2 == 0, _chi2(count, v, draw), _chi2(count, 1, draw))
+        log_ratio = 0.5 * (1 - v) * (0.5 * chi2).log() + math.lgamma(0.5 * v) - math.lgamma(0.5)  # Cauchy over t
+        weights = torch.sigmoid(-log_ratio[:, 0])
+        weights /= weights[: (count + 1) // 2].mean()  # those of `cosines`: the variance at every row is exact
+        Omega = self._scaled_frequencies(theta, chi2, count, draw)
+        return cosines(Omega, theta[0].exp() * weights.sqrt(), draw)
 
     def initial_values(self, train: Dataset) -> list[float]:
         """The standard deviation of the targets, and sqrt(d) times that of each input."""

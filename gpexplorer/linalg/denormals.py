@@ -39,11 +39,9 @@ def exponential(x: Tensor, least: float = -math.inf) -> Tensor:
     Of a GPU, the exponential is as fast everywhere, and numbers are 0 where they cannot be represented.
     """
     limit = LEAST.get(x.dtype, -math.inf)
-    exp, raised, zeroed = (
-        (torch.exp, torch.clamp_min, torch.threshold)
-        if x.requires_grad
-        else (torch.exp_, torch.clamp_min_, torch.threshold_)
-    )
+    exp, raised, zeroed = torch.exp_, torch.clamp_min_, torch.threshold_
+    if x.requires_grad:
+        exp, raised, zeroed = torch.exp, torch.clamp_min, torch.threshold
     if not x.is_cpu or is_traced() or least >= limit or not x.numel() or bool(x.detach().amin() >= limit):
         return exp(x)
     return zeroed(exp(raised(x, limit - MARGIN)), math.exp(limit), 0.0)

@@ -72,7 +72,7 @@ def random_rows(n: int, size: int, source: torch.Generator) -> Tensor:
     return drawn[first_position.sort().values[:size]]
 
 
-def cosines(Omega: Tensor, sd: float, draw: torch.Generator) -> Callable[[Tensor], Tensor]:
+def cosines(Omega: Tensor, sd: float | Tensor, draw: torch.Generator) -> Callable[[Tensor], Tensor]:
     """Make the random features sd sqrt(2) cos(omega_i'x + c_i) of a stationary kernel with variance sd^2.
 
     Two features share a frequency, with phases that differ by pi / 2: their squares add up to a constant, so that the
@@ -82,8 +82,8 @@ def cosines(Omega: Tensor, sd: float, draw: torch.Generator) -> Callable[[Tensor
     ----------
     Omega : Tensor [D, d]
         Frequencies drawn from the spectral density of the kernel; the first half of them is used twice.
-    sd : float
-        Standard deviation of the kernel.
+    sd : float or Tensor [D]
+        Standard deviation of the kernel, times the square root of the weight of each frequency.
     draw : torch.Generator
         Draws the phases c, uniform in [0, 2 pi) and in pairs.
 
@@ -99,10 +99,13 @@ def cosines(Omega: Tensor, sd: float, draw: torch.Generator) -> Callable[[Tensor
     half = (len(Omega) + 1) // 2
     phases = 2.0 * math.pi * torch.rand(half, generator=draw, dtype=torch.float64)
     phases = torch.cat([phases, phases + 0.5 * math.pi])[: len(Omega)]
-    Omega = torch.cat([Omega[:half], Omega[: len(Omega) - half]]).double()
-    return partial(_cosines, Omega, phases, math.sqrt(2.0) * sd)
+    Omega, factors = (
+        torch.cat([part[:half], part[: len(Omega) - half]]).double()
+        for part in (Omega, math.sqrt(2.0) * torch.as_tensor(sd, dtype=torch.float64).expand(len(Omega)))
+    )
+    return partial(_cosines, Omega, phases, factors)
 
 
-def _cosines(Omega: Tensor, phases: Tensor, factor: float, X: Tensor) -> Tensor:
+def _cosines(Omega: Tensor, phases: Tensor, factors: Tensor, X: Tensor) -> Tensor:
     T = torch.addmm(phases.to(X.device), X.double(), Omega.T.to(X.device))  # [t, D]
-    return T.cos() * factor
+    return T.cos() * factors.to(X.device)

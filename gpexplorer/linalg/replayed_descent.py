@@ -29,9 +29,10 @@ import math
 import queue
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -46,6 +47,7 @@ NEAR_FLOOR = 0.7  # a descent whose best point is nearer to a floor goes on alon
 GRADIENT_DESCENT = "gradient descent"
 ARMIJO = 1e-4  # a step of gradient descent must achieve this share of the decrease that the gradient predicts
 LONGEST = 1.0  # length of its first step; in log-hyperparameters, a factor of e
+Item = TypeVar("Item")
 Point = np.ndarray  # [p]
 ValueAndGradient = tuple[float, np.ndarray]
 
@@ -79,6 +81,20 @@ class Replayed(NamedTuple):
     def of_the_data(self) -> float:
         """The value without the penalty of a prior."""
         return self.value - self.penalty if self.penalty else self.value
+
+
+class Watched(Generic[Item]):
+    """A descent that keeps what it returns: whether its optimiser says that it has converged."""
+
+    def __init__(self, steps: Generator[Item, None, bool]) -> None:
+        self.steps, self.has_converged = steps, False
+
+    def __iter__(self) -> Iterator[Item]:
+        self.has_converged = yield from self.steps
+
+    def close(self) -> None:
+        """End the descent and its optimiser."""
+        self.steps.close()
 
 
 @runtime_checkable
@@ -152,7 +168,7 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
     restrictions: Restrictions | None = None,
     units: Float[Tensor, " p"] | None = None,
     floor: Floor | None = None,
-) -> Generator[Replayed, None, None]:
+) -> Generator[Replayed, None, bool]:
     """Minimise a function, and yield the best point so far after each evaluation.
 
     Parameters
@@ -176,6 +192,12 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
     floor : Floor, optional
         The least value of one entry, which depends on the others. It has no value below.
 
+    Returns
+    -------
+    bool
+        Whether the optimiser found no slope, or no decrease above rounding; not at the limit, or where no point of a
+        line search was lower.
+
     Yields
     ------
     Replayed
@@ -188,12 +210,10 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
         restrictions = restrictions.to(begin.device)
         parameters = restrictions.parameters.with_others(len(begin) - len(restrictions.parameters.given))
         function, start = restricted(function, restrictions), parameters.free(begin)
-        is_free = ~parameters.is_fixed
         if units is not None:
-            units = torch.ones_like(start).scatter_reduce(
-                0, parameters.group[is_free], units.to(start)[is_free], "amin"
-            )
-    with closing(_descended(function, start, optimiser, limit, undefined, parameters, units, floor)) as steps:
+            free = ~parameters.is_fixed
+            units = torch.ones_like(start).scatter_reduce(0, parameters.group[free], units.to(start)[free], "amin")
+    with closing(Watched(_descended(function, start, optimiser, limit, undefined, parameters, units, floor))) as steps:
         for position, best in enumerate(steps, 1):
             if position <= done:
                 continue
@@ -202,6 +222,7 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
                 point = parameters.project(parameters.full(point))
                 extra, penalty = (None, 0.0) if extra is None else extra
             yield Replayed(position, point, best.value, extra, penalty)
+    return steps.has_converged
 
 
 def _descended(  # noqa: PLR0913 - all that `replayed_descent` is asked for
@@ -213,7 +234,7 @@ def _descended(  # noqa: PLR0913 - all that `replayed_descent` is asked for
     parameters: Any,
     units: Tensor | None,
     floor: Floor | None,
-) -> Generator[Best, None, None]:
+) -> Generator[Best, None, bool]:
     """The best point so far of a descent with the optimiser of this name, within the bounds of the parameters.
 
     Where it asks for a point below a floor and the best one is near it, or it ends, it goes on along the floor.
@@ -235,19 +256,21 @@ def _descended(  # noqa: PLR0913 - all that `replayed_descent` is asked for
         numbers = gradient.double().cpu().numpy()
         return Evaluated(value, numbers, extra) if math.isfinite(value) and np.isfinite(numbers).all() else None
 
-    with closing(_optimised(evaluate, start, optimiser, limit, bounds, steps_of)) as steps:
+    with closing(Watched(descend(evaluate, start, optimiser, limit, bounds, steps_of))) as steps:
         for used, best in enumerate(steps, 1):  # noqa: B007 - it is read below
             yield best
             if is_below and along is not None and along.distance(best.point) < NEAR_FLOOR:
                 break
     if along is None or best is None or not is_below:
-        return
+        return steps.has_converged
     function_of_distance, bounds = along.function(evaluate), along.bounds(bounds)
     start = along.distances(best.point)
-    with closing(_optimised(function_of_distance, start, optimiser, limit - used, bounds, steps_of)) as steps:
-        for other in steps:
+    rest = Watched(descend(function_of_distance, start, optimiser, limit - used, bounds, steps_of))
+    with closing(rest):
+        for other in rest:
             best = other._replace(point=along.point(other.point)) if other.value < best.value else best
             yield best
+    return rest.has_converged
 
 
 class FloorCoordinates:
@@ -309,20 +332,6 @@ class FloorCoordinates:
         return bounds
 
 
-def _optimised(
-    evaluate: Callable[[Point], Evaluated | None],
-    start: Point,
-    optimiser: str,
-    limit: int,
-    bounds: np.ndarray | None,
-    units: np.ndarray | None,
-) -> Generator[Best, None, None]:
-    """A descent with the optimiser of this name."""
-    if optimiser == GRADIENT_DESCENT:
-        return gradient_descent(evaluate, start, limit, bounds)
-    return descend(evaluate, start, optimiser, limit, bounds, units)
-
-
 def descend(
     evaluate: Callable[[np.ndarray], Evaluated | None],
     start: np.ndarray,
@@ -330,7 +339,7 @@ def descend(
     limit: int,
     bounds: np.ndarray | None = None,
     units: np.ndarray | None = None,
-) -> Generator[Best, None, None]:
+) -> Generator[Best, None, bool]:
     """Minimise a function of a few parameters, and yield the best point so far after each evaluation.
 
     Parameters
@@ -339,14 +348,19 @@ def descend(
         Maps a point [p] to value, gradient and anything else; None where the function does not exist.
     start : ndarray [p]
         Initial point.
-    optimiser : {"CG", "L-BFGS-B"}
-        Nonlinear conjugate gradients, or limited-memory BFGS.
+    optimiser : {"CG", "L-BFGS-B", "gradient descent"}
+        Nonlinear conjugate gradients, limited-memory BFGS, or `gradient_descent`.
     limit : int
         Largest number of evaluations.
     bounds : ndarray [2, p], optional
         Least and largest value of each parameter. With bounds, L-BFGS-B takes the place of CG, which knows none.
     units : ndarray [p], optional
         Of the parameters, in which the optimiser moves; 1 without them.
+
+    Returns
+    -------
+    bool
+        Whether SciPy says that it has converged, and no point beside the best one was without a value.
 
     Yields
     ------
@@ -363,11 +377,13 @@ def descend(
     """
     from scipy import optimize  # on first use, since it takes as long to import as all of this package
 
+    if optimiser == GRADIENT_DESCENT:
+        return (yield from gradient_descent(evaluate, start, limit, bounds))
     if not len(start):  # nothing is free: SciPy takes no empty vector
         current = evaluate(start)
         if current is not None:
             yield Best(start, current.value, current.extra)
-        return
+        return True
     origin, units = (np.zeros_like(start), np.ones_like(start)) if units is None else (start, units)
 
     optimiser = optimiser if bounds is None else "L-BFGS-B"
@@ -375,18 +391,17 @@ def descend(
 
     def asked(begin: Point, bounds: np.ndarray | None) -> Generator[Point, ValueAndGradient | None, Any]:
         box, z = None if bounds is None else optimize.Bounds(*((bounds - origin) / units)), (begin - origin) / units
-        return evaluations(
-            lambda fun: optimize.minimize(fun, z, jac=True, method=optimiser, options=options, bounds=box)
-        )
+        minimize = partial(optimize.minimize, jac=True, method=optimiser, options=options, bounds=box)
+        return evaluations(lambda fun: minimize(fun, z))
 
     requests, is_boxed, steepest = asked(start, bounds), False, 0.0
-    best, answer = Best(start, np.inf, None), None
+    best, answer, is_hindered = Best(start, np.inf, None), None, False
     try:
         for _ in range(limit):
             try:
                 point = origin + units * (next(requests) if answer is None else requests.send(answer))
-            except StopIteration:
-                return
+            except StopIteration as end:
+                return bool(end.value.success) and not is_hindered
             is_far = not is_boxed and np.isfinite(point).all() and np.abs(point - start).max() > MAX_DISTANCE
             is_worth = steepest * MAX_DISTANCE > NEGLIGIBLE * max(abs(best.value), 1.0)
             if is_far and is_worth and optimiser == "L-BFGS-B":
@@ -396,27 +411,30 @@ def descend(
                 point, is_far = origin + units * next(requests), False
             current = evaluate(point) if np.isfinite(point).all() and not is_far else None
             if current is None:
+                is_hindered = True
                 answer = (10.0 * abs(best.value) + 1e3, np.zeros_like(point))
                 continue
             if current.value < best.value:
+                is_hindered = False
                 best, steepest = Best(point, current.value, current.extra), float(np.abs(current.gradient).max())
             answer = (current.value, units * current.gradient)
             yield best
+        return False
     finally:
         requests.close()
 
 
 def gradient_descent(
     evaluate: Callable[[Point], Evaluated | None], start: Point, limit: int, bounds: np.ndarray | None = None
-) -> Generator[Best, None, None]:
+) -> Generator[Best, None, bool]:
     """Descend along the gradient with Armijo's rule.
 
     Yields the best point so far after each of at most `limit` evaluations, as `descend` does. A step doubles after a
-    success and halves after a failure; the first has length LONGEST.
+    success and halves after a failure; the first has length LONGEST. It never says that it has converged.
     """
     current = evaluate(start)
     if current is None:
-        return
+        return False
     point, length = start, LONGEST / max(float(np.linalg.norm(current.gradient)), 1e-12)
     yield Best(point, current.value, current.extra)
     for _k in range(limit - 1):
@@ -431,6 +449,7 @@ def gradient_descent(
         else:
             length *= 0.5
         yield Best(point, current.value, current.extra)
+    return False
 
 
 class _Abandoned(BaseException):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..linalg.randomness import generator, random_rows
 from ..linalg.replayed_descent import Evaluated, Replayed, replayed_descent
-from ..noise_floor import noise_floor
+from ..noise_floor import descent_limits
 from ..objectives import evidence
 from ..problem import Problem
 
@@ -22,7 +22,7 @@ def subset_rows(problem: Problem, seed: int, size: int) -> Int[Tensor, " s"]:
 
 def learn_on_subset(
     problem: Problem, seed: int, size: int, evaluations: int, done: int = 0
-) -> Generator[Replayed, None, None]:
+) -> Generator[Replayed, None, bool]:
     """Minimise the negative log marginal likelihood of a random subset by L-BFGS.
 
     Parameters
@@ -53,7 +53,4 @@ def learn_on_subset(
     def likelihood(theta: Tensor) -> Evaluated:
         return Evaluated(*evidence(problem.kernel, theta, rows))
 
-    restrictions = getattr(problem.kernel, "restrictions", None)
-    return replayed_descent(
-        likelihood, problem.theta, "L-BFGS-B", evaluations, done, restrictions=restrictions, floor=noise_floor(problem)
-    )
+    return replayed_descent(likelihood, problem.theta, "L-BFGS-B", evaluations, done, **descent_limits(problem))

@@ -72,11 +72,9 @@ def parts(kernel: Any, theta: Tensor) -> Parts:
     exponential = gpytorch.constraints.Positive(transform=torch.exp, inv_transform=torch.log)
     ard = kernel.d if kernel.key.endswith("-ard") else None
     base = kernel.key.removesuffix("-ard")
-    profile = (
-        gpytorch.kernels.RBFKernel(ard_num_dims=ard, lengthscale_constraint=exponential)
-        if base == "se"
-        else gpytorch.kernels.MaternKernel(SMOOTHNESS[base], ard_num_dims=ard, lengthscale_constraint=exponential)
-    )
+    options = {"ard_num_dims": ard, "lengthscale_constraint": exponential}
+    kernels = gpytorch.kernels
+    profile = kernels.RBFKernel(**options) if base == "se" else kernels.MaternKernel(SMOOTHNESS[base], **options)
     covariance = gpytorch.kernels.ScaleKernel(profile, outputscale_constraint=exponential).to(theta)
     likelihood = gpytorch.likelihoods.GaussianLikelihood(noise_constraint=exponential).to(theta)
     with torch.no_grad():

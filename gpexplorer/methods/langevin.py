@@ -148,16 +148,17 @@ Point = tuple[Tensor, Density]  # the points of all chains, and the density ther
 def _accept(accepted: Tensor, current: Point, proposed: Point) -> tuple[Point, tuple[Tensor, Tensor]]:
     """The new points of all chains, and the two arrays that are free for the next iteration.
 
-    Nothing is copied if all chains accept or all reject.
+    Where some chains reject, their points are written over the proposals: fewer rows than all, and whole ones.
     """
-    count, (z, here), (proposal, there), rows = int(accepted.sum()), current, proposed, accepted[:, None]
-    if count == len(accepted):
-        return proposed, (z, here.gradient)
-    if count:
-        torch.where(rows, proposal, z, out=z)
-        torch.where(rows, there.gradient, here.gradient, out=here.gradient)
-        here = Density(torch.where(accepted, there.value, here.value), here.gradient)
-    return (z, here), (proposal, there.gradient)
+    (z, here), (proposal, there) = current, proposed
+    rejected = accepted.logical_not().nonzero()[:, 0]
+    if len(rejected) == len(accepted):
+        return current, (proposal, there.gradient)
+    if len(rejected):
+        for kept, new in ((z, proposal), (here.gradient, there.gradient)):
+            new.index_copy_(0, rejected, kept.index_select(0, rejected))
+        there = Density(torch.where(accepted, there.value, here.value), there.gradient)
+    return (proposal, there), (z, here.gradient)
 
 
 def randomness(z: Tensor, source: torch.Generator, iterations: int) -> Iterator[tuple[Tensor, Tensor]]:

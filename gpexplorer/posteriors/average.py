@@ -20,17 +20,17 @@ from torch import Tensor
 
 from ..errors import PosteriorError
 from ..linalg.randomness import generator
-from ..problem import Dataset
-from .base import Of, Posterior
+from .base import Of
 from .in_units import InUnits
 from .marginals import Marginals, MixtureMarginals
 from .sample_paths import checked_seed, checked_size
 from .saved.parts import Parts, read_posterior, write_posterior
+from .table_posterior import TablePosterior
 
 MAX_MODELS = 100  # in a file
 
 
-class AveragePosterior(Posterior):
+class AveragePosterior(TablePosterior):
     """The average of the distributions of several models of the same target.
 
     Parameters
@@ -62,20 +62,11 @@ class AveragePosterior(Posterior):
         self.weights = tuple(float(weight) / total for weight in weights)
         noise = math.fsum(w * part.noise_variance for w, part in zip(self.weights, parts, strict=True))
         super().__init__(parts[0].like.double(), noise)
-        self.parts, self.of = tuple(part.asked_for("f") for part in parts), parts[0].of
-
-    @property
-    def columns(self) -> Dataset:
-        """No rows: only how inputs are read."""
-        return self.parts[0].columns
+        self.parts, self.of, self.columns = tuple(part.asked_for("f") for part in parts), parts[0].of, first
 
     @property
     def row_numbers(self) -> int:
         return sum(part.row_numbers for part in self.parts)
-
-    def rows(self, X: Any) -> Any:
-        """Check the inputs and put them on the device, in float64 and in the units of the file."""
-        return self.parts[0].rows(X)
 
     def asked_for(self, of: Of, noise_variance: float | None = None) -> AveragePosterior:
         """Return the same average of the function or of an observation; its noise is that of its models.
@@ -110,7 +101,7 @@ class AveragePosterior(Posterior):
 
     def cov(self, X: Any, Z: Any = None, noise: bool | None = None) -> Tensor:
         """Joint covariance; see `Posterior.cov`."""
-        parts = self._asked_alike(noise)
+        parts, X, Z = self._asked_alike(noise), self.rows(X), None if Z is None else self.rows(Z)
         at_X = self._differences(parts, X)
         at_Z = at_X if Z is None else self._differences(parts, Z)
         own = [part.cov(X, Z) for part in parts]
@@ -122,7 +113,8 @@ class AveragePosterior(Posterior):
 
         See `Posterior.sample` for parameters and errors.
         """
-        models = self._drawn_models(checked_size(size), generator(checked_seed(seed), "models of samples"))
+        size, seed = checked_size(size), checked_seed(seed)
+        models = self._drawn_models(size, generator(seed, "models of samples"))
         X = self.rows(X)
         values = self.like.new_empty(size, len(X))
         for k, part in enumerate(self._asked_alike(noise)):
@@ -175,7 +167,7 @@ class AveragePosterior(Posterior):
 
     def _asked_alike(self, noise: bool | None) -> list[InUnits]:
         """The models, all of the function or all of an observation."""
-        of: Of = "y" if (self.of == "y" if noise is None else noise) else "f"
+        of: Of = "y" if self.wants_noise(noise) else "f"
         return [part.asked_for(of) for part in self.parts]
 
     def _differences(self, parts: Sequence[InUnits], X: Any) -> list[Tensor]:

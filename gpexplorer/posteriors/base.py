@@ -14,10 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import DataError, PosteriorError, SettingError
+from ..data.in_memory import plain_array, refuse_other_order
+from ..errors import DataError, PosteriorError, SettingError, quoted
 from ..linalg.blocks import row_blocks
 from ..linalg.randomness import generator
 from ..problem import MixedRows, Prediction
@@ -29,6 +31,19 @@ from .saved.parts import Parts, check_moments, kinds
 Of = Literal["f", "y"]
 Kind = TypeVar("Kind", bound="Posterior")
 MAX_JOINT = 5000  # rows of one joint sample; its covariance needs an eigendecomposition
+
+
+def numbers(name: str, values: Any, like: Tensor) -> Tensor:
+    """Return a number or numbers by their position, in float64 and on the device of `like`; DataError for others."""
+    if isinstance(values, Tensor) and not values.is_complex():
+        return values.to(like.device, torch.float64)
+    array = plain_array(values)
+    try:
+        if array is None or np.iscomplexobj(array):
+            raise ValueError
+        return torch.from_numpy(np.array(array, np.float64)).to(like.device)  # a Series has labels of its own
+    except (TypeError, ValueError):
+        raise DataError(f"{name} is {quoted(values)}; give numbers.") from None
 
 
 class Gradient(NamedTuple):
@@ -143,7 +158,7 @@ class Posterior(ABC):
 
     def __call__(self, X: Any) -> Prediction:
         """Mean [t] and variance [t] of what the posterior is of. Variances are never negative."""
-        return Prediction(*self._mean_and_var(self.rows(X), None))
+        return Prediction(*self.marginals(X).moments)
 
     def mean(self, X: Any) -> Tensor:
         """Predictive mean [t] of what the posterior is of; unless the target is transformed, it is the same for both.
@@ -166,7 +181,7 @@ class Posterior(ABC):
         noise : bool, optional
             Whether the noise of an observation is added. None: as the posterior was asked for (`of`).
         """
-        return self._mean_and_var(self.rows(X), noise)[1]
+        return self.marginals(X, noise).moments[1]
 
     def sd(self, X: Any, noise: bool | None = None) -> Tensor:
         """Predictive standard deviation [t]; see `var`."""
@@ -188,14 +203,15 @@ class Posterior(ABC):
         -------
         Tensor [t], or [k, t] for a sequence
         """
-        levels = torch.as_tensor(q, dtype=torch.float64)
+        levels = numbers("q", q, self.like).cpu()
         if levels.ndim > 1 or not bool(((levels > 0.0) & (levels < 1.0)).all()):
-            raise SettingError(f"q is {q!r}; give probabilities between 0 and 1, such as (0.025, 0.975).")
+            raise SettingError(f"q is {quoted(q)}; give probabilities between 0 and 1, such as (0.025, 0.975).")
         return self.marginals(X, noise).quantile(levels)
 
     def log_density(self, X: Any, y: Any, noise: bool | None = None) -> Tensor:
         """The log predictive density [t] of one value y [t] per row of X, such as held-out targets; see `var`."""
-        values, marginals = torch.as_tensor(y, dtype=torch.float64).to(self.like.device), self.marginals(X, noise)
+        refuse_other_order("the rows", X, "y", y)
+        values, marginals = numbers("y", y, self.like), self.marginals(X, noise)
         count = len(marginals.moments[0])
         if values.shape not in ((), (count,)):
             raise DataError(f"y has shape {list(values.shape)}; give one value for each of {count:,} rows of X.")
@@ -308,7 +324,8 @@ class Posterior(ABC):
         ----------
         Wilson et al. (2020), Efficiently sampling functions from Gaussian process posteriors, eq 12.
         """
-        evaluate = self.draw_paths(checked_size(size), generator(checked_seed(seed), "posterior paths"))
+        size = checked_size(size)
+        evaluate = self.draw_paths(size, generator(checked_seed(seed), "posterior paths"))
         return Paths(self.rows, evaluate, size, self.like, self.row_numbers + 2 * size)
 
     def gradient(self, X: Any) -> Gradient:
@@ -349,10 +366,15 @@ class Posterior(ABC):
         PosteriorError
             If this kind of posterior does not keep what an update needs.
         """
-        rows = self.rows(X)
-        targets = torch.as_tensor(y, dtype=torch.float64).to(self.like.device).flatten()
-        variance = self.noise_variance if noise is None else noise
-        V = torch.as_tensor(variance, dtype=torch.float64).to(self.like.device).expand(len(targets))
+        refuse_other_order("the rows", X, "y", y)
+        refuse_other_order("the rows", X, "noise", noise)
+        rows, targets = self.rows(X), numbers("y", y, self.like).flatten()
+        V = numbers("noise", self.noise_variance if noise is None else noise, self.like)
+        if V.ndim and len(V) != len(targets):
+            raise PosteriorError(
+                f"noise has shape {list(V.shape)}; give one variance for each of {len(rows)} new rows."
+            )
+        V = V.expand(len(targets))
         if len(rows) != len(targets) or not bool(targets.isfinite().all() & V.isfinite().all() & (V > 0.0).all()):
             raise PosteriorError(
                 f"{len(rows)} new rows have {len(targets)} targets: give one finite target per row, and positive noise."
@@ -413,10 +435,18 @@ class Posterior(ABC):
         if not blocks:
             return NormalMarginals(self.like, self.like)
         of_f = blocks[0].followed_by(blocks[1:]) if len(blocks) > 1 else blocks[0]
-        return self.observed(of_f) if (self.of == "y" if noise is None else noise) else of_f
+        return self.observed(of_f) if self.wants_noise(noise) else of_f
+
+    def wants_noise(self, noise: bool | None) -> bool:
+        """Whether an observation is asked for; None asks for what the posterior is of."""
+        if noise is None:
+            return self.of == "y"
+        if not isinstance(noise, bool | np.bool_):
+            raise SettingError(f"noise is {quoted(noise)}; give True for an observation of f, or False for f itself.")
+        return bool(noise)
 
     def _noise(self, noise: bool | None) -> float:
-        return self.noise_variance if (self.of == "y" if noise is None else noise) else 0.0
+        return self.noise_variance if self.wants_noise(noise) else 0.0
 
     def _blocks(self, X: Any) -> Iterator[slice]:
         return row_blocks(len(X), self.like.element_size() * max(self.row_numbers, 1), self.like)

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from ..data.reader.table_reader import reader_from
-from ..data.standardising import checked_inputs, scaled_inputs, scaled_targets, targets
+from ..data.standardising import scaled_inputs, scaled_targets, targets
 from ..errors import PosteriorError, SettingError
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.base import Covariance
@@ -41,13 +41,14 @@ from .base import Posterior
 from .features import FeaturePosterior
 from .marginals import NODES, Marginals, NormalMarginals, TransformedMarginals, quadrature
 from .saved.parts import LARGEST, Parts, check_moments, read_posterior, write_posterior
+from .table_posterior import TablePosterior
 
 NEAR = 30.0  # standard deviations of the targets, in which the moments of a transformed target are tried out
 TERMS = 24  # of Mehler's formula
 Guard = Callable[[], AbstractContextManager[None]]
 
 
-class InUnits(Posterior):
+class InUnits(TablePosterior):
     """The same distribution with inputs and answers in the units of the file.
 
     Parameters
@@ -65,7 +66,7 @@ class InUnits(Posterior):
     def __init__(self, inner: Posterior, train: Dataset, guard: Guard = nullcontext) -> None:
         self.columns = train.rows(torch.arange(0))  # no rows: only how inputs are read
         self.y_sd = train.scale.y_sd if train.scale else 1.0
-        super().__init__(inner.like, inner.noise_variance * self.y_sd**2)
+        super().__init__(inner.like.double(), inner.noise_variance * self.y_sd**2)
         self.inner, self.of, self.guard = inner, inner.of, guard
 
     @property
@@ -87,10 +88,6 @@ class InUnits(Posterior):
     @property
     def row_numbers(self) -> int:
         return self.inner.row_numbers + 2 * self.columns.d
-
-    def rows(self, X: Any) -> Any:
-        """Check the inputs and put them on the device, in float64 and in the units of the file."""
-        return checked_inputs(X, self.columns)
 
     def at_scaled(self, X: Any) -> Prediction:
         """Predict, in the units of the file, at inputs that are scaled already, such as the test rows of a split."""
@@ -192,11 +189,11 @@ class InUnits(Posterior):
 
     def _in_units(self, mean: Tensor, var: Tensor) -> Marginals:
         """The distributions of f where the scaled function has these moments [b]."""
-        return NormalMarginals(targets(mean, self.columns), var * self.y_sd**2)
+        return NormalMarginals(targets(mean, self.columns), var.double() * self.y_sd**2)
 
     def _scaled_joint(self, X: Any, Z: Any) -> Tensor:
         with self.guard():
-            return self.inner.joint(*(scaled_inputs(part, self.columns) for part in (X, Z)))
+            return self.inner.joint(*(scaled_inputs(part, self.columns) for part in (X, Z))).double()
 
 
 class TransformedInUnits(InUnits):
@@ -261,7 +258,7 @@ class TransformedInUnits(InUnits):
 
     def _joint(self, X: Any, Z: Any, noise: float) -> Tensor:
         """Covariance [b, c] by Mehler's formula, with this noise in the scaled space."""
-        C = self._scaled_joint(X, Z).double()  # [b, c]
+        C = self._scaled_joint(X, Z)  # [b, c]
         (A, sd_X), (B, sd_Z) = (self._hermite_coefficients(part, noise) for part in (X, Z))
         rho = (C / torch.outer(sd_X, sd_Z).clamp_min(1e-150)).clamp(-1.0, 1.0)
         K = torch.zeros_like(rho)

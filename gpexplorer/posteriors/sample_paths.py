@@ -8,13 +8,14 @@ A function of the prior is a weighted sum of random features of the kernel:
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import PosteriorError, SettingError
+from ..errors import PosteriorError, SettingError, quoted
 from ..linalg.blocks import row_blocks
 from ..problem import Kernel
 from .weights import normal_columns
@@ -98,13 +99,21 @@ def _group(kernel: Kernel, theta: Tensor, size: int, draw: torch.Generator) -> C
 
 def checked_size(size: int) -> int:
     """A number of samples; SettingError if it is none."""
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise SettingError(f"size is {size!r}; give the number of samples, 1 or more.")
-    return size
+    if (whole := _whole(size)) is None or whole < 1:
+        raise SettingError(f"size is {quoted(size)}; give the number of samples, 1 or more.")
+    return whole
 
 
 def checked_seed(seed: int) -> int:
     """A seed; SettingError if it is no whole number."""
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise SettingError(f"seed is {seed!r}; give a whole number, so that the samples can be drawn again.")
-    return seed
+    if (whole := _whole(seed)) is None:
+        raise SettingError(f"seed is {quoted(seed)}; give a whole number, so that the samples can be drawn again.")
+    return whole
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number, also of NumPy or torch, as Python's own; None for anything else."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None

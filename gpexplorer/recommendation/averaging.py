@@ -212,12 +212,11 @@ def used_models(
     search: TimedSearch, winner: Lane, lanes: Sequence[Lane], members: Sequence[Member], prefer: str
 ) -> tuple[list[Member], list[Lane]]:
     """The simple models and the other lanes that an answer of this lane would use, so that they are fitted again."""
-    assert winner.scores is not None
     if search.should_stop():
         return [], []
     models = weighed(_candidates(winner, lanes, () if prefer == "gp" else members), prefer)
     used = [model for model in models if isinstance(model, Member)]
-    better = better_member(winner.scores, members, prefer)
+    better = better_member(winner.known_scores, members, prefer)
     others = [model for model in models if isinstance(model, Lane) and model is not winner]
     return used or ([] if better is None else [better]), others
 
@@ -245,7 +244,6 @@ def average_of_lanes(
     prefer : {"nlpd", "rmse", "gp"}
         Whether the density or the squared error decides, or whether simple models are left out.
     """
-    assert final.lane.scores is not None
     models = _candidates(final.lane, lanes, () if prefer == "gp" else members)
     parts, chosen = dict[Any, list[InUnits]](), weighed(models, prefer)
     to_fit = [model for model in chosen if isinstance(model, Lane) and model is not final.lane]
@@ -257,18 +255,19 @@ def average_of_lanes(
         share = least_seconds(model) / needed if needed > 0.0 else 1.0
         if own := _models_of(search, model, final, search.clock() + share * (search.end - search.clock())):
             parts[model] = own
-    weights = (
-        weighed({model: models[model] for model in parts}, prefer) if len(parts) > 1 else dict.fromkeys(parts, 1.0)
-    )
+    weights = dict.fromkeys(parts, 1.0)
+    if len(parts) > 1:
+        weights = weighed({model: models[model] for model in parts}, prefer)
     if not weights or (len(weights) == 1 and final.lane in weights):
-        better = better_member(final.lane.scores, members, prefer)
+        better = better_member(final.lane.known_scores, members, prefer)
         if better is None:
             return None
         weights = {better: 1.0}
         parts[better] = [whole[better.name]] if whole and better.name in whole else better.models[: search.most_models]
     if len(weights) == 1 and not isinstance(next(iter(weights)), Member):
         return None
-    return _averaged(weights, parts, {**models, **{own: own.scores for own in weights}}, final.lane.scores, prefer)
+    models |= {own: own.scores for own in weights}
+    return _averaged(weights, parts, models, final.lane.known_scores, prefer)
 
 
 def _averaged(
@@ -292,11 +291,9 @@ def _averaged(
 
 def _candidates(winner: Lane, lanes: Sequence[Lane], members: Sequence[Member]) -> dict[Any, RowScores]:
     """The lanes and simple models that have scores on the held-out rows of the chosen lane."""
-    assert winner.scores is not None
-    rows = len(winner.scores.targets)
-    models: dict[Any, RowScores] = {
-        lane: lane.scores for lane in lanes if lane.scores is not None and comparable(lane, winner)
-    }
+    rows = len(winner.known_scores.targets)
+    scored = (lane for lane in lanes if lane.scores is not None)
+    models: dict[Any, RowScores] = {lane: lane.known_scores for lane in scored if comparable(lane, winner)}
     return models | {own: own.scores for own in members if len(own.scores.targets) == rows}
 
 
@@ -310,9 +307,8 @@ def _scores_by_tenths(scores: Sequence[RowScores], weigh: Callable[[list[RowScor
     weights = np.empty((t, len(scores)))
     for number in range(TENTHS):
         weights[tenth == number] = weigh([_rows(own, tenth != number) for own in scores])
-    names = ("mean", "var", "density", "probability")
     means, variances, densities, probabilities = (
-        np.column_stack([getattr(own, name) for own in scores]) for name in names
+        np.column_stack([getattr(own, name) for own in scores]) for name in ("mean", "var", "density", "probability")
     )  # [t, k] each
     mean = (weights * means).sum(1)
     return RowScores(

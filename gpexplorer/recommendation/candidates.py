@@ -24,12 +24,12 @@ from ..kernels.theta.restrictions import kernel_parameters
 from ..linalg.periodogram import peaks
 from ..linalg.randomness import generator
 from ..linalg.seasons import is_curved, periods
-from ..problem import Dataset, MixedRows
+from ..problem import Dataset, MixedRows, RowNoise
 from ..runs.opening import LEARNED_START, SEVERAL_STARTS
 from ..runs.run import Run
 from ..runs.spec import TRANSFORMS, Spec
 from ..runs.studies.machine_speed import points_for, rows_for
-from .relevance_pursuit import with_pursued_noise
+from .relevance_pursuit import pursuit
 from .row_order import is_series, numbers_of
 from .row_questions import far_rows
 
@@ -103,7 +103,10 @@ class Candidate:
         if 0 < self.most_rows < len(split.train):
             rows = torch.randperm(len(split.train), generator=generator(0, "rows of a candidate"))[: self.most_rows]
             split = replace(split, train=split.train.rows(rows), key=f"{split.key}/drawn-{self.most_rows}")
-        return with_pursued_noise(split, self.kernel) if self.pursues else split
+        if not self.pursues:
+            return split
+        train = replace(split.train, noise=RowNoise(pursuit(split, self.kernel).ratio))
+        return replace(split, train=train, key=f"{split.key}/pursued-{self.kernel}")
 
     def spec(self, n: int, seed: int, theta: list[float] | None = None, start: str = SEVERAL_STARTS) -> Spec:
         """The spec for n training rows, from a theta that was learned on fewer rows if there is one."""
@@ -153,8 +156,9 @@ def log_units(kernel: Any, rows: Dataset) -> list[float]:
 
 def pursuits(rows: Dataset) -> list[Candidate]:
     """Candidates that give rows a noise of their own, if some look far off."""
-    X = numbers_of(rows) if isinstance(rows.X, Tensor) and len(rows) <= EXACT_UP_TO else None
-    if X is None or not len(far_rows(X, rows.y.double().cpu().numpy())):
+    if not isinstance(rows.X, Tensor) or len(rows) > EXACT_UP_TO:
+        return []
+    if not len(far_rows(numbers_of(rows), rows.y.double().cpu().numpy())):
         return []
     kernels = ("matern32-ard", "se-ard")
     return [Candidate(f"ml, {kernel}{PURSUIT}", EXACT, "ml", kernel, pursues=True) for kernel in kernels]
@@ -323,10 +327,9 @@ def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
 def _of_objects(split: Split, seconds: float) -> Iterator[Candidate]:
     rows = rows_for(len(split.train), seconds)
     keys = ("molecules", "spectrum") if _are_molecules(split.train.X) else ("spectrum", "mismatch")
-    exact = "ml" if rows == len(split.train) else "subset-of-data"
     for key in keys:
         yield Candidate(f"cholqr, {key}", "inducing points", "cholqr", key)
-        yield Candidate(f"{exact}, {key}", EXACT, exact, key, {} if exact == "ml" else {"num_rows": rows})
+        yield _exact(key, rows, len(split.train))
 
 
 def _of_mixed_rows(split: Split, seconds: float) -> Iterator[Candidate]:
@@ -335,13 +338,18 @@ def _of_mixed_rows(split: Split, seconds: float) -> Iterator[Candidate]:
     assert columns is not None
     texts_by_name = zip(columns.texts, split.train.X.texts, strict=True)
     texts = [f"{_key_for(cells)}[{quoted_name(name)}]" for name, cells in texts_by_name]
-    exact = "ml" if rows == len(split.train) else "subset-of-data"
     for numbers in ("se-ard", "matern32-ard") if columns.numbers else ("",):
         parts = [numbers, *texts] if numbers else texts
         for sign in "+*" if len(parts) > 1 else "+":
             kernel = sign.join(parts)
-            yield Candidate(f"{exact}, {kernel}", EXACT, exact, kernel, {} if exact == "ml" else {"num_rows": rows})
+            yield _exact(kernel, rows, len(split.train))
             yield Candidate(f"cholqr, {kernel}", "inducing points", "cholqr", kernel)
+
+
+def _exact(kernel: str, rows: int, n: int) -> Candidate:
+    """The exact GP of all n rows, or of a subset of them."""
+    method, settings = ("ml", {}) if rows == n else ("subset-of-data", {"num_rows": rows})
+    return Candidate(f"{method}, {kernel}", EXACT, method, kernel, settings)
 
 
 def _key_for(cells: Sequence[str]) -> str:

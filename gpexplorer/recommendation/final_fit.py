@@ -13,9 +13,9 @@ from ..runs.run import Run
 from .arguments import NO_ROWS
 from .candidates import EXACT, NEIGHBOURS
 from .held_out import parts
-from .horizon_widening import after_rows, scores_of_parts, times_of
+from .horizon_widening import after_rows, scores_of_parts
 from .lanes import Lane, by_density, chosen, logs_of, step_until, theta_of
-from .row_order import origins
+from .row_order import origins, times_of
 from .stages import TimedSearch
 
 TOO_SHORT = (

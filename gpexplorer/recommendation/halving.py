@@ -164,9 +164,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         raise SettingError(f'prefer is {quoted(prefer)}; give "nlpd", "rmse" or "gp".')
     split, plan = planned(X, y, options, folds, before, groups)
     train = split.train
-    pairs = (
-        plan.pairs if folds is None or isinstance(folds, str) else fold_pairs(folds, train.X, train.y.numpy(), groups)
-    )
+    are_given = folds is not None and not isinstance(folds, str)
+    pairs = fold_pairs(folds, train.X, train.y.numpy(), groups) if are_given else plan.pairs
     held_out = parts(split, seed, pairs)
     if plan.kind == "time":
         blocks = BLOCKS if len(held_out) == 1 else 2
@@ -226,8 +225,7 @@ def _answer(
     search.reserved = closing
     average = None if search.should_stop() else average_of_lanes(search, final, lanes, members, whole, prefer)
     winner, run = final.lane, final.run
-    assert winner.scores is not None
-    predicting = winner.scores if average is None else average.scores
+    predicting = winner.known_scores if average is None else average.scores
     others = [lane for lane in finalists if lane is not winner]
     for lane in [*others, *(lane for lane in lanes if lane not in others and hardly_differs(lane, winner))]:
         lane.give_up(why_not(lane, winner))
@@ -243,7 +241,7 @@ def _answer(
         expected=predicting.intervals,
         table=table(lanes, winner, simple, average),
         runner_up=others[0].name if others else "",
-        better_simple_model=better_simple_model(winner.scores, simple),
+        better_simple_model=better_simple_model(winner.known_scores, simple),
         refitted=final.refitted,
         average=average,
         sentences=sentences(search.split, winner, others, simple, average, seconds, note, plan, between, facts),
@@ -288,9 +286,9 @@ class Halving(TimedSearch):
                     lane.give_up(f"Others were better on the same held-out rows, fitted to {lane.rows:,} rows.")
             running = kept
         tried = [lane for lane in running if lane.scores is not None]
-        most = max((len(lane.scores.targets) for lane in tried if lane.scores is not None), default=0)
+        most = max((len(lane.known_scores.targets) for lane in tried), default=0)
         for lane in tried:  # where a stop came between two lanes of a stage, some have been tried on fewer rows
-            if lane.scores is not None and len(lane.scores.targets) < most:
+            if len(lane.known_scores.targets) < most:
                 lane.give_up("The search was stopped before this was tried on as many held-out rows as others.")
         return [lane for lane in tried if not lane.sentence]
 

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ..data import Split, load
 from ..data.given_folds import Pair, drawn_folds, drawn_share, fold_pairs
-from ..data.splits import shuffled
+from ..data.splits import Mask, mask_of, shuffled
 from ..errors import SettingError, quoted
 from ..kernels.composites import compared_columns
 from ..posteriors import Marginals, NormalMarginals
@@ -40,7 +40,6 @@ from ..runs.spec import A_SPEC, Spec
 from ..runs.studies.sweep import with_values
 
 Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 FOLDS, FOLDS_BELOW = 3, 1000  # the number of parts of a data set with fewer than FOLDS_BELOW rows
 SHARE, MOST, LEAST = 0.1, 2000, 200  # the share of the rows in a single held-out part, and its limits in rows
@@ -214,7 +213,7 @@ def parts(split: Split, seed: int, given: Sequence[Pair] = ()) -> list[Split]:
     """
     n = len(split.train)
     order = shuffled(n, seed)  # [n]
-    pairs = [(_mask(n, train), _mask(n, test)) for train, test in given]
+    pairs = [(mask_of(n, train), mask_of(n, test)) for train, test in given]
     pairs = pairs or [(~mask, mask) for mask in _drawn_masks(split.train, order, seed)]
     result = []
     for k, masks in enumerate(pairs):
@@ -230,18 +229,12 @@ def _drawn_masks(train: Dataset, order: Tensor, seed: int) -> list[Mask]:
     size = min(max(SHARE * n, LEAST), MOST)
     if train.groups is None:
         held_out = [order[k::FOLDS] for k in range(FOLDS)] if is_small else [order[: int(size)]]
-        return [_mask(n, rows.numpy()) for rows in held_out]
+        return [mask_of(n, rows.numpy()) for rows in held_out]
     number = train.groups.number
     size = min(max(SHARE_OF_GROUPS * n, LEAST), MOST_OF_GROUPS)
     if not train.groups.are_folds:
         number = drawn_folds(number, FOLDS, seed) if is_small else drawn_share(number, size / n, seed).long() - 1
     return [(number == k).numpy() for k in range(int(number.max()) + 1)]
-
-
-def _mask(n: int, rows: NDArray[np.int64]) -> Mask:
-    mask = np.zeros(n, dtype=bool)
-    mask[rows] = True
-    return mask
 
 
 def _content(*masks: Mask) -> str:
@@ -313,7 +306,8 @@ def held_out_score(
     >>> spec = Spec("cholqr", data="kin40k", budget={"seconds": 10})
     >>> study.optimize(lambda trial: held_out_score(spec, {"num_inducing": trial.suggest_int("m", 16, 512)}))
     """
-    spec = with_values(of_kind("The spec of a search", spec, Spec, A_SPEC), values or {})
+    chosen = of_kind("values", {} if values is None else values, Mapping, "names with their values")
+    spec = with_values(of_kind("The spec of a search", spec, Spec, A_SPEC), chosen)
     if metric not in METRICS:
         raise SettingError(f"metric is {quoted(metric)}; give one of {', '.join(METRICS)}.")
     if not spec.budget:

@@ -40,7 +40,7 @@ from ..data.quoting import about, quote
 from ..posteriors import Marginals, Widening
 from ..problem import Dataset
 from .held_out import Array, RowScores
-from .row_order import numbers_of
+from .row_order import times_of
 
 PRIOR_WEIGHT = 4.0  # nu0
 EDGES = (0.0, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the ranges, as shares of the largest horizon
@@ -67,13 +67,6 @@ class FoldErrors(NamedTuple):
         total = float(np.square(self.z).sum())
         rho = max(float(self.z[1:] @ self.z[:-1]) / total, 0.0) if total > 0.0 else 0.0  # at most 1
         return max((1.0 - rho) / (1.0 + rho), 1.0 / max(len(self.z), 1))
-
-
-def times_of(rows: Dataset, column: str) -> Array:
-    """The time [n] of each row."""
-    numbers = numbers_of(rows)
-    assert numbers is not None
-    return numbers[:, rows.names.index(column)]
 
 
 def after_rows(widening: Widening | None, rows: Dataset) -> Widening | None:

@@ -77,6 +77,12 @@ class Lane:
         """The name of the candidate."""
         return self.candidate.name
 
+    @property
+    def known_scores(self) -> RowScores:
+        """The scores of a lane that has some."""
+        assert self.scores is not None
+        return self.scores
+
     def work(self, parts: list[Split], seconds: float, stopped: Callable[[], bool], clock: Clock) -> None:
         """Step the run of each part, in equal shares of the time, and score the answers.
 
@@ -266,12 +272,10 @@ def chosen(finalists: list[Lane], lanes: list[Lane]) -> Lane:
 
     The first candidates suit most data: a small difference on few held-out rows says less than that.
     """
-    best = finalists[0]
-    assert best.scores is not None
+    best = finalists[0].known_scores
 
     def is_close(lane: Lane) -> bool:
-        assert best.scores is not None and lane.scores is not None
-        lower, error = best.scores.better_by(lane.scores)
+        lower, error = best.better_by(lane.known_scores)
         return lower <= error
 
     return min(filter(is_close, finalists), key=lanes.index)

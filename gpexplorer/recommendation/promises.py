@@ -123,11 +123,9 @@ def promise(scores: RowScores, train: Dataset, plan: Plan, between: RowScores | 
     words = f"Expected error (RMSE) in {units}: {beyond}."
     if between is not None:
         words = f"Expected error (RMSE) in {units}: {about(between.rmse)} {plan.between}; {beyond}."
-    need = (
-        "To forecast you need the second, to fill gaps the first."
-        if plan.kind == "time"
-        else "For rows of groups that are not in the table you need the second."
-    )
+    need = "For rows of groups that are not in the table you need the second."
+    if plan.kind == "time":
+        need = "To forecast you need the second, to fill gaps the first."
     return [
         plan.sentence,
         f"{words} {need}" if between is not None else words,

@@ -69,13 +69,6 @@ class Pursued(NamedTuple):
         return (len(self.rows) + 1.0) / (len(self.ratio) + 2.0)
 
 
-def with_pursued_noise(split: Split, kernel: str) -> Split:
-    """The split whose chosen training rows have a noise of their own."""
-    pursued = pursuit(split, kernel)
-    noise = RowNoise(pursued.ratio)
-    return replace(split, train=replace(split.train, noise=noise), key=f"{split.key}/pursued-{kernel}")
-
-
 @lru_cache(maxsize=8)
 def _pursued(key: str, kernel: str, rows: Dataset) -> Pursued:
     """Choose rows until none gains enough."""

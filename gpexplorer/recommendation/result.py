@@ -170,8 +170,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
     facts : tuple of str
         What was found in the rows; see `facts_of_rows`.
     """
-    assert winner.scores is not None
-    scores, train = winner.scores if average is None else average.scores, split.train
+    scores, train = winner.known_scores if average is None else average.scores, split.train
     words = [
         *_heading(winner, average),
         f"It predicts {quote(train.target)} from {listing(train.names, MOST_NAMES)}, and learned from "
@@ -322,19 +321,18 @@ def hardly_differs(lane: Lane, winner: Lane) -> bool:
     """Whether a lane that was given up has the winner's NLPD within a standard error, on the same rows."""
     if lane is winner or not comparable(lane, winner):
         return False
-    assert lane.scores is not None and winner.scores is not None
-    lower, error = winner.scores.better_by(lane.scores)
+    lower, error = winner.known_scores.better_by(lane.known_scores)
     return abs(lower) <= error
 
 
 def why_not(lane: Lane, winner: Lane) -> str:
     """Why a finalist was not chosen, with the difference and its standard error."""
-    assert lane.scores is not None and winner.scores is not None
-    lower, error = winner.scores.better_by(lane.scores)
+    own, best = lane.known_scores, winner.known_scores
+    lower, error = best.better_by(own)
     if lower <= error:
         return (
-            f"Its NLPD, {lane.scores.nlpd:.3g}, is within a standard error of the winner's, {winner.scores.nlpd:.3g}, "
-            "and the winner suits more data sets."
+            f"Its NLPD, {own.nlpd:.3g}, is within a standard error of the winner's, {best.nlpd:.3g}, and the winner "
+            "suits more data sets."
         )
     return f"Its NLPD is higher by {lower:.2g} nats, with a standard error of {error:.1g}."
 

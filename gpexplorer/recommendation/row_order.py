@@ -8,8 +8,8 @@ more alike than rows of two: both are measured on what a linear regression leave
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -80,18 +80,20 @@ class Plan:
         return "after the last row" if self.kind == "time" else "for new groups"
 
 
-def numbers_of(rows: Dataset) -> Array | None:
-    """The inputs that are numbers [n, q]; None if there are none."""
+def numbers_of(rows: Dataset) -> Array:
+    """The inputs that are numbers [n, q]; q is 0 if there are none."""
     X = rows.X.numbers if isinstance(rows.X, MixedRows) else rows.X
-    return X.double().cpu().numpy() if isinstance(X, Tensor) and X.shape[1] else None
+    return X.double().cpu().numpy() if isinstance(X, Tensor) else np.empty((len(rows), 0))
+
+
+def times_of(rows: Dataset, column: str) -> Array:
+    """The values [n] of the column of times."""
+    return numbers_of(rows)[:, rows.names.index(column)]
 
 
 def time_column(rows: Dataset) -> int | None:
     """The position of the input that is the time of the rows: a date, or a column that rises steadily in the file."""
-    X = numbers_of(rows)
-    if X is None:
-        return None
-    reader = rows.reader
+    X, reader = numbers_of(rows), rows.reader
     dates = {c.source for c in reader.inputs if reader.column(c.source).kind == "date"} if reader else set[str]()
     choices = list[tuple[int, int]]()
     for j, name in enumerate(rows.names[: X.shape[1]]):
@@ -149,7 +151,7 @@ def group_columns(rows: Dataset) -> list[str]:
     """Columns whose names say that they tell whose a row is, those included that are no inputs."""
     X, result = numbers_of(rows), list[str]()
     for j, name in enumerate(rows.names):
-        values = X[:, j] if X is not None and j < X.shape[1] else None
+        values = X[:, j] if j < X.shape[1] else None
         is_whole = values is None or bool((values == np.round(values)).all())
         if ID_NAME.search(name.lower()) and is_whole:
             result.append(name)
@@ -165,7 +167,7 @@ def panel_columns(rows: Dataset) -> list[str]:
     is not among them, nor one whose neighbouring numbers have alike targets: it measures something.
     """
     X, n = numbers_of(rows), len(rows)
-    if X is None:
+    if not X.shape[1]:
         return []
     names = rows.names[: X.shape[1]]
     sources = [column.source for column in rows.reader.inputs][: len(names)] if rows.reader else list(names)
@@ -205,8 +207,7 @@ def repeated_columns(rows: Dataset) -> list[str]:
     """Columns of whole numbers or words with several values of several rows each, whatever their names say."""
     X, result = numbers_of(rows), list[str]()
     sizes = dict[str, tuple[int, int]]()
-    for j, name in enumerate(rows.names[: 0 if X is None else X.shape[1]]):
-        assert X is not None
+    for j, name in enumerate(rows.names[: X.shape[1]]):
         if bool((X[:, j] == np.round(X[:, j])).all()):
             _, counts = np.unique(X[:, j], return_counts=True)
             sizes[name] = len(counts), int(counts.max())
@@ -229,16 +230,15 @@ def is_panel(rows: Dataset, column: str = "") -> bool:
     words may be a subject, which only the words say.
     """
     X = numbers_of(rows)
-    if column and (X is None or column not in rows.names[: X.shape[1]]):
+    if column and column not in rows.names[: X.shape[1]]:
         return True
-    if X is None or (rows.groups is None and not column):
-        return False
     if column:
         place = rows.names.index(column)
         X, values = np.delete(X, place, 1), X[:, place]
-    else:
-        assert rows.groups is not None
+    elif rows.groups is not None and X.shape[1]:
         values = rows.groups.number.cpu().numpy()
+    else:
+        return False
     _, number = np.unique(values, return_inverse=True)
     k, size = int(number.max()) + 1, float(np.median(np.bincount(number)))
     constant, times = 0, 0
@@ -258,14 +258,12 @@ def plan_of_groups(rows: Dataset, column: str, asked: bool) -> Plan | None:
     """Whole groups, if rows of one group are alike; None if it does not matter which rows are held out."""
     assert rows.groups is not None
     _, number = np.unique(rows.groups.number.cpu().numpy(), return_inverse=True)
-    sizes, X = np.bincount(number), numbers_of(rows)
+    sizes, n, X = np.bincount(number), len(number), numbers_of(rows)
     named = quote(column) if column else "The groups"
     if asked:
         return Plan("groups", column, (), f"Whole groups of {quote(column)} were held out." if column else "")
-    several = (
-        len(sizes) >= FEWEST_GROUPS and len(number) >= 2 * len(sizes) and sizes.max() < LARGEST_GROUP * len(number)
-    )
-    if X is None or not several:
+    several = len(sizes) >= FEWEST_GROUPS and n >= 2 * len(sizes) and sizes.max() < LARGEST_GROUP * n
+    if not X.shape[1] or not several:
         return None
     share, errors = share_between_groups(number, linear_residuals(X, rows.y.double().cpu().numpy()))
     if share < ALIKE or errors < DEPENDENT_ERRORS:
@@ -280,9 +278,9 @@ def plan_of_groups(rows: Dataset, column: str, asked: bool) -> Plan | None:
 def plan_in_time(rows: Dataset, asked: bool, before: Any = None) -> Plan | None:
     """Folds forward in time, if neighbours in time depend on each other; None if there is no such order."""
     X, column = numbers_of(rows), time_column(rows)
-    if (asked or before is not None) and column is None and X is not None and X.shape[1] == 1:
+    if (asked or before is not None) and column is None and X.shape[1] == 1:
         column = 0
-    if X is None or column is None:
+    if column is None:
         if asked:
             raise SettingError(
                 'folds="time" needs a column of dates, or one that rises steadily from row to row: name it with '
@@ -306,8 +304,8 @@ def plan_in_time(rows: Dataset, asked: bool, before: Any = None) -> Plan | None:
 def plan_at_random(rows: Dataset) -> Plan:
     """A random draw of rows; where these may be asked for what comes after them, the sentence says so."""
     X, column = numbers_of(rows), time_column(rows)
-    if X is not None and column is None and X.shape[1] == 1 and (np.diff(X[:, 0]) >= 0.0).mean() >= RISING:
-        column = 0
+    if column is None and X.shape[1] == 1 and len(np.unique(X)) >= FEWEST_TIMES:
+        column = 0 if (np.diff(X[:, 0]) >= 0.0).mean() >= RISING else None
     if column is None or rows.groups is not None:
         return Plan()
     return Plan(sentence=(
@@ -328,31 +326,27 @@ def origins(time: Array, count: int) -> list[Pair]:
     """
     n = len(time)
     moments = np.sort(time)[[n - max(round(BLOCK * n), 3) * k for k in range(1, count + 1)]]
-    ends = [np.inf, np.inf, *moments]
-    pairs = [
-        Pair(np.flatnonzero(time < first), np.flatnonzero((time >= first) & (time < last)))
-        for first, last in zip(moments, ends, strict=False)
-    ]
-    return [pair for pair in pairs if len(pair.train) and len(pair.test)]
+    return _pairs(time, moments, [np.inf, np.inf, *moments])
 
 
 def forward_pairs(time: Array, is_series: bool = False) -> list[Pair]:
     """Blocks of the last rows, the latest first, each with all rows before it; rows of one time are not divided."""
     order, n = np.argsort(time, kind="stable"), len(time)
     folds = SERIES_FOLDS if is_series else next((folds for most, folds in FOLDS if n < most), 1)
-    size = (
-        min(max(round(BLOCK * n), 3), MOST_HELD_OUT)
-        if folds > 1
-        else min(max(round(1.5 * BLOCK * n), 3), MOST_HELD_OUT)
-    )
+    share = BLOCK if folds > 1 else 1.5 * BLOCK
+    size = min(max(round(share * n), 3), MOST_HELD_OUT)
     ends = [n - k * size for k in range(folds, -1, -1)]
-    moments = [time[order[min(end, n - 1)]] for end in ends[:-1]] + [np.inf]
-    pairs = []
-    for first, last in pairwise(moments):
-        train, test = np.flatnonzero(time < first), np.flatnonzero((time >= first) & (time < last))
-        if len(train) and len(test):
-            pairs.append(Pair(train, test))
-    return pairs[::-1]
+    moments = [time[order[min(end, n - 1)]] for end in ends[:-1]]
+    return _pairs(time, moments, [*moments[1:], np.inf])[::-1]
+
+
+def _pairs(time: Array, moments: Iterable[float], ends: Iterable[float]) -> list[Pair]:
+    """The rows before each moment, with those from it to the end that belongs to it; without pairs that lack rows."""
+    pairs = [
+        Pair(np.flatnonzero(time < moment), np.flatnonzero((time >= moment) & (time < end)))
+        for moment, end in zip(moments, ends, strict=False)
+    ]
+    return [pair for pair in pairs if len(pair.train) and len(pair.test)]
 
 
 def pair_before(time: Array, before: Any, name: str) -> Pair:
@@ -377,9 +371,7 @@ def pair_before(time: Array, before: Any, name: str) -> Pair:
 
 def in_blocks(part: Split, column: str, first: int, blocks: int = 2) -> Split:
     """The part with its held-out rows in so many blocks of time, numbered from `first`; errors within one are alike."""
-    time = numbers_of(part.test)
-    assert time is not None
-    values = time[:, part.test.names.index(column)]
+    values = times_of(part.test, column)
     inner = np.quantile(values, np.arange(1, blocks) / blocks)
     number = torch.from_numpy(first + np.searchsorted(inner, values).astype(np.int64))
     return replace(part, test=replace(part.test, groups=RowGroups(number, are_folds=False)))

@@ -45,10 +45,7 @@ def findings(rows: Dataset) -> list[str]:
     rows : Dataset
         The training rows in the order and units of the file.
     """
-    X, y = numbers_of(rows), rows.y.double().cpu().numpy()
-    if X is None:
-        X = np.empty((len(y), 0))
-    X, y = X[:MOST_ROWS], y[:MOST_ROWS]
+    X, y = numbers_of(rows)[:MOST_ROWS], rows.y[:MOST_ROWS].double().cpu().numpy()
     names = rows.names[: X.shape[1]]
     checks: list[Callable[[Array, Array, tuple[str, ...], str], Iterator[str]]]
     checks = [_two_values, _leaks, _sentinels, _outliers_in_words, _counters, _copies]

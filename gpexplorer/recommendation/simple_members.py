@@ -226,17 +226,13 @@ def cross_fitted_trees(
 
 def as_trees(model: HistGradientBoostingRegressor) -> TreesMean:
     """The nodes of fitted trees as numbers."""
-    nodes = [predictor.nodes for (predictor,) in model._predictors]
-    first = np.cumsum([0, *map(len, nodes)])
-    leaf = np.concatenate([own["is_leaf"] for own in nodes]).astype(bool)
-    own = np.arange(first[-1])
+    trees = [predictor.nodes for (predictor,) in model._predictors]
+    nodes = np.concatenate(trees)
+    first = np.cumsum([0, *map(len, trees)])
+    leaf, own = nodes["is_leaf"].astype(bool), np.arange(first[-1])
     start = np.repeat(first[:-1], np.diff(first))
-    left, right = (
-        np.concatenate([part[side].astype(np.int64) for part in nodes]) + start for side in ("left", "right")
-    )
-    feature, threshold, value = (
-        np.concatenate([part[name] for part in nodes]) for name in ("feature_idx", "num_threshold", "value")
-    )
+    left, right = (nodes[side].astype(np.int64) + start for side in ("left", "right"))
+    feature, threshold, value = nodes["feature_idx"], nodes["num_threshold"], nodes["value"]
     return TreesMean(
         torch.from_numpy(np.where(leaf, 0, feature).astype(np.int64)),
         torch.from_numpy(np.where(leaf, 0.0, np.minimum(threshold, LARGEST_INPUT))),
@@ -253,9 +249,8 @@ def _nearest(X: Array, y: Array, rows: Dataset) -> Posterior:
     kept = np.random.default_rng(0).permutation(len(X))[:MOST_NEIGHBOUR_ROWS]
     Z, targets = torch.from_numpy(X[kept]), torch.from_numpy(y[kept])
     most = min(max(NEIGHBOURS), len(kept) - 1)
-    nearest = [
-        torch.cdist(block, Z).topk(most + 1, largest=False).indices[:, 1:] for block in Z.split(1000)
-    ]  # without the row itself
+    # without the row itself
+    nearest = [torch.cdist(block, Z).topk(most + 1, largest=False).indices[:, 1:] for block in Z.split(1000)]
     means = targets[torch.cat(nearest)].cumsum(1) / torch.arange(1, most + 1)
     errors = (means - targets[:, None]).square().mean(0)
     count = min((k for k in NEIGHBOURS if k <= most), key=lambda k: float(errors[k - 1]))

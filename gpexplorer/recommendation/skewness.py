@@ -126,9 +126,8 @@ def likelihood_gains(X: Tensor, y: Tensor, kernel: Kernel, theta: Tensor) -> dic
     K.diagonal().add_((2.0 * theta[-1]).exp())
     half = torch.linalg.solve_triangular(cholesky(K, "K").L, Z - Z.mean(0), upper=False)
     n = len(y)
-    values = [
-        -0.5 * n * float((column.square().sum() / n).log()) + own for column, own in zip(half.T, logs, strict=True)
-    ]
+    fits = [-0.5 * n * float((column.square().sum() / n).log()) for column in half.T]
+    values = [fit + own for fit, own in zip(fits, logs, strict=True)]
     return {name: value - values[0] for name, value in zip(names, values[1:], strict=True)}
 
 

@@ -121,9 +121,8 @@ class ScoringTime:
     def allowed(self, seconds: float) -> bool:
         """Whether the next record may be scored, after this many seconds of steps."""
         stepping = seconds - self._before
-        return (
-            not self._limited or not stepping or time.perf_counter() - self._begin <= (1.0 + SHARE_OF_SCORES) * stepping
-        )
+        elapsed = time.perf_counter() - self._begin
+        return not self._limited or not stepping or elapsed <= (1.0 + SHARE_OF_SCORES) * stepping
 
 
 def long_step_note(expected: float, seconds: float | None) -> str:

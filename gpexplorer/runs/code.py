@@ -51,7 +51,7 @@ def program(spec: Spec, step: int, metric: str = "smse") -> str:
         The program. If the rows came from an upload, it reads the file of that name in the folder in which it runs. If
         they were in memory, its reader must name a file. In both cases the spec refuses rows that are not the same.
     """
-    lines = [*_first_lines(), *_spec_lines(spec), "", *_open_lines(spec), ""]
+    lines = [*_spec_lines(spec), "", *_open_lines(spec), ""]
     lines += [*_step_lines(step), f'print(run.scores()["{metric}"])', ""]
     return "\n".join(lines)
 
@@ -68,7 +68,7 @@ def notebook(spec: Spec, step: int, metric: str = "smse", note: str = "") -> str
     """
     title = f"# {spec.method}, {step} steps\n\nThe last cell prints the number that was on the screen."
     sources = [
-        "\n".join([*_first_lines(), *_spec_lines(spec), "spec"]),
+        "\n".join([*_spec_lines(spec), "spec"]),
         "\n".join([*_open_lines(spec), *_step_lines(step), "run.table().tail()"]),
         f'run.scores()["{metric}"]',
     ]
@@ -83,7 +83,8 @@ def notebook_of_saved_model(note: str = "") -> str:
 
 def _notebook(title: str, sources: list[str], note: str) -> str:
     """A notebook with this heading, the note below it, and one cell for each source."""
-    title += "".join(f"\n\n> {_without_markup(line)}" for line in note.splitlines() if line.strip())
+    for line in filter(str.strip, note.splitlines()):  # Markdown shows it as it was typed
+        title += "\n\n> " + re.sub(r"([^\w\s.,;:()])", lambda mark: f"&#{ord(mark[0])};", line)
     cells: list[dict[str, Any]] = [{"cell_type": "markdown", "id": "title", "metadata": {}, "source": title}]
     for number, source in enumerate(sources):
         cell = {"cell_type": "code", "id": f"part-{number}", "metadata": {}, "source": source}
@@ -93,20 +94,13 @@ def _notebook(title: str, sources: list[str], note: str) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def _without_markup(line: str) -> str:
-    """A line that Markdown shows as it was typed."""
-    return re.sub(r"([^\w\s.,;:()])", lambda mark: f"&#{ord(mark[0])};", line)
-
-
-def _first_lines() -> list[str]:
-    """The imports, and as many threads as this process has."""
-    threads = f"torch.set_num_threads({torch.get_num_threads()})  # as in this run: rounding depends on it"
-    return ["import torch", "", "import gpexplorer as gpx", "", threads, ""]
-
-
 def _spec_lines(spec: Spec) -> list[str]:
-    """The spec as a call, one field per line, with every setting written. A transform that is none is left out."""
-    lines = ["spec = gpx.Spec("]
+    """The imports, as many threads as this process has, and the spec as a call, one field per line.
+
+    Every setting is written. A transform that is none is left out.
+    """
+    threads = f"torch.set_num_threads({torch.get_num_threads()})  # as in this run: rounding depends on it"
+    lines = ["import torch", "", "import gpexplorer as gpx", "", threads, "", "spec = gpx.Spec("]
     for entry in fields(spec):
         name, value = entry.name, getattr(spec, entry.name)
         if name in TRANSFORMS and not value:
@@ -122,18 +116,12 @@ def _spec_lines(spec: Spec) -> list[str]:
 def _open_lines(spec: Spec) -> list[str]:
     if not isinstance(spec.data, dict) or "content" not in spec.data or data_sets.is_named(spec.data):
         return ["run = spec.open()"]
-    entries = file_entries(spec.data)
-    if entries:
-        options = "".join(f", {name}={value!r}" for name, value in entries.items() if name != "file")
-        return [
-            f"rows = gpx.load({entries['file']!r}, split=spec.split{options})",
-            "run = spec.open(data=rows)  # refuses rows that are not the same",
-        ]
-    return [
-        "# The rows were in memory: name the file they came from, and its columns as they were chosen.",
-        'rows = gpx.load("rows.csv", split=spec.split)',
-        "run = spec.open(data=rows)  # refuses rows that are not the same",
-    ]
+    entries, lines = file_entries(spec.data), list[str]()
+    if not entries:
+        lines = ["# The rows were in memory: name the file they came from, and its columns as they were chosen."]
+    options = "".join(f", {name}={value!r}" for name, value in entries.items() if name != "file")
+    lines.append(f"rows = gpx.load({entries.get('file', 'rows.csv')!r}, split=spec.split{options})")
+    return [*lines, "run = spec.open(data=rows)  # refuses rows that are not the same"]
 
 
 def _step_lines(step: int) -> list[str]:

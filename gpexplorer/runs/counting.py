@@ -25,7 +25,7 @@ from ..problem import Dataset, Kernel
 #   theta_gradient_diag(theta, X, g [n]), fill(theta, X, Z, out [n, m]), profile_derivative(theta, r2 [n, m]).
 # by_input(theta) and terms(theta) give one-dimensional covariances, which compute entries when they are called later.
 ARRAYS = ("theta_gradient", "theta_gradient_bilinear", "theta_gradient_diag", "fill")
-DERIVATIVE, FACTORS, TERMS = "profile_derivative", "by_input", "terms"
+DERIVATIVE, FACTORS = "profile_derivative", ("by_input", "terms")
 
 
 class Counter:
@@ -113,19 +113,15 @@ class Counted:
             return lambda theta, *rest: self._metered(partial(attribute, theta), rest[:-1])(*rest)
         if name == DERIVATIVE:
             return lambda theta, r2: self._metered(partial(attribute, theta), [range(size) for size in r2.shape])(r2)
-        if name == FACTORS:
-            return lambda theta: [self._factor(k) for k in factors] if (factors := attribute(theta)) else None
-        if name == TERMS:
-            return lambda theta: (
-                [list(map(self._factor, factors_of_term)) for factors_of_term in terms]
-                if (terms := attribute(theta))
-                else None
-            )
+        if name in FACTORS:
+            return lambda theta: self._factors(attribute(theta))
         return self._wrapped(attribute)
 
-    def _factor(self, k: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
-        """A one-dimensional covariance that counts when it is called."""
-        return lambda x, z: self._metered(k, (x, z))(x, z)
+    def _factors(self, k: Any) -> Any:
+        """One-dimensional covariances, in lists of any depth, that count when they are called; None stays None."""
+        if isinstance(k, list):
+            return [self._factors(part) for part in k]
+        return k and (lambda x, z: self._metered(k, (x, z))(x, z))
 
     def _metered(self, work: Callable[..., Any], rows: Sequence[Any]) -> Callable[..., Any]:
         """Count the entries (rows of X, times rows of Z if there is a Z) and return the function that computes them."""

@@ -73,9 +73,9 @@ def write(spec: Spec, view: str = "", at: int | None = None) -> str:
     """
     if not data_sets.is_named(spec.data):
         file = spec.data.get("file") if isinstance(spec.data, dict) else None
-        source = (
-            f"These rows come from the file {quoted(file)}" if isinstance(file, str) else "These rows are not public"
-        )
+        source = "These rows are not public"
+        if isinstance(file, str):
+            source = f"These rows come from the file {quoted(file)}"
         raise SettingError(f"{source}, and a link cannot bring them along: send the program or the Spec with them.")
     pairs = [("v", str(VERSION)), *_pairs(spec)]
     pairs += [("view", view)] * bool(view) + ([] if at is None else [("at", str(at))])
@@ -181,13 +181,7 @@ def _pairs(spec: Spec) -> Iterable[tuple[str, str]]:
     yield from _nest("data", spec.data)
     yield from _nest("split", spec.split)
     yield "kernel", kernel["name"]
-    if "theta" in kernel:
-        yield "kernel.theta", _text(kernel["theta"])
-    if "start" in kernel:
-        yield "kernel.start", kernel["start"]
-    for name in OPTIONS:  # what is said about hyperparameters
-        if name in kernel:
-            yield f"kernel.{name}", _text(kernel[name])
+    yield from ((f"kernel.{name}", _text(kernel[name])) for name in ("theta", "start", *OPTIONS) if name in kernel)
     yield "seed", str(spec.seed)
     yield from _nest("set", spec.settings)
     yield from _nest("budget", spec.budget or "none")
@@ -200,10 +194,8 @@ def _nest(name: str, value: Any) -> Iterable[tuple[str, str]]:
 
     A dict of data or of a split that these pairs would not bring back is written as JSON, in one pair.
     """
-    if not isinstance(value, Mapping) or (name == "data" and len(value) == 1):
-        yield name, _text(value)
-        return
-    if name == "split" and (not value or "name" in value):
+    is_whole = not isinstance(value, Mapping) or (name == "data" and len(value) == 1)
+    if is_whole or (name == "split" and (not value or "name" in value)):
         yield name, _text(value)
         return
     if "name" in value:
@@ -262,9 +254,8 @@ def _spec(parts: Mapping[str, Any], start: Spec, corrected: list[str]) -> Spec:
         spec = _changed(spec, {"budget": {**spec.budget, name: value}}, corrected)
     if "kernel" in parts:
         entries = _entries(parts, "kernel")
-        kernel = {"name": parts["kernel"]} | {
-            name: entries[name] for name in ("theta", "start", *OPTIONS) if name in entries
-        }
+        options = {name: entries[name] for name in ("theta", "start", *OPTIONS) if name in entries}
+        kernel = {"name": parts["kernel"], **options}
         spec = _changed(spec, {"kernel": kernel}, corrected)
     spec = replace(spec, target_transform="", input_transform="") if parts else spec
     for name in ("seed", "dtype", "device", *TRANSFORMS):

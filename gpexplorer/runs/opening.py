@@ -24,7 +24,7 @@ from ..problem import Problem
 from ..starts import Race, race
 from .description import Description
 from .run import Run
-from .setting_checks import arguments
+from .setting_checks import method_of
 from .storage.journal import Journal, Kept
 
 FILE_ENTRIES = ("file", *CHOICES)  # the entries of `Spec.data` from which an uploaded file is read again
@@ -78,9 +78,9 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
         return Run(method, problem, split, spec=spec, start_note=str(start))
     journal, kept = store.take_up(spec)
     try:
-        journal.write_memory(method.cost(problem).memory)
+        journal.begin(method.cost(problem).memory, split.key)
         if kept.records:
-            return Run(method, _at_kept_start(problem, kept), split, spec=spec, store=journal, **_resumed(kept))
+            return _continued(spec, split, problem, method, kept, journal)
         kernels_own = problem.theta
         problem, start = _raced(spec, problem)
         if not torch.equal(problem.theta, kernels_own):
@@ -94,25 +94,29 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
 def reopened(spec: Description, kept: Kept) -> Run:
     """A stored run with its records, for reading only: from the theta that it began with."""
     spec, split, problem, method = _prepared(spec, None)
-    return Run(method, _at_kept_start(problem, kept), split, spec=spec, **_resumed(kept))
+    kept.require_rows(split.key)
+    return _continued(spec, split, problem, method, kept)
 
 
-def _resumed(kept: Kept) -> dict[str, Any]:
-    """How a run begins that has stored records."""
-    return {"resume": kept.records, "outcome": kept.outcome, "start_note": kept.start_note}
+def _continued(
+    spec: Description, split: Split, problem: Problem, method: Method, kept: Kept, journal: Journal | None = None
+) -> Run:
+    """A run with its stored records, from the theta that it began with."""
+    if kept.start is not None:
+        problem = replace(problem, theta=problem.theta.new_tensor(kept.start))
+    earlier: dict[str, Any] = {"resume": kept.records, "outcome": kept.outcome, "start_note": kept.start_note}
+    return Run(method, problem, split, spec=spec, store=journal, **earlier)
 
 
 def _prepared(spec: SpecT, data: Any) -> tuple[SpecT, Split, Problem, Method]:
     """The spec with its rows, the scaled split, the problem with all that the spec says of it, and the method."""
     spec, split = _with_rows(spec, data)
     problem, split = _scaled_problem(spec, split)
-    problem = _with_options(spec, _with_row_noise(spec, problem))
-    return (
-        spec,
-        split,
-        problem,
-        registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings)),
-    )
+    problem = _with_row_noise(spec, problem)
+    restricted = restricted_problem(problem, spec.kernel if isinstance(spec.kernel, dict) else {})
+    if restricted is not problem:
+        registry[spec.method].check_restrictions(restricted)
+    return spec, split, restricted, method_of(spec)
 
 
 def _raced(spec: Description, problem: Problem) -> tuple[Problem, Race]:
@@ -127,20 +131,6 @@ def _raced(spec: Description, problem: Problem) -> tuple[Problem, Race]:
     theta = result.learned if follow and result.learned is not None else result.starts[0].theta
     theta = registry[spec.method].beginning(problem.kernel, theta.clone())
     return replace(problem, theta=theta), result
-
-
-def _with_options(spec: Description, problem: Problem) -> Problem:
-    """The problem with what the spec says about hyperparameters; SettingError if the method cannot obey."""
-    options = spec.kernel if isinstance(spec.kernel, dict) else {}
-    restricted = restricted_problem(problem, options)
-    if restricted is not problem:
-        registry[spec.method].check_restrictions(restricted)
-    return restricted
-
-
-def _at_kept_start(problem: Problem, kept: Kept) -> Problem:
-    """The problem at the theta that a stored run began with; one from before there were several has the kernel's."""
-    return problem if kept.start is None else replace(problem, theta=problem.theta.new_tensor(kept.start))
 
 
 def _with_row_noise(spec: Description, problem: Problem) -> Problem:
@@ -205,11 +195,8 @@ def _scaled_problem(spec: Description, split: Split) -> tuple[Problem, Split]:
     scaled = split.scaled(kernel.inputs != "counts", spec.target_transform, spec.input_transform)
     target = (spec.device, DTYPES[spec.dtype])
     split = replace(scaled, train=scaled.train.to(*target), test=scaled.test.to(*target))
-    theta = (
-        kernel.start(split.train)
-        if "theta" not in kernel_entries
-        else split.train.y.new_tensor(kernel_entries["theta"])
-    )  # [p]
+    given = kernel_entries.get("theta")
+    theta = kernel.start(split.train) if given is None else split.train.y.new_tensor(given)  # [p]
     if len(theta) != len(kernel.names):
         expected = f"{len(kernel.names)} ({', '.join(kernel.names)})"
         raise SettingError(f"theta has {len(theta)} entries; {kernel_entries['name']} on these data takes {expected}.")

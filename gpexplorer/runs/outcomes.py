@@ -26,6 +26,13 @@ def stopped(steps: int) -> Outcome:
     return Outcome("stopped", f"Stopped on request after {steps} steps; it can go on from there.")
 
 
+def closed(steps: int) -> Outcome:
+    """The outcome of a run that was closed after this number of steps, before its method ended."""
+    return Outcome(
+        "stopped", f"The run is closed after {steps} steps, which are kept: fork() goes on from any of them."
+    )
+
+
 def callback_failed(error: Exception, steps: int) -> Outcome:
     """The outcome of a run after whose last step a callback raised an error."""
     return Outcome(

@@ -139,12 +139,6 @@ def _rose(before: float, value: float, dtype: torch.dtype) -> bool:
     return value - before > math.sqrt(torch.finfo(dtype).eps) * max(1.0, abs(before), abs(value))
 
 
-def rounding_notes(rises: Sequence[Rise], problem: Problem, last: Sequence[Record]) -> str:
-    """Return what the end of a run says about rounding: channels that rose, coarse float32, and the least noise."""
-    sentences = (rise_sentence(rises), precision_sentence(problem, last), least_noise_sentence(problem, last))
-    return " ".join(filter(None, sentences))
-
-
 def precision_sentence(problem: Problem, last: Sequence[Record]) -> str:
     """Return a sentence with a way out if float32 cannot hold the problem, or if it can and float64 is slow.
 
@@ -164,9 +158,11 @@ def precision_sentence(problem: Problem, last: Sequence[Record]) -> str:
     if not isinstance(theta, Tensor) or theta.shape != problem.theta.shape:
         return ""
     is_single = train.y.dtype == torch.float32
-    if not is_single and not (is_slow_in_float64(train.y.device) and isinstance(train.X, Tensor)):
+    device = train.y.device  # some GPUs are slow in float64
+    is_slow = device.type == "cuda" and torch.cuda.get_device_capability(device) not in FAST_IN_FLOAT64
+    if not is_single and not (is_slow and isinstance(train.X, Tensor)):
         return ""
-    X = train.rows(random_rows(len(train), ROWS, generator(0, "precision")).to(train.y.device)).X
+    X = train.rows(random_rows(len(train), ROWS, generator(0, "precision")).to(device)).X
     error = covariance_rounding(problem.kernel, theta.float(), X if is_single else X.float())
     s2 = noise_variance(theta)
     fits = error <= SHARE * s2
@@ -197,11 +193,6 @@ def least_noise_sentence(problem: Problem, last: Sequence[Record]) -> str:
         f"The noise, {share:.1g} of the standard deviation of the targets, is at its least value beside the function, "
         f"{math.exp(floor.log_share):.2g} of its standard deviation: with less, rounding decides.{free}"
     )
-
-
-def is_slow_in_float64(device: torch.device) -> bool:
-    """Whether a device is a GPU that computes in float64 at 1/32 or 1/64 of its rate in float32."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) not in FAST_IN_FLOAT64
 
 
 def covariance_rounding(kernel: Any, theta: Tensor, X: Any) -> float:

@@ -31,8 +31,8 @@ from . import scores
 from .budget import Budget, Progress, ScoringTime, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
-from .outcomes import FINAL, answering, callback_failed, failed, stopped
-from .rounding import MonotoneWatch, Rise, rounding_notes
+from .outcomes import FINAL, answering, callback_failed, closed, failed, stopped
+from .rounding import MonotoneWatch, Rise, least_noise_sentence, precision_sentence, rise_sentence
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
 
@@ -159,7 +159,7 @@ class Run(RunDisplay):
         """
         with self._busy:
             try:
-                return None if self._has_ended() else self._next(score)
+                return self._next(score)
             except Exception as error:
                 self.error = error
                 self._end(failed(error, self.done, self.method, self.problem))
@@ -201,13 +201,16 @@ class Run(RunDisplay):
         budget = self._budget if steps is None and seconds is None else Budget(steps, seconds)
         scoring = ScoringTime(budget, self._seconds)
         while True:
-            if (message := budget.spent(self.done, self._seconds)) and not self._final:
+            # where a callback has failed, the run ends with that
+            if not (self._stop_reason or self._final) and (message := budget.spent(self.done, self._seconds)):
                 self._end(Outcome("budget", message + budget.overrun(self._seconds)))
                 break
             if self.advance(score=scheduled(len(self.trace)) and scoring.allowed(self._seconds)) is None:
                 break
         if len(self.trace) and self.outcome and self.outcome.reason != "failed":
             self.scores()
+        if self.closed and (self.outcome is None or self.outcome.reason == "budget"):
+            return closed(self.done)
         return self.outcome or stopped(self.done)
 
     def watch(self, callback: Watcher) -> Callable[[], None]:
@@ -390,13 +393,10 @@ class Run(RunDisplay):
         """
         state, train = self.trace[at].step.state, self.problem.train
         Z = getattr(state, "Z", None)
-        rows = getattr(state, "inducing", None)
-        if Z is None:  # of rows, or among the weights that the posterior reads
-            Z = (
-                train.rows(rows).X
-                if rows is not None
-                else getattr(self.method.posterior(self.problem, state), "Z", None)
-            )
+        if Z is None and (rows := getattr(state, "inducing", None)) is not None:
+            Z = train.rows(rows).X
+        elif Z is None:  # they are among the weights that the posterior reads
+            Z = getattr(self.method.posterior(self.problem, state), "Z", None)
         if not isinstance(Z, Tensor):
             raise SettingError(f"Method {self.method.key!r} has no inducing points that are rows of numbers.")
         points: NDArray[np.float64] = inputs_in_units(Z[:, : input_count(self.problem)], train)
@@ -421,7 +421,12 @@ class Run(RunDisplay):
         with self._busy:
             values = self.trace[index].scores
             if values is None and self.split is not None and len(self.split.test):
-                values = self._computed_scores(index, self.split)
+                train, test = plain_rows(self.problem), self.split.test
+                marginals = self.posterior(index, "y").marginals_at_scaled(test.X)
+                y = targets(test.y, train)
+                if self.test_errors is None or index >= self.test_errors[0]:
+                    self.test_errors = (index, (marginals.moments[0] - y).square())
+                values = scores.scores_of(y, marginals, targets(train.y, train))
                 self.trace.score(index, values)
                 self._write(lambda journal: journal.score(index, self.trace[index].scores or {}))
         return dict(values or {})
@@ -483,19 +488,20 @@ class Run(RunDisplay):
         """Whether no further step can follow."""
         return self.closed or (self.outcome is not None and self.outcome.reason in FINAL)
 
-    def _has_ended(self) -> bool:
-        """Whether no step may be taken, because of a request to stop or because the end is final."""
-        if requested := self._stop_requested.is_set():
-            self._end(self._stop_reason or stopped(self.done))
-        return requested or self._final
-
     def _next(self, score: bool) -> Record | None:
         """Ask the method for one step. Time it, keep it and write it to the store."""
-        steps = self._steps = self._steps or self._start_method()
+        if requested := self._stop_requested.is_set():
+            self._end(self._stop_reason or stopped(self.done))
+        if requested or self._final:
+            return None
+        if self._steps is None:  # the method begins, or goes on from the last state
+            counted = replace(self.problem, kernel=Counted(self.problem.kernel, self.counter))
+            last_state = self.trace[-1].step.state if len(self.trace) else None
+            self._steps = recording_jitter(self.method.steps(counted, last_state), self.jitters)
         begin = device_time(self._clock, self.problem.train.y)
         try:
             with flushed_to_zero():
-                step = next(steps)
+                step = next(self._steps)
         except StopIteration as end:
             self._steps = None  # it is exhausted: a later call begins again from the last state, and ends the same way
             self._end(end.value)
@@ -522,27 +528,15 @@ class Run(RunDisplay):
                 self._stop_requested.set()
                 return
 
-    def _start_method(self) -> Steps:
-        """The method's generator, from the state of the last record if there is one."""
-        counted = replace(self.problem, kernel=Counted(self.problem.kernel, self.counter))
-        last_state = self.trace[-1].step.state if len(self.trace) else None
-        return recording_jitter(self.method.steps(counted, last_state), self.jitters)
-
-    def _computed_scores(self, index: int, split: Split) -> dict[str, float]:
-        train = plain_rows(self.problem)
-        marginals, y = self.posterior(index, "y").marginals_at_scaled(split.test.X), targets(split.test.y, train)
-        if self.test_errors is None or index >= self.test_errors[0]:
-            self.test_errors = (index, (marginals.moments[0] - y).square())
-        return scores.scores_of(y, marginals, targets(train.y, train))
-
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended, with sentences on rounding. Only a used-up budget leaves the generator open."""
         self._stop_requested.clear()
         self._stop_reason = None
-        answer = ""
-        if isinstance(self.method, NotesAnswer) and len(self.trace):
-            answer = self.method.answer_note(self.problem, self.trace[-1].step.state)
-        notes = (outcome.message, answer, self.start_note, rounding_notes(self.rises, self.problem, self.trace[-1:]))
+        notes, last = [outcome.message], self.trace[-1:]
+        if isinstance(self.method, NotesAnswer) and last:
+            notes.append(self.method.answer_note(self.problem, last[0].step.state))
+        notes += [self.start_note, rise_sentence(self.rises)]
+        notes += [precision_sentence(self.problem, last), least_noise_sentence(self.problem, last)]
         self.outcome = outcome = Outcome(outcome.reason, " ".join(filter(None, notes)))
         if outcome.reason != "budget":
             self._close_method()

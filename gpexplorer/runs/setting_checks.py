@@ -13,7 +13,8 @@ import param
 
 from ..data.loading import plain
 from ..errors import SettingError, closest, is_finite, quoted
-from ..methods.base import Method
+from ..methods.base import Method, registry
+from .description import Description
 
 LOWEST, HIGHEST = ("of at least", "above"), ("at most", "below")  # a bound that is allowed itself, and one that is not
 
@@ -77,10 +78,12 @@ def added_before(method: type[Method], settings: Mapping[str, Any]) -> dict[str,
     return {name: value(settings) if callable(value) else value for name, value in added.items()}
 
 
-def arguments(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Resolved settings as the method's constructor takes them: pairs are tuples there and lists in JSON."""
+def method_of(spec: Description) -> Method:
+    """Make the method of a spec with its settings: what is a list in JSON is a tuple in a setting that is a pair."""
+    method = registry[spec.method]
     kinds = method.param.objects()
-    return {name: tuple(value) if isinstance(kinds[name], param.Tuple) else value for name, value in settings.items()}
+    values = {name: tuple(v) if isinstance(kinds[name], param.Tuple) else v for name, v in spec.settings.items()}
+    return method(seed=spec.seed, **values)
 
 
 def of_kind(owner: str, value: Any, kind: type[Any], way_out: str) -> Any:

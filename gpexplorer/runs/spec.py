@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -92,18 +92,14 @@ class Spec(Description, SpecDisplay):
     """
 
     def __post_init__(self) -> None:
-        method = _checked_method(self.method)
+        _refuse_unknown(self.method, self.device, self.dtype)
+        settings = of_kind("settings", self.settings, Mapping, "names with their values")
         checked = {
-            "method": method,
-            "settings": resolve(
-                registry[method], of_kind("settings", self.settings, Mapping, "names with their values")
-            ),
+            "settings": resolve(registry[self.method], settings),
             "data": _checked_data(self.data),
             "split": _checked_split(self.split),
             "kernel": _checked_kernel(self.kernel),
-            "seed": number("seed", self.seed, whole=True, low=0, high=LARGEST_INTEGER),
-            "device": _checked_device(self.device),
-            "dtype": _checked_dtype(self.dtype),
+            "seed": _whole("seed", self.seed),
             "budget": _checked_budget(self.budget),
             "target_transform": checked_transform(self.target_transform),
             "input_transform": checked_input_transform(self.input_transform),
@@ -171,7 +167,7 @@ class Spec(Description, SpecDisplay):
         Run
             Ready for its next step.
         """
-        return open_run(self, store, data)
+        return open_run(replace(self), store, data)  # checks again what was put into its dicts
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -211,10 +207,17 @@ def parsed(text: str | bytes) -> dict[str, Any]:
     return values
 
 
-def _checked_method(key: Any) -> str:
-    if not isinstance(key, str) or key not in registry:
-        raise SettingError(f"Method {quoted(key)} is not known{closest(str(key), registry)}")
-    return key
+def _refuse_unknown(method: object, device: object, dtype: object) -> None:
+    if not isinstance(method, str) or method not in registry:
+        raise SettingError(f"Method {quoted(method)} is not known{closest(str(method), registry)}")
+    if not isinstance(device, str) or not DEVICE.fullmatch(device):
+        raise SettingError(f'device is {quoted(device)}; give "cpu", "cuda" or "cuda:0".')
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise SettingError(f"dtype is {quoted(dtype)}; give one of {', '.join(DTYPES)}.")
+
+
+def _whole(name: str, value: Any) -> int:
+    return int(number(name, value, whole=True, low=0, high=LARGEST_INTEGER))
 
 
 def _checked_data(data: Any) -> str | dict[str, Any]:
@@ -228,7 +231,10 @@ def _checked_data(data: Any) -> str | dict[str, Any]:
 def _checked_split(split: Any) -> int | dict[str, Any]:
     if isinstance(split, Mapping):
         return _plain("split", dict(split))
-    return number("split", split, whole=True, low=0, high=LARGEST_INTEGER)
+    try:
+        return _whole("split", split)
+    except SettingError as error:
+        raise SettingError(f'{error} A share of the rows is {{"test": 0.1, "seed": 2}}.') from None
 
 
 def _checked_kernel(kernel: Any) -> str | dict[str, Any]:
@@ -255,22 +261,10 @@ def _checked_kernel(kernel: Any) -> str | dict[str, Any]:
     return named if len(named) > 1 else named["name"]
 
 
-def _checked_device(device: Any) -> str:
-    if not isinstance(device, str) or not DEVICE.fullmatch(device):
-        raise SettingError(f'device is {quoted(device)}; give "cpu", "cuda" or "cuda:0".')
-    return device
-
-
-def _checked_dtype(dtype: Any) -> str:
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise SettingError(f"dtype is {quoted(dtype)}; give one of {', '.join(DTYPES)}.")
-    return dtype
-
-
 def _checked_budget(budget: Any) -> dict[str, Any]:
     budget = named_limits(budget)
     if "steps" in budget:
-        budget["steps"] = number("The budget's steps", budget["steps"], whole=True, low=0, high=LARGEST_INTEGER)
+        budget["steps"] = _whole("The budget's steps", budget["steps"])
     if "seconds" in budget:
         budget["seconds"] = float(number("The budget's seconds", budget["seconds"], whole=False, low=0, above=True))
     return budget

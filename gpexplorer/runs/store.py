@@ -86,7 +86,11 @@ class Store:
 
     def names(self) -> list[str]:
         """The names of the runs kept here, those included that cannot be read."""
-        return sorted(name for name in self._directories() if os.path.lexists(self.path / name / SPEC))
+        entries: list[str] = []
+        with _reading(self.path), suppress(FileNotFoundError):
+            entries = os.listdir(self.path)
+        possible = (name for name in entries if name.isprintable() and len(name) <= LONGEST_NAME)
+        return sorted(name for name in possible if os.path.lexists(self.path / name / SPEC))
 
     def recent(self, most: int) -> list[str]:
         """The names of at most this many runs, the one that was written to last first."""
@@ -99,31 +103,27 @@ class Store:
     def spec(self, name: str) -> Spec:
         """The spec of this run; SettingError if another version of gpexplorer wrote it."""
         path = self.directory(name) / SPEC
-        try:
-            return Spec.from_json(read_own(path, LARGEST + 1))
-        except (FileNotFoundError, NotADirectoryError):
-            raise StoreError(f"{self.path} has no run {name!r}; it has {self._listed()}.") from None
-        except OSError as error:
-            raise _unreadable(path, error) from None
+        with _reading(path):
+            try:
+                return Spec.from_json(read_own(path, LARGEST + 1))
+            except SettingError as error:
+                raise SettingError(f"{path}: {error}") from None
+            except (FileNotFoundError, NotADirectoryError):
+                raise StoreError(f"{self.path} has no run {name!r}; it has {self._listed()}.") from None
 
     def kept(self, name: str) -> Kept:
         """The records and the outcome stored so far, for reading only. The run may be written at the same time."""
         path = self.directory(name) / FILE
-        try:
+        with _reading(path):
             lines = read_whole(path).lines
-        except OSError as error:
-            raise _unreadable(path, error) from None
         return restored(lines, classes_of(registry[self.spec(name).method]))
 
     def note(self, name: str) -> str:
         """The note that a person wrote about this run, or an empty text."""
         path = self.directory(name) / NOTE
-        try:
+        with _reading(path), suppress(FileNotFoundError):
             return read_own(path, 4 * LONGEST_NOTE).decode("utf-8", "replace")[:LONGEST_NOTE]
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            raise _unreadable(path, error) from None
+        return ""
 
     def annotate(self, name: str, note: str) -> None:
         """Keep a note with a stored run, in place of an earlier note. The run may be in progress.
@@ -196,7 +196,7 @@ class Store:
             raise StoreError("A run made without a Spec has no name to be kept under: open it with Spec.open.")
         journal, kept = self.take_up(run.spec)
         with self._keeping(), closing(journal):
-            journal.write_memory(run.method.cost(run.problem).memory)
+            journal.begin(run.method.cost(run.problem).memory, run.split.key if run.split else kept.rows)
             if not kept.records and run.start_note:
                 journal.write_start(run.problem.theta.tolist(), run.start_note)
             journal.extend(run.trace[len(kept.records) :])
@@ -214,15 +214,12 @@ class Store:
         """
         directory = self.directory(name)
         path = directory / FILE
-        try:
-            with locked(directory):
-                content = read(path)
-                if content.damaged:
-                    whole = read_own(path, content.length).decode()
-                    os.replace(path, path.with_suffix(".damaged"))
-                    write_whole(path, whole)
-        except OSError as error:
-            raise _unreadable(path, error) from None
+        with _reading(path), locked(directory):
+            content = read(path)
+            if content.damaged:
+                whole = read_own(path, content.length).decode()
+                os.replace(path, path.with_suffix(".damaged"))
+                write_whole(path, whole)
         return len(content.lines)
 
     def directory(self, name: str) -> Path:
@@ -231,9 +228,7 @@ class Store:
         plain = 0 < len(text) <= LONGEST_NAME and text.isprintable() and text not in (".", "..")
         directory = self.path / text if plain else self.path
         if directory.parent != self.path or directory.is_symlink():
-            raise StoreError(
-                f"{quoted(name)} is not the name of a run: {self.path} has {self._listed()}, each a directory in it."
-            )
+            raise StoreError(f"{quoted(name)} is no run: {self.path} has {self._listed()}, each a directory in it.")
         return directory
 
     @contextmanager
@@ -247,16 +242,6 @@ class Store:
             way_out = not_written(error, "choose a directory that you can write")
             raise StoreError(f"The store cannot keep a run in {self.path} {way_out}") from error
 
-    def _directories(self) -> Iterator[str]:
-        """The entries of the store whose names a run can have."""
-        try:
-            entries = os.listdir(self.path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _unreadable(self.path, error) from None
-        yield from (name for name in entries if name.isprintable() and len(name) <= LONGEST_NAME)
-
     def _listed(self) -> str:
         """The names of the first runs, for a message."""
         names = self.names()
@@ -268,9 +253,8 @@ class Store:
             spec, kept = self.spec(name), self.kept(name)
         except Exception as error:  # whatever a stranger's run raises, the other runs are shown
             return {"outcome": "unreadable", "message": reading_error(error)}
-        row: dict[str, Any] = {
-            "method": spec.method, "data": str(spec.data), "kernel": str(spec.kernel), "seed": spec.seed
-        }  # fmt: skip
+        row: dict[str, Any] = {"method": spec.method, "data": str(spec.data), "kernel": str(spec.kernel)}
+        row["seed"] = spec.seed
         if len(trace := Trace(kept.records)):
             row |= {"steps": trace[-1].index, "seconds": trace[-1].seconds, **(trace[-1].scores or {})}
         if kept.outcome:
@@ -285,10 +269,15 @@ def reading_error(error: Exception) -> str:
     return f"The run cannot be read ({type(error).__name__}): another version may have written it, or it is damaged."
 
 
-def _unreadable(path: Path, error: OSError) -> StoreError:
-    """An error of the system as a sentence; an error that is one already stays as it is."""
-    if isinstance(error, StoreError):
-        return error
-    if isinstance(error, NotADirectoryError):
-        return StoreError(f"{path} is no directory: give the path of a store, or of a run in it.")
-    return StoreError(f"{path} cannot be read ({error.strerror or error}): check who owns it, or remove it.")
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn an error of the disk, inside the context, into a StoreError that names the path."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except NotADirectoryError:
+        raise StoreError(f"{path} is no directory: give the path of a store, or of a run in it.") from None
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(f"{path} cannot be read ({reason}): check who owns it, or remove it.") from None

@@ -29,7 +29,7 @@ from .inputs.field import Field
 from .inputs.presets import PRESETS, question
 from .inputs.sliders import HyperparameterBox
 from .notebook.shown_in_cells import mimebundle
-from .page import explorer_in_host, explorer_page, load_resources, own_page
+from .page import explorer_in_host, explorer_page, in_own_design, load_resources, own_page
 from .panels.panels_below import PanelsBelow
 from .panels.recommend_panel import RecommendPanel
 from .panels.share_panel import sheet, written
@@ -94,6 +94,7 @@ class Explorer(pn.viewable.Viewer):
     )
     playing = param.Boolean(False, doc="Whether the run takes steps. Setting it plays or pauses.")
 
+    @in_own_design()
     def __init__(
         self, spec: Any = None, data: Any = None, store: Store | None = None,
         shares: Shares | None = None, wait_message: str = "", **params: Any,
@@ -111,7 +112,7 @@ class Explorer(pn.viewable.Viewer):
         self._addressed: tuple[Any, ...] | None = None  # what the address names; None while it may be corrected
         self._hidden: frozenset[str] = frozenset()
         self.widgets: list[Any] = []
-        self.status, self.pulse = Status(), Pulse(self._drain)
+        self.status, self.pulse = Status(), Pulse(self.update)
         read_rows = None if data is None else partial(data_sets.load, data)
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
         self.transport = Transport(self.session.player, self.session.open)
@@ -146,7 +147,7 @@ class Explorer(pn.viewable.Viewer):
         self.param.watch(self._carry_out, ["spec", "run", "at", "playing"])
         end = time.monotonic() + (STATIC_PICTURE_WAIT if pn.state.curdoc is None else 0.0)
         while self.run is None and not (wait_message or self._failed) and time.monotonic() < end:
-            self._drain(wait=0.05, is_seen=False)  # in a script or a cell, `run` and `at` are read at once
+            self.update(wait=0.05, is_seen=False)  # in a script or a cell, `run` and `at` are read at once
         self.param.update(**begin)
 
     @property
@@ -195,24 +196,14 @@ class Explorer(pn.viewable.Viewer):
     def start(self) -> None:
         """Begin to take frames from the player: from now on the page follows the run."""
         if self._stop is None:
-            self._stop = repeat(self._drain, PERIOD)
+            self._stop = repeat(self.update, PERIOD)
 
     def settle(self) -> None:
         """Wait shortly for the first picture, so that a page is sent with it where its data are quick to read."""
         if self.pictures.drawn():
             return
         with self.pictures.hurried():
-            self._drain(wait=FIRST_PICTURE_WAIT)
-
-    def update(self, wait: float = 0.0) -> None:
-        """Take the newest frame of the run and show it; a page calls this by itself, a script may.
-
-        Parameters
-        ----------
-        wait : float, default 0.0
-            Seconds to wait at most for a frame with a picture.
-        """
-        self._drain(wait=wait)
+            self.update(wait=FIRST_PICTURE_WAIT)
 
     def pause(self) -> None:
         """Stop computing after the step under way once no browser shows the page."""
@@ -238,7 +229,9 @@ class Explorer(pn.viewable.Viewer):
             return
         session, player = self.session, self.session.player
         for event in sorted(events, key=lambda event: ("run", "spec", "at", "playing").index(event.name)):
-            if event.name == "run" and event.new is not None:
+            if event.new is None:  # such as the value of an empty widget: what is open stays
+                self._follow_run(self.at, player.asked)
+            elif event.name == "run":
                 session.show(event.new)
             elif event.name == "spec" and event.new.data == session.spec.data:
                 session.adopt(event.new)
@@ -330,10 +323,17 @@ class Explorer(pn.viewable.Viewer):
         self._waiting = what
         self.status.busy(what)
 
-    def _drain(self, wait: float = 0.0, is_seen: bool = True) -> None:
-        """Show the newest frame of the player; all changes of a frame are sent together.
+    def update(self, wait: float = 0.0, is_seen: bool = True) -> None:
+        """Take the newest frame of the run and show it; a page calls this by itself, a script may.
 
-        An error becomes a message: otherwise it would stand in the log only.
+        All changes of a frame are sent together. An error becomes a message: otherwise it would stand in the log only.
+
+        Parameters
+        ----------
+        wait : float, default 0.0
+            Seconds to wait at most for a frame with a picture.
+        is_seen : bool, default True
+            Whether somebody looks: otherwise no picture is drawn.
         """
         if not (wait or self.pulse.free):
             return

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
 
 from .address import FIRST, GALLERY, SIDE_BY_SIDE
 from .browser.callbacks import at_end, served_document, together, weakly
-from .browser.components import OWN_PAGE, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Pulse, Tour, Ways, repaired
+from .browser.components import OWN_PAGE, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour, Ways, repaired
 from .connections import BUILT_AHEAD, Arrivals, Withheld, follow_connection
 from .notebook.shown_in_cells import in_notebook
 from .styles import BESIDE, GUEST, MAIN, PAGE, THEME
@@ -30,43 +31,6 @@ PAGES = {
 }  # fmt: skip
 
 
-class PageParts(Protocol):
-    """What a page is made of: the parts of an explorer, and what its keys and its theme do to it."""
-
-    pulse: Pulse
-    below: Any
-    pictures: Any
-    top: list[Any]  # the parts that are looked at first
-    rest: list[Any]  # the parts under those
-    openers: list[Any]  # the buttons of the sidebar that open something beside it
-
-    @property
-    def controls(self) -> list[Any]:
-        """The parts of the sidebar."""
-
-    @property
-    def tools(self) -> list[str]:
-        """The titles of the panels that the bar names."""
-
-    def key(self, pressed: str) -> None:
-        """Carry out the command of this key."""
-
-    def set_dark(self, dark: bool) -> None:
-        """Draw for the dark theme, or for the light one."""
-
-    def settle(self) -> None:
-        """Wait shortly for the first picture."""
-
-    def update(self, wait: float = 0.0) -> None:
-        """Show the newest frame, waiting for one at most this many seconds."""
-
-    def start(self) -> None:
-        """Begin to follow the run."""
-
-    def pause(self) -> None:
-        """Stop computing once no browser shows the page."""
-
-
 def load_resources() -> None:
     """Load the browser parts that an explorer needs; they come from this machine, not from the network."""
     # Into a notebook's own page pn.extension would load files of other hosts, and in a script there is no page yet.
@@ -75,6 +39,13 @@ def load_resources() -> None:
             importlib.import_module(f"panel.models.{name}")
     else:
         pn.extension("katex", "tabulator")
+
+
+@contextmanager
+def in_own_design() -> Iterator[None]:
+    """Build parts for a cell in the design of our pages: in a dark one, that of the kernel writes dark on dark."""
+    with pn.config.set(design=pmui.theme.MaterialDesign) if in_notebook() else nullcontext():
+        yield
 
 
 def own_page() -> None:
@@ -112,12 +83,12 @@ def guest_sheet(parts: Sequence[Any], set_dark: Callable[[bool], None]) -> pn.Co
     return repaired(HostTheme(follow_host), sheet, sizing_mode="stretch_width", margin=0, stylesheets=[GUEST])
 
 
-def explorer_in_host(explorer: PageParts, end: Callable[[], None]) -> pn.Column:
+def explorer_in_host(explorer: Any, end: Callable[[], None]) -> pn.Column:
     """Put the parts of an explorer on a sheet in the page of a host.
 
     Parameters
     ----------
-    explorer : PageParts
+    explorer : Explorer
         The explorer.
     end : callable
         Called when the session of the host is over.
@@ -132,7 +103,7 @@ def explorer_in_host(explorer: PageParts, end: Callable[[], None]) -> pn.Column:
 
 
 def explorer_page(
-    explorer: PageParts,
+    explorer: Any,
     end: Callable[[], None],
     show_controls: bool = True,
     dark: bool | None = None,
@@ -143,7 +114,7 @@ def explorer_page(
 
     Parameters
     ----------
-    explorer : PageParts
+    explorer : Explorer
         The explorer.
     end : callable
         Called when the session is over.
@@ -204,7 +175,7 @@ def explorer_page(
     return page
 
 
-def _complete(explorer: PageParts, later: list[tuple[pn.Column, list[Any]]]) -> None:
+def _complete(explorer: Any, later: list[tuple[pn.Column, list[Any]]]) -> None:
     """Add what can wait until the first picture is on the screen: tabs, controls, and following the run."""
     with together():
         for place, parts in later:
@@ -212,7 +183,7 @@ def _complete(explorer: PageParts, later: list[tuple[pn.Column, list[Any]]]) -> 
         explorer.start()
 
 
-def _prepared(explorer: PageParts, later: list[tuple[pn.Column, list[Any]]]) -> Callable[[], None]:
+def _prepared(explorer: Any, later: list[tuple[pn.Column, list[Any]]]) -> Callable[[], None]:
     """Build what can wait in advance; the function that is returned sends it."""
     for place, parts in later:
         place[:] = parts

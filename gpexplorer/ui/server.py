@@ -32,9 +32,8 @@ from .address import session_http_request
 from .browser.protocol_repairs import repair_protocol, send_patches_together
 from .connections import UNUSED_LIFETIME, Arrivals
 from .gate.request_guard import LOCAL_NAME, protect, protect_application
-from .gate.visitors import MAX_SESSIONS
 from .ready_sessions import ReadySessions
-from .session_page import app, speed_up_bokeh, warm
+from .session_page import app, speed_up, warm
 from .shared_limits import Limits, Shares, Turns
 
 QUIET = 2.0  # seconds without a step of any run, after which a collection disturbs nobody
@@ -224,7 +223,7 @@ def let_visitors_wait(server: BaseServer, ready_pages: Mapping[str, int]) -> Non
         The paths of the apps that show the explorer -> number of pages to keep ready of each address.
     """
     if any(ready_pages.values()):  # this process has no other app
-        speed_up_bokeh()
+        speed_up()
     for path, count in ready_pages.items():
         ready = ReadySessions(server._tornado, path, count, _panel_serve_shares())
         ready.install()
@@ -238,7 +237,7 @@ def _protect_next() -> None:
 
     def protected(application: BokehTornado, request: Any, **kwargs: Any) -> Any:
         BokehTornado.find_handler = find_handler
-        protect_application(application, local_only=True, max_sessions=MAX_SESSIONS)
+        protect_application(application, local_only=True)
         return application.find_handler(request, **kwargs)
 
     BokehTornado.find_handler = protected

@@ -250,7 +250,7 @@ class Session:
     def choose(self, spec: Spec, steps: int = 0) -> None:
         """Open another spec, whose data have a name, take this many steps, and set the controls to it."""
         self.read = None
-        self._open_other(spec)
+        self.open_other(spec)
         if steps:
             self.player.run_to(steps)
 
@@ -260,14 +260,13 @@ class Session:
         if not isinstance(spec, Spec):
             raise SettingError("A run made without a Spec cannot be shown: open it with Spec.open.")
         self.read = None if data_sets.is_named(spec.data) else lambda _: rows
-        self._open_other(spec, run)
+        self.open_other(spec, run)
 
-    def show_trained(self, spec: Spec, run: Run, answer: str) -> None:
-        """Show a run that was trained on the open rows, with what is said of it; `spec` is what the controls show."""
-        self._open_other(spec, run, answer)
+    def open_other(self, spec: Spec, given: Run | None = None, answer: str = "") -> None:
+        """Open this spec on the open rows, or show a run of it that exists already, and set the controls to it.
 
-    def _open_other(self, spec: Spec, given: Run | None = None, answer: str = "") -> None:
-        """Open this spec, or show a run of it that exists already, and set the controls to it."""
+        `answer` is what is said of a run that was trained.
+        """
         self.spec, self.question, self.answer = spec, "", answer
         self._adopt(spec)
         self._report("")

@@ -7,6 +7,7 @@ the screen.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -15,6 +16,9 @@ import panel as pn
 from bokeh.core.has_props import HasProps
 from bokeh.core.property.descriptors import PropertyDescriptor
 from bokeh.settings import settings
+from panel.custom import ReactiveESM
+from panel_material_ui.base import MaterialComponent
+from panel_material_ui.theme import MaterialDesign
 
 from ..runs import Spec, Store
 from .address import FIRST, GALLERY, SIDE_BY_SIDE, session_page, session_query, session_request
@@ -28,11 +32,8 @@ from .shared_limits import Shares, heavy_link
 from .text import record
 
 COLLECTION = (20_000, 20, 50)  # thresholds of garbage collection, which took an eighth of the time of a page
-SCREENS: dict[str, type[Screen]] = {
-    FIRST: FirstScreen,
-    GALLERY: Gallery,
-    SIDE_BY_SIDE: SideBySide,
-}  # the pages beside the laboratory
+# The pages beside the laboratory
+SCREENS: dict[str, type[Screen]] = {FIRST: FirstScreen, GALLERY: Gallery, SIDE_BY_SIDE: SideBySide}
 
 
 def app(
@@ -90,6 +91,8 @@ def app(
 
 
 _overridden_defaults = cache(HasProps._overridden_defaults.__func__)  # type: ignore[attr-defined]
+_modifiers = MaterialDesign._get_modifiers.__func__  # type: ignore[attr-defined]
+_kept_modifiers: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
 
 
 @cache
@@ -99,16 +102,38 @@ def _has_unstable_default(descriptor: PropertyDescriptor[Any], kind: type[HasPro
     return descriptor.property._may_have_unstable_default() or descriptor.is_unstable(default)
 
 
-def speed_up_bokeh() -> None:
-    """Let Bokeh look up once per class what it looks up at each use of a default: an eighth of the time of a page.
+def _get_modifiers(
+    cls: type[MaterialDesign], viewable: Any, theme: Any, isolated: bool | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a design changes on a component: it depends on the component's class alone, and who asks changes it."""
+    document = pn.state.curdoc
+    key = (cls, type(viewable), type(theme), isolated, bool(document and document.session_context))
+    if key not in _kept_modifiers:
+        _kept_modifiers[key] = _modifiers(cls, viewable, theme, isolated)
+    own, of_children = _kept_modifiers[key]
+    return dict(own), dict(of_children)
 
-    And let it not read the signatures of a page's thousand callbacks, by which it would explain a wrong one.
+
+@cache
+def speed_up() -> None:
+    """Let Bokeh and Panel look up once per class what they look up at each use: some tenths of a second per page.
+
+    These are defaults of properties, files of components, what a design changes, and whether a package is there. And
+    let Bokeh not read the signatures of a page's thousand callbacks, by which it would explain a wrong one.
     """
     settings.perform_error_diagnostics = False
     HasProps._overridden_defaults = classmethod(_overridden_defaults)  # type: ignore[method-assign, assignment]
+    HasProps.themed_values = lambda self: vars(self).get("__themed_values__")  # type: ignore[method-assign]
     PropertyDescriptor.has_unstable_default = (  # type: ignore[method-assign]
         lambda descriptor, instance: _has_unstable_default(descriptor, type(instance))
     )
+    MaterialDesign._get_modifiers = classmethod(_get_modifiers)  # type: ignore[method-assign, assignment]
+    components: Any = sys.modules[MaterialComponent.__module__]
+    components.import_available = cache(components.import_available)
+    for kind in (ReactiveESM, MaterialComponent):
+        for name in ("_bundle_path", "_bundle_css"):
+            of_class = vars(kind)[name]
+            of_class.f = cache(of_class.f)
 
 
 def warm() -> None:
@@ -117,7 +142,7 @@ def warm() -> None:
     Objects that exist by then stay for ever. They are excluded from garbage collection, which would otherwise walk
     through all of them while pages are being built. From then on `server.py` decides when memory is freed.
     """
-    speed_up_bokeh()
+    speed_up()
     pn.extension()
     explorer = Explorer()
     explorer.settle()

@@ -5,6 +5,7 @@ Widths below are those of the main area, not of the window, as the sidebar may b
 
 from __future__ import annotations
 
+import re
 import weakref
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,38 +37,33 @@ def beside(module: str, name: str) -> str:
     return Path(module).with_name(name).read_text("utf-8")
 
 
-def _header(paper: str, words: str, name: str) -> dict[str, Any]:
-    """The title bar in the colour of the page, with a hairline under it: the only colour is that of the name."""
+# The button of the theme shows the theme that it brings, as on the other screens; Material shows the present one.
+SHELL = Path(__file__).parents[1] / "views" / "screens" / "page_shell.js"
+ICONS = dict(re.findall(r'(light|dark): "(.+?)"', SHELL.read_text("utf-8")))
+
+
+def _theme(name: str, inks: dict[str, str], page: str, paper: str, buttons: dict[str, str]) -> dict[str, Any]:
+    """A theme whose title bar has the colour of the page and a hairline: the only colour is that of the name."""
     bar = {
-        "backgroundColor": paper,
+        "backgroundColor": page,
         "backgroundImage": "none",
-        "color": words,
+        "color": inks["words"],
         "boxShadow": "none",
         "borderBottom": "1px solid rgba(127, 140, 153, .35)",
-        "& .title": {"color": f"{name} !important"},
+        "& .title": {"color": f"{inks['primary']} !important"},
+        "& [aria-label='Toggle theme'] path": {"d": f"path('{ICONS[name]}')"},
     }
-    return {"MuiAppBar": {"styleOverrides": {"root": bar, "colorPrimary": bar}}}
+    components = _COMMON["components"] | {"MuiAppBar": {"styleOverrides": {"root": bar, "colorPrimary": bar}}}
+    colours = {ink: {"main": colour} for ink, colour in inks.items()}
+    palette = {**colours, "default": buttons, "background": {"default": page, "paper": paper}}
+    return {**_COMMON, "palette": palette, "components": components}
 
 
-THEME = {
-    "light": {
-        "palette": {
-            "primary": {"main": "#0b6e99"},
-            "default": {"dark": "#454c54"},  # of a button under the pointer; the grey of Material is too faint there
-            "background": {"default": "#ffffff", "paper": "#ffffff"},
-        },
-        **_COMMON,
-        "components": _COMMON["components"] | _header("#ffffff", "#22303c", "#0b6e99"),
-    },
-    "dark": {
-        "palette": {
-            "primary": {"main": "#5cc2ee"},
-            "default": {"main": "#dfe6ec", "contrastText": "#14181d"},  # buttons; the grey of Material looks disabled
-            "background": {"default": "#14181d", "paper": "#1c2229"},
-        },
-        **_COMMON,
-        "components": _COMMON["components"] | _header("#14181d", "#e4eaef", "#5cc2ee"),
-    },
+LIGHT = {"primary": "#0b6e99", "words": "#22303c", "number": "#d55e00"}
+DARK = {"primary": "#5cc2ee", "words": "#e4eaef", "number": "#ff8a3d"}
+THEME = {  # of buttons, the grey of Material is too faint under the pointer, and in the dark looks disabled
+    "light": _theme("light", LIGHT, "#ffffff", "#ffffff", {"dark": "#454c54"}),
+    "dark": _theme("dark", DARK, "#14181d", "#1c2229", {"main": "#dfe6ec", "contrastText": "#14181d"}),
 }
 
 
@@ -155,42 +151,8 @@ SHEET = """
 CARDS_FRAME = (
     ":host { container-type: inline-size; padding: 6px 8px; box-sizing: border-box; max-height: none !important; }"
 )
-CARDS = """
-:host { display: grid !important; gap: 10px; height: auto !important; max-height: none !important;
-        grid-template: "prediction hero course" minmax(clamp(380px, 100vh - 236px, 20vw + 320px), auto)
-                       / minmax(0, 1.25fr) minmax(0, 1.15fr) minmax(0, 1fr); }
-:host(.stacked) { grid-template: "prediction course" minmax(clamp(300px, 54vh - 120px, 640px), auto)
-                                 "hero course" minmax(clamp(250px, 46vh - 116px, 520px), auto)
-                                 / minmax(0, 1.9fr) minmax(0, 1fr); }
-.prediction { grid-area: prediction; } .hero { grid-area: hero; } .course { grid-area: course; }
-@container (max-width: 999px) {
-  :host(.stacked) { grid-template: "prediction" minmax(clamp(300px, 50vh - 120px, 520px), auto)
-                                   "hero" minmax(clamp(250px, 40vh - 100px, 420px), auto)
-                                   "course" minmax(300px, auto) / minmax(0, 1fr); }
-  :host(:not(.stacked)) { grid-template: "prediction hero" minmax(clamp(400px, 100vh - 280px, 620px), auto)
-                                         "course course" minmax(340px, auto) / minmax(0, 1fr) minmax(0, 1fr); }
-}
-@container (max-width: 639px) {
-  :host, :host(.stacked), :host(:not(.stacked)) { grid-template: none / minmax(0, 1fr);
-          grid-auto-rows: minmax(clamp(360px, 100vh - 420px, 440px), auto); }
-  .prediction, .hero, .course { grid-area: auto; } .hero { order: -1; } .asked { order: -2; }
-}
-"""
-CARD = """
-:host { border: 1px solid rgba(127, 140, 153, .35); border-radius: 8px; padding-bottom: 6px; box-sizing: border-box;
-        height: auto !important; max-height: none !important; align-self: stretch; position: relative; }
-.has-options::after { content: "⋯"; position: absolute; top: -4px; right: 0; font-size: 18px; opacity: .7; }
-.corner { position: absolute !important; top: 3px; right: 3px; z-index: 0; width: auto !important;
-          max-width: calc(100% - 6px);
-          opacity: 0; border-radius: 8px; background: var(--mui-palette-background-paper, #fff);
-          box-shadow: 0 4px 18px rgba(0, 0, 0, .25); }
-.corner:hover, .corner:focus-within { opacity: 1; z-index: 3; }
-@media (hover: none) { .corner { position: relative !important; right: 0; opacity: 1; box-shadow: none; } }
-.place { position: relative; z-index: 1; flex: 1 1 auto !important; height: auto;
-         min-height: clamp(230px, 34vh, 520px); }
-@media (hover: none) { .place { min-height: clamp(230px, 42vh, 520px); } }
-:host(.stacked) .place { min-height: 190px; }
-"""
+CARDS = beside(__file__, "cards.css")
+CARD = beside(__file__, "card.css")
 
 TABS = {
     "& .MuiTabs-root": {"minHeight": "0"},

@@ -12,21 +12,11 @@ from bokeh.models.widgets.tables import NumberFormatter
 
 from ..runs.studies import comparison
 from ..runs.studies.comparison import Finished
+from .styles import beside
 from .text import text
 from .widgets import WithLayout, column
 
-TABLE = """
-:host { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { padding: 3px 12px 3px 0; text-align: right; } th:first-child, td:first-child { text-align: left; }
-td.why, th.why { text-align: left; } td.why { opacity: .75; } tr.ahead td { font-weight: 600; }
-@media (max-width: 600px) {
-  table.reasons, .reasons tbody { display: block; } .reasons th.why { display: none; }
-  .reasons tr { display: grid; grid-template-columns: repeat(var(--numbers), minmax(56px, 1fr)); }
-  .reasons td, .reasons th { padding-right: 6px; }
-  .reasons td.why { grid-column: 1 / -1; } .reasons td.why:empty { display: none; }
-}
-"""  # on a phone, the sentence of a row is below its numbers
+TABLE = beside(__file__, "table.css")  # on a phone, the sentence of a row is below its numbers
 PERIOD = 0.5  # seconds between two updates while playing: a table costs ten times as much as a figure
 TITLES = {  # column of the table of runs -> title, in the order of the table
     "run": "run",

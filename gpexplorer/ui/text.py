@@ -46,15 +46,6 @@ def number(value: float) -> str:
     return (f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}").replace("-", "−")
 
 
-def nbytes(size: float) -> str:
-    """Return a number of bytes in the largest unit in which it is at least 1."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    raise AssertionError("the loop returns")
-
-
 def span(seconds: float) -> str:
     """Return a duration in milliseconds, seconds, minutes or hours."""
     if seconds < 1e-3:

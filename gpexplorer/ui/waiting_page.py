@@ -88,14 +88,9 @@ class FirstPictures:
         """
         place = f'<p id="place" role="status">{place_in_words(before, seconds)}</p>'
         above, below = self._kept.get(query, ("<main>", "<div><div>"))
-        colours = {
-            f"{name}_{theme}": str(value)
-            for theme, options in THEME.items()
-            for name, value in (
-                ("paper", options["palette"]["background"]["paper"]),
-                ("name", options["palette"]["primary"]["main"]),
-            )
-        }
+        palettes = {theme: options["palette"] for theme, options in THEME.items()}
+        colours = {f"paper_{theme}": palette["background"]["paper"] for theme, palette in palettes.items()}
+        colours |= {f"name_{theme}": palette["primary"]["main"] for theme, palette in palettes.items()}
         look = {"font": FONT, "styles": STYLES, "drawer_below": DRAWER_BELOW}
         content = f"{above}{place}{below}</div></div></main>"
         return PAGE.substitute(colours, **look, cookie=COOKIE, ticket=json.dumps(ticket), content=content)

@@ -15,6 +15,7 @@ from .text import named
 
 SMALL = {"size": "small", "margin": (6, 8)}
 WIDE = {"sizing_mode": "stretch_width"}
+AS_FIELD = {"& .MuiSelect-select": {"paddingBlock": "8.5px"}}
 
 
 class WithLayout:
@@ -50,8 +51,9 @@ def button(label: str, icon: str, act: Callable[..., Any], help_: str = "", **st
 
 
 def select(label: str, options: Any, value: Any, width: int, **style: Any) -> pmui.Select:
-    """Return a selector of this many pixels."""
-    return pmui.Select(label=label, options=options, value=value, width=width, **{**SMALL, **style})
+    """Return a selector of this many pixels, as high as a field."""
+    look = {**SMALL, "sx": AS_FIELD, **style} if style.get("size", "small") == "small" else {**SMALL, **style}
+    return pmui.Select(label=label, options=options, value=value, width=width, **look)
 
 
 def whole(label: str, value: int, low: int, high: int | None, width: int, **style: Any) -> pmui.IntInput:

@@ -43,7 +43,8 @@ class View(param.ParameterizedABC):
     help : str
         One sentence or question that says what to look for.
     family : str
-        The only method family the picture applies to, by the default `applies`; empty for all families.
+        The only method family the picture applies to, by the default `applies`; empty for all families, and where
+        `needs` says enough.
     needs : type
         What the method must be able to do, by the protocols in `methods.capabilities`; by default any method will do.
     order : int
@@ -104,11 +105,11 @@ class View(param.ParameterizedABC):
         dict of str to DataFrame
             One frame per layer. The columns x and y (also lower, upper, x0, x1, y0, y1, value) are what is drawn; a
             column "row" with numbers of training rows links the layer to other pictures. `attrs` may contain
-            "xlabel", "ylabel" and "title", "label" for a name in the legend that depends on the run, "loose" for a
-            layer that the axes need not contain, "extent", "along" and "colours" for the ends of the vertical axis, of
-            the horizontal one and of the colour scale where they do not follow the values, "at_least" for two numbers
-            that the vertical axis contains besides them, and "map" where both axes are inputs, so that a unit is as
-            long on both.
+            "xlabel", "ylabel" and "title", "number" for the beginning of the title where that is what the picture is
+            about, "label" for a name in the legend that depends on the run, "loose" for a layer that the axes need not
+            contain, "extent", "along" and "colours" for the ends of the vertical axis, of the horizontal one and of
+            the colour scale where they do not follow the values, "at_least" for two numbers that the vertical axis
+            contains besides them, and "map" where both axes are inputs, so that a unit is as long on both.
         """
 
     def unfinished(self, run: Run, at: int) -> bool:
@@ -255,6 +256,24 @@ def legend_cols(names: Iterable[str]) -> int:
     return 2 if max(map(len, names), default=0) <= SHORT_NAME else 1
 
 
+def named(frame: pd.DataFrame, xlabel: str, ylabel: str, title: str | None = None, **more: Any) -> pd.DataFrame:
+    """Give a frame the labels of both axes, the sentence above the picture, and further `attrs`; returns the frame.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The layer that says what the axes are.
+    xlabel, ylabel : str
+        The labels.
+    title : str, optional
+        The sentence.
+    **more : object
+        Other `attrs`, as `View.data` lists them.
+    """
+    frame.attrs |= {"xlabel": xlabel, "ylabel": ylabel, **({} if title is None else {"title": title}), **more}
+    return frame
+
+
 def labels(frame: pd.DataFrame) -> dict[str, Any]:
     """Return the axis labels and the title of a frame, as options of HoloViews."""
     return {option: frame.attrs[option] for option in ("xlabel", "ylabel", "title") if option in frame.attrs}
@@ -373,7 +392,7 @@ class Series(View):
         return overlay(self.curves(layers), next(iter(layers.values())), self.columns, **self.options)
 
 
-def points(x: Any, y: Any, log10: bool = False) -> pd.DataFrame:
+def points(x: Any, y: Any, log10: bool = False, positive: bool = False) -> pd.DataFrame:
     """Return the points of a line, as columns x and y, without values that are not finite.
 
     Parameters
@@ -382,7 +401,9 @@ def points(x: Any, y: Any, log10: bool = False) -> pd.DataFrame:
         Numbers of the same length.
     log10 : bool, default False
         Take log10 of y, and omit values that are not positive.
+    positive : bool, default False
+        Omit values that are not positive, as a logarithmic axis does.
     """
     x, y = np.asarray(x, float), np.asarray(y, float)
-    drawable = np.isfinite(y) & ((y > 0.0) | (not log10))
+    drawable = np.isfinite(y) & ((y > 0.0) | (not (log10 or positive)))
     return pd.DataFrame({"x": x[drawable], "y": np.log10(y[drawable]) if log10 else y[drawable]})

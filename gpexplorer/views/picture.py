@@ -45,10 +45,14 @@ def image_html(svg: str, title: str) -> str:
 class Curves(hv.Overlay):
     """An overlay of HoloViews that a notebook cell shows as SVG, also where the notebook is only read."""
 
+    def live(self) -> Live:
+        """Return the picture as a figure of Bokeh."""
+        frames: Layers = {str(number): element.dframe() for number, element in enumerate(self)}
+        return Live(Drawing(lambda _: self), frames)
+
     def svg(self) -> str:
         """Return the picture as SVG."""
-        frames: Layers = {str(number): element.dframe() for number, element in enumerate(self)}
-        return figure_svg(Live(Drawing(lambda _: self), frames).figure)
+        return figure_svg(self.live().figure)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a cell shows."""
@@ -246,7 +250,14 @@ class Compare(InPanel, param.Parameterized):
         -------
         Curves
             An overlay of HoloViews, which a cell shows as SVG and a saved notebook keeps.
+
+        Raises
+        ------
+        SettingError
+            If no run has the channel, or there is no such horizontal axis.
         """
+        if reported := comparison.channels(self.finished):  # none before the first step
+            comparison.checked_choice(channel, reported)
         families = split_comparison.families(self.finished)
         layers = split_comparison.layers(self.finished, families, channel, over)
         return comparison_charts.curves(layers, log=log).clone(new_type=Curves)

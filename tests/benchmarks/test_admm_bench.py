@@ -60,8 +60,8 @@ def test_test_rows_of_splits_judge_the_ways(monkeypatch: pytest.MonkeyPatch, tmp
         errors[name] = [run.scores()["smse"] for run in runs]
     assert ends == ["converged", "converged"]
 
-    assert len([*splits.judged(1, tmp_path)]) == 3  # a line per cell, and the report
-    *cells, text = splits.judged(2, tmp_path)
+    assert len([*splits.judged(1, tmp_path / "new")]) == 3  # a line per cell, and the report
+    *cells, text = splits.judged(2, tmp_path / "new")
 
     assert [line.split(":")[0] for line in cells] == ["hypercube, split 1, gpcv-admm", "hypercube, split 1, ml"]
     smse, nlpd, ends = (line.split(" | ") for line in text.splitlines() if line.startswith("| hypercube | "))

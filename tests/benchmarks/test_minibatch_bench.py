@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks import stochastic, streaming
 from benchmarks.timing import learning, limits
@@ -28,6 +29,25 @@ def test_every_method_stands_beside_the_floor_and_its_baselines():
     for line in lines:
         middle, least = map(float, line[32:].split()[:2])
         assert least <= middle
+
+
+@pytest.mark.parametrize(
+    ("method", "count"),
+    [
+        ("scgd", 9),  # the network forward (2) and backward (3), Phi'Phi, Phi F^-1, a factor, an inverse
+        ("minimax", 17),  # 2 forwards (4), backward (3), Phi'Phi, Phi N, Phi A^-1, 2 for B, 3 factors, 2 inverses
+    ],
+)
+def test_the_products_of_a_minibatch_include_those_of_the_network(method: str, count: int):
+    run = stochastic._run("hypercube", "float64", method, {"batch_size": 8, "width": 6})
+    learner = stochastic._learner(run)
+    with stochastic._Products() as recorded:
+        learner.move(0)
+
+    assert len(recorded.calls) == count
+    with torch.inference_mode():
+        for call in recorded.calls:
+            call()
 
 
 def test_what_is_timed_in_turns_is_compared_round_by_round(monkeypatch: pytest.MonkeyPatch):

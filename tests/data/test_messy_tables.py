@@ -305,6 +305,26 @@ def test_numbers_that_stand_for_gaps_and_rows_without_inputs_are_mentioned(
         assert float(again.X.max()) <= 3.0
 
 
+def test_dates_that_stand_for_gaps_are_mentioned(tmp_path: Path) -> None:
+    path, days = tmp_path / "t.csv", [f"2021-03-{day:02d}" for day in range(1, 20)]
+    for odd, count in (("9999-12-31", 1), ("1900-01-01", 1), ("2021-05-01", 0), ("1990-05-01", 0)):
+        path.write_text("d,y\n" + "".join(f"{odd if k == 7 else day},{k**2}\n" for k, day in enumerate(days)))
+        notes = [note for note in gpx.load(path).notes if "leave such cells empty" in note]
+        assert len(notes) == count
+        assert all(note.startswith(f'"d" is {odd} in 1 cell and from 2021-03-01 to 2021-03-19') for note in notes)
+
+
+def test_whole_numbers_that_become_equal_by_rounding_are_mentioned(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    for step, is_rounded in ((100, True), (2**10, False)):
+        numbers = [2**60 + step * k for k in range(20)]
+        path.write_text("a,y\n" + "".join(f"{number},{k % 7}\n" for k, number in enumerate(numbers)))
+        for data in (path, pd.DataFrame({"a": numbers, "y": np.arange(20) % 7})):
+            notes = [note for note in gpx.load(data).notes if "beyond 2^53" in note]
+            assert len(notes) == is_rounded
+            assert all(f"20 different ones became {len(set(map(float, numbers)))}" in note for note in notes)
+
+
 def test_what_stands_above_or_beside_the_numbers_of_a_sheet_is_named(tmp_path: Path) -> None:
     rows = [[0.5 * k, k**2] for k in range(9)]
     sheet = pd.DataFrame([["My table", None], ["x", "y"], *rows], columns=["Unnamed: 0", "Unnamed: 1"])

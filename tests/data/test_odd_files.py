@@ -44,6 +44,10 @@ FILES = {
     "zip.csv": (archive(X=X, y=Y), "a spreadsheet or a zip archive, despite its name"),
     "packed.csv": (gzip.compress(CSV.encode()), "compressed by gzip: add .gz to its name"),
     "named.csv": (b"PAR1...", "ends in .parquet"),
+    "office.csv": (b"\xd0\xcf\x11\xe0\xa1\xb1" + bytes(100), "a spreadsheet or another file of Office"),
+    "feather.csv": (b"ARROW1" + bytes(100), "an Arrow or Feather file.* give pandas.read_feather"),
+    "records.csv": ('[\n  {"a": 1, "y": 2},\n  {"a": 2, "y": 3}\n]', "JSON, despite its name: give pandas.read_json"),
+    "parts.npz": (archive(X_train=X, y_train=Y, X_test=X, y_test=Y), 'matrix "X_train" \\[12, 3\\] beside "y_train"'),
     "header.csv": ("a,b,y", "a header and no rows below it"),
     "commas.csv": ("a;y\n" + "\n".join(f"{i},5{'' if i else '.2'};{i % 3},1" for i in range(ROWS)), 'row 1: "0,5.2"'),
     "units.csv": (column(lambda i: f"{i} {'kg' if i else 'g'}"), '"a" has text in row 1: "0 g".* remove that row'),
@@ -60,6 +64,31 @@ def test_a_file_with_unexpected_contents_is_refused_with_a_sentence(tmp_path: Pa
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=says):
         gpx.load(tmp_path / name if content is not None or name.endswith(".csv") else name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("n.csv.gz", gzip.compress(CSV.encode())[:-9], "n.csv.gz is not a complete gzip file"),
+        ("n.csv.gz", gzip.compress(CSV.encode())[:15] + bytes(20), "n.csv.gz is not a complete gzip file"),
+        ("n.csv.gz", CSV.encode(), "n.csv.gz is not a complete gzip file"),
+        ("n.csv", b'a,w\n1,"u\n2,v\n3,v\n', "opens a quote that is never closed"),
+    ],
+    ids=["cut", "changed", "not packed", "open quote"],  # gzip writes the time, and all workers need the same names
+)
+def test_a_damaged_file_is_named_where_new_rows_are_read(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=says):
+        list(strips(tmp_path / name))
+
+
+def test_new_rows_of_an_archive_need_no_targets(tmp_path: Path) -> None:
+    np.savez(tmp_path / "train.npz", X=X, y=Y)
+    np.savez(tmp_path / "new.npz", X=X[:2])
+    [table] = strips(tmp_path / "new.npz")
+    assert table.column_names == ["x0", "x1", "x2"]
+    reader = gpx.load(pd.DataFrame(X, columns=["x0", "x1", "x2"]).assign(y=Y), split="all").train.reader
+    np.testing.assert_array_equal(reader.read(table).X, X[:2])
 
 
 def test_damaged_archives_always_give_a_data_error(tmp_path: Path) -> None:
@@ -262,6 +291,11 @@ def test_blank_lines_are_gaps_between_the_rows_of_one_column_and_nothing_elsewhe
         (["May 2021", "June 2021"], None),
         (["5 kg", "5.5 kg"], None),
         (["50 %"], None),
+        (["2 h", "30 m"], None),
+        (["02:00 PM", "3:15 AM"], None),
+        (["5 000", "6 250"], None),
+        (["1 000"], None),
+        (["1 234", "2 567"], ["234", "567"]),  # counted rows
         (["1 0.5", "2 0.7"], ["0.5", "0.7"]),
         (["Mazda 21.0", "Volvo 18.5"], ["21.0", "18.5"]),
     ],

@@ -106,7 +106,7 @@ def test_an_archive_with_false_shapes_is_refused() -> None:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, X=np.zeros((900_000, 20)), y=np.arange(900_000.0))
     assert len(buffer.getvalue()) < UPLOAD.file_bytes
-    with pytest.raises(DataError, match=r"x.npz unpacks to more than 100 MB"):
+    with pytest.raises(DataError, match=r"x.npz exceeds 100 MB unpacked"):
         gpx.data.read_upload("x.npz", buffer.getvalue())
 
 

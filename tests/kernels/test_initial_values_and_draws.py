@@ -131,6 +131,9 @@ def test_random_waves_have_the_covariance_of_the_kernel(key: str):
     differences = X[:, None] - X[None]  # [n, n, d]
     mean = torch.stack([torch.cos(difference @ W.T).mean(1) for difference in differences])
     torch.testing.assert_close(torch.exp(2.0 * theta[0]) * mean, kernel(theta, X, X), rtol=0.0, atol=0.02)
+    features = kernel.random_features(theta, 200_001, torch.Generator().manual_seed(1))(X)
+    torch.testing.assert_close(features @ features.T / 200_001, kernel(theta, X, X), rtol=0.0, atol=0.02)
+    torch.testing.assert_close(features.square().mean(1), kernel.diag(theta, X), rtol=1e-4, atol=0.0)
 
 
 # -- factors and terms -------------------------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ def test_a_factor_in_its_own_memory_is_that_of_a_copy(negative: float) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("by_columns", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
-@pytest.mark.parametrize("m", [SLOW_SIZE - 1, SLOW_SIZE])
+@pytest.mark.parametrize("m", [SLOW_SIZE - 1, SLOW_SIZE, SLOW_SIZE + 1])
 def test_a_factor_with_a_border_is_that_of_the_matrix(m: int, scale: float, by_columns: bool, dtype: torch.dtype):
     R = torch.randn(m, m, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     A = (scale * (R @ R.T + torch.eye(m).double())).to(dtype)
@@ -213,7 +213,30 @@ def test_a_factor_with_a_border_is_that_of_the_matrix(m: int, scale: float, by_c
     torch.testing.assert_close(L @ L.T, A, rtol=0.0, atol=20 * torch.finfo(dtype).eps * float(A.diagonal().max()))
 
 
-@pytest.mark.parametrize("m", [SLOW_SIZE - 1, SLOW_SIZE])
+@pytest.mark.parametrize("by_columns", [False, True])
+@pytest.mark.parametrize("m", [SLOW_SIZE - 1, SLOW_SIZE + 1, 2 * SLOW_SIZE])
+def test_a_factor_of_a_copy_has_the_bits_of_torch_and_leaves_the_matrix(m: int, by_columns: bool):
+    R = torch.randn(2, m, m, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    A = R @ R.mT
+    A = A.tril() + A.tril(-1).mT + torch.eye(m).double()
+    A = A.mT.contiguous().mT if by_columns else A
+    before, expected = A.clone(), torch.linalg.cholesky(A)
+
+    assert torch.equal(torch.stack([factor(part)[0] for part in A]), expected)
+    assert torch.equal(cholesky_of_each(A, "A"), expected)
+    assert torch.equal(A, before)
+
+
+def test_the_gradient_of_a_factor_is_that_of_torch():
+    A = (torch.randn(2 * SLOW_SIZE, 9, generator=torch.Generator().manual_seed(3)).double().square()).requires_grad_()
+    gradients = []
+    for factored in (lambda K: factor(K)[0], torch.linalg.cholesky):
+        (gradient,) = torch.autograd.grad(factored(A @ A.T + torch.eye(len(A)).double()).diagonal().log().sum(), A)
+        gradients.append(gradient)
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("m", [SLOW_SIZE - 1, SLOW_SIZE, SLOW_SIZE + 1])
 def test_the_error_code_is_the_first_row_without_a_pivot(m: int):
     for row in (0, m - 1):
         A = torch.eye(m).double()

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy import optimize
 
-from gpexplorer.linalg.replayed_descent import MAX_DISTANCE, Evaluated, descend, evaluations
+from gpexplorer.errors import NotPositiveDefinite
+from gpexplorer.linalg.replayed_descent import MAX_DISTANCE, Evaluated, descend, evaluations, replayed_descent
+from whole_run import whole_run
 
 
 def rosenbrock(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -175,13 +178,10 @@ def test_a_flat_direction_ends_at_the_distance_limit_or_at_a_nearer_bound(highes
 def test_a_point_where_the_function_does_not_exist_looks_worse_than_the_best_one_and_flat():
     answers: list[tuple[float, np.ndarray]] = []
 
-    class Recorded:
-        x = np.zeros(1)
-
-    def optimiser(fun: object, start: np.ndarray, **_: object) -> Recorded:
+    def optimiser(fun: object, start: np.ndarray, **_: object) -> optimize.OptimizeResult:
         for x in (start, start + 1.0, start + np.inf):
             answers.append(fun(x))  # type: ignore[operator]
-        return Recorded()
+        return optimize.OptimizeResult(success=True)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(optimize, "minimize", optimiser)
@@ -209,3 +209,21 @@ def test_a_program_that_ends_does_not_wait_for_an_optimiser(monkeypatch: pytest.
 
     assert time.monotonic() - begin < 10
     stuck.set()
+
+
+@pytest.mark.parametrize(("optimiser", "limit", "radius", "converged"), [
+    ("L-BFGS-B", 100, 9.0, True), ("CG", 100, 9.0, True), ("L-BFGS-B", 3, 9.0, False), ("L-BFGS-B", 100, 0.0, False),
+    ("gradient descent", 100, 9.0, False),
+])  # fmt: skip
+def test_a_descent_returns_whether_its_optimiser_converged(optimiser: str, limit: int, radius: float, converged: bool):
+    """Beyond the radius around its beginning the function has no value."""
+    begin = torch.tensor([1.0, 2.0], dtype=torch.float64)
+
+    def function(x: torch.Tensor) -> Evaluated:
+        if float((x - begin).norm()) > radius:
+            raise NotPositiveDefinite("K", 2, 0.0)
+        return Evaluated(float((x.square() * torch.tensor([1.0, 30.0])).sum()), x * torch.tensor([2.0, 60.0]))
+
+    _, has_converged = whole_run(replayed_descent(function, begin, optimiser, limit))
+
+    assert has_converged == converged

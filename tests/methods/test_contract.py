@@ -231,7 +231,8 @@ def test_either_precision_and_any_number_of_inputs_work(method: str, run: Run, d
 
     assert run.outcome is not None
     assert run.outcome.reason in ("budget", "converged"), run.outcome.message
-    assert str(mean.dtype) == str(var.dtype) == f"torch.{dtype}"
+    assert str(run.problem.train.X.dtype) == f"torch.{dtype}"
+    assert mean.dtype == var.dtype == torch.float64  # in the units of the file, whose offset may need the digits
     kinds = {str(part.dtype) for state in trail(run) for part in state if part.is_floating_point()}
     assert {f"torch.{dtype}"} <= kinds <= {f"torch.{dtype}", "torch.float64"}  # wider where single precision does harm
     assert all(str(getattr(record.step.state, "theta", mean).dtype) == f"torch.{dtype}" for record in run.trace)

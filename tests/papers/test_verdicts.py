@@ -145,6 +145,17 @@ def test_some_methods_of_one_split_are_judged_as_far_as_they_go():
     assert (order.verdict, order.why, scgd.verdict, scgd.why) == ("fails", "", "worse", "")
 
 
+def test_the_order_of_methods_is_a_statement_only_where_the_paper_has_it():
+    frame = cells({"scgd": -1.75, "minimax": -1.6, "svgp": -0.5, "bsgd": -1.0}, splits=5)
+    other = frame.assign(nlml_paper=frame["nlml_paper"].where(frame["method"] != "bsgd", -1.74))
+
+    order, *numbers = judge("stochastic-table2", frame, full=True)
+
+    assert order.verdict == "holds"
+    assert [v.about for v in judge("stochastic-table2", other, full=True)] == [v.about for v in numbers]
+    assert len(numbers) == 2
+
+
 def test_statements_of_the_quick_version_are_settled_by_pieces_in_full_or_by_the_time_that_they_take(tmp_path):
     quick, full = tmp_path / "quick", tmp_path / "full"
     seconds = {"scgd": 2.0, "minimax": 30.0, "svgp": 400.0, "bsgd": 5000.0}

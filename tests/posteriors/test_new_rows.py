@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -180,3 +181,43 @@ def test_rows_join_a_posterior_whose_rounding_exceeds_its_variances(theta: list[
     new = np.array([[5.05], [7.3], [20.0]])
     np.testing.assert_allclose(joined.mean(new), new[:, 0], rtol=1e-3)
     assert bool((joined.var(new) > 0).all())
+
+
+def test_values_with_labels_count_by_their_position_unless_the_labels_say_another_order():
+    rng = np.random.default_rng(0)
+    X, y = pd.DataFrame({"a": rng.uniform(size=30), "b": rng.uniform(size=30)}), rng.normal(size=30)
+    run = Spec("ml", kernel="se-ard").open(data=X.assign(y=y))
+    run.finish(steps=3)
+    posterior, order = run.posterior(of="y"), rng.permutation(6)
+    new, values, noise = X[:6], rng.normal(size=6), rng.uniform(0.1, 1.0, size=6)
+    density, more = posterior.log_density(new, values), posterior.with_rows(new, values, noise)
+    for labels in (order, range(40, 46)):
+        series = pd.Series(values, index=labels)
+        torch.testing.assert_close(posterior.log_density(new.to_numpy(), series), density)
+        torch.testing.assert_close(posterior.log_density(new.set_axis(labels), series), density)
+        labelled = posterior.with_rows(new.to_numpy(), series, pd.Series(noise, index=labels))
+        torch.testing.assert_close(labelled.mean(X), more.mean(X))
+    levels = pd.Series([0.1, 0.9], index=[1, 0])
+    torch.testing.assert_close(posterior.quantile(new, levels), posterior.quantile(new, (0.1, 0.9)))
+    for wrong in (
+        lambda: posterior.log_density(new, pd.Series(values, index=order)),
+        lambda: posterior.with_rows(new, pd.Series(values, index=order)),
+        lambda: posterior.with_rows(new, values, pd.Series(noise, index=order)),
+    ):
+        with pytest.raises(DataError, match="has the index of X in another order"):
+            wrong()
+
+
+def test_masked_values_are_missing():
+    run = small_run("ml", d=2)
+    posterior, X = run.posterior(of="y"), np.zeros((3, 2))
+    masked = np.ma.array([0.1, 0.2, 9.0], mask=[False, False, True])
+    assert posterior.log_density(X, masked).isnan().tolist() == [False, False, True]
+    with pytest.raises(PosteriorError, match="give one finite target per row"):
+        posterior.with_rows(X, masked)
+
+
+def test_sizes_and_seeds_may_be_numbers_of_numpy():
+    posterior, X = small_run("ml", d=2).posterior(), np.zeros((3, 2))
+    torch.testing.assert_close(posterior.sample(X, np.int64(2), np.uint8(7)), posterior.sample(X, 2, 7))
+    torch.testing.assert_close(posterior.paths(np.int32(2), np.int64(7))(X), posterior.paths(2, 7)(X))

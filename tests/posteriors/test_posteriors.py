@@ -221,6 +221,22 @@ def test_a_path_passes_through_rows_whose_noise_is_small_also_on_hard_scales():
         assert posterior.paths(400, seed=0)(gap).std() > 0.5  # far from the rows it is the prior
 
 
+@pytest.mark.parametrize("key", ["se", "matern32", "matern52-ard"])
+@pytest.mark.parametrize("ratio", [1e2, 1e8])
+def test_paths_between_rows_almost_without_noise_spread_as_far_as_the_posterior(key: str, ratio: float):
+    """With frequencies of the spectral density alone their sd was .3 of that of the posterior, for matern32."""
+    draw = torch.Generator().manual_seed(0)
+    X, new = torch.rand(60, 1, generator=draw).double(), torch.rand(40, 1, generator=draw).double()
+    theta = torch.tensor([0.0, math.log(0.4), -0.5 * math.log(ratio)], dtype=torch.float64)
+    posterior = exact_gp_posterior(kernels.make(key, 1), theta, Dataset(X, torch.sin(5.0 * X[:, 0])))
+
+    paths = torch.cat([posterior.paths(256, seed=seed)(new) for seed in range(3)])
+
+    shares = paths.std(0) / posterior(new)[1].sqrt()
+    assert 0.93 < float(shares.median()) < 1.07
+    assert 0.8 < float(shares.min()) <= float(shares.max()) < 1.2
+
+
 @pytest.mark.parametrize("key", ["cholqr", "ml"])
 def test_a_joint_band_contains_whole_functions_as_often_as_it_says(key: str):
     posterior, X = small_run(key, d=2, steps=6).posterior(), np.random.default_rng(1).uniform(size=(60, 2))

@@ -19,7 +19,7 @@ from gpexplorer.recommendation import relevance_pursuit
 from gpexplorer.recommendation.candidates import Candidate, candidates, series_kernels
 from gpexplorer.recommendation.promises import planned
 from gpexplorer.recommendation.relevance_pursuit import pursuit
-from gpexplorer.recommendation.row_order import forward_pairs, pair_before, plan_in_time
+from gpexplorer.recommendation.row_order import forward_pairs, pair_before, plan_at_random, plan_in_time
 from gpexplorer.recommendation.row_questions import findings, outliers
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -230,3 +230,9 @@ def test_recommend_learns_beside_outliers_and_names_them():
     mean = answer.predict(torch.tensor(new)).mean.numpy()
     assert np.sqrt(np.mean((mean - np.sin(new[:, 0]) - new[:, 1]) ** 2)) < 0.25
     assert "3 rows (6, 61, 91) have a noise of their own" in str(answer)
+
+
+def test_rows_of_one_input_rise_only_if_it_has_many_values() -> None:
+    for x, rises in ((torch.arange(60.0), True), (torch.zeros(60), False), (torch.arange(60.0) // 30, False)):
+        rows = Dataset(x[:, None].double(), torch.sin(torch.arange(60.0)).double(), ("x0",))
+        assert ("rise with" in plan_at_random(rows).sentence) == rises

@@ -154,7 +154,7 @@ def test_a_run_in_memory_and_the_same_from_a_store_compare_alike(tmp_path: Path)
     run.close()
     store.annotate(spec.key(), "the <i>first</i> one")
 
-    [kept] = comparison.stored(store).values()
+    [kept] = comparison.read_store(store)[0].values()
     in_memory = Finished.of(run)
 
     assert kept.spec == in_memory.spec == spec

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpexplorer import Spec, Store
-from gpexplorer.errors import StoreError
+from gpexplorer.errors import SettingError, StoreError
 from gpexplorer.methods.base import registry
 from gpexplorer.runs.storage import json_lines
 from toy_method import Toy, toy_spec
@@ -44,6 +44,15 @@ def test_a_torn_tail_is_cut_and_the_run_continues(tmp_path: Path, cut: int):
 
     assert len(store.kept(spec.key()).records) == 6
     torch.testing.assert_close(reopened.trace[5].step.state.alpha, run.trace[5].step.state.alpha)
+
+
+def test_a_spec_that_cannot_be_read_is_named(tmp_path: Path):
+    store, spec = Store(tmp_path), toy_spec()
+    store.open(spec).close()
+    path = store.directory(spec.key()) / "spec.json"
+    path.write_text(path.read_text() + "x")
+    with pytest.raises(SettingError, match=f"{spec.key()}.*spec.json: The spec is not JSON"):
+        store.spec(spec.key())
 
 
 def test_every_flipped_bit_is_noticed(tmp_path: Path):

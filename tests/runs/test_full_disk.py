@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -69,3 +71,15 @@ def test_predictions_that_do_not_fit_leave_no_file(run: Run, tmp_path: Path) -> 
             assert call(*words) == 2
     assert said.getvalue().count("free space on its disk, or choose another --out.") == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.csv"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("command", ["methods", "kernels", "schema"])
+def test_what_is_printed_on_a_full_disk_ends_with_a_sentence(command: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpexplorer", command], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.stderr.startswith("Error: Cannot print (No space left on device): free space on its disk")
+    assert done.stderr.count("\n") == 1
+    assert done.returncode == 2

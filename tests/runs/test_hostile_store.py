@@ -281,7 +281,7 @@ def test_a_planted_link_is_not_written_through(run_dir: Path, tmp_path: Path):
 def test_a_name_that_no_run_can_have_gets_a_sentence(run_dir: Path, name: str):
     store = Store(run_dir.parent)
     for read in (store.spec, store.kept, store.note, store.repair):
-        with pytest.raises(StoreError, match=r"is not the name of a run"):
+        with pytest.raises(StoreError, match=r"is no run"):
             read(name)
 
 

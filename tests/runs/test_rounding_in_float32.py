@@ -5,13 +5,14 @@ On a GPU that is slow in float64, a run that float32 could hold ends with a sent
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from benchmarks.gpu.simulated_gpu import SimulatedGPU
 from gpexplorer import kernels, methods
 from gpexplorer.problem import Dataset, Problem
-from gpexplorer.runs import Run
+from gpexplorer.runs import Run, Spec
 from gpexplorer.runs.rounding import covariance_rounding
 
 
@@ -66,3 +67,21 @@ def test_a_gpu_that_is_slow_in_float64_is_offered_float32_where_it_holds_the_pro
         on_gpu = Problem(task.train.to("cuda", torch.float64), task.kernel, task.theta.to("cuda"))
         assert ("Use dtype float32." in message("cg", on_gpu)) == offered
     assert "Use dtype" not in message("cg", task)
+
+
+@pytest.mark.parametrize("key", ["ml", "sgpr", "grief", "svgp", "vecchia"])
+def test_an_offset_of_the_file_that_float32_cannot_hold_costs_no_digits(key: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(60, 2))
+    y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=60)
+    kernel = "matern32-ard" if key == "vecchia" else "se-ard"
+    spec = Spec(key, kernel=kernel, dtype="float32", budget={"steps": 3}, split={"test": 0.2, "seed": 0})
+    runs = [spec.open(data=(X + shift, y + shift)) for shift in (0.0, 2.0**30)]
+    for run in runs:
+        run.finish()
+    near, far = (run.posterior(of="y") for run in runs)
+    new = X[:8] + 0.03
+    assert (far.mean(new + 2.0**30) - 2.0**30).numpy() == pytest.approx(near.mean(new).numpy(), abs=2e-2)
+    assert far.sd(new + 2.0**30).numpy() == pytest.approx(near.sd(new).numpy(), rel=5e-2)
+    assert far.sample(new + 2.0**30, 400).std(0).numpy() == pytest.approx(far.sd(new + 2.0**30).numpy(), rel=0.2)
+    assert runs[1].scores()["smse"] == pytest.approx(runs[0].scores()["smse"], rel=0.05)

@@ -15,7 +15,6 @@ import torch
 
 from gpexplorer import Spec
 from gpexplorer.problem import Problem
-from gpexplorer.runs import Run
 from gpexplorer.runs.budget import Budget, ScoringTime, long_step_note, scheduled
 from toy_method import N, Toy, toy_run
 
@@ -75,12 +74,12 @@ def test_a_budget_of_seconds_counts_the_methods_own_work_and_can_be_raised():
 def test_scores_take_less_time_than_the_steps_of_a_run_that_is_given_seconds(monkeypatch: pytest.MonkeyPatch):
     scored: list[int] = []
 
-    def slow(run: Run, index: int, split: Any) -> dict[str, float]:
-        scored.append(index)
+    def slow(*_: Any) -> dict[str, float]:
+        scored.append(run.done)
         time.sleep(0.1)
         return {"smse": 1.0}
 
-    monkeypatch.setattr(Run, "_computed_scores", slow)
+    monkeypatch.setattr("gpexplorer.runs.scores.scores_of", slow)
     run = Spec("cholqr", data={"name": "hypercube", "n": 60, "d": 2}, settings={"tolerance": 0.0}).open()
 
     begin = time.perf_counter()

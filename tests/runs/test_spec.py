@@ -224,7 +224,8 @@ def test_open_makes_the_run_it_describes():
     assert run.problem.train.y.dtype == run.problem.theta.dtype == torch.float32
     assert run.problem.theta.tolist() == [0.5, 1.0, -2.0]
     assert float(run.problem.train.X.mean()) == pytest.approx(0.0, abs=1e-6)
-    assert run.spec is spec
+    assert run.spec == spec
+    assert run.spec is not spec  # what is put into its dicts later is not of this run
     assert run.finish(steps=2).reason == "budget"
 
 

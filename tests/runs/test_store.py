@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -15,6 +16,7 @@ import torch
 from gpexplorer import Spec, Store
 from gpexplorer.errors import StoreError
 from gpexplorer.methods.base import registry
+from gpexplorer.runs.opening import reopened
 from gpexplorer.runs.trace import tensors
 from toy_method import ROWS, Toy, same, toy_spec
 
@@ -112,13 +114,38 @@ def test_a_larger_budget_is_the_same_run_and_is_remembered(tmp_path: Path):
     assert store.kept(spec.key()).outcome == run.outcome
 
 
+def test_rows_of_a_file_that_was_changed_are_not_those_of_the_run(tmp_path: Path):
+    file, store = tmp_path / "mine.csv", Store(tmp_path / "store")
+    rows = pd.DataFrame({"x": np.linspace(0.0, 1.0, 30), "y": np.sin(np.linspace(0.0, 5.0, 30))})
+    rows.to_csv(file, index=False)
+    spec = replace(toy_spec(), data=str(file))
+    run = store.open(spec)
+    run.finish(steps=2)
+    run.close()
+    rows.assign(y=rows["y"] + rows["x"]).to_csv(file, index=False)
+    other = spec.open()
+    other.finish(steps=3)
+    for call in (
+        lambda: store.open(spec),
+        lambda: reopened(store.spec(spec.key()), store.kept(spec.key())),
+        lambda: store.put(other),
+    ):
+        with pytest.raises(StoreError, match=r"kept with the rows 'mine-.*choose another store"):
+            call()
+    assert len(store.kept(spec.key()).records) == 3
+    rows.to_csv(file, index=False)
+    again = store.open(spec)
+    assert again.done == 2
+    again.close()
+
+
 @pytest.mark.parametrize("name", ["..", ".", "../elsewhere", "/etc", "a/b", "", "link"])
 def test_a_name_cannot_lead_out_of_the_store(tmp_path: Path, name: str):
     (tmp_path / "store").mkdir()
     (tmp_path / "store-2").mkdir()
     (tmp_path / "store" / "link").symlink_to(tmp_path / "store-2")
 
-    with pytest.raises(StoreError, match="is not the name of a run"):
+    with pytest.raises(StoreError, match="is no run"):
         Store(tmp_path / "store").kept(name)
 
 

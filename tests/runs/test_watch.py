@@ -42,6 +42,22 @@ def test_an_error_ends_the_run_with_a_sentence_and_keeps_its_steps():
     assert run.done == 6
 
 
+def test_an_error_after_the_last_step_of_the_budget_is_named_as_well():
+    run = small_spec("gbcd", d=2).open()
+    outcome = run.finish(steps=2, callback=lambda record: 1 / (2 - record.index))
+    assert "ZeroDivisionError after 2 steps" in outcome.message
+    assert run.finish(steps=2).reason == "budget"
+
+
+def test_a_closed_run_says_that_it_is_closed_and_not_that_its_budget_is_used_up():
+    run = small_spec("gbcd", d=2).open()
+    run.finish(steps=2)
+    run.close()
+    assert run.finish(steps=5).message.startswith("The run is closed after 2 steps")
+    assert run.done == 2
+    assert run.fork().finish(steps=3).reason == "budget"
+
+
 def test_watching_ends_and_time_in_it_is_not_counted():
     ticks = iter(range(10_000))
     run, seen = small_spec("sgpr", d=2).open(), []

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.sparse import csr_array
 
 import gpexplorer as gpx
 from gpexplorer.errors import DataError, GPExplorerError, KernelError, RecordError, SettingError, StoreError
@@ -23,6 +24,7 @@ from toy_method import Toy
 
 ROWS = {"name": "friedman1", "n": 40}
 HUGE = 10**400
+X_OF_FOUR = np.random.default_rng(1).uniform(size=(4, 10))
 ROWS_OF_TWO = np.random.default_rng(0).normal(size=(12, 2))
 LONGER = 10**5000  # more digits than Python writes
 
@@ -84,6 +86,11 @@ CALLS: list[tuple[Callable[[], object], type[GPExplorerError], str]] = [
         SettingError,
         "No Dask scheduler answers at 3",
     ),  # type: ignore[arg-type]
+    (
+        lambda: list(sweep({"a": spec(budget={"steps": 1})}, scheduler="localhost")),
+        SettingError,
+        "The scheduler is 'localhost'; give its port as well",
+    ),
     (lambda: grid("toy", {"seed": [1]}), SettingError, "The spec of a sweep is 'toy'; give a Spec"),  # type: ignore[arg-type]
     (lambda: around("toy", "block"), SettingError, "The spec of a sweep is 'toy'; give a Spec"),  # type: ignore[arg-type]
     (lambda: Run("toy", None), SettingError, "this is 'toy'; give both, or open a Spec"),  # type: ignore[arg-type]
@@ -95,6 +102,7 @@ CALLS: list[tuple[Callable[[], object], type[GPExplorerError], str]] = [
     (lambda: gpx.Spec.from_json('{"method": "toy", "settings": {"a": 1, "a": 1}}'), SettingError, "says 'a' twice"),
     (lambda: Scaling("toy", "n", [8]), SettingError, "What is to grow is 'toy'; give a Spec and the sizes"),  # type: ignore[arg-type]
     (lambda: Scaling(spec(), "n", []), SettingError, "The sizes are "),
+    (lambda: Scaling(spec(), "n", iter(())), SettingError, "The sizes are "),  # type: ignore[arg-type]
     (lambda: Scaling(spec(), "n", 5), SettingError, "The sizes are 5; give whole numbers"),  # type: ignore[arg-type]
     (lambda: Scaling(spec(), "n", [8]).slope("time"), SettingError, "There is no slope of 'time'"),
     (lambda: gpx.Store(None), StoreError, "A store is a directory, not None"),  # type: ignore[arg-type]
@@ -117,6 +125,9 @@ def test_a_wrong_argument_is_answered_with_a_sentence(
 
 
 INPUTS = {
+    "missing or infinite values in 1 of 2 rows": np.ma.array(np.ones((2, 10)), mask=np.eye(2, 10, 9)),
+    r"setting an array element .*toarray\(\)": csr_array(np.eye(10)),
+    "are complex numbers": np.ones((2, 10)) + 1j,
     "not rows of numbers .*could not convert": [["a"] * 10],
     "not rows of numbers .*inhomogeneous": [[1.0], [2.0, 3.0]],
     "are complex numbers: give real and imaginary parts": torch.zeros(2, 10, dtype=torch.complex128),
@@ -138,6 +149,17 @@ def test_a_record_that_is_not_there(run: Run, at: Any) -> None:
         run.posterior(at=at)
 
 
+@pytest.mark.parametrize(("name", "value"), [("num_inducing", "x"), ("nothing", 3)])
+def test_what_is_put_into_the_settings_of_a_spec_is_checked_when_it_is_opened(name: str, value: Any) -> None:
+    changed = gpx.Spec("cholqr", {"num_inducing": 3}, ROWS)
+    changed.settings["num_inducing"] = 4
+    opened = changed.open()
+    changed.settings[name] = value
+    with pytest.raises(SettingError, match=f"cholqr.* {name}|cholqr has no setting 'nothing'"):
+        changed.open()
+    assert opened.method.num_inducing == opened.spec.settings["num_inducing"] == 4  # type: ignore[union-attr,attr-defined]
+
+
 def test_numbers_of_numpy_and_torch_are_numbers() -> None:
     theta = np.array([0.1, 0.2, -1.0])
     plain = spec(seed=3, settings={"block": 7}, data={"name": "friedman1", "n": 40}, split=1, budget={"steps": 2})
@@ -148,6 +170,10 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
     assert plain.to_json() == of_numpy.to_json()
     for learned in (theta, torch.tensor(theta, requires_grad=True), theta.tolist()):
         assert spec(kernel={"name": "se", "theta": learned}).kernel == {"name": "se", "theta": theta.tolist()}
+    for pair in (np.array([0.1, 2.0]), torch.tensor([0.1, 2.0], dtype=torch.float64)):
+        assert spec(kernel={"name": "se", "bounds": {"noise": pair}}) == spec(
+            kernel={"name": "se", "bounds": {"noise": [0.1, 2.0]}}
+        )
     mine_rows, their_rows = (
         gpx.load("friedman1", n=40, split=1),
         gpx.load("friedman1", n=np.int64(40), split=np.int8(1)),
@@ -160,6 +186,20 @@ def test_a_kernel_takes_a_number_of_numpy() -> None:
     assert [1] not in gpx.methods
 
 
+def test_sizes_from_a_generator_are_measured() -> None:
+    assert Scaling(spec(), "n", (size for size in (16, 8, 16))).values == [8, 16]  # type: ignore[arg-type]
+
+
+def test_a_sweep_over_methods_leaves_out_what_is_a_default_of_another_method() -> None:
+    own = gpx.Spec("cholqr", {"num_inducing": 6, "learn": False}, ROWS)
+    specs = grid(own, {"method": ["cholqr", "sgpr"], "tolerance": [0.5]})
+    assert [each.method for each in specs.values()] == ["cholqr", "sgpr"]
+    for each in specs.values():
+        assert each == gpx.Spec(each.method, {"num_inducing": 6, "learn": False, "tolerance": 0.5}, ROWS)
+    with pytest.raises(SettingError, match="gbcd has no setting 'num_inducing'"):
+        grid(own, {"method": ["gbcd"]})
+
+
 def test_a_sweep_over_an_array() -> None:
     assert list(grid(spec(), {"block": np.arange(3, 5)})) == ["block=3", "block=4"]  # type: ignore[dict-item]
 
@@ -169,6 +209,13 @@ OF_A_RUN: list[tuple[Callable[[Run], object], str]] = [
         lambda run: run.posterior().log_density(run.split.test.X, [1.0, 2.0]),
         r"y has shape \[2\]; give one value for each",
     ),
+    (lambda run: run.posterior().log_density(X_OF_FOUR, "abcd"), "y is 'abcd'; give numbers"),
+    (lambda run: run.posterior().log_density(X_OF_FOUR, None), "y is None; give numbers"),
+    (lambda run: run.posterior().quantile(X_OF_FOUR, "0.9%"), "q is '0.9%'; give numbers"),
+    (lambda run: run.posterior().var(X_OF_FOUR, noise=0.1), "noise is 0.1; give True for an observation of f"),  # type: ignore[arg-type]
+    (lambda run: run.posterior().quantile(X_OF_FOUR, 0.5, noise="f"), "noise is 'f'; give True"),  # type: ignore[arg-type]
+    (lambda run: run.posterior().with_rows(X_OF_FOUR, range(4), [0.1]), r"noise has shape \[1\]; give one variance"),
+    (lambda run: run.posterior().with_rows(X_OF_FOUR, list("abcd")), "y is .*; give numbers"),
     (
         lambda run: run.posterior().save("no folder/model"),
         "cannot be saved as 'no folder/model': give a file in a folder",
@@ -187,6 +234,9 @@ OF_A_RUN: list[tuple[Callable[[Run], object], str]] = [
     (lambda run: run.plot("fit", at="last"), "Picture.at"),  # type: ignore[arg-type]
     (lambda run: gpx.Picture(None), "A picture shows a run, and not None: give what Spec.open returns"),
     (lambda run: gpx.Compare(5), "Compare takes runs.* and not 5"),  # type: ignore[arg-type]
+    (lambda run: gpx.Compare([run]).curves("objektive"), "There is no 'objektive' to compare by; choose one of smse"),
+    (lambda run: gpx.Compare([run]).table(top=2.5), "top is 2.5; give a whole number of at least 0"),  # type: ignore[arg-type]
+    (lambda run: gpx.Compare([run]).table(top=-1), "top is -1; give a whole number of at least 0"),
     (lambda run: gpx.Compare([run, 5]), "Compare: '2 ' is 5; give a Run"),  # type: ignore[list-item]
     (lambda run: gpx.Compare({"a": "cholqr"}), "Compare: 'a' is 'cholqr'; give a Run"),  # type: ignore[dict-item]
     (lambda run: gpx.RunWidget(5), "plays a run, and not 5: give what Spec.open returns"),  # type: ignore[arg-type]

@@ -40,29 +40,27 @@ BOXES = """() => {
 }"""
 CONTRASTS = """([readable, visible]) => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true })
-  const rgba = (colour) => {  // any CSS colour, as the browser paints it
+  const once = (compute, known = new Map()) => (key) => {
+    if (!known.has(key)) known.set(key, compute(key))
+    return known.get(key)
+  }
+  const rgba = once((colour) => {  // any CSS colour, as the browser paints it
     canvas.clearRect(0, 0, 1, 1)
     canvas.fillStyle = colour
     canvas.fillRect(0, 0, 1, 1)
     const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data
     return [r, g, b, a / 255]
-  }
+  })
   const over = (top, below) => [0, 1, 2].map((k) => top[3] * top[k] + (1 - top[3]) * below[k])
   const light = (colour) => {
     const [r, g, b] = colour.map((v) => (v /= 255, v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
     return 0.2126 * r + 0.7152 * g + 0.0722 * b
   }
   const parent = (one) => one.assignedSlot ?? one.parentElement ?? one.getRootNode().host ?? null
-  const paper = (one) => {
-    const layers = []
-    for (let at = one; at; at = parent(at)) layers.push(rgba(getComputedStyle(at).backgroundColor))
-    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255])
-  }
-  const opacity = (one) => {
-    let all = 1
-    for (let at = one; at; at = parent(at)) all *= Number(getComputedStyle(at).opacity) || 1  // 0: not pointed at
-    return all
-  }
+  const paper = once((one) =>
+    one ? over(rgba(getComputedStyle(one).backgroundColor), paper(parent(one))) : [255, 255, 255])
+  const opacity = once((one) =>
+    one ? (Number(getComputedStyle(one).opacity) || 1) * opacity(parent(one)) : 1)  // 0: not pointed at
   const found = []
   const walk = (root) => {
     for (const one of root.children) {

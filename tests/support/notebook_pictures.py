@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 PICTURE = "image/svg+xml"
+FORGET = """for _name in get_ipython().run_line_magic("who_ls", ""):
+    del globals()[_name]
+"""  # the names of another notebook, without the search for garbage of %reset, which takes most of a second
 IN_HTML = re.compile(r'<img [^>]*src="data:image/svg\+xml;base64,([^"]+)"[^>]*/?>')
 STYLE = re.compile(r"<style.*?</style>", re.S)
 DURATION = re.compile(r"\b\d[\d.,]*(?:e[+-]?\d+)?( ?)(s|ms|seconds|minutes)\b")
@@ -50,7 +53,7 @@ def executed(path: Path, folder: Path, timeout: int = 200, kernel: Any = None) -
 
     book = read(path)
     if kernel is not None:
-        book.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -sf\nimport os\nos.chdir({str(folder)!r})\ndel os"))
+        book.cells.insert(0, nbformat.v4.new_code_cell(f"{FORGET}import os\nos.chdir({str(folder)!r})\ndel os"))
     client = NotebookClient(
         book, kernel, timeout=timeout, record_timing=False, store_widget_state=False,
         resources={"metadata": {"path": str(folder)}},

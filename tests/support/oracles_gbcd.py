@@ -8,6 +8,7 @@ from torch import Tensor
 from gpexplorer import kernels
 from gpexplorer.methods.base import Method, registry
 from gpexplorer.problem import Dataset, Outcome, Problem
+from whole_run import finished
 
 SHIFTS = [0.0, 1000.0]
 
@@ -64,10 +65,5 @@ def penalised_squares(task: Problem, rows: list[int], a: Tensor | None = None) -
 
 def ended(method: Method, task: Problem) -> Outcome:
     """Why a method stopped, with all its steps taken."""
-    steps = method.steps(task)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            outcome: Outcome = end.value
-            return outcome
+    outcome: Outcome = finished(method, task)[1]
+    return outcome

@@ -151,6 +151,8 @@ class Seen:
         heading = self.page.locator(f"{FOLD}:has(.section)", has_text=re.compile(f"^{section}"))
         if heading.get_attribute("aria-expanded", timeout=PATIENCE) != "true":
             heading.click(timeout=PATIENCE)
+            section = self.page.locator(".MuiAccordion-root", has=heading)
+            section.locator(".MuiCollapse-entered").first.wait_for(timeout=PATIENCE)  # what is in it no longer moves
 
     def pause(self) -> None:
         """Pause the run, if it plays."""
@@ -234,3 +236,8 @@ class Seen:
     def alert(self) -> str:
         """Return the message in the alert."""
         return str(self.page.locator(".MuiAlert-message .said").inner_text(timeout=PATIENCE))
+
+
+def listens(seen: Seen, event: str) -> bool:
+    """Return whether the figure of the data waits for this event, and is laid out."""
+    return bool(seen.page.evaluate(f"(event) => Bokeh.index.find_one(({DATA_FIGURE})(event))?.frame != null", event))

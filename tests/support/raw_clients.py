@@ -17,10 +17,13 @@ PATIENCE = 30  # seconds to wait for an answer: a busy server may be building a 
 BUILDING = 150  # seconds to wait for a page, which the first visitor of a server on a busy machine needs
 
 
-def get(port: int, path: str, *, host: str = "", origin: str = "", visitor: str = "", method: str = "GET") -> Answer:
+def get(
+    port: int, path: str, *, host: str = "", origin: str = "", visitor: str = "", method: str = "GET",
+    address: str = "localhost",
+) -> Answer:  # fmt: skip
     """One request; `host` is the Host header, by default the server's own name, and `visitor` the address that a proxy
     names."""
-    connection = http.client.HTTPConnection("localhost", port, timeout=BUILDING)
+    connection = http.client.HTTPConnection(address, port, timeout=BUILDING)
     headers = {"Host": host or f"localhost:{port}", **({"Origin": origin} if origin else {})}
     headers |= {"X-Real-Ip": visitor} if visitor else {}
     try:

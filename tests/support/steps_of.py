@@ -67,6 +67,11 @@ def small_views(run: Run) -> list[Any]:
     return shown
 
 
+def kind_of_drawing(view: Any, layers: dict[str, Any]) -> tuple[Any, ...]:
+    """What a plot is made of besides numbers: methods share pictures, and each kind of them need be drawn once."""
+    return (view.key, *((name, *frame.columns, *frame.attrs, len(frame) > 0) for name, frame in layers.items()))
+
+
 def trail(run: Run) -> list[list[Tensor]]:
     """Every tensor of every state, in order."""
     return [list(tensors(record.step.state)) for record in run.trace]

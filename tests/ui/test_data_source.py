@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpexplorer import Spec
+from gpexplorer.data.table_checks import note_on_stand_in
 from gpexplorer.ui.inputs.data_source import DataSource
 
 
@@ -34,3 +36,15 @@ def test_what_has_no_size_or_no_name_changes_nothing(data: dict[str, str]) -> No
 
     assert titles(source) == titles(sources("sin-product"))
     assert source.names.value == ("friedman1" if data["name"] == "friedman1" else None)
+
+
+def test_a_note_on_a_file_names_no_option_of_a_program() -> None:
+    areas = np.r_[np.linspace(25.0, 139.0, 50), [-999.0] * 5]
+    (note,) = note_on_stand_in("area (m2)", areas)
+    assert "kinds=" in note
+    source = sources({"name": "upload"})
+
+    source.describe(50, 5, 1, (note,))
+
+    assert "in the others: does it stand for a missing value?" in source.note.object
+    assert "kinds" not in source.note.object

@@ -36,6 +36,20 @@ def test_parts_are_added_changed_and_taken_out():
     assert calls == ["se+periodic", "se*periodic", "se*linear", "se*linear+periodic", "se+periodic"]
 
 
+def test_widgets_that_show_a_kernel_already_stay_and_those_of_another_are_made_anew():
+    """A click on a widget that is replaced between press and release is lost."""
+    picker = KernelPicker("se+linear", lambda: None)
+    before = list(picker._rows)
+
+    picker.adopt("se+linear")
+    picker.disable(False)
+    assert all(old is new for old, new in zip(before, picker._rows, strict=True))
+    picker.adopt("se*linear")
+    assert picker._rows[1][0].value == "*"
+    picker.disable(True)
+    assert (picker._rows[0].disabled, picker.add.visible) == (True, False)
+
+
 def test_what_a_browser_may_not_send_changes_nothing():
     picker = KernelPicker("se+linear", lambda: None)
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import panel as pn
 import param
 import pytest
+from panel_material_ui.theme import MaterialDesign
 
 import gpexplorer as gpx
 from gpexplorer.errors import SettingError
@@ -24,6 +25,18 @@ from pages import until
 
 def alive() -> int:
     return sum(thread.name == "gpexplorer-player" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("is_cell", [True, False])
+def test_parts_that_a_cell_builds_have_the_design_of_our_pages(is_cell: bool, monkeypatch: pytest.MonkeyPatch):
+    """With the design of a kernel, which is light, titles and legends were dark on the dark page of a cell."""
+    monkeypatch.setattr("gpexplorer.ui.page.in_notebook", lambda: is_cell)
+    with pn.config.set(design=None):
+        explorer = gpx.Explorer(gpx.Spec("cholqr", {"num_inducing": 4}, data="snelson-like"))
+        assert pn.config.design is None
+        design = explorer.pictures.top.design
+    explorer.close()
+    assert design is (MaterialDesign if is_cell else None)
 
 
 def test_the_position_and_the_record_of_a_player_can_be_watched_and_set():

@@ -237,7 +237,7 @@ def test_a_failed_opening_is_an_error_and_fades_the_pictures_of_the_run_before()
         page.settle()
         page.session.change_rows({"name": "upload", "file": "x.csv"}, lambda _: gpx.load("missing.csv"))
         for _ in range(100):
-            page._drain(wait=0.1)
+            page.update(wait=0.1)
             if page.status.alert.visible:
                 break
         assert page.status.alert.severity == "error"
@@ -245,7 +245,7 @@ def test_a_failed_opening_is_an_error_and_fades_the_pictures_of_the_run_before()
         assert "could not be opened" in page.title.object
         page.session.change_rows({"name": "friedman1", "n": 40})
         for _ in range(100):
-            page._drain(wait=0.1)
+            page.update(wait=0.1)
             if page.pictures.top.styles["opacity"] != "0.25":
                 break
         assert page.pictures.top.styles == {"opacity": "1", "filter": "none"}  # a browser keeps what is left out
@@ -261,7 +261,7 @@ def test_the_question_about_a_file_names_its_target_and_one_about_other_data_doe
 
     def wait(holds: Callable[[], bool]) -> None:
         for _ in range(300):
-            page._drain(wait=0.1)
+            page.update(wait=0.1)
             if holds():
                 return
         raise AssertionError(page.title.object)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from bokeh.plotting import figure
 
 import gpexplorer as gpx
 from gpexplorer.errors import SettingError
+from gpexplorer.ui.browser.components import HostTheme
 from pages import until
 
 SPEC = gpx.Spec("cholqr", {"num_inducing": 4}, data="snelson-like", kernel="se")
@@ -52,6 +54,19 @@ def test_every_public_object_has_a_pane(run: gpx.Run):
         assert len(figures(shown)) == count, shown
     assert SPEC.key() in pn.panel(SPEC).select(pn.pane.HTML)[0].object
     assert "No size has been measured" in pn.panel(study).select(pn.pane.HTML)[0].object
+
+
+def test_a_pane_of_a_run_is_drawn_again_for_the_theme_of_its_host(run: gpx.Run):
+    """Its layout alone is kept by the page."""
+    layout = pn.panel(run)
+    gc.collect()
+    [host], [drawn] = layout.select(HostTheme), layout.select(pn.pane.Bokeh)
+    colours = []
+    for dark in (False, True, False):
+        host._handle_msg(dark)
+        colours.append(drawn.object.background_fill_color)
+
+    assert colours == ["#ffffff", "#1c2229", "#ffffff"]
 
 
 def test_a_picture_in_a_bound_function_shows_the_record_of_the_slider(run: gpx.Run):
@@ -193,6 +208,8 @@ def test_the_parameters_of_an_explorer_are_read_set_and_watched(run: gpx.Run):
     explorer.spec = larger
     until(lambda: explorer.update(0.1) or (explorer.run.spec == larger and explorer.at == 0))
     assert explorer.choices.apply_to(SPEC).settings["num_inducing"] == 7  # the controls show it too
+    explorer.spec = None  # such as of a widget without a choice: what is open stays
+    assert explorer.spec == explorer.run.spec == larger
     assert seen[:2] == [3, 1]
     explorer.run = run
     until(lambda: explorer.update(0.1) or (explorer.at == 6 and explorer.session.run is run))
@@ -227,7 +244,7 @@ def test_an_explorer_and_a_player_follow_references(run: gpx.Run):
         size.value = value
         until(lambda value=value: explorer.update(0.1) or explorer.run.spec.settings["num_inducing"] == value)
     explorer.close()
-    player = gpx.RunWidget(run, ["convergence"], at=at)
+    player = gpx.RunWidget(run, "convergence", at=at)
     until(lambda: player.update(0.1) or player.record.index == 2)
     at.value = 4
     until(lambda: player.update(0.1) or player.record.index == 4)
@@ -256,7 +273,8 @@ def test_a_parameterized_model_drives_a_picture_without_a_widget(run: gpx.Run):
     assert "<svg" in picture.svg()
 
 
-def test_an_explorer_leaves_the_design_of_its_host_alone_and_imports_nothing_for_later(tmp_path: Path):
+def test_an_explorer_leaves_the_design_of_its_host_alone_and_imports_nothing_for_later(tmp_path: Path, root: Path):
+    """The page and the figures of the papers start without the statistics of SciPy."""
     program = (
         "import gc, sys, panel as pn, gpexplorer as gpx\n"
         "walked = []\n"
@@ -268,6 +286,10 @@ def test_an_explorer_leaves_the_design_of_its_host_alone_and_imports_nothing_for
         "assert not {'scipy', 'sklearn', 'dask', 'gpytorch', 'matplotlib', 'numba'} & set(sys.modules)\n"
         "assert gc.isenabled()\n"
         "del gc.callbacks[:]\n"
+        "sys.path.append(sys.argv[1])\n"
+        "from gpexplorer.ui import session_page\n"
+        "import papers; papers.names()\n"
+        "assert 'scipy.stats' not in sys.modules\n"
         "assert max(walked, default=0) < 20_000, 'a collection walked through what was imported'\n"
         "pn.extension(design='bootstrap', notifications=True)\n"
         "before = pn.config.design, pn.config.notifications, pn.config.respect_explicit_sizing, pn.config.theme\n"
@@ -278,5 +300,6 @@ def test_an_explorer_leaves_the_design_of_its_host_alone_and_imports_nothing_for
         "assert before == after, (before, after)\n"
         "[one.close() for one in shown]\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
+    command = [sys.executable, "-c", program, str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr

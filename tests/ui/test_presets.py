@@ -30,6 +30,15 @@ def test_the_heading_of_every_method_is_a_question_and_not_its_name(key: str):
     assert "?</h1>" in question(Spec(key), 100)
 
 
+def test_the_heading_asks_for_some_of_the_rows_only_where_there_are_more():
+    for points, rows, words in (
+        (99, 100, "Which 99 of 100 rows"),
+        (100, 100, "Which rows can"),
+        (256, 180, "Which rows"),
+    ):
+        assert f"<h1>{words}" in question(Spec("cholqr", {"num_inducing": points}), rows)
+
+
 @pytest.mark.parametrize("key", PRESETS)
 def test_a_question_opens_a_run_that_steps_and_shows_its_picture(key: str):
     asking = read_query(f"v=1&ask={key}", START)

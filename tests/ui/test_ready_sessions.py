@@ -61,7 +61,7 @@ def test_a_page_of_the_stock_is_given_once_and_only_to_the_plain_address(visit: 
 def test_panel_serve_has_pages_ready_unless_a_page_depends_on_more_than_its_address(
     visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(server, "speed_up_bokeh", lambda: None)  # for good, and for all tests of this process
+    monkeypatch.setattr(server, "speed_up", lambda: None)  # for good, and for all tests of this process
 
     async def story(visited: Visited) -> None:
         server.let_visitors_wait(visited.server, {"/explorer": 1})

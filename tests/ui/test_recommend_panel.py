@@ -53,7 +53,7 @@ def test_the_answer_is_words_and_a_picture_and_sets_the_page(tmp_path: Path) -> 
         answer = panel._answer
         assert answer is not None
         assert answer.sentences[0][:-1] in panel.words.object
-        assert "runner-up" in panel.words.object
+        assert "runner-up" in panel.reasons.object
         assert panel.picture.visible
         labels = [entry[0] for entry in panel.chart.legend.entries]
         assert labels[:3] == ["95 % interval", "chosen", "other methods"]
@@ -200,7 +200,7 @@ def test_what_the_rows_ask_has_a_button_that_asks_again() -> None:
         panel._show_words(answer)  # type: ignore[arg-type]
         assert "<b>± 1</b><span>expected error (RMSE), between your rows" in panel.words.object
         assert "<b>± 12</b><span>expected error (RMSE), after the last row" in panel.words.object
-        assert "<p>Plain &lt;b&gt;.</p>" in panel.words.object
+        assert "<p>Plain &lt;b&gt;.</p>" in panel.reasons.object
         lines = [[part.object if k == 0 else part.label for k, part in enumerate(line)] for line in panel.questions]
         assert lines[0][0] == "<p>&quot;a&quot; is -9 in 3 rows.</p>"
         assert [line[1:] for line in lines] == [

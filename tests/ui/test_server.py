@@ -1,4 +1,4 @@
-"""Serving the page from the command line: the options that reach the server, and the messages about its address."""
+"""Serving the page: the options that reach the server, messages about its address, and what it looks up only once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import panel as pn
+import panel_material_ui as pmui
 import pytest
 import torch
 from panel.io.server import DocHandler
+from panel_material_ui.theme import MaterialDesign, MuiDarkTheme, MuiDefaultTheme
 
 from commands import call
 from gpexplorer.errors import StoreError
+from gpexplorer.ui import session_page
 from gpexplorer.ui.shared_limits import Limits
 
 
@@ -119,3 +123,14 @@ def test_a_server_for_measurements_counts_its_players_and_those_that_compute():
     player.close()
     player.thread.join(10)
     assert players() == (computing, living)
+
+
+@pytest.mark.parametrize("theme", [MuiDefaultTheme(), MuiDarkTheme()], ids=["light", "dark"])
+@pytest.mark.parametrize("component", [pn.pane.HTML("x"), pmui.Button(label="x")], ids=["pane", "button"])
+def test_what_a_design_changes_is_kept_per_class_and_not_changed_by_who_asks(component: Any, theme: Any):
+    expected = MaterialDesign._get_modifiers(component, theme)
+
+    for _ in range(2):
+        own, of_children = session_page._get_modifiers(MaterialDesign, component, theme)
+        assert (own, of_children) == expected
+        own["stylesheets"] = of_children["margin"] = "changed by who asked"

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 import torch
 
-from gpexplorer import Spec, views
+from gpexplorer import Spec
 from gpexplorer.errors import SettingError
-from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun, layers_with_row
+from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
 from gpexplorer.ui.session import MAX_EDITS, Session
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1, "seed": 3}, kernel="se")
@@ -125,9 +125,10 @@ def test_a_new_row_of_a_transformed_target_updates_the_prediction_where_it_has_a
     frame = pd.DataFrame({"x": (x := rng.uniform(0.0, 6.0, 50)), "y": np.exp(np.sin(x) + 0.3 * rng.normal(size=50))})
     run = Spec("cholesky", {"learn": False}, kernel="se", target_transform=target_transform).open(data=frame)
     run.finish()
-    fit = [view for view in views.for_run(run) if view.key == "fit"]
+    opened = OpenRun()
+    opened.open(OpenRequest(run.spec, given=run))
 
-    layers = layers_with_row(run, 1, (3.0, target), fit)
+    layers = opened.layers_with_row(1, (3.0, target), ["fit"])
 
     assert bool(layers) == is_updated
     if is_updated:

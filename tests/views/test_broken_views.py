@@ -71,7 +71,7 @@ def test_the_page_draws_the_others_and_says_what_failed(guest: str):
     explorer.session.player.run_to(3)
     while explorer.session.screen.step < 3 or not explorer.pictures.pictures["fit"].layers:
         assert time.monotonic() < end
-        explorer._drain(wait=0.5)
+        explorer.update(wait=0.5)
     cards = explorer.pictures.pictures
     explorer.close()
 

@@ -133,6 +133,41 @@ def test_values_over_one_input_or_against_each_other(show: str, monkeypatch: pyt
         assert landscape.data(run, 1)["equal"]["x"].tolist() == [0.0, 1.0]
 
 
+def test_no_word_says_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = finished_run(1, steps=2)
+    shown_landscape(monkeypatch, [0.0, -math.inf, 0.02, 9.0], [0.04, math.nan, 0.01, -4.0])
+    assert view(run, "landscape").data(run, 1)["words"]["text"].tolist() == ["-4.0"]
+    shown_landscape(monkeypatch, [9.0, -math.inf, 0.02, 1.0], [0.04, math.nan, 0.01, -4.0])
+    assert view(run, "landscape").data(run, 1)["words"]["text"].tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("approx", "exact", "words"),
+    [
+        ([0.0, -math.inf, 9.0, 1.0], [120.0, math.nan, 3.0, -4.0], ["best: 120", "3.0"]),
+        ([9.0, -math.inf, 0.0, 1.0], [1200.0, math.nan, 3.0, -4.0], ["best: 1,200"]),  # the same row
+    ],
+)
+def test_words_name_the_best_row_and_that_of_the_best_prediction_with_room_above(
+    approx: list[float], exact: list[float], words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finished_run(1, steps=2)
+    x = (run.problem.train.X * run.problem.train.scale.x_sd + run.problem.train.scale.x_mean)[:, 0].numpy()
+    shown_landscape(monkeypatch, approx, exact)
+
+    layers = view(run, "landscape").data(run, 1)
+    live = Live(view(run, "landscape"), layers)
+
+    foreseen = int(np.argmax(approx))
+    assert layers["words"]["text"].tolist() == words
+    assert layers["foreseen"].to_numpy().tolist() == [[x[foreseen], exact[foreseen]]]
+    assert (layers["words"]["y"] > np.array([max(exact), exact[foreseen]])[: len(words)]).all()
+    assert layers["words"]["x"].between(x[[0, 2, 3]].min(), x[[0, 2, 3]].max(), inclusive="neither").all()
+    span = max(exact[0], 0.0) - min(exact[3], 0.0)
+    assert live.figure.y_range.end > max(exact) + 0.1 * span
+    assert [entry.label for entry in live.legend][-2:] == ["best prediction", "pivots"]
+
+
 def test_a_click_swaps_in_the_row_that_is_nearest_where_both_axes_are_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     run, wanted = finished_run(2, steps=2), []
     monkeypatch.setattr(type(run.method), "force_swap", lambda method, problem, state, row: wanted.append(row))
@@ -182,7 +217,7 @@ def test_the_lives_of_points_lie_above_each_other_the_oldest_and_longest_first()
     np.testing.assert_array_equal(layers["alive"], alive)
     np.testing.assert_array_equal(layers["gone"], gone)
     np.testing.assert_array_equal(layers["epochs"], [[2, 0, 2, 6], [4, 0, 4, 6]])
-    assert layers["alive"].attrs["title"] == "6 lives so far; 3 continue, 1 of them since the start"
+    assert layers["alive"].attrs["title"] == "6 lines so far; 3 continue, 1 of them since the start"
 
 
 def test_lives_begin_and_end_at_the_expected_steps() -> None:

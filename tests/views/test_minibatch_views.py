@@ -38,7 +38,7 @@ def played(key: str) -> Run:
 @pytest.mark.parametrize("key", ["scgd", "minimax"])
 def test_every_picture_draws_its_start_and_follows(key: str):
     run = played(key)
-    pictures = [picture for picture in views.for_run(run) if picture.family == "minibatches"]
+    pictures = [picture for picture in views.for_run(run) if ".families." in picture.__module__]
     assert {picture.key.removeprefix("stochastic-") for picture in pictures} == {
         "estimate",
         "gap",

@@ -15,6 +15,7 @@ import gpexplorer as gpx
 from gpexplorer.errors import PosteriorError
 from gpexplorer.problem import Dataset
 from gpexplorer.runs import Run
+from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.drawing.run_rows import sampled
 from gpexplorer.views.runs import calibration
 from gpexplorer.views.runs.prediction import Fit
@@ -90,7 +91,7 @@ def test_the_row_under_the_pointer_shows_its_target_its_prediction_and_the_neare
 def test_a_swap_is_shown_by_the_row_that_is_taken_out_and_the_one_that_is_proposed():
     rng = np.random.default_rng(1)
     X, y = rng.random((40, 1)), rng.standard_normal(40)
-    run = opened(X, y, "cholqr", steps=4, num_inducing=4, learn=False)
+    run = opened(X, y, "cholqr", steps=30, num_inducing=4, learn=False)
 
     for at, record in enumerate(run.trace):
         layers, info = Fit().data(run, at), record.step.info
@@ -98,7 +99,13 @@ def test_a_swap_is_shown_by_the_row_that_is_taken_out_and_the_one_that_is_propos
             row = getattr(info, name)
             assert layers[name]["x"].tolist() == ([] if row < 0 else [X[row, 0]])
             np.testing.assert_allclose(layers[name]["y"], y.min() - 0.12 * np.ptp(y))
-    assert max(record.step.info.removed for record in run.trace) >= 0
+        swap = ("★ has replaced ▼" if info.accepted else "★ was tried in place of ▼, and rejected") * (
+            info.removed >= 0
+        )
+        live = Live(Fit(), layers)
+        assert live.caption == swap  # in place of entries of the legend
+        assert [entry.label for entry in live.legend][-1] == "inducing"
+    assert {record.step.info.accepted for record in run.trace if record.step.info.removed >= 0} == {True, False}
 
 
 def test_a_posterior_without_functions_has_no_sample_paths(monkeypatch: pytest.MonkeyPatch):

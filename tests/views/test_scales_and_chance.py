@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,7 @@ from gpexplorer.ui.stories import STORIES
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.drawing.run_rows import targets_of
 from gpexplorer.views.runs.calibration import by_chance, coverage
-from gpexplorer.views.runs.convergence import focused
+from gpexplorer.views.runs.convergence import Convergence, focused
 
 
 @pytest.mark.parametrize("rows", [20, 500])
@@ -146,6 +147,15 @@ def test_the_distance_from_the_exact_model_is_that_of_the_newest_step_that_knows
     np.testing.assert_array_equal(layers["range"][["x", "lower", "upper"]], [[1, 3, 9], [2, 6.5, 6]])
 
 
+@pytest.mark.parametrize(("gap", "number"), [(0.06, "0.1"), (0.02, ""), (-1e-9, "")])  # the last one by rounding
+def test_a_distance_of_nothing_is_no_large_number(gap: float, number: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Convergence, "_exact_objective", lambda *_: 4.0 - gap)
+    layers = Convergence().data(run_of({"objective": [9.0, 4.0], "exact_least": [3.0, 3.0]}), 1)
+    assert layers["series"].attrs["number"] == number
+    said = f"{number or 'less than 0.05'} nat from the exact model with the same hyperparameters"
+    assert layers["series"].attrs["title"] == said
+
+
 @pytest.mark.parametrize(("steps", "drawn"), [(7999, 7999), (8000, 4000), (12_001, 4001)])
 def test_of_a_long_run_every_kth_point_is_drawn_and_a_logarithmic_axis_has_positive_ones(steps: int, drawn: int):
     values = np.arange(float(steps))
@@ -232,17 +242,24 @@ def test_the_axes_of_the_prediction_are_the_same_at_every_step_and_for_every_met
     assert len(ends) == 1
 
 
+@cache
+def at_link(query: str) -> tuple[gpx.Run, int]:
+    """The run of a link, and the step that it names."""
+    link = links.read(query, Spec(**START), views.registry)
+    run = link.spec.open()
+    run.finish(steps=link.at)
+    return run, link.at
+
+
 @pytest.mark.parametrize(("key", "picture"), [(s.key, picture) for s in STORIES.values() for picture in s.axes])
 def test_a_story_declares_an_axis_that_its_parts_fill_and_none_of_them_leaves(key: str, picture: str):
     numbers = []
     queries = [query for part in STORIES[key].parts for query in (part.shown, part.link) if query]
     beside = picture == "convergence"  # it is shown beside every picture that a link names
     for query in (query for query in queries if beside or f"view={picture}" in query):
-        link = links.read(query, Spec(**START), views.registry)
-        run = link.spec.open()
-        run.finish(steps=link.at)
+        run, at = at_link(query)
         view = next(view for view in views.for_run(run) if view.key == picture)
-        drawn = [number for frame in view.data(run, link.at).values() for number in frame["y"]]
+        drawn = [number for frame in view.data(run, at).values() for number in frame["y"]]
         numbers += [number for number in drawn if math.isfinite(number)]
 
     low, high = STORIES[key].axes[picture]

@@ -136,6 +136,7 @@ def test_marks_have_their_places_shapes_and_colours_by_value():
     colour = linear_cmap("value", palette, 2.0, 4.0)
     figure.scatter("x", "y", source=data, size=8, marker="square", fill_color=colour, line_color="red", fill_alpha=0.5)
     figure.scatter([4], [0], size=6, marker="x", fill_color="blue", line_color="green")
+    figure.scatter([4], [0], size=20, marker="star", line_color="gold")
 
     groups = [part for part in parts(figure, "g") if part.get("stroke") == "red"]
 
@@ -152,6 +153,10 @@ def test_marks_have_their_places_shapes_and_colours_by_value():
     assert [(group.get("fill-opacity"), group.get("stroke-opacity")) for group in groups[:1]] == [("0.5", "1")]
     assert groups[0][0].get("d") == "M-4.0 -4.0H4.0V4.0H-4.0Z"
     assert cross[0].get("d") == "M-3.0 -3.0L3.0 3.0M-3.0 3.0L3.0 -3.0"
+    [star] = [part for part in parts(figure, "g") if part.get("stroke") == "gold"]
+    corners = np.array([point.split() for point in star[0].get("d").strip("MZ").split("L")], float)
+    np.testing.assert_allclose(np.hypot(*corners.T), [10.0, 3.8] * 5, atol=0.05)
+    np.testing.assert_allclose(corners[[0, 5]], [[0.0, -10.0], [0.0, 3.8]], atol=0.05)  # one point is on top
 
 
 @pytest.mark.parametrize(("count", "drawn"), [(1200, 1200), (1201, 601), (3600, 1200), (3601, 901)])
@@ -208,7 +213,8 @@ def test_an_image_covers_its_part_of_the_frame_with_the_first_row_at_the_bottom(
 def test_words_of_a_layer_are_centred_on_their_places():
     figure = unit_figure()
     figure.axis.visible = False
-    figure.text(x=[4, math.nan], y=[0, 0], text=["one\ntwo\nthree", "lost"])
+    aligned = {"text_align": "center", "text_baseline": "middle"}
+    figure.text(x=[4, math.nan], y=[0, 0], text=["one\ntwo\nthree", "lost"], **aligned)
 
     assert words(figure)[:3] == [("one", 264.0, 141.0), ("two", 264.0, 154.0), ("three", 264.0, 167.0)]
 

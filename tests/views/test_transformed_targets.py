@@ -57,7 +57,7 @@ def test_the_bands_of_one_input_lie_between_quantiles(target_transform: str, fac
     if target_transform == "log":
         assert (band["lower"] > 0.0).all()
     labels = [entry[0] for entry in Live(view(run, "fit"), layers).legend]
-    assert labels[:2] == ["95 % of y", "95 % of f"]
+    assert labels[:2] == ["95 % of y and f", "training"]
 
 
 def test_the_band_of_y_holds_95_percent_of_the_rows_and_that_of_a_normal_model_too_few_of_the_large_ones():
@@ -88,7 +88,11 @@ def test_nothing_changes_for_a_target_that_is_not_transformed(factor: float):
         mean, sd = posterior.mean(X).numpy(), posterior.sd(X, noise=noise).numpy()
         assert layers[name]["lower"].to_numpy() == pytest.approx(mean - 2 * sd, rel=1e-12)
         assert layers[name]["upper"].to_numpy() == pytest.approx(mean + 2 * sd, rel=1e-12)
-    assert [entry[0] for entry in Live(view(run, "fit"), layers).legend][:2] == ["± 2 sd of y", "± 2 sd of f"]
+    live = Live(view(run, "fit"), layers)
+    assert live.legend[0][0] == "± 2 sd of y and f"
+    live.toggle(0)  # hides both bands
+    bands = [part for part in live.figure.renderers if str(part.data_source.name).startswith("band")]
+    assert [part.visible for part in bands] == [False, False]
 
 
 @pytest.mark.parametrize("band", ["some rows", "joint"])

@@ -117,22 +117,23 @@ def test_a_rounded_column_is_that_of_its_own_range_also_far_from_the_origin(offs
     assert np.isinf(source.data["y"][8])
 
 
-def test_a_layer_without_rows_keeps_its_mark_in_the_legend() -> None:
+def test_a_layer_without_rows_is_named_only_while_it_is_drawn() -> None:
     run = played()
     fit = view(run, "fit")
     layers = fit.data(run, 0)
     assert layers["proposed"].empty  # nothing is swapped at the start
 
-    live = Live(fit, layers)
+    live = Live(fit, layers | {"test": layers["test"][:0]})
 
-    source = next(s for s in live.figure.select({"type": ColumnDataSource}) if s.name == "proposed")
-    assert np.isnan(source.data["x"]).tolist() == [True]
-    assert "proposed" not in [entry.label for entry in live.legend]  # named only while it is drawn
-    live.update(next(result for result in (fit.data(run, at) for at in range(26)) if len(result["proposed"])))
-    assert np.isfinite(source.data["x"]).all()
-    assert "proposed" in [entry.label for entry in live.legend]
+    sources = {source.name: source for source in live.figure.select({"type": ColumnDataSource})}
+    assert all(np.isnan(sources[name].data["x"]).tolist() == [True] for name in ("proposed", "test"))
+    assert "test" not in [entry.label for entry in live.legend]
+    swapped = next(result for result in (fit.data(run, at) for at in range(26)) if len(result["proposed"]))
+    live.update(swapped)
+    assert np.isfinite(sources["proposed"].data["x"]).all()
+    assert "test" in [entry.label for entry in live.legend]
     live.update(layers)
-    assert np.isnan(source.data["x"]).tolist() == [True]
+    assert np.isnan(sources["proposed"].data["x"]).tolist() == [True]
 
 
 def test_steps_are_counted_in_whole_numbers() -> None:
@@ -266,8 +267,8 @@ def test_convergence_against_each_axis_is_the_table() -> None:
     for against, column in [("step", "index"), ("seconds", "seconds"), ("entries", "entries")]:
         shown.against, shown.channel = against, "objective"
         series = shown.data(run, 25)["series"]
-        assert np.array_equal(series["x"], table[column][1:])  # the start record has no objective
-        assert np.array_equal(series["y"], table["objective"][1:])
+        assert np.array_equal(series["x"], table[column])  # the start record reports none: it is computed
+        assert np.array_equal(series["y"][1:], table["objective"][1:])
         assert series.attrs["ylabel"] == "objective F [nat]"
     shown.channel = "smse"
     assert shown.data(run, 25)["series"]["y"].iloc[-1] == pytest.approx(run.scores()["smse"])

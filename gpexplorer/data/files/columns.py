@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from ...errors import DataError
 from .. import table_checks
 from ..quoting import count, listing, quote
-from ..reader.cells import is_missing
+from ..reader.cells import is_missing, texts_of
 from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
 from ..reader.input_columns import inputs_from
+from ..reader.number_format import groups_by_points
 from ..reader.table_reader import TableReader, with_policies
 from ..table_checks import Floats
 from .choice import Choice, refuse_choice
@@ -103,44 +104,42 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     if not keep_all:
         for title, column in columns.items():
             if column.reader.kind == "number" and names_copied_rows(table, title, column.cells.values):
-                columns[title] = Column(
-                    replace(column.reader, left_out=f"{NAMES}; rows are there more than once"), column.cells
-                )
+                reader = replace(column.reader, left_out=f"{NAMES}; rows are there more than once")
+                columns[title] = column._replace(reader=reader)
     target, inputs, omitted = roles(name, columns, choice, keep_all)
     for title in (*inputs, target):
         refuse_text(name, title, columns[title], title == target, table.num_rows)
 
-    reader = _reader(columns, target, inputs, choice)
+    table_reader = _reader(columns, target, inputs, choice)
     cells = {column: columns[column].cells for column in inputs}
     y = columns[target].cells.values
     texts = {c: _texts(table[c]) for c in ((choice.objects,) if choice.objects else choice.texts)}
     groups = _texts(table[choice.groups]) if choice.groups else []
     survey = table_checks.Survey()
-    keep = survey.add(_numbers_of_cells(reader, cells) | {target: y} | _gaps_of_texts(texts, groups, choice))
+    keep = survey.add(_numbers_of_cells(table_reader, cells) | {target: y} | _gaps_of_texts(texts, groups, choice))
     _refuse_row_without_group(name, groups, choice)
     survey.refuse(name, target, choice.missing or "drop")
     total = table_checks.note_on_total(table)
     if total and cells and all(column.gap[-1] for column in cells.values()):
         keep[-1] = False
         total = (f"{total[0].rpartition(': if')[0]} and no value of an input: it was left out as a total.",)
-    X = _matrix(reader, cells, table.num_rows)[keep]
+    X = _matrix(table_reader, cells, table.num_rows)[keep]
 
-    readable = tuple(
-        c for c in inputs if columns[c].reader.kind in ("number", "yes/no") and not columns[c].cells.gap.any()
-    )
+    numbers = (c for c in inputs if columns[c].reader.kind in ("number", "yes/no"))
+    readable = tuple(c for c in numbers if not columns[c].cells.gap.any())
     notes = raw.notes + omitted + _notes_on(table, columns, inputs, choice) + total
     for c in (*inputs, target):
         notes += columns[c].reader.doubts(table[c])
-        notes += table_checks.note_on_stand_in(c, columns[c].cells.values) if columns[c].reader.kind == "number" else ()
+        notes += table_checks.notes_on_values(c, columns[c].reader.kind, table[c], columns[c].cells.values)
     notes += table_checks.note_on_blank_rows([column.gap & keep for column in cells.values()])
     notes += survey.dropped + survey.notes_on(readable)
     kept = np.flatnonzero(keep)
     row_groups = tuple(groups[i] for i in kept) if groups else ()
     if choice.objects:
         chosen = [texts[choice.objects][i] for i in kept]
-        return Numbers(chosen, y[keep], (choice.objects,), target, notes, keep, groups=row_groups, reader=reader)
+        return Numbers(chosen, y[keep], (choice.objects,), target, notes, keep, groups=row_groups, reader=table_reader)
     text_columns = tuple(tuple(column[i] for i in kept) for column in texts.values())
-    return Numbers(X, y[keep], reader.names, target, notes, keep, text_columns, row_groups, reader)
+    return Numbers(X, y[keep], table_reader.names, target, notes, keep, text_columns, row_groups, table_reader)
 
 
 def _refuse_row_without_group(name: str, groups: list[str], choice: Choice) -> None:
@@ -154,14 +153,19 @@ def _refuse_row_without_group(name: str, groups: list[str], choice: Choice) -> N
 
 
 def _columns(cells: dict[str, pa.ChunkedArray], choice: Choice) -> dict[str, Column]:
-    """Every column, read. A decimal mark that other columns leave no doubt about is that of unclear columns, too."""
+    """Every column, read. A decimal mark that other columns leave no doubt about is that of unclear columns, too.
+
+    Without such columns, 1.234 is 1234 where 567 stands beside it.
+    """
     decimal = "," if choice.decimal == "," else ""
     columns = {c: parsed(c, column, choice.asked(c), decimal) for c, column in cells.items()}
     numbers = {c: column.reader.numbers for c, column in columns.items() if column.reader.kind == "number"}
     marks = {form.decimal for form in numbers.values() if form.evidence == "sure"}
-    if marks == {","} and not decimal:
-        unclear = [c for c, form in numbers.items() if form.evidence == "either" and form.decimal == "."]
-        columns |= {c: parsed(c, cells[c], choice.asked(c), ",") for c in unclear}
+    if "." in marks or decimal:
+        return columns
+    for c in (c for c, form in numbers.items() if form.evidence == "either" and form.decimal == "."):
+        if marks or groups_by_points(texts_of(cells[c]).distinct):
+            columns[c] = parsed(c, cells[c], choice.asked(c), ",")
     return columns
 
 
@@ -230,12 +234,8 @@ def _notes_on(table: pa.Table, columns: dict[str, Column], inputs: Sequence[str]
         notes.append(f"Missing words count as a word of their own: {', '.join(words[:12])}.")
     for c in inputs:
         reader = columns[c].reader
-        if reader.kind == "date" and not reader.dates.certain:
-            order, other = reader.dates.order, "mdy" if reader.dates.order == "dmy" else "dmy"
-            notes.append(
-                f"{quote(c)}: day and month can be exchanged in every row; they were read in the order {order}. "
-                f'kinds={{{quote(c)}: "date {other}"}} reads them the other way round.'
-            )
+        if reader.kind == "date":
+            notes += [f"{quote(c)}: {doubt}" for doubt in reader.dates.doubts(quote(c), reader.low, reader.high)]
         if reader.levels.merged:
             notes.append(
                 f"{quote(c)} has words in more than one spelling, each read as one: {listing(reader.levels.merged, 5)}."
@@ -273,9 +273,8 @@ def _note_on_row_name(columns: dict[str, Column], target: str) -> tuple[str, ...
     """A note if the target seems to number the rows."""
     column = columns.get(target)
     why = is_row_name(target, column.cells.values) if column is not None and column.is_number else ""
-    return (
-        (f'The target {quote(target)} {why}: if another column is to be predicted, give target="NAME".',) if why else ()
-    )
+    note = f'The target {quote(target)} {why}: if another column is to be predicted, give target="NAME".'
+    return (note,) if why else ()
 
 
 def _note_on_name(columns: dict[str, Column], target: str, choice: Choice) -> tuple[str, ...]:
@@ -378,7 +377,7 @@ def refuse_text(name: str, title: str, column: Column, is_target: bool, rows: in
     """Raise DataError for a column with an unreadable cell, and for a column that is empty in every row."""
     reader = column.reader
     if is_target and reader.kind in ("words", "text", "date", "molecules") and column.has_any:
-        cells = f"text ({quote(column.first)})" if column.first else reader.left_out
+        cells = f"text ({quote(column.first)})" if column.first else reader.left_out or f"cells of kind {reader.kind}"
         raise DataError(
             f"{name}: column {quote(title)} has {cells}, where a number is needed: only numbers "
             'can be predicted: choose another column with target="...".'

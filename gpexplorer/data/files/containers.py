@@ -6,7 +6,7 @@ import io
 import math
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from tokenize import TokenError
 
@@ -120,22 +120,24 @@ def _first_rows(file: pq.ParquetFile, most: int) -> pa.Table:
 
 
 def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[str, ...]]:
-    """Read an NPZ archive: `X` [n, d] and `y` [n], or any number of one-dimensional arrays of the same length."""
+    """Read an NPZ archive: `X` [n, d] and `y` [n], `X` alone, or one-dimensional arrays of the same length."""
     with _npz(name):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             shapes = {m.filename.removesuffix(".npy"): _shape(name, archive, m) for m in archive.infolist()}
             limits.check_unpacked(name, sum(m.file_size for m in archive.infolist()))
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             key_of = {key.lower(): key for key in shapes}
-            if "x" in key_of and "y" in key_of:
+            if "x" in key_of and ("y" in key_of or len(shapes[key_of["x"]]) == 2):
                 columns = _matrix(name, shapes[key_of["x"]], limits)
-                X, y = np.asarray(arrays[key_of["x"]]), np.asarray(arrays[key_of["y"]])
-                return _xy_table(name, X, y, columns), ()
+                X = np.asarray(arrays[key_of["x"]])
+                y = np.asarray(arrays[key_of["y"]]) if "y" in key_of else None
+                note = () if "y" in key_of else (f"{name} has X and no y: X has the columns x0 to x{columns - 1}.",)
+                return _xy_table(name, X, y, columns), note
             flat = {key: shape for key, shape in shapes.items() if len(shape) == 1}
             limits.check_table(name, max((s[0] for s in flat.values()), default=0), len(flat))
-            return _flat_table(
-                name, {key: np.asarray(arrays[key]) for key in flat}, [k for k in shapes if k not in flat]
-            )
+            _refuse_matrix_of_rows(name, shapes, flat)
+            others = [key for key in shapes if key not in flat]
+            return _flat_table(name, {key: np.asarray(arrays[key]) for key in flat}, others)
 
 
 @contextmanager
@@ -186,13 +188,25 @@ def _matrix(name: str, shape: tuple[int, ...], limits: Limits) -> int:
     return columns
 
 
-def _xy_table(name: str, X: np.ndarray, y: np.ndarray, columns: int) -> pa.Table:
-    if y.ndim == 0 or y.size != len(y) or len(y) != len(X):
+def _xy_table(name: str, X: np.ndarray, y: np.ndarray | None, columns: int) -> pa.Table:
+    if y is not None and (y.ndim == 0 or y.size != len(y) or len(y) != len(X)):
         raise DataError(f"{name}: X has shape {X.shape} and y {y.shape}; both need one row per case: X [n, d], y [n].")
-    X = X.reshape(len(X), columns)
-    names = [f"x{i}" for i in range(columns)] + ["y"]
-    X, y = native(X), native(y)
-    return pa.table([np.ascontiguousarray(X[:, i]) for i in range(columns)] + [y.reshape(-1)], names=names)
+    X = native(X.reshape(len(X), columns))
+    table = {f"x{i}": np.ascontiguousarray(X[:, i]) for i in range(columns)}
+    return pa.table(table if y is None else table | {"y": native(y).reshape(-1)})
+
+
+def _refuse_matrix_of_rows(
+    name: str, shapes: Mapping[str, tuple[int, ...]], flat: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Raise DataError for a matrix with as many rows as a column, as of X_train beside y_train: it has the inputs."""
+    for key, shape in shapes.items():
+        column = next((own for own, (rows,) in flat.items() if len(shape) == 2 and shape[0] == rows), None)
+        if column is not None:
+            raise DataError(
+                f"{name} has the matrix {quote(key)} {list(shape)} beside {quote(column)} of as many rows: save the "
+                "inputs as X [n, d] and the targets as y [n], without other rows such as those of a test."
+            )
 
 
 def _flat_table(name: str, columns: dict[str, np.ndarray], others: list[str]) -> tuple[pa.Table, tuple[str, ...]]:

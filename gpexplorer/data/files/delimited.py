@@ -11,9 +11,10 @@ import codecs
 import csv
 import gzip
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, cast
 
@@ -25,8 +26,8 @@ import pyarrow.csv as pv
 from ...errors import DataError
 from ..quoting import count, listing, quote
 from ..reader.cells import PLAIN_NUMBER
-from ..reader.date_format import date_format
-from ..reader.number_format import number_format
+from ..reader.date_format import clock_hours, date_format
+from ..reader.number_format import duration_parts, number_format
 from .size_limits import LOCAL, Limits
 
 DELIMITERS = ",;\t|"
@@ -37,17 +38,25 @@ _FIRST_BYTES = {  # the first bytes of other kinds of files, which are often nam
     b"PK\3\4": "a spreadsheet or a zip archive, despite its name: save its table as CSV",
     b"\x1f\x8b": "compressed by gzip: add .gz to its name",
     b"PAR1": "a Parquet file: give it a name that ends in .parquet",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet or another file of Office, despite its name: save its table as CSV",
+    b"ARROW1": "an Arrow or Feather file, despite its name: give pandas.read_feather(...) of it",
+    b"[{": "JSON, despite its name: give pandas.read_json(...) of it",
+    b'{"': "JSON, despite its name: give pandas.read_json(...) of it",
 }
 _WINDOW = 50  # lines that are used to guess the delimiter
 _UNICODE = {  # marks of encodings, the longer ones first, since one of UTF-32 begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }  # fmt: skip
+_QUOTED = re.compile(r'(^|[,;\t|])"(?:[^"]|"")*"(?=$|[,;\t|])')  # a whole cell in quotes
+_OPEN_QUOTE = re.compile(r'(^|[,;\t|])"(?:[^"]|"")*$')
+_LINE_BREAK = re.compile(r"[^\S\t]*[\r\n]+[^\S\t]*(?!$)")  # within a line
+_MOST_LINES = 20  # of a quoted cell among the first lines
 _EXCEL = re.compile(rb"sep=([,;\t|])\r?\n")  # a first line by which spreadsheets say the delimiter
 
 
 def read_delimited(
-    name: str, data: bytes, limits: Limits, header: bool | None = None
+    name: str, data: bytes, limits: Limits, header: bool | None = None, known: Collection[str] = ()
 ) -> tuple[pa.Table, tuple[str, ...]]:
     """Read delimited text into a table of text cells, and notes about it for the user.
 
@@ -62,6 +71,8 @@ def read_delimited(
         Upper bounds.
     header : bool, optional
         Whether the first row contains column names; if omitted, it does unless all its cells are numbers.
+    known : collection of str, default ()
+        Names of columns that the table must have: a first row that has all of them contains names, numbers or not.
 
     Raises
     ------
@@ -75,10 +86,8 @@ def read_delimited(
     data, encoding = _utf8(name, data)
     data, delimiter, _, skipped = _opened(data)
     if delimiter == " ":
-        data, delimiter = (
-            b"\n".join("\t".join(_blank_separated(line)).encode() for line in data.decode().splitlines()),
-            "\t",
-        )
+        lines = ("\t".join(_blank_separated(line)) for line in data.decode().splitlines())
+        data, delimiter = "\n".join(lines).encode(), "\t"
     first = _head(data, 1)
     if not first:
         raise DataError(f"{name} contains only blank lines: choose a file with a header and at least 3 rows.")
@@ -88,15 +97,18 @@ def read_delimited(
 
     cells = _cells(name, data, delimiter)
     below = [_row(line, delimiter) for line in _head(data)[1:]]
-    names, notes, skip = _names(name, [cells[i][0].as_py().strip() for i in range(cells.num_columns)], below, header)
+    head = [cells[i][0].as_py() for i in range(cells.num_columns)]
+    names, notes, skip = _names(name, head, below, header, known)
     cells = cells.slice(skip)
     if cells.num_rows == 0:
         raise DataError(f"{name} has a header and no rows below it: at least 3 rows are needed.")
     return cells.rename_columns(names), encoding + skipped + notes
 
 
-def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
+def delimited_strips(path: Path, name: str, block: int, known: Collection[str] = ()) -> Iterator[pa.Table]:
     """Read a text file in strips of about `block` bytes, each with the columns of the header, and all cells as text.
+
+    `known` is as for `read_delimited`.
 
     Raises
     ------
@@ -116,27 +128,34 @@ def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
         encoding = "utf8" if text == start[:cut].removeprefix(codecs.BOM_UTF8) else "cp1252"
     text, delimiter, ahead, _ = _opened(text)
     if delimiter == " ":
-        yield read_delimited(name, path.read_bytes(), LOCAL)[0]
+        yield read_delimited(name, path.read_bytes(), LOCAL, known=known)[0]
         return
     first, *below = [_row(line, delimiter) for line in _head(text)] or [[]]
-    names, _, skip = _names(name, first, below, None)
+    names, _, skip = _names(name, first, below, None, known)
     if skip and is_whole and len(_head(text, 2)) < 2:
         return
+    ahead += skip * _count([next(filter(str.strip, _whole_lines(_decoded_lines(text))), "\n")])
     invalid: list[pv.InvalidRow] = []
     try:
         with open_text(path) as file:
             reader = pv.open_csv(
                 file,
                 pv.ReadOptions(  # with several threads, Arrow does not know the number of a row of another length
-                    column_names=names, skip_rows=ahead + skip, block_size=block, encoding=encoding, use_threads=False
+                    column_names=names, skip_rows=ahead, block_size=block, encoding=encoding, use_threads=False
                 ),
                 _parsing(delimiter, len(names), invalid),
                 _as_text(names),
             )
-            yield from _without_blank_end(pa.Table.from_batches([batch]) for batch in reader)
+            last = None
+            for strip in _without_blank_end(pa.Table.from_batches([batch]) for batch in reader):
+                yield (last := strip)
+        if last is not None and _has_line_break(last.slice(max(last.num_rows - 1, 0))):
+            with open_text(path) as file:
+                quotes = sum(block.count(b'"') for block in iter(lambda: file.read(1 << 20), b""))
+            _refuse_open_quote(name, quotes)
     except pa.ArrowInvalid as error:
         if invalid:
-            raise DataError(_ragged(name, invalid[0], ahead + skip)) from None
+            raise DataError(_ragged(name, invalid[0], ahead)) from None
         raise DataError(f"{name} cannot be read: {quote(error, 160)}. Save it as CSV again.") from None
 
 
@@ -157,10 +176,15 @@ def guess_delimiter(lines: list[str]) -> str:
 
 
 def _are_values(lines: list[str]) -> bool:
-    """Whether each line is one date, as 2021-03-01 06:30, or one number with a unit, as 5 kg."""
+    """Whether each line is one date, as 2021-03-01 06:30, one time or one number, as 5 kg or 5 000.
+
+    Numbers such as 1 234 and 2 567 that are counted by their first digits are two.
+    """
     cells = [line.strip().strip('"') for line in lines]
-    numbers = number_format(cells)
-    return date_format(cells) is not None or (numbers is not None and bool(numbers.unit))
+    numbers, is_time = number_format(cells), [bool(duration_parts(c)) or clock_hours(c) is not None for c in cells]
+    are_counted = all(cell.split()[0] == str(row) and " 0" not in cell for row, cell in enumerate(cells, 1))
+    is_number = numbers is not None and (bool(numbers.unit) or not are_counted)
+    return is_number or all(is_time) or date_format(cells) is not None
 
 
 def _blank_separated(line: str) -> list[str]:
@@ -174,27 +198,28 @@ def _opened(text: bytes) -> tuple[bytes, str, int, tuple[str, ...]]:
     remark has the names of the columns if it has as many cells as the rows, and a number stands in the line after it.
     """
     first = _EXCEL.match(text)
-    lines = text[: 1 << 20].splitlines(keepends=True)[: 4 * _WINDOW]
+    lines = list(islice(_whole_lines(_decoded_lines(text)), 4 * _WINDOW))
     top = int(first is not None)
-    while top < len(lines) - 2 and (not lines[top].strip() or lines[top].startswith(b"#")):
+    while top < len(lines) - 2 and (not lines[top].strip() or lines[top].startswith("#")):
         top += 1
-    remarks = [line.decode(errors="ignore").strip() for line in lines[:top] if line.startswith(b"#")]
-    rest = text[sum(map(len, lines[:top])) :]
+    remarks = [line.strip() for line in lines[:top] if line.startswith("#")]
+    rest = text[len("".join(lines[:top]).encode()) :]
     delimiter = first[1].decode() if first else guess_delimiter(_head(rest))
     rows = [_row(line, delimiter) for line in _head(rest)]
     width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
     names = remarks[-1].lstrip("# ") if remarks else ""
     if len(_row(names, delimiter)) == width > 1 and any(map(_header_number.fullmatch, filter(None, rows[0]))):
-        return names.encode() + b"\n" + rest, delimiter, top - 1, _note_on_skipped(remarks[:-1])
+        return names.encode() + b"\n" + rest, delimiter, _count(lines[: top - 1]), _note_on_skipped(remarks[:-1])
 
     title = top
-    while title < len(lines) - 2 and width > 1 and not any(_row(lines[title].decode(errors="ignore"), delimiter)[1:]):
+    while title < len(lines) - 2 and width > 1 and not any(_row(lines[title], delimiter)[1:]):
         title += 1
-    names_row = [cell for cell in _row(lines[title].decode(errors="ignore"), delimiter) if cell] if lines else []
+    names_row = [cell for cell in _row(lines[title], delimiter) if cell] if lines else []
     if title > top and len(names_row) > 1 and not any(map(_header_number.fullmatch, names_row)):
-        remarks += [line.decode(errors="ignore").strip(f" {delimiter}\r\n") for line in lines[top:title]]
-        top, rest = title, text[sum(map(len, lines[:title])) :]
-    return _with_all_names(rest, delimiter), delimiter, top, _note_on_skipped([line for line in remarks if line])
+        remarks += [line.strip(f" {delimiter}\r\n") for line in lines[top:title]]
+        top, rest = title, text[len("".join(lines[:title]).encode()) :]
+    note = _note_on_skipped([line for line in remarks if line])
+    return _with_all_names(rest, delimiter), delimiter, _count(lines[:top]), note
 
 
 def _note_on_skipped(lines: list[str]) -> tuple[str, ...]:
@@ -204,7 +229,7 @@ def _note_on_skipped(lines: list[str]) -> tuple[str, ...]:
 def _row(line: str, delimiter: str) -> list[str]:
     if delimiter == " ":
         return _blank_separated(line)
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    return [cell.strip() for cell in next(csv.reader([_LINE_BREAK.sub(" ", line)], delimiter=delimiter), [])]
 
 
 def _with_all_names(text: bytes, delimiter: str) -> bytes:
@@ -216,7 +241,7 @@ def _with_all_names(text: bytes, delimiter: str) -> bytes:
     mark = b'"" ' if delimiter == " " else delimiter.encode()
     if any(row[-1] for row in rows[1:]):
         return mark + text
-    end = len(text.splitlines()[0])
+    end = len(next(_whole_lines(_decoded_lines(text))).rstrip("\r\n").encode())
     return text[:end] + mark + text[end:]
 
 
@@ -237,8 +262,9 @@ def _utf8(name: str, data: bytes) -> tuple[bytes, tuple[str, ...]]:
             return data.decode(encoding).encode(), ()
         except UnicodeDecodeError:
             raise DataError(f"{name} begins as {encoding.upper()} and is not: save it as UTF-8.") from None
+    first = data[:200].translate(None, b" \t\r\n")
     for first_bytes, description in _FIRST_BYTES.items():
-        if data.startswith(first_bytes):
+        if first.startswith(first_bytes):
             raise DataError(f"{name} is {description}.")
     data = data.removeprefix(codecs.BOM_UTF8)
     if b"\0" in data[:4096]:
@@ -262,12 +288,35 @@ def _marked_encoding(data: bytes) -> str:
 
 
 def _head(data: bytes, most: int = _WINDOW) -> list[str]:
-    """The first lines that are not blank, without a last line that the window may have cut."""
+    """The first lines that are not blank, without a last line that the window may have cut; a line break is a blank."""
     window = data[: 1 << 20]
-    lines = window.decode("utf-8", errors="ignore").splitlines()
+    lines = window.decode("utf-8", errors="ignore").splitlines(keepends=True)
     if len(window) < len(data) and len(lines) > 1:
         lines = lines[:-1]
-    return [line for line in lines if line.strip()][:most]
+    return [_LINE_BREAK.sub(" ", line).strip("\r\n") for line in islice(_whole_lines(filter(str.strip, lines)), most)]
+
+
+def _decoded_lines(text: bytes) -> Iterator[str]:
+    """The lines of the first megabyte, each with its end."""
+    return (line.decode(errors="ignore") for line in text[: 1 << 20].splitlines(keepends=True))
+
+
+def _count(lines: list[str]) -> int:
+    """How many lines these are in the file."""
+    return len("".join(lines).encode().splitlines())
+
+
+def _whole_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Lines, of which those of one quoted cell are together, as in a name of a column of two lines."""
+    parts: list[str] = []
+    for line in lines:
+        parts.append(line)
+        is_open = _OPEN_QUOTE.search(_QUOTED.sub(r"\1", "".join(parts).rstrip("\r\n"))) is not None
+        if is_open and len(parts) < _MOST_LINES:
+            continue
+        yield from parts if is_open else ["".join(parts)]  # a quote that is not closed soon belongs to its line
+        parts = []
+    yield from parts
 
 
 def _cells(name: str, data: bytes, delimiter: str) -> pa.Table:
@@ -285,11 +334,21 @@ def _cells(name: str, data: bytes, delimiter: str) -> pa.Table:
         raise DataError(_ragged(name, invalid[0], 1) if invalid else f"{name} cannot be read: {error}.") from None
     table = table.cast(pa.schema([(f"f{i}", pa.string()) for i in range(table.num_columns)]))
     table = next(_without_blank_end([table]))
-    if data.count(b'"') % 2 and any(pc.any(pc.match_substring(c, "\n")).as_py() for c in table.columns):
+    if _has_line_break(table):
+        _refuse_open_quote(name, data.count(b'"'))
+    return table
+
+
+def _has_line_break(table: pa.Table) -> bool:
+    return any(pc.any(pc.match_substring(column, "\n")).as_py() for column in table.columns)
+
+
+def _refuse_open_quote(name: str, quotes: int) -> None:
+    """Raise DataError for an odd number of quotes in a file with a cell of several lines."""
+    if quotes % 2:
         raise DataError(
             f"{name} opens a quote that is never closed, so the rows after it are read as one cell: close the quote."
         )
-    return table
 
 
 def _parsing(delimiter: str, width: int, invalid: list[pv.InvalidRow]) -> pv.ParseOptions:
@@ -357,9 +416,12 @@ def _are_years(first: list[str], below: list[list[str]]) -> bool:
 
 
 def _names(
-    name: str, first: list[str], below: list[list[str]], header: bool | None
+    name: str, first: list[str], below: list[list[str]], header: bool | None, known: Collection[str]
 ) -> tuple[list[str], tuple[str, ...], int]:
     """Column names, notes, and the number of rows that the header takes, from the first lines."""
+    first = [unicodedata.normalize("NFC", _LINE_BREAK.sub(" ", cell.strip())) for cell in first]
+    if header is None and known and set(known) <= set(first):
+        header = True
     has_years = header is None and _are_years(first, below)
     if header is False or (header is None and _is_row(first) and not has_years):
         note = "The first line contains only numbers, so it was read as data; columns are named column 1, column 2, ..."

@@ -129,7 +129,7 @@ def _input(name: str, table: pa.Table, title: str) -> Floats:
     if not mark or base not in table.column_names:
         present = ", ".join(map(quote, table.column_names[:12]))
         raise DataError(
-            f"{name} has no column {quote(base if mark else title)} but {present}: give every column trained on."
+            f"{name} has no column {quote(base if mark else title)} but {present}: give all training columns."
         )
     places = Levels((level,), (1,)).places(texts_of(table[base]))
     return np.where(np.isnan(places), np.nan, places == 0.0)

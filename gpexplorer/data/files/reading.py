@@ -58,7 +58,8 @@ def read_path(path: Path, header: bool | None = None, also: Collection[str] = ()
         Whether the first line of a text file contains column names; if omitted, it does unless all its cells are
         numbers.
     also : collection of str
-        Columns of a Parquet file to read even if they contain text.
+        Columns that must be read: those of a Parquet file even if they contain text. A first row of a text file that
+        has all of these contains names, even if they are numbers.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def read_path(path: Path, header: bool | None = None, also: Collection[str] = ()
     return read_bytes(path.name, data, LOCAL, header, also)
 
 
-def strips(path: Path, rows: int = 50_000) -> Iterator[pa.Table]:
+def strips(path: Path, rows: int = 50_000, also: Collection[str] = ()) -> Iterator[pa.Table]:
     """Read a file in strips of rows, so that one larger than memory can be read; the cells of text stay text.
 
     Parameters
@@ -82,6 +83,8 @@ def strips(path: Path, rows: int = 50_000) -> Iterator[pa.Table]:
         A text or Parquet file of any length, or an NPZ file.
     rows : int, default 50_000
         Rows of a strip of a Parquet file; strips of a text file have about 100 bytes for each of them.
+    also : collection of str
+        As for `read_path`.
 
     Raises
     ------
@@ -100,7 +103,8 @@ def strips(path: Path, rows: int = 50_000) -> Iterator[pa.Table]:
         elif kind == ".npz":
             yield read_path(path).table
         else:
-            yield from delimited_strips(path, name, 100 * rows)
+            with complete_gzip(name):
+                yield from delimited_strips(path, name, 100 * rows, also)
 
 
 @contextmanager
@@ -130,7 +134,7 @@ def read_bytes(
         table, notes = read_npz(shown, data, limits)
     else:
         text = _unpack(shown, data, limits) if kind.endswith(".gz") else data
-        table, notes = read_delimited(shown, text, limits, header)
+        table, notes = read_delimited(shown, text, limits, header, also)
     return Raw(table, shown, notes, whole)
 
 
@@ -147,10 +151,16 @@ def _refuse_unknown(name: str) -> str:
 
 def _unpack(name: str, data: bytes, limits: Limits) -> bytes:
     """The bytes inside a gzip file, of which at most one more than the limit is unpacked."""
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            text = file.read(limits.unpacked_bytes + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{name} is not a complete gzip file: {quote(error)}. Compress it again.") from None
+    with complete_gzip(name), gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        text = file.read(limits.unpacked_bytes + 1)
     limits.check_unpacked(name, len(text))
     return text
+
+
+@contextmanager
+def complete_gzip(name: str) -> Iterator[None]:
+    """Turn errors of unpacking, inside the context, into DataError with a sentence."""
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{name} is not a complete gzip file: {quote(error)}. Compress it again.") from None

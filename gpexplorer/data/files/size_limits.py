@@ -33,9 +33,7 @@ class Limits:
     def check_unpacked(self, name: str, nbytes: int) -> None:
         """Raise DataError if the contents of an archive are too large."""
         if nbytes > self.unpacked_bytes:
-            raise DataError(
-                f"{name} unpacks to more than {size(self.unpacked_bytes)}, the limit: keep fewer rows or columns."
-            )
+            raise DataError(f"{name} exceeds {size(self.unpacked_bytes)} unpacked: keep fewer rows or columns.")
 
     def check_table(self, name: str, rows: int, columns: int) -> None:
         """Raise DataError if a table has too many rows, columns or cells, before any cell is parsed."""

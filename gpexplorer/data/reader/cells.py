@@ -5,6 +5,7 @@ Cells that have a type of their own, such as numbers and dates of Parquet, becom
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -33,8 +34,8 @@ _CLEAN = {ord(space): " " for space in SPACES} | {
 
 
 def cleaned(text: str) -> str:
-    """The text without blanks around it, with one kind of blank, minus and apostrophe."""
-    return text.translate(_CLEAN).strip()
+    """The text without blanks around it, with one kind of blank, minus, apostrophe and letter with an accent."""
+    return unicodedata.normalize("NFC", text.translate(_CLEAN).strip())
 
 
 def is_missing(text: str) -> bool:

@@ -50,9 +50,7 @@ def named_as(readers: Sequence[ColumnReader], table: pa.Table, name: str) -> tup
         return table.rename_columns(sources), _notes_on_position(readers, written, table, name)
     missing = [source for source in sources if source not in titles]
     if missing:
-        raise DataError(
-            f"{name} has no column {quote(missing[0])} but {listing(written)}: give every column trained on."
-        )
+        raise DataError(f"{name} has no column {quote(missing[0])} but {listing(written)}: give all training columns.")
     return table.rename_columns(titles), ()
 
 

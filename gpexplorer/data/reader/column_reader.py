@@ -23,6 +23,7 @@ MOST_LEVELS = 30  # words that become inputs of 0 and 1 if that is asked for
 MOST_WORDS = 5000
 MOST_GAP_WORDS = 3  # different texts without a digit that are gaps of a column of numbers, such as "unknown"
 MONTH_AND_YEAR = r"^\s*(0?[1-9]|1[0-2])\.(19|20)[0-9]{2}\s*$"  # may be a number as well
+THOUSANDS = r"^\s*[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*$"  # likewise, with points between the groups of digits
 SAMPLE = 500  # first different cells by which molecules are recognised
 
 PLAIN, NO_ORDER, NO_WORDS = NumberFormat(), DateFormat(), Levels((), ())
@@ -164,7 +165,7 @@ class ColumnReader:
             own, other = self.numbers.number, self.numbers._replace(decimal=OTHER[self.numbers.decimal]).number
             return [(own(text), other(text)) for text in distinct]
         # models of earlier versions have "dmy" where training shows no order as well, such as 2021-03-01
-        other_order = DateFormat("mdy") if self.dates.order == "dmy" else self.dates
+        other_order = self.dates._replace(order="mdy") if self.dates.order == "dmy" else self.dates
         return [(self.dates.days(text), other_order.days(text)) for text in distinct]
 
     def _in_doubt(self, distinct: Sequence[str], contradicted: bool) -> Mask:
@@ -195,13 +196,9 @@ class ColumnReader:
     def doubts(self, column: pa.ChunkedArray) -> tuple[str, ...]:
         """What of the cells of training could be meant otherwise, as notes with the option that reads them so."""
         name, notes = quote(self.name), list[str]()
-        if self.numbers.evidence == "either" and pc.any(pc.match_substring(plain(column), ",")).as_py():
-            is_decimal = self.numbers.decimal == ","
-            meant, other = ("decimal marks", "1,234.5") if is_decimal else ("marks of thousands", "1.234,5")
-            notes.append(
-                f"{name}: 1.234 and 1,234 may both be meant; its commas were read as {meant}. "
-                f'kinds={{{name}: "number {other}"}} reads them the other way.'
-            )
+        if self.numbers.evidence == "either" and is_text(plain(column).type):
+            meant = self.numbers.doubt(texts_of(column).distinct)
+            notes += [meant.format(name=name)] if meant else []
         if self.gap_words:
             notes.append(f"{name}: cells that say {listing(self.gap_words)} were read as gaps.")
         texts = texts_of(column) if self.numbers.unit and is_text(plain(column).type) else None
@@ -295,12 +292,7 @@ def _by_plain_numbers(name: str, column: pa.ChunkedArray, kind: str, decimal: st
     has_points = pc.any(points).as_py()
     if kind == "" and has_points and pc.all(pc.match_substring_regex(column.filter(points), MONTH_AND_YEAR)).as_py():
         return None
-    may_be_thousands = (
-        has_points
-        and pc.all(
-            pc.match_substring_regex(column.filter(points), r"^\s*[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*$")
-        ).as_py()
-    )
+    may_be_thousands = has_points and pc.all(pc.match_substring_regex(column.filter(points), THOUSANDS)).as_py()
     evidence = "none" if not has_points else "either" if may_be_thousands else "sure"
     return ColumnReader(name, "number", numbers=NumberFormat(evidence=evidence))
 
@@ -348,9 +340,12 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
 def _dates(texts: Texts, cells: Sequence[str], form: str) -> DateFormat | None:
     order = next((o for o in ORDERS if form in (o, ORDER_NAMES[o])), "")
     if order:
-        dates = DateFormat(order)
-        return dates if all(dates.days(cell) is not None for cell in cells) else None
-    return date_format(cells, lambda o: (days := texts.parsed(DateFormat(o).days))[~np.isnan(days)])
+        dates = DateFormat(order) if all(DateFormat(order).days(cell) is not None for cell in cells) else None
+    else:
+        dates = date_format(
+            cells, lambda o: (days := texts.parsed(DateFormat(o).with_century(cells).days))[~np.isnan(days)]
+        )
+    return dates and dates.with_century(cells)
 
 
 def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str) -> ColumnReader | None:
@@ -371,9 +366,8 @@ def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str
     present = sum(counts[text] for text in parts)
     if 2 * unreadable > present and kind == "":
         return None
-    limits = [
-        text for text in others if text[0] in "<>\u2264\u2265" and numbers.number(without_limit(text)) is not None
-    ]
+    limits = [text for text in others if text[0] in "<>\u2264\u2265"]
+    limits = [text for text in limits if numbers.number(without_limit(text)) is not None]
     numbers, others = numbers._replace(limits=bool(limits)), [text for text in others if text not in limits]
     gap_words, others = _gap_words(others, counts)
     return ColumnReader(name, "number", numbers=numbers, gap_words=gap_words, examples=_first(texts, others))
@@ -403,6 +397,7 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) 
     if share < 0.9 and (kind == "" or not readable[order]):
         return None
     dates = DateFormat(order) if form else date_format(readable[order]) or DateFormat(order)
+    dates = dates.with_century(readable[order])
     gap_words, others = _gap_words([text for text in cells if dates.days(text) is None], counts)
     return ColumnReader(name, "date", dates=dates, gap_words=gap_words, examples=_first(texts, others))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import date
+from itertools import pairwise
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ DAY = 86_400.0  # seconds
 ORDERS = ("dmy", "mdy", "ymd")
 ORDER_NAMES = {"dmy": "day/month/year", "mdy": "month/day/year", "ymd": "year/month/day"}
 EPOCH = date(1970, 1, 1).toordinal()
-PIVOT = 69  # a year 68 is 2068, and 69 is 1969, as in POSIX
+WEST, EAST = -12 * 3600.0, 14 * 3600.0  # the zones of the world, in seconds from UTC
+PIVOT, CENTURY = 69, 100  # a year 68 is 2068, and 69 is 1969, as in POSIX
 
 _MONTHS = (
     "jan janv januar january janvier januari enero ene j\u00e4n j\u00e4nner gennaio gen janeiro stycze\u0144 stycznia "
@@ -60,7 +62,7 @@ _CLOCKS = (
 )
 _TIME = (
     rf"(?:(?:\s*[T,:]\s*|\s+(?:(?:at|um|klo|kl\.?|\u00e0|a las)\s+)?){_CLOCKS}"
-    r"\s*(?P<z>Z|z|[A-Z]{3,4}|(?:UTC|GMT)?[+-]\d{2}(?::?\d{2})?)?(?:\s*\[[^\]]*\])?)?"
+    r"\s*(?P<z>Z|z|[A-Z]{3,4}|(?:UTC|GMT)?[+-](?:\d{1,2}:\d{2}|\d{4}|\d{2})|(?:UTC|GMT)[+-]\d)?(?:\s*\[[^\]]*\])?)?"
 )
 _FORMS = (
     *(
@@ -95,6 +97,7 @@ _COMPACT = re.compile(
 _ANY_ORDER = re.compile(r"(?<!\d)\d{1,2}([-/ ])\s?\d{1,2}\1\s?\d{2,4}")  # with points, the day comes first
 _AMBIGUOUS = re.compile(r"\d{6}(?:\.0)?|\d{1,2}\.(?:19|20)\d{2}")  # 202103 and 03.2021 are numbers as well
 FEWEST_AMBIGUOUS = 6  # different cells that must all be months
+_LONG_YEAR = re.compile(r"(?<![\d.,])\d{4}")
 _CLOCK = re.compile(
     r"(?P<h>\d{1,2}):(?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?\s*(?P<ap>[AaPp]\.?[Mm]\.?)?"
 )
@@ -111,17 +114,55 @@ class DateFormat(NamedTuple):
         Whether dates are written as 20210301.
     certain : bool
         Whether the cells leave no doubt about the order.
+    pivot : int
+        Years of two digits below it are in the century of 2000, the others in that of 1900.
     """
 
     order: Annotated[str, ("", *ORDERS)] = ""
     compact: bool = False
     certain: bool = True
+    pivot: int = PIVOT
 
     def days(self, text: str) -> float | None:
         """Days since 1970-01-01; None if the cleaned cell is no date in this format."""
         orders = ORDERS if not self.order and _ANY_ORDER.search(text) else (self.order or "dmy",)
-        meanings = {_seconds(text, order, self.compact) for order in orders} - {None}
+        meanings = {_seconds(text, order, self.compact, self.pivot) for order in orders} - {None}
         return None if len(meanings) != 1 else float(meanings.pop() or 0.0) / DAY
+
+    def with_century(self, cells: Sequence[str]) -> DateFormat:
+        """This format, in which the years of two digits of these cells do not fall apart.
+
+        Years from 60 to 75 would be 2060 to 2068 and 1969 to 1975. Where the years leave a wider gap elsewhere than at
+        the pivot, they are divided there.
+        """
+        order = self.order or "dmy"
+        cells = [text for text in cells if not _LONG_YEAR.search(text)]
+        pairs = ([_seconds(text, order, self.compact, pivot) for pivot in (0, CENTURY)] for text in cells)
+        dates = [date.fromordinal(EPOCH + int(late // DAY)) for early, late in pairs if late not in (None, early)]
+        years = sorted({day.year - 2000 for day in dates} & set(range(CENTURY)))
+        if not years or years[0] >= PIVOT or years[-1] < PIVOT:
+            return self
+        begins = {later: later - earlier for earlier, later in pairwise(years)} | {0: CENTURY + years[0] - years[-1]}
+        at_pivot = next(year for year in years if year >= PIVOT)
+        widest = max(begins, key=lambda year: (begins[year], year == at_pivot, year))
+        return self if widest == at_pivot else self._replace(pivot=widest)
+
+    def doubts(self, quoted_name: str, low: float, high: float) -> list[str]:
+        """What could be meant otherwise, and how to say so; low and high are the first day and the last one."""
+        doubts = []
+        if not self.certain:
+            other = "mdy" if self.order == "dmy" else "dmy"
+            doubts.append(
+                f"day and month can be exchanged in every row; they were read in the order {self.order}. "
+                f'kinds={{{quoted_name}: "date {other}"}} reads them the other way round.'
+            )
+        if self.pivot != PIVOT:
+            first, last = (date.fromordinal(EPOCH + int(day)).year for day in (low, high))
+            doubts.append(
+                f"years of two digits were read as {first} to {last}, without a wide gap in between; write years of "
+                "four digits where others are meant."
+            )
+        return doubts
 
     def shown(self) -> str:
         """The format in words, for a table of columns; "" where no order of day and month is known."""
@@ -189,33 +230,33 @@ def clock_hours(text: str) -> float | None:
     return None if seconds is None else seconds / 3600.0
 
 
-def _seconds(text: str, order: str, compact: bool) -> float | None:
+def _seconds(text: str, order: str, compact: bool, pivot: int = PIVOT) -> float | None:
     """Seconds since 1970-01-01 of a cleaned cell; None if it is no date."""
     if compact and (match := _COMPACT.fullmatch(text)):
         parts = match.groupdict()
-        return _from_parts(parts | {"mi": "00"} if parts["h"] and not parts["mi"] else parts, order)
+        return _from_parts(parts | {"mi": "00"} if parts["h"] and not parts["mi"] else parts, order, pivot)
     for cell in dict.fromkeys((text, _WEEKDAY.sub("", text))):
         for form in _FORMS:
             match = form.fullmatch(cell)
-            if match and (value := _from_parts(match.groupdict(), order)) is not None:
+            if match and (value := _from_parts(match.groupdict(), order, pivot)) is not None:
                 return value
     return None
 
 
-def _from_parts(parts: dict[str, str | None], order: str) -> float | None:
+def _from_parts(parts: dict[str, str | None], order: str, pivot: int) -> float | None:
     if parts.get("a"):
         numbers = dict(zip(order, (parts["a"], parts["b"], parts["c"]), strict=True))
         if len(str(numbers["y"])) == 1 or len(str(numbers["d"])) > 2 or len(str(numbers["m"])) > 2:
             return None
         parts = {**parts, **numbers}
-    day, time = _day(parts), _time(parts)
+    day, time = _day(parts, pivot), _time(parts)
     return None if day is None or time is None else day * DAY + time
 
 
-def _day(parts: dict[str, str | None]) -> int | None:
+def _day(parts: dict[str, str | None], pivot: int) -> int | None:
     """Days since 1970-01-01 of the date alone."""
     text = parts.get("y") or ""
-    year = int(text) + (0 if len(text) == 4 else 1900 if int(text) >= PIVOT else 2000)
+    year = int(text) + (0 if len(text) == 4 else 1900 if int(text) >= pivot else 2000)
     try:
         if parts.get("w"):
             return date.fromisocalendar(year, int(parts["w"] or 1), int(parts.get("wd") or 1)).toordinal() - EPOCH
@@ -255,7 +296,8 @@ def _offset(zone: str) -> float | None:
     """The offset of a zone from UTC in seconds; None if the zone is not known."""
     if zone.upper() in _ZONES or not zone:
         return 3600.0 * _ZONES[zone.upper()] if zone else 0.0
-    match = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{2}):?(\d{2})?", zone)
+    match = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2}(?=:|$)|\d{2}):?(\d{2})?", zone)
     if match is None:
         return None
-    return (-1.0 if match[1] == "-" else 1.0) * (3600.0 * int(match[2]) + 60.0 * int(match[3] or 0))
+    offset = (-1.0 if match[1] == "-" else 1.0) * (3600.0 * int(match[2]) + 60.0 * int(match[3] or 0))
+    return offset if WEST <= offset <= EAST else None  # 9:00-17:30 is no time

@@ -8,7 +8,7 @@ this one is accepted, so that 1090.60 and 1,090.60 are the same number, and 1,5 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, NamedTuple
 
 from .cells import PLAIN_NUMBER
@@ -37,9 +37,17 @@ _DURATION = re.compile(
     r"(?:(?P<days>-?[0-9]+) days?,? ?\+?|(?P<sign>-))?(?P<h>[0-9]+):(?P<m>[0-5][0-9]):(?P<s>[0-5][0-9](?:\.[0-9]+)?)"
 )
 _SHORT_DURATION = re.compile(r"(?P<sign>-?)(?P<first>[0-9]+):(?P<second>[0-5][0-9](?:\.[0-9]+)?)")
-DAYS = "days"  # the unit of durations such as 27:10:05 and 2 days 03:10:05
-MINUTES = "minutes"  # of durations such as 59:30 beside 1:02:15
+_PARTS = re.compile(  # 3 h 30 min, 1d2h, P3DT4H
+    r"(?i)(?P<sign>-)?(?P<iso>P)?(?=[0-9T])(?:(?P<d>[0-9.]+)\s*(?:days?|d|tage?)[,\s]*)?(?:(?<=[DP])T)?"
+    r"(?:(?P<h>[0-9.]+)\s*(?:hours?|hrs?|h|stunden?|std\.?)[,\s]*)?"
+    r"(?:(?P<m>[0-9.]+)\s*(?:minutes?|minuten?|mins?\.?|m)[,\s]*)?"
+    r"(?:(?P<s>[0-9.]+)\s*(?:seconds?|sekunden?|secs?\.?|sek\.?|s))?"
+)
+_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+DAYS = "days"  # the unit of durations such as 27:10:05, 2 days 03:10:05 and 3 h 30 min
+MINUTES = "minutes"  # of durations such as 59:30 beside 1:02:15, and 59:30.25
 EITHER = "minutes or hours"  # of durations such as 31:20 alone
+FEWEST_GROUPED = 3  # different cells such as 1.234
 DAY = 24  # hours: a smaller number before the colon may be a time of day
 _INFINITE = re.compile(r"(?i)[+-]?inf(inity)?")
 OTHER = {".": ",", ",": "."}
@@ -180,6 +188,17 @@ class NumberFormat(NamedTuple):
         share = f"{with_unit:,} of {present:,} numbers {verb} the {what} {self.unit}"
         return f"{share}; the others were read as if they had it."
 
+    def doubt(self, texts: Collection[str]) -> str:
+        """A note on a column, with {name} for its name, if its marks may be meant otherwise; "" if they may not."""
+        mark = "," if any("," in text for text in texts) else "." if groups_by_points(texts) else ""
+        meant = "decimal marks" if mark == self.decimal else "marks of thousands"
+        other = "1,234.5" if self.decimal == "," else "1.234,5"
+        marks = "commas" if mark == "," else "points"
+        return mark and (
+            f"{{name}}: 1.234 and 1,234 may both be meant; its {marks} were read as {meant}. "
+            f'kinds={{{{{{name}}: "number {other}"}}}} reads them the other way.'
+        )
+
     def shown(self) -> str:
         """The format in words, for a table of columns."""
         marks = "1.234,5" if self.decimal == "," else "1,234.5"
@@ -193,6 +212,22 @@ class NumberFormat(NamedTuple):
         return f"number {marks}" + ("" if self.missing is None else f" missing {self.missing:g}")
 
 
+def groups_by_points(cells: Iterable[str]) -> bool:
+    """Whether points stand between thousands, since 1.234 stands beside 567, and no cell such as 1234 or 1.5 is there.
+
+    Numbers with three decimals hardly ever end without any, and then hardly ever have three digits.
+    """
+    bodies = {part.body for part in map(written, cells) if part is not None}
+    with_point = {body for body in bodies if "." in body}
+    others = bodies - with_point
+    return (
+        len(with_point) >= FEWEST_GROUPED
+        and all(_BODIES[","].fullmatch(body) for body in with_point)
+        and all(body.isdigit() and len(body) <= 3 for body in others)
+        and any(len(body) == 3 for body in others)
+    )
+
+
 def _same_unit(first: str, second: str) -> bool:
     return first.strip(" .").casefold() == second.strip(" .").casefold()
 
@@ -202,6 +237,8 @@ def _duration(text: str, unit: str) -> float | None:
     if short := _SHORT_DURATION.fullmatch(text):
         size = int(short["first"]) + float(short["second"]) / 60.0
         return None if unit == DAYS else -size if short["sign"] else size
+    if unit == DAYS and (parts := duration_parts(text)):
+        return sum(parts.values()) / 86400.0
     long = _DURATION.fullmatch(text)
     if long is None or unit == EITHER:
         return None
@@ -210,16 +247,29 @@ def _duration(text: str, unit: str) -> float | None:
     return days if unit == DAYS else 1440.0 * days
 
 
+def duration_parts(text: str) -> dict[str, float]:
+    """The seconds of the days, hours, minutes and seconds of a duration such as 3 h 30 min; {} if it is none."""
+    match = _PARTS.fullmatch(text)
+    if match is None or (match["iso"] and "T" not in text.upper() and not match["d"]):  # P3M is three months
+        return {}
+    parts, sign = {name: match[name] for name in _SECONDS if match[name]}, -1.0 if match["sign"] else 1.0
+    return {name: sign * float(part) * _SECONDS[name] for name, part in parts.items() if _PLAIN.fullmatch(part)}
+
+
 def _unit_of_durations(cells: list[str]) -> str:
     """The unit in which all these cells are durations, not all of which can be times of a day; "" if there is none."""
+    has_parts = any(cell[:1] in "Pp" or len(duration_parts(cell)) > 1 for cell in cells)
+    if has_parts and all(duration_parts(cell) or _DURATION.fullmatch(cell) for cell in cells):
+        return DAYS
     long, short = (
         [match for cell in cells if (match := form.fullmatch(cell))] for form in (_DURATION, _SHORT_DURATION)
     )
     beyond_a_day = [match["days"] or match["sign"] or int(match["h"]) > DAY for match in long]
-    beyond_a_day += [match["sign"] or int(match["first"]) > DAY for match in short]
+    have_decimals = any("." in match["second"] for match in short)
+    beyond_a_day += [match["sign"] or have_decimals or int(match["first"]) > DAY for match in short]
     if len(beyond_a_day) < len(cells) or not any(beyond_a_day):
         return ""
-    return DAYS if not short else MINUTES if long else EITHER
+    return DAYS if not short else MINUTES if long or have_decimals else EITHER
 
 
 def missing_number(form: str) -> float | None:

@@ -117,9 +117,7 @@ class TableReader:
     def contradicted_by(self, table: pa.Table, name: str) -> frozenset[str]:
         """The columns that have cells in another format than those of training; raises what `read` does."""
         table, _ = self._named(table, name)
-        return frozenset(
-            source for source in self._number_sources if self.column(source).contradicted_by(table[source])
-        )
+        return frozenset(one for one in self._number_sources if self.column(one).contradicted_by(table[one]))
 
     def read(self, table: pa.Table, name: str = "the table", contradicted: Collection[str] = ()) -> RowsRead:
         """Read new rows.
@@ -144,9 +142,8 @@ class TableReader:
         X = [column.of_cells(cells[column.source], self.column(column.source)) for column in self.inputs]
         matrix = np.column_stack(X) if X else np.zeros((table.num_rows, 0))
         self._fill_from_others(matrix, cells)
-        texts = tuple(
-            tuple("" if v is None else str(v).strip() for v in table[source].to_pylist()) for source in self.texts
-        )
+        columns = (table[source].to_pylist() for source in self.texts)
+        texts = tuple(tuple("" if v is None else str(v).strip() for v in column) for column in columns)
         return self._explained(matrix, texts, cells, table)._replace(notes=notes)
 
     def _named(self, table: pa.Table, name: str) -> tuple[pa.Table, tuple[str, ...]]:
@@ -274,11 +271,8 @@ class TableReader:
         lines = []
         for column in (*self.columns, self.target):
             made = inputs.get(column.name, [column.name] if column.name in self.texts else [])
-            use = (
-                "target"
-                if column is self.target
-                else (column.left_out and f"left out: {column.left_out}") or _brief(made)
-            )
+            use = f"left out: {column.left_out}" if column.left_out else _brief(made)
+            use = "target" if column is self.target else use
             is_number = column.kind in ("number", "time of day", "yes/no")
             lines.append({
                 "column": column.name, "kind": column.kind, "format or words": column.shown_format(),
@@ -325,9 +319,8 @@ def _remark(source: str, read: Cells, row: int, policy: str, text: str) -> str:
     if read.unseen[row]:
         return f"word not seen: {source} {text}"
     if read.gap[row]:
-        return {"refuse": f"no value: {source}, which no training row lacks", "level": f"no value: {source}"}.get(
-            policy, f"filled: {source}"
-        )
+        remarks = {"refuse": f"no value: {source}, which no training row lacks", "level": f"no value: {source}"}
+        return remarks.get(policy, f"filled: {source}")
     is_read = read.with_unit[row] and np.isfinite(read.values[row])
     return f"{WITH_UNIT if is_read else 'unreadable'}: {source} {text}"
 
@@ -362,9 +355,8 @@ def reader_from(text: str, fitted: bool = True) -> TableReader:
             )
         columns = tuple(_made(ColumnReader, column) for column in fields["columns"])
         inputs = tuple(_made(InputColumn, column) for column in fields["inputs"])
-        reader = TableReader(
-            columns, _made(ColumnReader, fields["target"]), inputs, _checked(tuple[str, ...], fields["texts"])
-        )
+        target, texts = _made(ColumnReader, fields["target"]), _checked(tuple[str, ...], fields["texts"])
+        reader = TableReader(columns, target, inputs, texts)
         _check(reader, fitted)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"The reader of the table cannot be read: {quote(error, 80)}.") from None

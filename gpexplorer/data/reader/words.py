@@ -1,12 +1,13 @@
 """Words of a column: which spellings are one word, which word of training a new cell means, and what is no word.
 
-Blanks around a word, capitals and 1.0 for 1 make no difference. Words of one or two letters that training has in both
-spellings, such as "A" and "a", stay two words.
+Blanks around a word, capitals, accents that are characters of their own, and 1.0 for 1 make no difference. Words of one
+or two letters that training has in both spellings, such as "A" and "a", stay two words.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,7 +38,7 @@ def word_key(text: str) -> str:
     number = _PLAIN.number(text) if text[:1] in "+-.0123456789" else None
     if number is not None and number == number and abs(number) < 1e15:
         return f"{number:.12g}"
-    return " ".join(text.split()).casefold()
+    return unicodedata.normalize("NFC", " ".join(text.split())).casefold()
 
 
 class Levels(NamedTuple):
@@ -64,9 +65,7 @@ class Levels(NamedTuple):
         for i, name in enumerate(self.names):
             key = word_key(name)
             by_key[key] = -1.0 if key in by_key else float(i)  # two words: neither is meant for certain
-        values = [
-            np.nan if text == "" else exact.get(text, by_key.get(word_key(text), -1.0)) for text in texts.distinct
-        ]
+        values = [exact.get(text, by_key.get(word_key(text), -1.0)) if text else np.nan for text in texts.distinct]
         return np.asarray(texts.spread(np.array(values, dtype=np.float64)))
 
 
@@ -118,4 +117,4 @@ def are_smiles(sample: Sequence[str]) -> bool:
 
 def name_key(title: str) -> str:
     """What two spellings of the name of a column have in common."""
-    return re.sub(r"[\s_'\"`]+", "", title).casefold()
+    return re.sub(r"[\s_'\"`]+", "", unicodedata.normalize("NFC", title)).casefold()

@@ -408,9 +408,8 @@ class Smoother:
         within: list[Backwards] = []
         for i in reversed(range(L)):
             K, e = keep[i], errors[i]
-            row = Backwards(
-                mm(end.T, K), mm(K.transpose(0, 1), end.r) + e[:, :k], mm(mm(K.transpose(0, 1), end.N), K) + e[:, k:]
-            )
+            back = K.transpose(0, 1)
+            row = Backwards(mm(end.T, K), mm(back, end.r) + e[:, :k], mm(mm(back, end.N), K) + e[:, k:])
             within.append(row)
             end = _moved(row, chunks.F[:, :, i])
         flipped = Backwards(*(part.flip(-1) for part in end))
@@ -464,6 +463,5 @@ def _moved(row: Backwards, F: Tensor) -> Backwards:
 def _followed(later: Backwards, earlier: Backwards) -> Backwards:
     """An earlier stretch, followed by a later one."""
     back = earlier.T.transpose(0, 1)
-    return Backwards(
-        mm(later.T, earlier.T), earlier.r + mm(back, later.r), earlier.N + mm(mm(back, later.N), earlier.T)
-    )
+    r, N = earlier.r + mm(back, later.r), earlier.N + mm(mm(back, later.N), earlier.T)
+    return Backwards(mm(later.T, earlier.T), r, N)

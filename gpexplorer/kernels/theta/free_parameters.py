@@ -124,10 +124,8 @@ class FreeParameters:
         v = v - self.offset.to(v)
         mean = self.sums(v) / self.sums(torch.ones_like(v))
         # entries that are equal keep their bits, which a mean of three might not
-        first = torch.full((len(mean),), len(v), device=v.device)
-        first.scatter_reduce_(
-            0, self.group[~self.is_fixed], torch.arange(len(v), device=v.device)[~self.is_fixed], "amin"
-        )
+        first, is_free = torch.full((len(mean),), len(v), device=v.device), ~self.is_fixed
+        first.scatter_reduce_(0, self.group[is_free], torch.arange(len(v), device=v.device)[is_free], "amin")
         same = self.sums((v != torch.cat([v[first], v[:1]])[self.group]).to(v)) == 0.0
         return torch.where(same, v[first], mean).clamp(self.lower.to(v), self.upper.to(v))
 

@@ -159,6 +159,7 @@ def _fixed(names: Any) -> list[str]:
 def _bounds(bounds: Any) -> dict[str, list[float | None]]:
     checked = dict[str, list[float | None]]()
     for name, pair in _by_name("bounds", bounds, 'names with two bounds, such as {"noise": [0.1, 1.0]}').items():
+        pair = pair.tolist() if hasattr(pair, "tolist") else pair  # of NumPy and torch
         if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
             raise SettingError(f"The bounds of {name} are {quoted(pair)}; give two numbers, or None for no bound.")
         low, high = (None if end is None or end == 0 else _value(f"A bound of {name}", end) for end in pair)

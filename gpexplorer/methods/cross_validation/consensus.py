@@ -128,7 +128,7 @@ class Setup:
 
     @cached_property
     def unit_scale_direction(self) -> Tensor:
-        """The scale direction [p] with length 1, or zero."""
+        """The scale direction [p] with length 1, or zero; kept, because its norm is a launch on a GPU."""
         direction = self.scale_direction
         return torch.zeros_like(self.problem.theta) if direction is None else direction / direction.norm()
 
@@ -270,9 +270,8 @@ def _first_order(setup: Setup, folds: Sequence[Local]) -> tuple[float, float]:
     disagreement counts as well. The Hessians are those of BFGS, without their inflation.
     """
     first_of_group = [group[0] for group in setup.by_group(folds)]
-    gs, Bs, copies = (
-        torch.stack(part) for part in zip(*((fold.g, fold.B, fold.theta) for fold in first_of_group), strict=True)
-    )
+    parts = ((fold.g, fold.B, fold.theta) for fold in first_of_group)
+    gs, Bs, copies = map(torch.stack, zip(*parts, strict=True))
     host, penalty = torch.device("cpu"), setup.penalty(setup.problem.theta, 1.0)
     gs, Bs, copies, begin = moved_together([gs, Bs, copies, penalty.begin], host)
     penalty = penalty._replace(begin=begin, free=None if penalty.free is None else penalty.free.to(host))

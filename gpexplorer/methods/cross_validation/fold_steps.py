@@ -341,9 +341,8 @@ def _rolled_back(local: Sequence[Local], settings: FoldSettings) -> tuple[Local,
     """
     factor, tolerance = RHO_AFTER_ROLLBACK, min(local[0].tolerance / SHARPER, LOOSEST * settings.limits.tolerance)
     rho = _bounded_rho(factor * local[0].rho, settings)
-    return tuple(
-        fold._replace(rho=rho, B=factor * fold.B, length=fold.length / factor, tolerance=tolerance) for fold in local
-    )
+    local = [fold._replace(rho=rho, tolerance=tolerance) for fold in local]
+    return tuple(fold._replace(B=factor * fold.B, length=fold.length / factor) for fold in local)
 
 
 def _updated_hessian(local: Local, s: Tensor, y: Tensor, refused: float) -> tuple[Tensor, float]:

@@ -102,11 +102,6 @@ class FoldGroup:
         s2, on_device = deferred_noise_variance(theta), theta.to(self.y.device)
         return FoldKernel(self.kernel, on_device, self.X, self.trained, self.workspace, s2)
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether the memory budget allows to store all rows of M."""
-        return self.y.element_size() * len(self.y) * self.trained <= self.workspace.budget
-
     @cached_property
     def evaluations(self) -> dict[Any, RepeatedEvaluations]:
         """What a GPU has recorded for this group, by what it computes."""
@@ -260,17 +255,15 @@ class FoldKernel:
         Where the kernel can derive its gradient from its own values, the stored rows need no new kernel entry. For
         all other rows the derivatives of c entries per row are computed.
         """
-        stored, n = slice(0, self.stored), len(self.X)
-        gradient = self.kernel.theta_gradient_from_matrix(
-            self.theta, self._rows(stored), self.X_T, (u[stored], z), self._M
-        )
+        kernel, stored, n = self.kernel, slice(0, self.stored), len(self.X)
+        rows = self._rows(stored)
+        gradient = kernel.theta_gradient_from_matrix(self.theta, rows, self.X_T, (u[stored], z), self._M)
         remaining = slice(self.stored, n)
         if gradient is None:
             gradient, remaining = torch.zeros_like(self.theta), slice(0, n)
         if remaining.start < n:
-            gradient += self.kernel.theta_gradient_bilinear(
-                self.theta, self._rows(remaining), self.X_T, (u[remaining], z)
-            )
+            rows = self._rows(remaining)
+            gradient += kernel.theta_gradient_bilinear(self.theta, rows, self.X_T, (u[remaining], z))
         return gradient
 
     def _recomputed_blocks(self, end: int) -> Iterator[tuple[slice, Tensor]]:

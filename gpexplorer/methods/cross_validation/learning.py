@@ -55,6 +55,8 @@ ENTRY = 100.0  # flops per kernel entry, the time of its exponential included, i
 EVALUATION_CALLS = 60.0  # calls per exact objective
 BLOCK_CALLS = 40.0  # calls per block of rows in the kernel's gradient
 SQUARED, PROBABILITY = "squared error", "log probability"
+# theta [p] on the host -> value, log scale of all sds, gradient [p]; NotPositiveDefinite where it has no value
+Objective = Callable[[Tensor], tuple[float, float, Tensor]]
 
 
 class LearningState(NamedTuple):
@@ -73,22 +75,6 @@ class LearningInfo(NamedTuple):
     objective: Annotated[float, channel("objective", monotone=True)] = math.nan
     slope: Annotated[float, channel("largest derivative", log=True)] = math.nan
     scale: Annotated[float, channel("log scale of all sds")] = math.nan
-
-
-class Objective(NamedTuple):
-    """An objective of theta.
-
-    Attributes
-    ----------
-    evaluate : callable
-        theta [p] on the host -> value, log scale of all sds, gradient [p]. It raises NotPositiveDefinite where it has
-        no value.
-    has_free_scale : bool
-        Whether the value does not depend on the scale of the covariance, so that the log scale is added to theta.
-    """
-
-    evaluate: Callable[[Tensor], tuple[float, float, Tensor]]
-    has_free_scale: bool = False
 
 
 class ExactLearning(Method):
@@ -110,9 +96,14 @@ class ExactLearning(Method):
     refit = settings.refit("cholesky")
     memory = settings.memory()
 
+    calibrate: Any = False  # whether the log scale is added to theta where the objective does not depend on it
+
     @property
     def is_sum_of_squares(self) -> bool:
-        """Return whether the objective is one: it may be small, and it is its logarithm that a descent lowers."""
+        """Return whether the objective is one: it may be small, and it is its logarithm that a descent lowers.
+
+        It does not depend on the scale of the covariance.
+        """
         return False
 
     @abstractmethod
@@ -124,7 +115,7 @@ class ExactLearning(Method):
 
     def theta_gradient(self, problem: Problem, state: LearningState) -> Callable[[Tensor], Tensor]:
         """Return the gradient of the objective."""
-        evaluate = self.objective(problem).evaluate
+        evaluate = self.objective(problem)
         return lambda theta: evaluate(theta)[2]
 
     def posterior(self, problem: Problem, state: LearningState) -> Posterior:
@@ -139,7 +130,7 @@ def learn(method: ExactLearning, problem: Problem, resume: LearningState | None,
     like = problem.theta
     first = LearningState(0, like.clone(), math.inf, like.new_zeros(0, len(like) + 2))
     state = yield from begun(resume, first, LearningInfo("start"))
-    direction = scale_direction(problem) if objective.has_free_scale else None
+    direction = scale_direction(problem) if method.is_sum_of_squares and method.calibrate else None
     results = list(state.answers.cpu())
     earlier_results = iter(tuple(results))
 
@@ -233,19 +224,14 @@ def _outcome(method: ExactLearning, problem: Problem, state: LearningState) -> O
 def _evaluation(objective: Objective, theta: Tensor) -> Tensor:
     """Evaluate once, as a row [p + 2] of the results; all nan where there is no value."""
     try:
-        value, log_scale, gradient = objective.evaluate(theta)
+        value, log_scale, gradient = objective(theta)
     except NotPositiveDefinite:
         return torch.full((len(theta) + 2,), math.nan).to(theta)
     row = torch.cat([theta.new_tensor([value, log_scale]), gradient.to(theta)])
     return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)
 
 
-def _objective(
-    problem: Problem,
-    work: Callable[[Tensor], Sequence[Number]],
-    is_recordable: bool = True,
-    has_free_scale: bool = False,
-) -> Objective:
+def _objective(problem: Problem, work: Callable[[Tensor], Sequence[Number]], is_recordable: bool = True) -> Objective:
     """An objective whose value, log scale and gradient a GPU records where the kernel reads nothing."""
     kernel = problem.kernel
     is_recordable = is_recordable and hasattr(kernel, "profile_derivative")
@@ -255,7 +241,7 @@ def _objective(
         value, log_scale, gradient = evaluations(theta)
         return float(value), float(log_scale), gradient.to(theta)
 
-    return Objective(evaluate, has_free_scale)
+    return evaluate
 
 
 def dense_cost(problem: Problem, flops: float, matrices: int) -> Cost:
@@ -369,7 +355,7 @@ class LeaveOneOut(ExactLearning):
 
     def objective(self, problem: Problem) -> Objective:
         work = partial(leave_one_out, problem.kernel, train=problem.train, criterion=self.criterion)
-        return _objective(problem, work, has_free_scale=self.calibrate and self.criterion == SQUARED)
+        return _objective(problem, work)
 
     def cost(self, problem: Problem) -> Cost:
         return dense_cost(problem, flops=3.0 * len(problem.train) ** 3, matrices=5)

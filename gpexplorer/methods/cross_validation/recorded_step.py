@@ -9,6 +9,8 @@ need more, the step is repeated with reads. It stands apart because `fold_steps`
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -34,12 +36,13 @@ VECTORS = 3  # of the results of an evaluation, those that stay on the device
 
 def recorded_step(group: FoldGroup, rank: int, iterations: int, is_scored: bool) -> Recorded | None:
     """Return the step of a group on a GPU; None on a CPU, and where the kernel reads or M is not stored as a whole."""
-    if group.y.is_cpu or not group.is_stored or not hasattr(group.kernel, "profile_derivative"):
+    is_stored = group.y.element_size() * len(group.y) * group.trained <= group.workspace.budget
+    if group.y.is_cpu or not is_stored or not hasattr(group.kernel, "profile_derivative"):
         return None
     key = rank, iterations, is_scored
     if key not in group.evaluations:
         counter = getattr(group.kernel, "counter", None)
-        work = _Step(group, rank, iterations, is_scored)
+        work = partial(_step, group, rank, iterations, is_scored)
         group.evaluations[key] = RepeatedEvaluations(work, group.y, counter, kept=VECTORS)
     evaluations = group.evaluations[key]
 
@@ -56,25 +59,18 @@ def recorded_step(group: FoldGroup, rank: int, iterations: int, is_scored: bool)
     return recorded
 
 
-class _Step:
-    """The function that is recorded."""
-
-    def __init__(self, group: FoldGroup, rank: int, iterations: int, is_scored: bool) -> None:
-        self.group, self.rank, self.iterations, self.is_scored = group, rank, iterations, is_scored
-
-    def __call__(self, point: Tensor) -> tuple[Number, ...]:
-        group, shape = self.group, self.group.y_T.shape
-        theta, vectors = point.split([len(point) - 2 * shape.numel(), 2 * shape.numel()])
-        Z, dual = vectors.view(2, *shape)
-        theta, limits = theta[:-1], Limits(self.iterations, theta[-1])
-        systems = FoldSystems(group, group.kernel_matrix(theta), self.rank)
-        solution = systems.solve_C(systems.y_T, Z, limits)  # eq 8
-        terms = lagrangian_terms(group, systems.M, solution.X, dual, 0.0)
-        dual = systems.adjoint(terms.r, dual, limits).X  # the limit of eq 11c
-        g = theta_gradient(group, systems.M, solution.X, dual, terms.r)
-        exact = ExactLoss(solution.X, 0.0, 0.0)
-        if self.is_scored:
-            exact = exact_loss(systems, solution.X, dual, limits)
-        numbers = solution.iterations, terms.loss, terms.total, largest_gap(systems, terms)
-        sums = torch.stack([terms.losses, terms.slacks, terms.gaps])
-        return *numbers, g, exact.loss, exact.energy, sums, torch.stack([solution.X, dual, terms.c, exact.Z]), terms.r
+def _step(group: FoldGroup, rank: int, iterations: int, is_scored: bool, point: Tensor) -> tuple[Number, ...]:
+    """The function that is recorded; its point is theta, the tolerance, and z and the multipliers of each fold."""
+    shape = group.y_T.shape
+    theta, vectors = point.split([len(point) - 2 * shape.numel(), 2 * shape.numel()])
+    Z, dual = vectors.view(2, *shape)
+    theta, limits = theta[:-1], Limits(iterations, theta[-1])
+    systems = FoldSystems(group, group.kernel_matrix(theta), rank)
+    solution = systems.solve_C(systems.y_T, Z, limits)  # eq 8
+    terms = lagrangian_terms(group, systems.M, solution.X, dual, 0.0)
+    dual = systems.adjoint(terms.r, dual, limits).X  # the limit of eq 11c
+    g = theta_gradient(group, systems.M, solution.X, dual, terms.r)
+    exact = exact_loss(systems, solution.X, dual, limits) if is_scored else ExactLoss(solution.X, 0.0, 0.0)
+    numbers = solution.iterations, terms.loss, terms.total, largest_gap(systems, terms)
+    sums = torch.stack([terms.losses, terms.slacks, terms.gaps])
+    return *numbers, g, exact.loss, exact.energy, sums, torch.stack([solution.X, dual, terms.c, exact.Z]), terms.r

@@ -413,9 +413,8 @@ class ThetaProblem(NamedTuple):
     def lagrangian_gradient(self, trial: Trial) -> Tensor:
         """Return dL/dtheta [p] without the penalty and its part along u, on the device of the penalty."""
         W = self.dual + self.rho * trial.terms.c  # [c, K]
-        _, gradient = read_at_once(
-            lambda: (None, theta_gradient(self.group, trial.solved.M, trial.Z, W, trial.terms.r)), W
-        )
+        M, r = trial.solved.M, trial.terms.r
+        _, gradient = read_at_once(lambda: (None, theta_gradient(self.group, M, trial.Z, W, r)), W)
         return self.penalty.without_scale(gradient.to(self.penalty.u.device))
 
     def total_gradient(self, theta: Tensor, g: Tensor) -> Tensor:

@@ -226,6 +226,7 @@ class ChainState(NamedTuple):
     spacing: str = ""  # of their grid; empty is as the method is set
     functions: Tensor | None = None  # [p, d] the functions, where they were chosen by evidence
     exact: float = math.nan  # best NLML of the exact GP on the subset
+    is_cut: bool = False
 
 
 class ChainInfo(NamedTuple):

@@ -108,6 +108,7 @@ class Grief(GridMethod):
             return self._noise_outcome(problem, state)
         if state.phase not in ("noise", "weights"):
             state, outcome = yield from learn_hyperparameters(self, problem, state)
+            state = state._replace(is_cut=outcome.reason != "converged")
             if self.cross_validates(problem):
                 state = self._with_held_out_noise(problem, state)
                 yield Step(state, BasisInfo("noise", state.objective))
@@ -119,7 +120,7 @@ class Grief(GridMethod):
             objective = -float(likelihood(likelihood_terms(basis), z[None]).value)
             state = state._replace(step=state.step + 1, phase="weights", objective=objective)
             yield Step(state, BasisInfo("weights", state.objective))
-        return Outcome("converged", f"The weights are optimised. The NLML is {state.objective:.6g}.")
+        return _end(state, f"The weights are optimised. The NLML is {state.objective:.6g}.")
 
     def cross_validates(self, problem: Problem) -> bool:
         """Whether the noise is measured on rows that had no part in the choice of functions."""
@@ -143,11 +144,8 @@ class Grief(GridMethod):
             f"The hyperparameters are learned. The noise variance {s2:.3g} is that under which rows are most likely "
             "that had no part in the choice of functions."
         )
-        choice, reason = self.eigenfunctions(problem, state), "converged"
-        if state.round + 1 >= self.max_rounds:
-            reason = "budget"
-            message = f"{message} All {self.max_rounds} rounds are done. Raise max_rounds to continue."
-        return outcome_at(reason, message, problem, state, choice)
+        end = _end(state, message)
+        return outcome_at(end.reason, end.message, problem, state, self.eigenfunctions(problem, state))
 
     def optimised_weights(self, problem: Problem, state: BasisState) -> tuple[OrthogonalBasis, Tensor, Leading]:
         """Return the orthogonal basis, the optimised z = (log w, log s2) [r + 1], and the eigenfunctions."""
@@ -180,6 +178,14 @@ class Grief(GridMethod):
 
     def cost(self, problem: Problem) -> Cost:
         return evaluation_cost(problem, self.num_functions(problem), AXIS_CALLS * problem.train.d)
+
+
+def _end(state: BasisState, message: str) -> Outcome:
+    """The outcome of a phase after learning, which may have ended before it converged."""
+    if not state.is_cut:
+        return Outcome("converged", message)
+    advice = "A run with more max_rounds or a lower tolerance goes on."
+    return Outcome("budget", f"{message} Learning ended before it converged. {advice}")
 
 
 def optimise_weights(

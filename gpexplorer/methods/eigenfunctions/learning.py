@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -45,8 +45,8 @@ from ...features.grid_eigenfunctions import axis_shares
 from ...kernels.theta.restrictions import log_prior, projected
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator, random_rows
-from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
-from ...noise_floor import noise_floor
+from ...linalg.replayed_descent import Evaluated, Replayed, Watched, replayed_descent
+from ...noise_floor import descent_limits
 from ...objectives import noise_variance
 from ...posteriors import Posterior
 from ...problem import CONVERGED, Cost, Dataset, Kernel, Outcome, Problem, Step, channel
@@ -124,6 +124,7 @@ class BasisState(NamedTuple):
     spacing: str  # of their grid
     functions: Tensor | None = None  # [p, d] the functions, where they were chosen by evidence
     exact: float = math.nan  # best NLML of the exact GP on the subset
+    is_cut: bool = False  # whether learning ended before it converged; known in the phases after it
 
 
 class BasisInfo(NamedTuple):
@@ -198,8 +199,16 @@ class BasisMethod(Method):
         return noise_variance(state.theta)
 
 
-Descent = Generator[Replayed, None, None]  # `extra` is the data fit, if the descent computes it
+class Rest(NamedTuple):
+    """How a descent ended: what it gained, in nat, says whether it may go on."""
+
+    last: float = 0.0  # of the last evaluations, where they gained too little
+    whole: float = 0.0  # of all, unless the optimiser converged
+
+
+Descent = Generator[Replayed, None, bool]  # `extra` is the data fit, if the descent computes it
 Phase = Generator[Step, None, BasisState]
+Followed = Generator[Step, None, tuple[BasisState, Rest]]
 Learned = Generator[Step, None, tuple[BasisState, Outcome]]
 
 
@@ -224,11 +233,8 @@ def basis_descent(method: BasisMethod, problem: Problem, choice: Choice, rows: D
         return Evaluated(regression.value, gradient, regression.fit)
 
     limit, undefined = method.evaluations if method.learn else 1, (NotPositiveDefinite, IndexError)
-    restrictions = getattr(problem.kernel, "restrictions", None) if method.learn else None
-    floor = noise_floor(problem) if method.learn else None
-    return replayed_descent(
-        likelihood, initial, "L-BFGS-B", limit, undefined=undefined, restrictions=restrictions, floor=floor
-    )
+    limits = descent_limits(problem, method.learn)
+    return replayed_descent(likelihood, initial, "L-BFGS-B", limit, undefined=undefined, **limits)
 
 
 def subset_rows(method: BasisMethod, problem: Problem) -> Dataset:
@@ -237,16 +243,9 @@ def subset_rows(method: BasisMethod, problem: Problem) -> Dataset:
     return problem.train.rows(sample.to(problem.train.y.device))
 
 
-def until_no_gain(descent: Descent, tolerance: float) -> Descent:
-    """Follow a descent until PATIENCE evaluations lower the NLML by no more than the fraction `tolerance` of it."""
-    values: list[float] = []
-    with closing(descent):
-        for best in descent:
-            yield best
-            values.append(best.value)
-            previous = values[-1 - PATIENCE] if len(values) > PATIENCE else float("inf")
-            if previous - best.value <= tolerance * max(abs(best.value), 1.0):
-                return
+def last_gain(values: Sequence[float]) -> float:
+    """Return by how much the last PATIENCE evaluations lowered the NLML; infinite if there are fewer."""
+    return values[-1 - PATIENCE] - values[-1] if len(values) > PATIENCE else math.inf
 
 
 def initial_hyperparameters(method: BasisMethod, problem: Problem, state: BasisState) -> Phase:
@@ -266,7 +265,7 @@ def initial_hyperparameters(method: BasisMethod, problem: Problem, state: BasisS
 def learn_hyperparameters(method: BasisMethod, problem: Problem, state: BasisState) -> Learned:
     """Do the phases, beginning in that of `state`, then rounds until a new choice of functions gains too little.
 
-    A round that used all its evaluations while it still gained continues with the same functions.
+    A round whose descent gained something, and did not converge, is followed by one with the same functions.
 
     Parameters
     ----------
@@ -284,7 +283,7 @@ def learn_hyperparameters(method: BasisMethod, problem: Problem, state: BasisSta
             state = state._replace(**method.fields(choice))
         else:
             choice = method.functions_of(problem, state)
-        state = yield from _round(method, problem, state, choice)
+        state, rest = yield from learning_round(method, problem, state, choice)
         if not method.learn:
             message = "The weights are computed. The hyperparameters keep their initial values."
             return state, outcome_at("converged", message, problem, state, choice)
@@ -297,14 +296,16 @@ def learn_hyperparameters(method: BasisMethod, problem: Problem, state: BasisSta
         }
         values = {spacing: _objective(method, problem, state, choice) for spacing, choice in choices.items()}
         spacing = min(values, key=lambda name: values[name])
-        gain, incomplete = state.objective - values[spacing], state.position >= method.evaluations
+        gain = state.objective - values[spacing]
         if gain > method.tolerance * max(abs(state.objective), 1.0):
             state = state._replace(chosen=state.theta, spacing=spacing)
             state = state._replace(**method.fields(choices[spacing]))
-        elif not incomplete:
+        elif rest.last > LEAST_GAIN or rest.whole <= LEAST_GAIN:
             lower = f"would lower the NLML by only {gain:.2g} nat" if gain > LEAST_GAIN else "would not lower the NLML"
             message = f"Choosing new basis functions {lower}."
-            if gain > CONVERGED:
+            if rest.last > LEAST_GAIN:
+                message = f"{message} The last {PATIENCE} evaluations still lowered it by {rest.last:.2g} nat."
+            if gain > CONVERGED or rest.last > LEAST_GAIN:
                 return state, outcome_at("budget", f"{message} Lower tolerance to go on.", problem, state, choice)
             return state, outcome_at("converged", message, problem, state, choice)
         state = state._replace(round=state.round + 1, position=0, theta_begin=state.theta)
@@ -316,8 +317,8 @@ def _subset_phase(method: BasisMethod, problem: Problem, state: BasisState) -> P
     while state.round < len(initial_values):
         begin = Problem(problem.train, problem.kernel, initial_values[state.round])
         descent = learn_on_subset(begin, method.seed, method.subset, method.evaluations)  # O(subset^3) per evaluation
-        descent = until_no_gain(descent, method.tolerance)
-        state = yield from _follow(state, descent, lambda theta: {"chosen": theta}, partial(_report, problem))
+        chosen, report = (lambda theta: {"chosen": theta}), partial(_report, problem)
+        state, _ = yield from _follow(state, descent, method.tolerance, chosen, report)
         state = state._replace(round=state.round + 1, position=0)
     exact = state.objective
     return _begin(state, "trial" if method.learn else "learn", state.theta)._replace(exact=exact)
@@ -359,9 +360,8 @@ def _try(
     method: BasisMethod, problem: Problem, state: BasisState, rows: Dataset, choice: Choice, theta: Tensor, spacing: str
 ) -> Phase:
     """One descent on the subset from an initial value, whose functions stay the same; the next round follows."""
-    descent = until_no_gain(basis_descent(method, problem, choice, rows, theta), method.tolerance)
-    origin = {"chosen": theta, "spacing": spacing}
-    state = yield from _follow(state, descent, lambda _: origin, partial(_report, problem))
+    descent, origin = basis_descent(method, problem, choice, rows, theta), {"chosen": theta, "spacing": spacing}
+    state, _ = yield from _follow(state, descent, method.tolerance, lambda _: origin, partial(_report, problem))
     return state._replace(round=state.round + 1, position=0)
 
 
@@ -400,21 +400,27 @@ def _report(problem: Problem, state: BasisState, best: Replayed) -> BasisInfo:
 def _follow(
     state: BasisState,
     descent: Descent,
+    tolerance: float,
     origin: Callable[[Tensor], dict[str, Any]],
     report: Callable[[BasisState, Replayed], BasisInfo],
-) -> Phase:
+) -> Followed:
     """Yield the state after each evaluation of a descent; evaluations before `state.position` are only repeated.
 
-    A point that lowers the objective of the phase is recorded, together with the fields that `origin` gives for it.
+    A point that lowers the objective of the phase is recorded, together with the fields that `origin` gives for it. The
+    descent is left when PATIENCE evaluations lower the NLML by no more than the fraction `tolerance` of it.
     """
-    for best in descent:
-        if best.position <= state.position:
-            continue
-        state = state._replace(step=state.step + 1, position=best.position)
-        if best.value < state.objective:
-            state = state._replace(objective=best.value, theta=best.theta, **origin(best.theta))
-        yield Step(state, report(state, best))
-    return state
+    values: list[float] = []
+    with closing(Watched(descent)) as steps:
+        for best in steps:
+            values.append(best.value)
+            if best.position > state.position:
+                state = state._replace(step=state.step + 1, position=best.position)
+                if best.value < state.objective:
+                    state = state._replace(objective=best.value, theta=best.theta, **origin(best.theta))
+                yield Step(state, report(state, best))
+            if last_gain(values) <= tolerance * max(abs(best.value), 1.0):
+                return state, Rest(last_gain(values), values[0] - values[-1])
+    return state, Rest(whole=values[0] - values[-1]) if values and not steps.has_converged else Rest()
 
 
 def with_share_kept(message: str, kept: float, count: int) -> str:
@@ -454,8 +460,8 @@ def outcome_at(reason: str, message: str, problem: Problem, state: BasisState, c
     return Outcome(reason, with_coarse_axes(message, problem, state.theta, choice))
 
 
-def _round(method: BasisMethod, problem: Problem, state: BasisState, choice: Choice) -> Phase:
-    """One descent on all rows with a fixed choice of functions; it is resumed by repeating its evaluations."""
+def learning_round(method: BasisMethod, problem: Problem, state: BasisState, choice: Choice) -> Followed:
+    """Do one descent on all rows with a fixed choice of functions; it is resumed by repeating its evaluations."""
     share = share_kept(problem, state.theta_begin, choice)
 
     def report(state: BasisState, best: Replayed) -> BasisInfo:
@@ -463,8 +469,7 @@ def _round(method: BasisMethod, problem: Problem, state: BasisState, choice: Cho
         return BasisInfo("learn", of_the_data(problem, state), fit=fit, kept=share)
 
     descent = basis_descent(method, problem, choice, problem.train, state.theta_begin)
-    descent = until_no_gain(descent, method.tolerance)
-    return (yield from _follow(state, descent, lambda theta: {}, report))
+    return (yield from _follow(state, descent, method.tolerance, lambda theta: {}, report))
 
 
 def _objective(method: BasisMethod, problem: Problem, state: BasisState, choice: Choice) -> float:

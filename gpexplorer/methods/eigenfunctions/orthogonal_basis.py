@@ -26,6 +26,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...kernels.theta.restrictions import NoiseLimits
+
 Floats = NDArray[np.float64]
 GROUP = 8  # this many factors are multiplied before one logarithm is taken
 SMALLEST = torch.finfo(torch.float64).tiny
@@ -215,10 +217,11 @@ def fisher_information(basis: OrthogonalBasis, z: Float[Tensor, " q"]) -> Float[
     return 0.5 * torch.cat([(we / t).square(), noise[None]])
 
 
-def most_likely_noise(basis: OrthogonalBasis) -> float:
+def most_likely_noise(basis: OrthogonalBasis, limits: NoiseLimits | None = None) -> float:
     """Return the log noise variance that maximises the likelihood with weights w = 1. O(r) per try.
 
-    The likelihood may have several modes, so that a grid of 97 values is searched before the best one is refined.
+    A prior of the noise is a factor of the likelihood. There may be several modes, so that a grid of 97 values is
+    searched before the best one is refined.
     """
     total = basis.rest + float(basis.u.square().sum())  # y'y
     if not total > 0.0:
@@ -229,7 +232,12 @@ def most_likely_noise(basis: OrthogonalBasis) -> float:
     def objective(log_s2: Tensor) -> Tensor:  # [k] -> [k], twice the NLML: eq 18
         s2 = log_s2.exp()[:, None]
         t = s2 + e
-        return (u2 / t + t.log()).sum(1) + basis.rest / s2[:, 0] + spare * log_s2
+        value = (u2 / t + t.log()).sum(1) + basis.rest / s2[:, 0] + spare * log_s2
+        if limits is None:
+            return value
+        return value + 2.0 * value.new_tensor(
+            [limits.penalty(0.5 * log_variance)[0] for log_variance in log_s2.tolist()]
+        )
 
     low, high = max(high - NOISE_DECADES * math.log(10.0), SMALLEST_LOG_NOISE), high + 1.0
     for _ in range(REFINEMENTS):

@@ -77,8 +77,9 @@ def refitted_posterior(problem: Problem, choice: Choice, theta: Tensor, mapper: 
     """
     basis = orthogonal_basis(problem, choice, theta, mapper)
     z = basis.e.new_zeros(1, len(basis.e) + 1)  # w = 1
-    z[0, -1] = most_likely_noise(basis)
-    if (limits := noise_limits(problem.kernel, theta)) is not None:
+    limits = noise_limits(problem.kernel, theta)
+    z[0, -1] = most_likely_noise(basis, limits)
+    if limits is not None:
         z[0, -1] = z[0, -1].clamp(2.0 * limits.low, 2.0 * limits.high)
     mean, var = coefficient_posterior(basis, z)
     b, noise = DiagonalAndDirection(mean[0], var[0], torch.zeros_like(mean[0])), float(z[0, -1].exp())
@@ -109,10 +110,8 @@ def orthogonal_posterior(
     like = problem.train.y
     parts = (coefficients.mean, coefficients.diagonal, coefficients.direction)
     b = DiagonalAndDirection(*(part.to(like) for part in parts))
-    features, outside = (
-        ChosenFeatures(choice, theta),
-        OutsideGrid(unscaled_kernel(problem.kernel), theta, choice.outside),
-    )
+    features = ChosenFeatures(choice, theta)
+    outside = OutsideGrid(unscaled_kernel(problem.kernel), theta, choice.outside)
     return FeaturePosterior(features, b, noise_variance(theta), V.to(like), outside, unseen)
 
 

@@ -20,13 +20,16 @@ from ..base import Steps, begun
 from ..setting_kinds import choice, count
 from . import settings
 from .learning import (
+    LEAST_GAIN,
     BasisInfo,
     BasisMethod,
     BasisState,
     evaluation_cost,
+    initial_hyperparameters,
     initial_state,
-    learn_hyperparameters,
+    learning_round,
     of_the_data,
+    outcome_at,
 )
 
 FEATURE_CALLS = 20.0  # tensor operations: frequencies, all their rotations at once, features and their derivatives
@@ -69,17 +72,21 @@ class RFF(BasisMethod):
     starts = settings.starts()
     evaluations = settings.evaluations(30)
 
-    max_rounds, tolerance = 1, 0.0  # one round, because the features never change
+    tolerance = 0.0  # a descent goes on as long as it gains
 
     def steps(self, problem: Problem, resume: BasisState | None = None) -> Steps:
         state = yield from begun(resume, initial_state(problem), BasisInfo("start"))
         self.choose(problem, problem.theta)  # raises an error now if there are no features for this problem
-        state, outcome = yield from learn_hyperparameters(self, problem, state)
-        if self.learn:
-            value = of_the_data(problem, state)
-            message = f"The descent is done, and the frequencies are fixed. The NLML is {value:.6g}."
-            return Outcome("converged", message)
-        return outcome
+        state = yield from initial_hyperparameters(self, problem, state)
+        features = self.choose(problem, state.chosen)
+        state, rest = yield from learning_round(self, problem, state, features)
+        if not self.learn:
+            message = "The weights are computed. The hyperparameters keep their initial values."
+            return outcome_at("converged", message, problem, state, features)
+        message = f"The frequencies are fixed, and the NLML is {of_the_data(problem, state):.6g}."
+        if rest.whole > LEAST_GAIN:
+            return Outcome("budget", f"All {self.evaluations} evaluations are done. {message} Raise them to go on.")
+        return Outcome("converged", f"The descent is done. {message}")
 
     def choose(self, problem: Problem, theta: Tensor, spacing: str = "") -> Fourier:
         """Return the features, which are the same at any theta."""

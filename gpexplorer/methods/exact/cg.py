@@ -218,9 +218,8 @@ class PreconditionedCG(Solver):
         """Cost of one product with A and one with M^-1."""
         n = len(problem.train)
         rank = self._rank_for(n, problem.train.d, problem.train.y.element_size())
-        return iteration_cost(
-            problem, self.cache, entries=1.0 * n * n, flops=2.0 * n * n + 4.0 * n * rank, columns=rank
-        )
+        flops = 2.0 * n * n + 4.0 * n * rank
+        return iteration_cost(problem, self.cache, entries=1.0 * n * n, flops=flops, columns=rank)
 
 
 def _iterations(system: System, state: SolverState, precondition: Preconditioner | None) -> Iterator[Iteration]:

@@ -113,9 +113,8 @@ def check_step(system: System, before: Point, after: Point) -> StepCheck:
     alphas = torch.stack([before.alpha, after.alpha]).double()  # [2, n]
     gradients = torch.stack([before.gradient, after.gradient, system.y]).double()  # [3, n], and y as the last row
     norms = [torch.linalg.vector_norm(gradients[1], order)[None] for order in (torch.inf, 2)]
-    ag, ag_new, ay, a_new_g, a_new_g_new, a_new_y, largest, norm = torch.cat(
-        [(alphas @ gradients.T).flatten(), *norms]
-    ).tolist()
+    numbers = torch.cat([(alphas @ gradients.T).flatten(), *norms])
+    ag, ag_new, ay, a_new_g, a_new_g_new, a_new_y, largest, norm = numbers.tolist()
     f_old, f_new = 0.5 * (ag - ay), 0.5 * (a_new_g_new - a_new_y)
     error = ag_new - a_new_g - (a_new_y - ay)  # a_old'q - s'(g_old + y), in which a_old'g_old cancels
     if system.columns is not system.exact and not bool(before.alpha.any()):

@@ -1,11 +1,16 @@
-"""Settings that several solvers share, one function each, so that every method declares its own parameters."""
+"""Settings that several solvers share: a function each, and a base class for those of learning on a subset."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from typing import Any
 
 import param
 
+from ...linalg.replayed_descent import Replayed
+from ...problem import Problem, Step
+from ..base import Method
+from ..fixed_subset import learn_on_subset
 from ..setting_kinds import count
 
 GIGABYTE = 1e9  # bytes: memory budgets are settings in gigabytes
@@ -14,6 +19,38 @@ GIGABYTE = 1e9  # bytes: memory budgets are settings in gigabytes
 LEAST_BLOCK, MOST_BLOCK = 10, 500  # rows of a block whose size follows the number of rows
 LEAST_SUBSET, MOST_SUBSET = 500, 2000  # rows for learning, where their number follows the number of rows
 MANY_ROWS = 4000  # with at least this many rows, more coarse rows and float32 columns save time
+
+
+class LearnsOnSubset(Method):
+    """Base class of methods that first learn theta by maximum likelihood on a random subset of the rows."""
+
+    learn = param.Boolean(
+        True,
+        doc="Learn the hyperparameters first, by maximum likelihood on a random subset. If off, they keep their "
+        "initial values.",
+    )
+    subset = count(
+        0,
+        (0, 2000),
+        doc="Number of rows on which the hyperparameters are learned, at subset^3 flops per evaluation. 0 is "
+        f"automatic: an eighth of all rows, but at least {LEAST_SUBSET} and at most {MOST_SUBSET}, as in the paper.",
+    )
+    evaluations = count(25, (5, 100), doc="Number of likelihood evaluations that are spent on the hyperparameters.")
+
+    def rows_to_learn_on(self, n: int) -> int:
+        """Return the number of rows on which theta is learned, of this number of rows."""
+        return min(n, max(self.subset, 2) if self.subset else max(LEAST_SUBSET, min(MOST_SUBSET, n // 8)))
+
+    def learning_phase(
+        self, problem: Problem, state: Any, report: Callable[[Replayed], Any]
+    ) -> Generator[Step, None, Any]:
+        """Learn theta, if that is asked for: one step per evaluation, with the info that `report` makes of it."""
+        if self.learn:
+            size = self.rows_to_learn_on(len(problem.train))
+            for best in learn_on_subset(problem, self.seed, size, self.evaluations, state.position):
+                state = state._replace(step=state.step + 1, position=best.position, theta=best.theta)
+                yield Step(state, report(best))
+        return state
 
 
 def block() -> Any:
@@ -40,35 +77,6 @@ def conjugate(steps: int) -> Any:
         doc="Number of previous steps that each step is combined with, with the best coefficients. Each takes 2 n "
         "numbers of memory and no kernel entries. 0 is the published method.",
     )
-
-
-def learn() -> Any:
-    """Whether hyperparameters are learned first."""
-    return param.Boolean(
-        True,
-        doc="Learn the hyperparameters first, by maximum likelihood on a random subset. If off, they keep their "
-        "initial values.",
-    )
-
-
-def subset() -> Any:
-    """Number of rows that hyperparameters are learned on."""
-    return count(
-        0,
-        (0, 2000),
-        doc="Number of rows on which the hyperparameters are learned, at subset^3 flops per evaluation. 0 is "
-        f"automatic: an eighth of all rows, but at least {LEAST_SUBSET} and at most {MOST_SUBSET}, as in the paper.",
-    )
-
-
-def rows_to_learn_on(subset: int, n: int) -> int:
-    """Return the number of rows that hyperparameters are learned on, for this setting and this number of rows."""
-    return min(n, max(subset, 2) if subset else max(LEAST_SUBSET, min(MOST_SUBSET, n // 8)))
-
-
-def evaluations() -> Any:
-    """Number of likelihood evaluations for the hyperparameters."""
-    return count(25, (5, 100), doc="Number of likelihood evaluations that are spent on the hyperparameters.")
 
 
 def mixed() -> Any:

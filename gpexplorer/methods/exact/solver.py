@@ -23,9 +23,9 @@ from ...errors import NotPositiveDefinite
 from ...objectives import evidence, noise_variance
 from ...posteriors import Posterior
 from ...problem import CONVERGED, Outcome, Problem, Step
-from ..base import Method, Steps, begun
+from ..base import Steps, begun
 from ..capabilities import Correlations
-from ..fixed_subset import learn_on_subset, subset_rows
+from ..fixed_subset import subset_rows
 from ..setting_kinds import amount, choice, count
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
@@ -34,7 +34,7 @@ from .reliability import ErrorBounds, Point, StepCheck, check_step, error_bounds
 from .system import Iteration, SolverInfo, SolverState, System
 
 
-class Solver(Method):
+class Solver(settings.LearnsOnSubset):
     """Base class of iterative solvers of (K + s2 I) alpha = y; a subclass defines `iterations` and `cost`.
 
     Notes
@@ -53,9 +53,6 @@ class Solver(Method):
     Info: ClassVar[type] = SolverInfo
     added_settings: ClassVar[Mapping[str, Any]] = {"bands": "rows", "band_tolerance": 0.01, "mean_tolerance": 0.0}
 
-    learn = settings.learn()
-    subset = settings.subset()
-    evaluations = settings.evaluations()
     tolerance = amount(
         0.0,
         (0.0, 1e-1),
@@ -112,12 +109,9 @@ class Solver(Method):
         first = SolverState(theta, alpha, gradient=empty, probes=empty, moments=empty)
         state = yield from begun(resume, first, SolverInfo("start", objective=0.0))
         if state.phase == "learn":
-            if self.learn:
-                size = self._rows_to_learn_on(problem)
-                evaluations = learn_on_subset(problem, self.seed, size, self.evaluations, state.position)
-                for best in evaluations:
-                    state = state._replace(step=state.step + 1, position=best.position, theta=best.theta)
-                    yield Step(state, SolverInfo("learn", objective=0.0, evidence=best.of_the_data))
+            state = yield from self.learning_phase(
+                problem, state, lambda best: SolverInfo("learn", objective=0.0, evidence=best.of_the_data)
+            )
             state = state._replace(phase="full", position=0)
         if state.phase == "full":
             for step in self.learn_on_all(problem, state):
@@ -280,7 +274,7 @@ class Solver(Method):
 
     def theta_gradient(self, problem: Problem, state: SolverState) -> Callable[[Tensor], Tensor]:
         """Return the gradient of the likelihood of the subset on which theta is learned."""
-        rows = problem.train.rows(subset_rows(problem, self.seed, self._rows_to_learn_on(problem)))
+        rows = problem.train.rows(self._learned_on(problem))
         return lambda theta: evidence(problem.kernel, theta, rows)[1]
 
     def posterior(self, problem: Problem, state: SolverState) -> Posterior:
@@ -289,7 +283,7 @@ class Solver(Method):
         While hyperparameters are learned, alpha is zero: the posterior is then that of the rows learned on alone.
         """
         if _is_learning(state):
-            learned_on = subset_rows(problem, self.seed, self._rows_to_learn_on(problem))
+            learned_on = self._learned_on(problem)
             return posterior_of_subset(problem, state.theta, learned_on)
         solved = self._solved(problem, state)
         rows = 0 if solved and self._has_exact_bands(len(problem.train)) else self.variance_rows
@@ -302,7 +296,7 @@ class Solver(Method):
         It shows beside the posterior how much wider such bands are.
         """
         if _is_learning(state):
-            learned_on = subset_rows(problem, self.seed, self._rows_to_learn_on(problem))
+            learned_on = self._learned_on(problem)
             rows = max(len(learned_on) // 4, 1)
             return posterior_of_subset(problem, state.theta, learned_on, rows), rows
         rows = min(self.variance_rows or ROWS_UNSOLVED, max(len(problem.train) // 4, 1))
@@ -312,15 +306,15 @@ class Solver(Method):
         """What the predictive variances of a state are; empty if they are exact. Without a state, of the solution."""
         n, rows = len(problem.train), self.variance_rows or ROWS_UNSOLVED
         if state is not None and _is_learning(state):
-            learned_on = self._rows_to_learn_on(problem)
+            learned_on = self.rows_to_learn_on(n)
             return "" if learned_on == n else f"from the {learned_on} rows learned on"
         if state is not None and not self._solved(problem, state):
             return f"estimated from {min(rows, n)} rows: the solver has not converged"
         return "" if self._has_exact_bands(len(problem.train)) or n <= rows else f"upper bound from {rows} rows"
 
-    def _rows_to_learn_on(self, problem: Problem) -> int:
-        """The number of rows that hyperparameters are learned on."""
-        return settings.rows_to_learn_on(self.subset, len(problem.train))
+    def _learned_on(self, problem: Problem) -> Tensor:
+        """The rows on which theta is learned."""
+        return subset_rows(problem, self.seed, self.rows_to_learn_on(len(problem.train)))
 
     def _has_exact_bands(self, n: int) -> bool:
         """Whether the variances of the solution use all n rows."""

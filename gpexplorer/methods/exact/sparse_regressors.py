@@ -28,10 +28,9 @@ from ...linalg.randomness import generator
 from ...objectives import noise_variance, nystrom
 from ...posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ...problem import Cost, Outcome, Problem, Step, channel, take
-from ..base import Method, Steps, begun
-from ..fixed_subset import learn_on_subset
+from ..base import Steps, begun
 from ..setting_kinds import count
-from . import settings
+from .settings import LearnsOnSubset
 from .system import CALLS_PER_GAINS, CALLS_PER_JOIN, FLOPS_PER_ENTRY, fill_calls
 
 
@@ -147,7 +146,7 @@ class SparseInfo(NamedTuple):
     active: Tensor = torch.zeros(0, dtype=torch.int64)  # the rows that joined
 
 
-class SparseModel(Method):
+class SparseModel(LearnsOnSubset):
     """Base class of models with few regressors; a subclass chooses the rows that join (`choose`).
 
     Notes
@@ -166,9 +165,6 @@ class SparseModel(Method):
     )
     growth = count(50, (1, 200), doc="Number of rows that join in one step.")
     chunk: Any  # number of rows that join before the fit is updated, a setting of each subclass
-    learn = settings.learn()
-    subset = settings.subset()
-    evaluations = settings.evaluations()
 
     @abstractmethod
     def choose(self, fit: GrowingFit, count: int) -> Tensor:
@@ -181,12 +177,9 @@ class SparseModel(Method):
         first = SparseState(step=0, phase="learn", position=0, theta=problem.theta.clone(), inducing=no_rows)
         state = yield from begun(resume, first, SparseInfo("start", empty_fit))
         if state.phase == "learn":
-            if self.learn:
-                size = settings.rows_to_learn_on(self.subset, len(problem.train))
-                evaluations = learn_on_subset(problem, self.seed, size, self.evaluations, state.position)
-                for best in evaluations:
-                    state = state._replace(step=state.step + 1, position=best.position, theta=best.theta)
-                    yield Step(state, SparseInfo("learn", objective=empty_fit, evidence=best.value))
+            state = yield from self.learning_phase(
+                problem, state, lambda best: SparseInfo("learn", objective=empty_fit, evidence=best.value)
+            )
             state = state._replace(phase="grow", position=0)
 
         most = min(self.num_regressors, len(problem.train))

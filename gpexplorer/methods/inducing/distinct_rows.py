@@ -17,10 +17,13 @@ from ...objectives import least_noise, noise_variance, rounding
 from ...problem import Dataset, Kernel, Problem
 
 
-def random_order(problem: Problem, seed: int) -> Tensor:
-    """Return all rows [n] in the random order from which every method of the family starts, so that runs compare."""
-    order = torch.randperm(len(problem.train), generator=generator(seed, "start"))
-    return order.to(problem.train.y.device)
+def random_order(problem: Problem, seed: int, first: Tensor | None = None) -> Tensor:
+    """Return all rows [n] in the random order from which every method of the family starts, so that runs compare.
+
+    The rows of `first`, if there are any, come before the others.
+    """
+    order = torch.randperm(len(problem.train), generator=generator(seed, "start")).to(problem.train.y.device)
+    return order if first is None else torch.cat([first, order[~torch.isin(order, first)]])
 
 
 def distinct_rows(kernel: Kernel, theta: Tensor, train: Dataset, order: Tensor, m: int) -> Tensor:

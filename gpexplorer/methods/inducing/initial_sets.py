@@ -135,7 +135,7 @@ def start_rows(name: Start, problem: Problem, m: int, seed: int, objective: str 
     chosen = own_rows(name, problem)
     if isinstance(name[0], int):
         return chosen
-    order = _others_after(problem, chosen, seed)  # random rows replace equal ones
+    order = random_order(problem, seed, chosen)  # random rows replace equal ones
     return distinct_rows(problem.kernel, problem.theta, problem.train, order, len(name))
 
 
@@ -147,12 +147,6 @@ def start_inputs(name: Start, problem: Problem, m: int, seed: int) -> Tensor:
     return kmeans_centres(X, m, seed) if name == "kmeans" else X[start_rows(name, problem, m, seed)].clone()
 
 
-def _others_after(problem: Problem, first: Tensor, seed: int) -> Tensor:
-    """All rows [n]: these ones, then the others in random order."""
-    others = random_order(problem, seed)
-    return torch.cat([first, others[~torch.isin(others, first)]])
-
-
 def _random(problem: Problem, m: int, seed: int, _: str) -> Tensor:
     return distinct_rows(problem.kernel, problem.theta, problem.train, random_order(problem, seed), m)
 
@@ -161,15 +155,7 @@ def _kmeans(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
     """Choose the rows nearest to the centres; random rows take the places of those that are explained."""
     X = columns_of_numbers(problem)
     near = rows_near(X, kmeans_centres(X, m, seed))
-    return grow(problem, m, objective, InOrder(_others_after(problem, near, seed)))
-
-
-def _greedy_variance(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
-    return grow(problem, m, objective, LargestVariance(seed))
-
-
-def _titsias(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
-    return grow(problem, m, objective, BestCandidate(CANDIDATES, seed))
+    return grow(problem, m, objective, InOrder(random_order(problem, seed, near)))
 
 
 def rows_before_work(name: Start, problem: Problem, m: int, seed: int) -> Tensor:
@@ -196,7 +182,7 @@ def _leftmost_first(problem: Problem, m: int) -> Tensor:
 STARTS: dict[str, Callable[[Problem, int, int, str], Tensor]] = {
     "random": _random,
     "kmeans": _kmeans,
-    "greedy-variance": _greedy_variance,
-    "titsias": _titsias,
+    "greedy-variance": lambda problem, m, seed, objective: grow(problem, m, objective, LargestVariance(seed)),
+    "titsias": lambda problem, m, seed, objective: grow(problem, m, objective, BestCandidate(CANDIDATES, seed)),
     "left": _left,
 }

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...linalg.deferred_reads import RepeatedEvaluations
 from ...linalg.replayed_descent import Evaluated, replayed_descent
-from ...noise_floor import noise_floor
+from ...noise_floor import descent_limits
 from ...objectives import Terms, nystrom_gradient
 from ...problem import Problem, Step
 from .settings import LearningMethod, SparseMethod
@@ -102,11 +102,7 @@ def minimise(
         return Evaluated(terms.total(objective), gradient, (terms, jitter))
 
     limit = method.evaluations or min(20, max(15, 2 * len(begin)))
-    restrictions = getattr(problem.kernel, "restrictions", None)
-    floor = noise_floor(problem)
-    for best in replayed_descent(
-        evaluate, start, method.optimiser, limit, done, restrictions=restrictions, floor=floor
-    ):
+    for best in replayed_descent(evaluate, start, method.optimiser, limit, done, **descent_limits(problem)):
         yield Evaluation(best.position, best.theta.to(begin), *best.extra)
 
 

@@ -140,12 +140,16 @@ class SparseMethod(LearningMethod):
 
     num_inducing = num_inducing()
 
+    def inducing_inputs(self, problem: Problem, state: Any) -> Any:
+        """The inducing inputs [m, d]: those of rows, or the state's own where they are no longer rows."""
+        Z = getattr(state, "Z", None)
+        return problem.train.rows(state.inducing).X if Z is None else Z
+
     def theta_gradient(self, problem: Problem, state: Any) -> Callable[[Tensor], Tensor] | None:
         """Return the gradient of the objective at the inducing points of this state."""
-        Z = getattr(state, "Z", None)
-        if not state.step or (Z is None and not len(state.inducing)):
+        Z = self.inducing_inputs(problem, state)
+        if not state.step or not len(Z):
             return None
-        Z = problem.train.rows(state.inducing).X if Z is None else Z
         return lambda theta: nystrom_gradient(problem.kernel, theta, problem.train, Z, self.likelihood_name)[1]
 
     def num_points(self, n: int) -> int:

@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from ...objectives import Terms, evidence_terms
@@ -75,7 +74,8 @@ class SubsetOfData(settings.LearningMethod):
     def steps(self, problem: Problem, resume: SelectionState | None = None) -> Steps:
         state = yield from begun(resume, initial_state(problem), START)
         if state.step == 0:
-            rows = self._rows(problem)
+            chosen = start_rows(self.start, problem, self.num_rows, self.seed)
+            rows = random_order(problem, self.seed, chosen)[: self.num_rows]
             terms, _, jitter = evidence_terms(problem.kernel, state.theta, problem.train.rows(rows))
             state = state._replace(step=1, inducing=rows, terms=terms, epoch_begin=terms.total("vfe"))
             yield Step(state, _report("choose", terms, jitter))
@@ -88,12 +88,6 @@ class SubsetOfData(settings.LearningMethod):
     @property
     def likelihood_name(self) -> str:
         return "vfe"  # without the trace, which is 0
-
-    def _rows(self, problem: Problem) -> Tensor:
-        """The rows of the subset [min(m, n)]: those of the chosen start, then random rows."""
-        chosen, order = start_rows(self.start, problem, self.num_rows, self.seed), random_order(problem, self.seed)
-        others = order[~torch.isin(order, chosen)]
-        return torch.cat([chosen, others])[: self.num_rows]
 
     def _learning_phase(
         self, problem: Problem, subset: Dataset, state: SelectionState

@@ -127,11 +127,3 @@ def exact_posterior(model: Model, theta: Float[Tensor, " p"]) -> FeaturePosterio
     exact = exact_likelihood(model, theta)
     features = LearnedFeatures(model.map, model.waves, theta)
     return FeaturePosterior(features, PrecisionFactor(exact.w, exact.L.to(theta), exact.s2), exact.s2)
-
-
-def stationarity(gradient: float) -> list[str]:
-    """Say whether a theta with this gradient, in standard errors, is stationary; nothing where it is not known."""
-    if math.isnan(gradient):
-        return []
-    verdict = "stationary" if gradient <= WITHIN_SAMPLING else "not stationary"
-    return [f"The gradient of the NLML is {gradient:.2g} of its standard error: {verdict}."]

@@ -80,15 +80,13 @@ class Learner(ABC):
         self, method: MinibatchSettings, model: Model, state: MinibatchState, batch_size: int | None = None
     ) -> None:
         self.model, self.rate, self.seed = model, state.rate, method.seed
-        self.rows = MinibatchRows(
-            method.seed, model.n, model.n if batch_size is None else batch_size, "rows", model.rows_device
-        )
+        size = model.n if batch_size is None else batch_size
+        self.rows = MinibatchRows(method.seed, model.n, size, "rows", model.rows_device)
         self.optimiser = OPTIMISERS[method.optimiser]
         self.parameters = self.begin(state)
         x = self.parameters.x
-        self.averages = tuple(average.clone() for average in state.averages) or tuple(
-            torch.zeros_like(x) for _ in range(self.optimiser.averages)
-        )
+        begun = [average.clone() for average in state.averages]
+        self.averages = tuple(begun or [torch.zeros_like(x) for _ in range(self.optimiser.averages)])
         self.log_floor, self.largest = math.log(method.noise_floor), method.largest
         self.log_ceiling, self.noise_limits = math.inf, noise_limits(model.problem.kernel, model.problem.theta)
         if self.noise_limits is not None:

@@ -28,7 +28,6 @@ from .exact_likelihood import (
     exact_likelihood,
     exact_posterior,
     gradient_in_standard_errors,
-    stationarity,
 )
 from .held_out_refit import band_factor, refit_magnitude_and_noise, ridge_error, rows_set_aside, validation_error
 from .learner import Learner
@@ -100,8 +99,7 @@ class Minibatches(MinibatchSettings):
             raise SettingError(f"{self.title} samples the noise, and cannot keep it where it is; set samples to 0.")
         if self.samples:
             refuse_few_rows(self.title, len(model.validation_rows))
-        theta = model.start()
-        first = MinibatchState(0, "start", 0, theta, theta.new_zeros(model.D), (), (), float(self.rate))
+        first = first_state(model, "start", float(self.rate))
         state = yield from begun(resume, first, MinibatchInfo("start"))
         if state.phase in ("start", "search"):
             state = yield from self._search(model, state)
@@ -154,16 +152,15 @@ class Minibatches(MinibatchSettings):
 
     def _learn_fold(self, problem: Problem, state: MinibatchState) -> MinibatchState:
         """Learn the features without the next part of the rows, with as many minibatches as the best theta took."""
-        model, start = Model(self, problem, self.validation, len(state.fold_thetas) + 1), Model(self, problem).start()
-        learner = self.learner(
-            model, MinibatchState(0, "learn", 0, start, start.new_zeros(model.D), (), (), state.rate)
-        )
+        model = Model(self, problem, self.validation, len(state.fold_thetas) + 1)
+        first = first_state(model, "learn", state.rate)
+        learner = self.learner(model, first)
         try:
             learner.take(0, state.best_batches)
             diverged = bool(learner.divergence())
         except NotPositiveDefinite:
             diverged = True
-        theta = start[:0] if diverged else learner.parameters.theta.clone()
+        theta = first.theta[:0] if diverged else learner.parameters.theta.clone()
         return state._replace(step=state.step + 1, phase="fold", fold_thetas=(*state.fold_thetas, theta))
 
     def _finish(self, problem: Problem, model: Model, state: MinibatchState) -> tuple[MinibatchState, MinibatchInfo]:
@@ -175,7 +172,9 @@ class Minibatches(MinibatchSettings):
         state = state.at_best_theta()._replace(step=state.step + 1, phase="best", band_factor=1.0)
         exact = exact_likelihood(model, state.theta)
         state = state._replace(gradient=gradient_in_standard_errors(model, state.theta, exact))
-        sentences += stationarity(state.gradient)
+        if not math.isnan(state.gradient):
+            verdict = "stationary" if state.gradient <= WITHIN_SAMPLING else "not stationary"
+            sentences.append(f"The gradient of the NLML is {state.gradient:.2g} of its standard error: {verdict}.")
         if not len(model.validation_rows):
             state = state._replace(remark=" ".join(sentences))
             return state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1])))
@@ -247,8 +246,7 @@ class Minibatches(MinibatchSettings):
         """Try learning rates, each from the initial theta; return the initial state with the best rate."""
         while 1 < self.search and state.trial < self.search:
             rate = self.rate * RATE_SPACING ** (state.trial - (self.search - 1) / 2)
-            start, w = model.start(), model.start().new_zeros(model.D)
-            value, tried = self._try_rate(model, MinibatchState(state.step, "search", 0, start, w, (), (), rate))
+            value, tried = self._try_rate(model, first_state(model, "search", rate))
             is_better = value < state.best_value or state.trial == 0
             state = tried._replace(
                 step=state.step + 1,
@@ -257,8 +255,8 @@ class Minibatches(MinibatchSettings):
                 best_rate=rate if is_better else state.best_rate,
             )
             yield Step(state, MinibatchInfo("search", value if math.isfinite(value) else math.nan, rate=rate))
-        theta, rate = model.start(), state.best_rate if self.search > 1 else float(self.rate)
-        return MinibatchState(state.step, "learn", 0, theta, theta.new_zeros(model.D), (), (), rate, state.trial)
+        rate = state.best_rate if self.search > 1 else float(self.rate)
+        return first_state(model, "learn", rate)._replace(step=state.step, trial=state.trial)
 
     def _try_rate(self, model: Model, state: MinibatchState) -> tuple[float, MinibatchState]:
         """The score after `trial` minibatches at the rate of this state, infinite if they diverge, and the state."""
@@ -303,3 +301,9 @@ def _pooled(errors: Sequence[float], rows: Sequence[int]) -> float:
 def _divergence(learner: Learner, model: Model) -> str:
     """What has diverged, in a sentence; the exact likelihood is computed only if all parameters are within bounds."""
     return learner.divergence() or learner.divergence(exact_likelihood(model, learner.parameters.theta))
+
+
+def first_state(model: Model, phase: str, rate: float) -> MinibatchState:
+    """Return the state before the first minibatch."""
+    theta = model.start()
+    return MinibatchState(0, phase, 0, theta, theta.new_zeros(model.D), (), (), rate)

@@ -106,10 +106,8 @@ class Model:
         """Divide the rows into those to learn from and those set aside, which are whole groups where rows have them."""
         if self.problem.train.groups is None:
             order, first = torch.randperm(self.n, generator=generator(self.seed, "validation")), fold * num_aside
-            validation, learning = (
-                order[first : first + num_aside],
-                torch.cat([order[:first], order[first + num_aside :]]),
-            )
+            validation = order[first : first + num_aside]
+            learning = torch.cat([order[:first], order[first + num_aside :]])
             self.num_parts = self.n // num_aside
         else:
             part = drawn_parts(self.problem.train.groups.number, num_aside, self.seed)

@@ -25,11 +25,6 @@ def rate(default: float = 3e-3) -> Any:
     return positive(default, (1e-4, 1.0), doc="Learning rate; for adadelta it is a factor close to 1.")
 
 
-def minibatches() -> Any:
-    """Return the number of minibatches per step."""
-    return count(100, (1, 1000), doc="Minibatches per step; at most one epoch.")
-
-
 def refresh() -> Any:
     """Return the number of minibatches after which the Gram matrix is recomputed from all rows."""
     return count(
@@ -81,7 +76,7 @@ class MinibatchSettings(Method):
         doc="Power p of the power schedule: minibatch t has rate (1 + t / epoch)^-p; convergence is proved for 3/4.",
     )
     epochs = count(100, (10, 200), doc="Maximum number of passes over the rows.")
-    minibatches = minibatches()
+    minibatches = count(100, (1, 1000), doc="Minibatches per step; at most one epoch.")
     evaluate_every = count(
         1, (1, 20), doc="Epochs between evaluations of the exact likelihood, from which the best theta is chosen."
     )

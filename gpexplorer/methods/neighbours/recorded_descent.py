@@ -136,9 +136,8 @@ def no_answers(theta: Float[Tensor, " p"]) -> Float[Tensor, "0 q"]:
 def slope_of(problem: Problem, state: Any) -> float:
     """The largest absolute derivative at the best point, in the numbers that may move."""
     gradient = _gradient_at(state.objective, state.answers)
-    return largest_derivative(
-        problem.kernel, state.theta, noise_floor(problem, torch.float64).along(state.theta, gradient)
-    )
+    floor = noise_floor(problem, torch.float64)
+    return largest_derivative(problem.kernel, state.theta, floor.along(state.theta, gradient))
 
 
 def slope_nearby(problem: Problem, theta: Tensor, value: float, answers: Sequence[Tensor] | Tensor) -> float:

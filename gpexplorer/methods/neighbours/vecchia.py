@@ -211,13 +211,12 @@ class Conditionals:
         chosen = random_rows(n - self.head, most, generator(seed, "conditionals")) + self.head
         positions = chosen.sort().values.numpy()
         self.weight = (n - self.head) / max(len(positions), 1)
-        nearest = (
-            earlier_neighbours(inputs[order], positions, k) if len(positions) else np.empty((0, k), dtype=np.int64)
-        )
+        nearest = np.empty((0, k), dtype=np.int64)
+        if len(positions):
+            nearest = earlier_neighbours(inputs[order], positions, k)
         self.positions, self.neighbours = torch.from_numpy(positions), torch.from_numpy(nearest)
-        self.order, self.positions, self.neighbours = (
-            each.to(device) for each in (self.order, self.positions, self.neighbours)
-        )
+        of_rows = (self.order, self.positions, self.neighbours)
+        self.order, self.positions, self.neighbours = (each.to(device) for each in of_rows)
         self.rows: Any = problem.train.rows(self.order).to(device, torch.float64)
 
     @cached_property

@@ -115,7 +115,8 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu", by_blocks:
     from safetensors import SafetensorError, safe_open
 
     if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
-        raise PosteriorError(f"There is no file {quoted(path)}: give the path of a model that {WRITERS} wrote.")
+        named = str(path) if isinstance(path, os.PathLike) else path
+        raise PosteriorError(f"There is no file {quoted(named)}: give the path of a model that {WRITERS} wrote.")
     try:
         with safe_open(str(path), "pt", device=device) as file:
             header = file.metadata() or {}
@@ -179,14 +180,14 @@ class TorchPosterior(nn.Module):
 
     def __init__(self, posterior: Any) -> None:
         super().__init__()
-        self.posterior, self.is_scaled = _prepared(posterior), posterior.kind in ("units", "average")
+        self.posterior = _prepared(posterior)
         self.names: dict[int, str] = {}  # of buffers, by the identity of their tensors
         self.places = self._register(self.posterior, ())
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean [t] and variance [t] at inputs [t, d]."""
         posterior = _with_buffers(self.posterior, self.places, self)
-        marginals = posterior.block_marginals(X if self.is_scaled else X.to(posterior.like.dtype))
+        marginals = posterior.block_marginals(X.to(posterior.like.dtype))
         mean, var = (posterior.observed(marginals) if posterior.of == "y" else marginals).moments
         return mean, var
 

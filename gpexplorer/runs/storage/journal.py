@@ -2,7 +2,7 @@
 
 The lines are written in the order of events:
 
-    {"memory": bytes}                                          first line, once
+    {"memory": bytes, "rows": key}                             first line, once
     {"start": theta, "note": sentence}                         where the run begins, if not at the kernel's own theta
     {"index": ..., "seconds": ..., "entries": ..., "state": ..., "info": ..., "tensors": ...}   one per record
     {"at": index, "scores": {...}}                             after the record
@@ -47,6 +47,8 @@ class Kept(NamedTuple):
         The initial theta; None if the run begins where its kernel proposes.
     start_note : str
         What the starts of the run reached.
+    rows : str
+        The key of the rows, a hash of their content; empty if the journal does not say.
     """
 
     records: list[Record]
@@ -54,6 +56,15 @@ class Kept(NamedTuple):
     memory: float = math.nan
     start: list[float] | None = None
     start_note: str = ""
+    rows: str = ""
+
+    def require_rows(self, key: str) -> None:
+        """Raise StoreError if the run was kept with other rows, such as those of its file before it was changed."""
+        if self.rows not in ("", key):
+            raise StoreError(
+                f"The run was kept with the rows {self.rows!r}, and these are {key!r}: choose another store, or give "
+                "the changed file another name."
+            )
 
 
 class Journal:
@@ -89,10 +100,17 @@ class Journal:
         """The number of records written."""
         return self._lines.mark
 
-    def write_memory(self, memory: float) -> None:
-        """Write the bytes of the method's arrays by its formula, if the journal is new."""
+    def begin(self, memory: float, rows: str) -> None:
+        """Write the bytes of the method's arrays by its formula and the key of the rows, if the journal is new.
+
+        Raises
+        ------
+        StoreError
+            If it is that of other rows.
+        """
+        self.kept.require_rows(rows)
         if not self._lines.content.lines:
-            self._lines.append({"memory": float(memory)})
+            self._lines.append({"memory": float(memory), "rows": rows})
 
     def write_start(self, theta: list[float], note: str) -> None:
         """Write where the run begins, before its first record."""
@@ -143,7 +161,7 @@ def locked(directory: Path) -> AcquireReturnProxy[Any]:
 def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
     """Records and outcome from the lines of a journal; StoreError if the lines are not in order."""
     records: list[Record] = []
-    outcome, memory, start, note = None, math.nan, None, ""
+    outcome, memory, start, note, rows = None, math.nan, None, "", ""
     for line in lines:
         try:
             if "index" in line:
@@ -153,7 +171,7 @@ def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
                 scores = {str(name): float(value) for name, value in line["scores"].items()}
                 records[line["at"]] = records[line["at"]]._replace(scores=scores)
             elif "memory" in line:
-                memory = float(line["memory"])
+                memory, rows = float(line["memory"]), str(line.get("rows", ""))
             elif "start" in line:
                 start, note = [float(value) for value in line["start"]], str(line["note"])
             else:
@@ -162,7 +180,7 @@ def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
             raise StoreError(
                 f"A line after record {len(records) - 1} is not a journal's ({type(error).__name__})."
             ) from error
-    return Kept(records, outcome, memory, start, note)
+    return Kept(records, outcome, memory, start, note, rows)
 
 
 def _record(line: dict[str, Any], expected_index: int, classes: Classes) -> Record:

@@ -18,6 +18,7 @@ The first term of the maximum is the most that the client can hand out, which no
 from __future__ import annotations
 
 import math
+import re
 import sys
 import threading
 import time
@@ -31,7 +32,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...errors import ClusterError, SettingError
+from ...errors import ClusterError, SettingError, quoted
 from ..counting import Counter, counted_piece
 from ..run import Run
 
@@ -121,6 +122,8 @@ def connected(address: str) -> Iterator[Any]:
         from distributed import Client
     except ImportError:
         raise SettingError("Dask is not installed: pip install gpexplorer[cluster].") from None
+    if isinstance(address, str) and not re.search(r":\d+/?$|^inproc://", address):
+        raise SettingError(f'The scheduler is {quoted(address)}; give its port as well, such as "tcp://host:8786".')
     try:
         client = Client(address, timeout=TIMEOUT, set_as_default=False)
     except (OSError, TypeError, ValueError, TimeoutError):

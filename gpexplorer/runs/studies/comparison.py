@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...errors import SettingError, quoted
+from ...errors import SettingError, number, quoted
 from ...methods.base import registry
 from ..opening import DTYPES
 from ..rounding import first_rise
@@ -73,11 +73,6 @@ class Finished:
         return {name: float(value) for name, value in values.items()}
 
 
-def stored(store: Store, most: int | None = None) -> dict[str, Finished]:
-    """The readable runs of a store, by name, as in `read_store`."""
-    return read_store(store, most)[0]
-
-
 def read_store(store: Store, most: int | None = None) -> tuple[dict[str, Finished], dict[str, str]]:
     """The runs of a store. Every run stands alone: one that cannot be read is named and hides no other.
 
@@ -129,8 +124,9 @@ def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None
     frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
     if not len(frame):
         return frame
-    by = _checked_choice(by, [str(name) for name in frame if name not in ("method", "outcome")])
-    frame = frame.sort_values(by, kind="stable").head(len(frame) if top is None else top)
+    by = checked_choice(by, [str(name) for name in frame if name not in ("method", "outcome")])
+    top = len(frame) if top is None else number("top", top, whole=True, low=0)
+    frame = frame.sort_values(by, kind="stable").head(top)
     changed = differences({name: runs[name].spec for name in frame.index}).drop(columns="method", errors="ignore")
     frame["differs"] = [_listed(changed.loc[name]) for name in frame.index]
     if any(run.note for run in runs.values()):
@@ -194,9 +190,8 @@ def aligned(tables: Sequence[pd.DataFrame], by: str, most: int = 10_000) -> tupl
         For each place, the row of each table that is the newest there, [p, runs]. A run that has ended stays at its
         last row, and one that has not begun at its first.
     """
-    return newest_rows(
-        [table[AXES[_checked_choice(by, ("step", "seconds"))]].to_numpy(float) for table in tables], most
-    )
+    axis = AXES[checked_choice(by, ("step", "seconds"))]
+    return newest_rows([table[axis].to_numpy(float) for table in tables], most)
 
 
 def newest_rows(values: Sequence[np.ndarray], most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -284,9 +279,8 @@ def pareto(runs: Mapping[str, Finished], spent: str = "seconds", score: str = "s
         "front" is true for a run that no other run equals or beats for less.
     """
     rows = [{"run": name, "method": run.spec.method, **run.last} for name, run in runs.items()]
-    frame = pd.DataFrame(
-        rows, columns=["run", "method", _checked_choice(spent, SPENT), _checked_choice(score, SCORES)]
-    ).dropna()
+    columns = ["run", "method", checked_choice(spent, SPENT), checked_choice(score, SCORES)]
+    frame = pd.DataFrame(rows, columns=columns).dropna()
     frame = frame.sort_values([spent, score], kind="stable", ignore_index=True)
     best_before = frame[score].cummin().shift(fill_value=np.inf)
     return frame.assign(front=frame[score] < best_before)
@@ -305,7 +299,7 @@ def overlay(runs: Mapping[str, Finished], channel: str, over: str = "step") -> d
     over : {"step", "seconds", "kernel entries"}
         The x axis.
     """
-    axis = AXES[_checked_choice(over, AXES)]
+    axis = AXES[checked_choice(over, AXES)]
     frames = {}
     for name, run in runs.items():
         if channel not in run.steps:
@@ -332,7 +326,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def _checked_choice(name: str, names: Sequence[str] | Mapping[str, str]) -> str:
+def checked_choice(name: str, names: Sequence[str] | Mapping[str, str]) -> str:
+    """Return the name if it is one of the names; SettingError otherwise."""
     if name not in names:
         raise SettingError(f"There is no {quoted(name)} to compare by; choose one of {', '.join(names)}.")
     return name

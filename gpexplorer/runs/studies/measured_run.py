@@ -85,10 +85,8 @@ class Child:
 
     def __init__(self) -> None:
         program = [sys.executable, "-m", "gpexplorer.runs.studies.measured_run"]
-        pipe, no_output = subprocess.PIPE, subprocess.DEVNULL
-        self._process = subprocess.Popen(
-            program, stdin=pipe, stdout=pipe, stderr=no_output, text=True, env=os.environ | PAGE
-        )
+        pipe, no_output, page = subprocess.PIPE, subprocess.DEVNULL, os.environ | PAGE
+        self._process = subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=no_output, text=True, env=page)
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +121,10 @@ class Child:
         timer = threading.Timer(timeout, end)
         timer.start()
         try:
-            return Measured(**json.loads(self._answer(json.dumps(request))))
+            assert self._process.stdin is not None and self._process.stdout is not None
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            return Measured(**json.loads(self._process.stdout.readline()))
         except (ValueError, TypeError, OSError):
             reason = f"its process ended with status {self._process.wait()}; out of memory?"
             reason = f"it took more than {timeout:g} s." if late.is_set() else reason
@@ -136,13 +137,6 @@ class Child:
         self._process.kill()
         with suppress(BrokenPipeError):
             self._process.communicate()
-
-    def _answer(self, request: str) -> str:
-        """The line with which the process answers; empty if it has ended."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(request + "\n")
-        self._process.stdin.flush()
-        return self._process.stdout.readline()
 
 
 def in_child(spec: Spec, rows: int | None = None, timeout: float = TIMEOUT) -> Measured:
@@ -181,21 +175,16 @@ def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None, *
     except GPExplorerError as error:
         return Measured(0, 0, sentence=str(error))
     started, peak = run.advance(), high_water()
-    while started and run.done <= limit and _since_the_first(run) < seconds:
-        if run.advance() is None:
+    while started and run.done <= limit:
+        since_the_first = run.trace[-1].seconds - run.trace[1].seconds if run.done else -1.0
+        if since_the_first >= seconds or run.advance() is None:
             break
     memory = peak()
     if run.done == 0 or (run.outcome and run.outcome.reason == "failed"):
         return Measured(n, d, sentence=run.outcome.message if run.outcome else "It took no step.")
     elapsed = [after - before for before, after in pairwise(run.trace.series("seconds"))]
-    return Measured(
-        n=n, d=d, seconds=statistics.median(elapsed[1:] or elapsed), memory=memory, first=elapsed[0], steps=len(elapsed)
-    )
-
-
-def _since_the_first(run: Run) -> float:
-    """Seconds of the steps after the first one, which sets up; below 0 before it."""
-    return run.trace[-1].seconds - run.trace[1].seconds if len(run.trace) > 1 else -1.0
+    usual = statistics.median(elapsed[1:] or elapsed)
+    return Measured(n=n, d=d, seconds=usual, memory=memory, first=elapsed[0], steps=len(elapsed))
 
 
 def reuse_memory() -> None:

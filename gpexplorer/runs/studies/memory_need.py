@@ -15,7 +15,7 @@ from ...data.sets.poses import DIMENSION, TEST, TRAIN
 from ...errors import GPExplorerError, SettingError
 from ...methods.base import registry
 from ...problem import Cost
-from ..setting_checks import arguments
+from ..setting_checks import method_of
 from ..spec import Spec
 from .scaling_study import Axis, axes, hollow_problem
 
@@ -67,9 +67,8 @@ def cost_of_step(spec: Spec, rows: Rows) -> Cost:
     SettingError
         If the kernel or the method cannot be used with rows of this size.
     """
-    method = registry[spec.method]
     try:
-        return method(seed=spec.seed, **arguments(method, spec.settings)).cost(hollow_problem(spec, *rows))
+        return method_of(spec).cost(hollow_problem(spec, *rows))
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         raise SettingError(f"{spec.method} has no formula for these rows ({type(error).__name__}).") from error
 

@@ -31,10 +31,11 @@ from numpy.typing import NDArray
 from ...data.files.inputs_by_name import ModelInputs, rows_read, rows_without_reader
 from ...data.files.reading import strips
 from ...data.quoting import display_name
-from ...data.reader.table_reader import RowsRead, Variant
-from ...data.standardising import model_rows, scaled_inputs
+from ...data.reader.table_reader import RowsRead
+from ...data.standardising import scaled_inputs
 from ...errors import DataError, SettingError
 from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, TransformedMarginals, WidenedPosterior
+from ...posteriors.table_posterior import averaged, chosen_rows, observed_average, rows_by_unknown
 from ...problem import MixedRows
 
 Floats = NDArray[np.float64]
@@ -74,19 +75,20 @@ def predictions_of_file(
         If the file cannot be read, has no rows, or has not the columns of the model.
     """
     name, count = display_name(path.name), 0
+    inputs = model_inputs(posterior)
     contradicted = _contradicted(posterior, name, path)
-    for table in strips(path):
+    for table in strips(path, also=inputs.sources):
         count += table.num_rows
-        yield prediction_table(posterior, rows_read(model_inputs(posterior), name, table, contradicted), of, quantiles)
+        yield prediction_table(posterior, rows_read(inputs, name, table, contradicted), of, quantiles)
     if not count:
         raise DataError(f"{name} has the names of columns and no rows below them: there is nothing to predict.")
 
 
 def _contradicted(posterior: Model, name: str, path: Path) -> set[str]:
     """The columns of a file of several strips that have cells in another format than those of training."""
-    reader, columns = posterior.columns.reader, set[str]()
-    is_long = reader is not None and len(list(islice(strips(path), 2))) > 1
-    for table in strips(path) if is_long else ():
+    reader, columns, also = posterior.columns.reader, set[str](), model_inputs(posterior).sources
+    is_long = reader is not None and len(list(islice(strips(path, also=also), 2))) > 1
+    for table in strips(path, also=also) if is_long else ():
         columns |= reader.contradicted_by(table, name)
     return columns
 
@@ -118,7 +120,7 @@ def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequenc
     named_levels = ENDS | {f"q{100 * level:g}": level for level in quantiles}
     names = ["mean", "sd", "sd_f", *named_levels, "far"]
     table = pd.DataFrame(np.nan, index=range(len(answered)), columns=names)
-    for unknown, rows in _by_unknown_columns(read):
+    for unknown, rows in rows_by_unknown(read):
         table.loc[rows] = np.column_stack(_predicted(posterior, read, rows, unknown, of, [*named_levels.values()]))
     if len(answered) and read.unknown:
         reader = posterior.columns.reader
@@ -149,21 +151,9 @@ def count_reasons(table: pd.DataFrame) -> dict[str, int]:
 def sentence_of_counts(counts: Counter[str]) -> str:
     """How many rows were predicted, and of how many there is something to be said."""
     total, answered = counts.pop("rows", 0), counts.pop("answered", 0)
-    parts = [
-        f"{number:,} {reason}" for reason, number in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:12]
-    ]
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:12]
+    parts = [f"{number:,} {reason}" for reason, number in most]
     return f"{answered:,} of {total:,} rows predicted" + (f": {'; '.join(parts)}." if parts else ".")
-
-
-def _by_unknown_columns(read: RowsRead) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
-    """Rows that have an answer, together with the columns that are not known in them."""
-    sources = list(read.unknown)
-    pattern = np.zeros(len(read.answered), dtype=np.int64)
-    for k, source in enumerate(sources):
-        pattern += read.unknown[source].astype(np.int64) << min(k, 60)
-    for value in np.unique(pattern[read.answered]).tolist():
-        chosen = tuple(source for k, source in enumerate(sources) if value >> min(k, 60) & 1)
-        yield chosen, np.flatnonzero(read.answered & (pattern == value))
 
 
 def _predicted(
@@ -175,56 +165,16 @@ def _predicted(
     levels: Sequence[float],
 ) -> list[Floats]:
     """The columns [t] of the table for some rows, averaged over the values of columns that are not known in them."""
-    X = _model_rows(posterior, read, rows)
+    X = chosen_rows(posterior, read, rows)
     of_f = posterior.marginals(X, noise=False)
     far = _far_of_parts(posterior, X, of_f)
     answer: Any = posterior.observed(of_f) if of == "y" else of_f
     if unknown:
-        of_f, answer = _averaged(posterior, X, unknown, of)
+        of_f = averaged(posterior, X, unknown)
+        answer = observed_average(posterior, of_f) if of == "y" else of_f
     (mean, var), (_, var_f) = ([_array(part) for part in own.moments] for own in (answer, of_f))
     ends = [_array(row) for row in answer.quantile(torch.tensor(levels, dtype=torch.float64))]
     return [mean, np.sqrt(var), np.sqrt(var_f), *ends, far.astype(float)]
-
-
-def _averaged(posterior: Model, X: Any, unknown: tuple[str, ...], of: str) -> tuple[MixtureMarginals, MixtureMarginals]:
-    """The distributions of f, and of what is asked for, averaged over the values of columns that are not known."""
-    weights, variants = posterior.columns.reader.variants(unknown)
-    at_variants = [posterior.marginals(_changed(X, variant), noise=False) for variant in variants]
-    observed = [posterior.observed(part) for part in at_variants] if of == "y" else at_variants
-    return MixtureMarginals(at_variants, weights), MixtureMarginals(observed, weights)
-
-
-def with_unknown_averaged(posterior: InUnits, read: RowsRead, mean: Floats, sd: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of y [t], where those of rows with unknown words or gaps are averaged over values.
-
-    Parameters
-    ----------
-    posterior : InUnits
-    read : RowsRead
-        Rows that are all answered.
-    mean, sd : array [t]
-        Those of the values in the middle, which are kept for all other rows.
-    """
-    mean, sd = mean.copy(), sd.copy()
-    for unknown, rows in _by_unknown_columns(read):
-        if unknown:
-            _, answer = _averaged(posterior, _model_rows(posterior, read, rows), unknown, "y")
-            moments = answer.moments
-            mean[rows], sd[rows] = _array(moments[0]), np.sqrt(_array(moments[1]))
-    return mean, sd
-
-
-def _model_rows(posterior: Model, read: RowsRead, rows: NDArray[np.int64]) -> Any:
-    """Some of the rows in the form that the posterior takes."""
-    texts = tuple(tuple(column[i] for i in rows) for column in read.texts)
-    return model_rows(read._replace(X=read.X[rows], texts=texts), posterior.columns)
-
-
-def _changed(X: Any, variant: Variant) -> Any:
-    """The same rows with other values of some inputs."""
-    if isinstance(X, MixedRows):
-        return X.with_numbers(torch.from_numpy(variant.of(X.numbers.numpy())))
-    return variant.of(X)
 
 
 def _far_of_parts(posterior: Model, X: Any, of_f: Any) -> NDArray[np.bool_]:

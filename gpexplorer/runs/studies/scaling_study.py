@@ -30,10 +30,9 @@ from ...data.quoting import size
 from ...data.sets.generators import GENERATORS
 from ...display import ScalingDisplay
 from ...errors import GPExplorerError, SettingError, closest, number, quoted
-from ...methods.base import registry
 from ...problem import Cost, Dataset, Problem
 from ..opening import DTYPES
-from ..setting_checks import arguments, of_kind
+from ..setting_checks import method_of, of_kind
 from ..spec import Spec
 from . import machine_speed, power_law
 from .measured_run import Measured, in_child
@@ -167,14 +166,14 @@ class Scaling(ScalingDisplay, param.Parameterized):
         super().__init__()
         choices = axes(of_kind("What is to grow", spec, Spec, "a Spec and the sizes to measure it at"))
         if axis not in choices:
-            reason = (
-                f"it has {', '.join(choices)}" if choices else "its rows are in memory or a file, and cannot be redrawn"
-            )
+            reason = "its rows are in memory or a file, and cannot be redrawn"
+            reason = f"it has {', '.join(choices)}" if choices else reason
             raise SettingError(f"{spec.method} on these data does not grow along {axis!r}; {reason}.")
         self.spec, self.axis = spec, choices[axis]
-        if not isinstance(values, Iterable) or not list(values):
+        sizes = list(values) if isinstance(values, Iterable) else []
+        if not sizes:
             raise SettingError(f"The sizes are {quoted(values)}; give whole numbers, such as [1000, 2000, 4000].")
-        self.values = sorted({number("A size", value, whole=True, low=1) for value in values})
+        self.values = sorted({number("A size", value, whole=True, low=1) for value in sizes})
         self._measure, self._machine = measure, machine
         self.points: list[dict[str, Any]] = []
 
@@ -207,9 +206,7 @@ class Scaling(ScalingDisplay, param.Parameterized):
         """One row per size: measured and predicted seconds per step and bytes, and the scaling factor between rows."""
         frame = pd.DataFrame(self.points, columns=list(COLUMNS))
         timed = list(zip(frame["value"], frame["seconds"].astype(float), strict=True))
-        factors = [
-            power_law.scaling_factor(n, n_before, s, s_before) for (n_before, s_before), (n, s) in pairwise(timed)
-        ]
+        factors = [power_law.scaling_factor(n, n_0, s, s_0) for (n_0, s_0), (n, s) in pairwise(timed)]
         frame["scaling factor"] = [float("nan"), *factors][: len(frame)]
         return frame
 
@@ -238,8 +235,7 @@ class Scaling(ScalingDisplay, param.Parameterized):
         """
         spec, _ = self.axis.grown(self.spec, value)
         n, d = value if self.axis.name == "n" else n, value if self.axis.name == "d" else d
-        method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
-        return method.cost(hollow_problem(spec, n, d))
+        return method_of(spec).cost(hollow_problem(spec, n, d))
 
     def forecast(self, value: int, memory: float) -> Forecast:
         """Forecast the cost of a size.

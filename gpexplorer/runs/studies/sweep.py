@@ -18,7 +18,7 @@ from ...data.loading import plain
 from ...errors import ClusterError, DataError, GPExplorerError, SettingError, closest, quoted
 from ...methods.base import registry
 from ..run import Run
-from ..setting_checks import of_kind
+from ..setting_checks import of_kind, resolve
 from ..spec import A_SPEC, Spec, in_words, named_specs
 from ..storage.journal import InUse
 from ..store import Store
@@ -57,7 +57,7 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]], most: int = MOST) -> dic
         Gives everything that does not vary.
     over : mapping
         Lists of values by name. A name is a field of the spec, or a setting of its method. The last name varies
-        fastest.
+        fastest. Where "method" varies, the other methods have those settings of the spec that are not defaults.
     most : int, default 200
         The largest number of combinations that is allowed.
 
@@ -217,11 +217,18 @@ def _lists(over: Any) -> dict[str, list[Any]]:
 
 
 def with_values(spec: Spec, chosen: Mapping[str, Any]) -> Spec:
-    """Return the spec with these fields of its own and settings of its method, by name."""
+    """Return the spec with these fields of its own and settings of its method, by name.
+
+    Another method takes over the settings that are not the defaults of the spec's own method.
+    """
     names = {entry.name for entry in fields(spec)}
     settings = {name: value for name, value in chosen.items() if name not in names}
     changed = {name: value for name, value in chosen.items() if name in names}
-    return replace(spec, **{"settings": {**spec.settings, **settings}, **changed})
+    kept = spec.settings
+    if changed.get("method", spec.method) != spec.method:
+        defaults = resolve(registry[spec.method], {})
+        kept = {name: value for name, value in kept.items() if value != defaults[name]}
+    return replace(spec, **{"settings": {**kept, **settings}, **changed})
 
 
 def with_digest(table: pd.DataFrame) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from bokeh.document import Document
 from panel.custom import JSComponent
 from panel.theme import DarkTheme
 
+from ...views.drawing.palette import ON_DARK
 from ..styles import DRAWER_BELOW, TEXT, beside
 from .callbacks import change
 from .protocol_repairs import send_patches_together
@@ -24,6 +25,35 @@ LONGEST_QUERY = 5000  # characters of a query that a browser sends
 MERGE_SECONDS = 2.0  # changes within this time of an entry of the history, as of a slider, add no further entry
 PATIENCE = 1.0  # seconds after which an answer is no longer waited for: a tab in the background does not draw
 QUICK = 0.25  # seconds from a frame to its acknowledgement, up to which two frames may be on their way
+
+
+class Heard(JSComponent):
+    """A component whose script sends messages. A browser can send anything: only what is accepted is passed on.
+
+    Parameters
+    ----------
+    on_message : callable
+        Called with each message that is accepted.
+    **params : object
+        Parameters of the component.
+    """
+
+    def __init__(self, on_message: Callable[[Any], object], **params: Any) -> None:
+        super().__init__(**params)
+        self._on_message = on_message
+
+    def _accepts(self, msg: Any) -> bool:
+        """Whether this is what the script sends: nothing is, unless a subclass says so."""
+        return False
+
+    def _handle_msg(self, msg: Any) -> None:
+        if self._accepts(msg):
+            self._on_message(msg)
+
+
+def is_index(msg: Any, count: int) -> bool:
+    """Return whether a message is the number of one of so many things."""
+    return isinstance(msg, int) and not isinstance(msg, bool) and 0 <= msg < count
 
 
 class ButtonNames(JSComponent):
@@ -42,49 +72,35 @@ class PageTheme(JSComponent):
     title bar was pressed, its choice counts in this browser.
     """
 
+    on_dark = param.Dict(ON_DARK, constant=True, doc="Colours of figures in the light theme, and their dark twins.")
+
     _esm = beside(__file__, "page_theme.js")
 
 
-class HostTheme(JSComponent):
-    """An invisible component that says whether the page around it is dark, whatever has made it so.
-
-    Parameters
-    ----------
-    on_theme : callable
-        Called with whether the page is dark, when it is drawn and at every change.
-    **params : object
-        Parameters of `panel.custom.JSComponent`.
-    """
+class HostTheme(Heard):
+    """An invisible component that says whether the page around it is dark, when it is drawn and at every change."""
 
     _esm = beside(__file__, "host_theme.js")
-
-    def __init__(self, on_theme: Callable[[bool], None], **params: Any) -> None:
-        super().__init__(**params)
-        self._on_theme = on_theme
 
     def _get_model(self, doc: Document, root: Any = None, parent: Any = None, comm: Any = None) -> Any:
         """Make the model. A template says what it will look like before a browser has drawn it."""
         theme = getattr(pn.state._templates.get(doc), "theme", None)
         if isinstance(theme, type) and issubclass(theme, DarkTheme):
-            self._on_theme(True)
+            self._on_message(True)
         return super()._get_model(doc, root, parent, comm)
 
+    def _accepts(self, msg: Any) -> bool:
+        return isinstance(msg, bool)
+
     def _handle_msg(self, msg: Any) -> None:
-        if isinstance(msg, bool):
-            change(pn.state.curdoc, lambda: self._on_theme(msg))  # a message arrives without the lock
+        handle = super()._handle_msg
+        change(pn.state.curdoc, lambda: handle(msg))  # a message arrives without the lock
 
 
-class Ways(JSComponent):
+class Ways(Heard):
     """The ways from the title bar: to Play for keyboards, to the other pages, and to the panels under the pictures.
 
-    On a narrow page they are a menu.
-
-    Parameters
-    ----------
-    open_tool : callable
-        Called with the number of the panel that a person asks for.
-    **params : object
-        `pages`, `tools` and parameters of the component.
+    On a narrow page they are a menu. A message is the number of the panel that a person asks for.
     """
 
     pages = param.Dict({}, doc="Labels and addresses of the other pages.")
@@ -93,27 +109,17 @@ class Ways(JSComponent):
     _esm = beside(__file__, "ways.js")
     _stylesheets: ClassVar[list[str]] = [beside(__file__, "ways.css")]
 
-    def __init__(self, open_tool: Callable[[int], None], **params: Any) -> None:
-        super().__init__(**params)
-        self._open_tool = open_tool
-
-    def _handle_msg(self, msg: Any) -> None:
-        if isinstance(msg, int) and not isinstance(msg, bool) and 0 <= msg < len(self.tools):
-            self._open_tool(msg)
+    def _accepts(self, msg: Any) -> bool:
+        return is_index(msg, len(self.tools))
 
 
-class Keys(JSComponent):
+class Keys(Heard):
     """Listens for keys unless a person types or moves a control. Notebooks use these keys themselves."""
 
     _esm = beside(__file__, "keys.js")
 
-    def __init__(self, on_key: Callable[[str], None], **params: Any) -> None:
-        super().__init__(**params)
-        self._on_key = on_key
-
-    def _handle_msg(self, msg: Any) -> None:
-        if isinstance(msg, str) and len(msg) <= 16:
-            self._on_key(msg)
+    def _accepts(self, msg: Any) -> bool:
+        return isinstance(msg, str) and len(msg) <= 16
 
 
 class AddressBar(JSComponent):

@@ -4,18 +4,39 @@ const remember = (dark) => { try { localStorage.setItem(NAME, dark ? "dark" : "l
 const pages = () => (window.Bokeh?.documents ?? []).flatMap((document) => document.roots())
   .map((root) => root.data).filter((data) => data && "dark_theme" in data)
 
+const INKS = ["line_color", "fill_color", "text_color", "hatch_color"]
+const parts = () => (window.Bokeh?.documents ?? []).flatMap((document) => document.roots())
+  .flatMap((root) => [...root.references()])
+
 export function render({ model, el }) {
   el.style.display = "none"
+  const on_light = Object.fromEntries(Object.entries(model.on_dark).map((pair) => pair.reverse()))
+  // The server paints all of a figure, but takes its time: its lines and marks, and their signs in the legend, go ahead.
+  const paint = () => {
+    const twins = dark ? model.on_dark : on_light
+    for (const part of new Set(parts())) {
+      for (const name of INKS) {
+        const ink = part.properties[name]?.get_value?.(), twin = twins[ink?.value ?? ink]
+        if (twin) part.setv({ [name]: ink.value ? { ...ink, value: twin } : twin }, { sync: false })
+      }
+      if ("entries" in part.properties) {
+        const entries = part.entries.map((entry) => entry.map((value) => twins[value] ?? value))
+        part.setv({ entries }, { sync: false })
+      }
+    }
+  }
   const system = window.matchMedia("(prefers-color-scheme: dark)")
   let dark = system.matches
   const begin = () => {
     dark = chosen() ? chosen() === "dark" : system.matches
     for (const page of pages()) page.dark_theme = dark
+    paint()
   }
   const note = (page) => {
     if (page.dark_theme === dark) return
     dark = page.dark_theme
     remember(dark)
+    paint()
   }
   const start = () => {
     // Panel does not pass on to the page what the server changes before all of the page is drawn.

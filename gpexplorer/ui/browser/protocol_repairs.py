@@ -229,14 +229,10 @@ def _shorten(entry: logging.LogRecord) -> bool:
     return True
 
 
-def _is_worth_logging(entry: logging.LogRecord) -> bool:
-    """Whether a record says more than that a visitor has closed a tab."""
-    return entry.msg != "Failed sending message as connection was closed"
-
-
 def repair_protocol() -> None:
     """Send numbers in place of tracebacks to browsers, escape line breaks in the log, and notice every closed page."""
-    logging.getLogger("bokeh.server.views.ws").addFilter(_is_worth_logging)
+    closed = "Failed sending message as connection was closed"  # a visitor has closed a tab
+    logging.getLogger("bokeh.server.views.ws").addFilter(lambda entry: entry.msg != closed)
     ErrorMessage.create = classmethod(_create)  # type: ignore[method-assign, assignment]
     logging.setLogRecordFactory(OneLineRecord)
     repair_connections()

@@ -1,11 +1,20 @@
 const every = (selector, root = document) => [...root.querySelectorAll(selector),
   ...[...root.querySelectorAll("*")].flatMap((part) => (part.shadowRoot ? every(selector, part.shadowRoot) : []))]
 
-const bring = (title, waits = 20) => {  // scroll to the panel with this title, once it is open
+const FILLS = 4000  // milliseconds in which the content of a panel arrives
+const bring = (title, waits = 20) => {  // scroll to the panel with this title while it opens and is filled
   const heading = every("button").find((part) => part.textContent.trim() === title)
-  heading?.scrollIntoView({ block: "start", behavior: "smooth" })
-  if (waits && heading?.getAttribute("aria-expanded") !== "true") setTimeout(() => bring(title, waits - 1), 200)
-  else heading?.focus({ preventScroll: true })
+  const scroll = () => heading?.scrollIntoView({ block: "start", behavior: "smooth" })
+  if (heading?.getAttribute("aria-expanded") !== "true") {
+    scroll()
+    if (waits) setTimeout(() => bring(title, waits - 1), 200)
+    return
+  }
+  const filled = new ResizeObserver(scroll), end = () => filled.disconnect()
+  filled.observe(heading.closest(".MuiAccordion-root"))
+  for (const act of ["wheel", "pointerdown", "keydown"]) window.addEventListener(act, end, { once: true })
+  setTimeout(end, FILLS)
+  heading.focus({ preventScroll: true })
 }
 
 export function render({ model, el }) {

@@ -72,13 +72,9 @@ def _is_our_page(context: Any) -> bool:
 
 def _sources(context: Any) -> list[str]:
     """The program texts of an app."""
-    runners = [getattr(handler, "_runner", None) or _main(handler) for handler in context.application.handlers]
+    mains = [getattr(handler, "_main_handler", handler) for handler in context.application.handlers]  # of directories
+    runners = [getattr(main, "_runner", None) for main in mains]
     return [source for runner in runners if (source := getattr(runner, "source", None))]
-
-
-def _main(handler: Any) -> Any:
-    """The program of an app that is a directory; None for other apps."""
-    return getattr(getattr(handler, "_main_handler", None), "_runner", None)
 
 
 def _shows_this_package(context: Any) -> bool:

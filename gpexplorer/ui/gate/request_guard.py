@@ -255,19 +255,19 @@ class RequestGuard:
     ----------
     application : BokehTornado
         The server.
-    local_only : bool
+    local_only : bool, default False
         Whether to refuse visitors from other machines for as long as all allowed names mean this machine.
-    max_sessions : int
+    max_sessions : int, default 60
         Number of sessions that there may be; 0 for no limit.
-    max_per_address : int
+    max_per_address : int, default 0
         Number of sessions that one address may have; 0 for as many as the server.
-    secret_key : str
-        Signs session ids, if BOKEH_SECRET_KEY does not; by default a random key.
+    secret_key : str, optional
+        Signs session ids, if BOKEH_SECRET_KEY does not; by default a random key. Processes that share a port need one.
     """
 
     def __init__(
-        self, application: BokehTornado, local_only: bool, max_sessions: int, max_per_address: int = 0,
-        secret_key: str = "",
+        self, application: BokehTornado, *, local_only: bool = False, max_sessions: int = MAX_SESSIONS,
+        max_per_address: int = 0, secret_key: str = "",
     ) -> None:  # fmt: skip
         self._application, self._local_only = application, local_only
         self._visitors = Visitors(application, max_sessions, max_per_address)
@@ -326,10 +326,7 @@ class RequestGuard:
             return ""
 
 
-def protect(
-    server: BaseServer, *, local_only: bool = False, max_sessions: int = MAX_SESSIONS, max_per_address: int = 0,
-    secret_key: str = "",
-) -> None:  # fmt: skip
+def protect(server: BaseServer, **limits: Any) -> None:
     """Put the guard in front of a server, and limit what its connections may send.
 
     Call it before the server's loop answers the first request.
@@ -338,14 +335,8 @@ def protect(
     ----------
     server : Server
         A server of Bokeh or Panel. One that is protected already is left as it is.
-    local_only : bool, default False
-        Whether to refuse visitors from other machines for as long as all allowed names mean this machine.
-    max_sessions : int, default 60
-        Number of sessions that there may be; 0 for no limit.
-    max_per_address : int, default 0
-        Number of sessions that one address may have; 0 for as many as the server.
-    secret_key : str, optional
-        Signs session ids, if BOKEH_SECRET_KEY does not; by default a random key. Processes that share a port need one.
+    **limits : object
+        The further arguments of `RequestGuard`.
     """
     parameters = server._http.conn_params
     parameters.header_timeout, parameters.body_timeout = HEADER_SECONDS, BODY_SECONDS
@@ -353,13 +344,7 @@ def protect(
     server._http.max_buffer_size = LARGEST_BUFFER
     if SecurityHeaders not in server._tornado.transforms:
         Connections(server._http)
-    protect_application(
-        server._tornado,
-        local_only=local_only,
-        max_sessions=max_sessions,
-        max_per_address=max_per_address,
-        secret_key=secret_key,
-    )
+    protect_application(server._tornado, **limits)
 
 
 def protect_application(application: BokehTornado, **limits: Any) -> None:

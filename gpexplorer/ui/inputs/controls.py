@@ -58,13 +58,15 @@ class KernelPicker(WithLayout):
 
     def disable(self, disabled: bool) -> None:
         """Disable the widgets, because the method has a kernel of its own, or enable them again."""
-        self._disabled = disabled
-        self._rebuild()
+        if disabled != self._disabled:
+            self._disabled = disabled
+            self._rebuild()
 
     def adopt(self, kernel: str) -> None:
-        """Show this kernel without calling `on_change`."""
-        self.parts = parts(kernel)
-        self._rebuild()
+        """Show this kernel without calling `on_change`; widgets that show it already stay, and keep a click."""
+        if self.parts != (new_parts := parts(kernel)):
+            self.parts = new_parts
+            self._rebuild()
 
     def _append(self) -> None:
         if len(self.parts) < MAX_PARTS:

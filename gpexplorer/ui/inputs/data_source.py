@@ -5,23 +5,24 @@ Apart because the other controls are about a run, and know nothing of the list o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
-import panel as pn
 
 from ... import data as data_sets
 from ...data.sets.generators import GENERATORS
 from ...runs import Spec
-from ..styles import TEXT
 from ..text import text
-from ..widgets import WithLayout, column
+from ..widgets import WithLayout, column, line_of_text
 from .field import Field
 from .own_file import MOLECULES, OwnFile
 
 OWN = "upload"  # the entry of the list that is a file of one's own
 HINT = "Public sets are downloaded once, checked against their checksum, and cached."
+
+AS_GAP = re.compile(r": kinds=\{[^}]*\} reads it as a gap\.$")  # what a program would write
 
 
 class DataSource(WithLayout):
@@ -61,15 +62,16 @@ class DataSource(WithLayout):
         )
         self.adopt(spec)
         self.own = OwnFile(self._choose_own, show_message, show_busy)
-        self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width", stylesheets=[TEXT])
+        self.note = line_of_text()
         self._layout = column(self.names, self.note, margin=0)
 
     def describe(self, rows: int, test_rows: int, inputs: int, notes: tuple[str, ...]) -> None:
         """Show the size of the open data, and the notes on them: in the hint for data that have a name."""
         line = f"{rows:,} training rows, {test_rows:,} test rows, {inputs} input{'s' if inputs > 1 else ''}."
-        note_lines = "" if self.names.value not in (None, OWN) else "".join(f"<br>{text(note)}" for note in notes[:4])
+        notes = tuple(AS_GAP.sub(": does it stand for a missing value?", note) for note in notes[:4])
+        note_lines = "" if self.names.value not in (None, OWN) else "".join(f"<br>{text(note)}" for note in notes)
         self.note.object = f'<span class="hint">{line}{note_lines}</span>'
-        self.names.hint = " ".join([*notes[:4], HINT])
+        self.names.hint = " ".join([*notes, HINT])
         self.summary = f"{self.names.chosen_label.rpartition(' · ')[0] or 'rows in memory'}, {rows:,} rows"
 
     def adopt(self, spec: Spec, in_memory: bool = False) -> None:

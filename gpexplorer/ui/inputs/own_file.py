@@ -57,14 +57,9 @@ class ColumnTable(JSComponent):
         self.param.update(lines=list(lines), target=self._index(target), group=-1)
         self.ticked = self._inputs
 
-    def choose_target(self, target: str) -> None:
-        """Say which column is predicted."""
-        self.target = self._index(target)
-        self.ticked = self._inputs
-
-    def choose_group(self, column: str) -> None:
-        """Say which column names the group of each row; "" for none."""
-        self.group = self._index(column)
+    def choose(self, **columns: str) -> None:
+        """Say which column is the `target`, or names the `group` of each row; "" for none."""
+        self.param.update(**{role: self._index(name) for role, name in columns.items()})
         self.ticked = self._inputs
 
     def untick(self, names: Collection[str]) -> None:
@@ -181,7 +176,8 @@ class OwnFile(WithLayout):
         words = named(f"Your own table (at most {CAP // 10**6} MB)", UPLOAD_HINT)
         self.upload = FileUpload(self._refuse, CAP, **words, **style)
         self.upload.param.watch(self._read_upload, "value")
-        self.again = button("Choose columns", "view_column", self._show, CHOOSE_HINT, **WIDE, visible=False)
+        look = {**WIDE, "margin": (3, 10), "visible": False}
+        self.again = button("Choose columns", "view_column", self._show, CHOOSE_HINT, **look)
         self.summary = line_of_text(margin=(2, 12))
         narrow = {"sizing_mode": None, "width": 240}
         self.target = Field("Column to predict", None, self._change_target, {}, **narrow)
@@ -303,7 +299,7 @@ class OwnFile(WithLayout):
 
     def _change_target(self) -> None:
         target, group = str(self.target.value), str(self.groups.value)
-        self.columns.choose_target(target)
+        self.columns.choose(target=target)
         self._offer_groups("" if group == target else group)
 
     def _offer_groups(self, group: str) -> None:
@@ -314,7 +310,7 @@ class OwnFile(WithLayout):
         self._change_group()
 
     def _change_group(self) -> None:
-        self.columns.choose_group(str(self.groups.value))
+        self.columns.choose(group=str(self.groups.value))
         self.missing.visible = self._has_gaps
 
     def _use_columns(self) -> None:

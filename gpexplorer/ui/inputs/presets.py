@@ -6,6 +6,7 @@ wrong conclusion that looks right at first. The tests run every preset and check
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from ...methods.base import registry
@@ -66,7 +67,9 @@ def question(spec: Spec, rows: int | None, preset: str = "", target: str = "", a
         opened = method(**spec.settings)
         m = opened.num_points(rows) if isinstance(opened, HasInducingPoints) else None
     n = f"{rows:,}" if rows else "all"
-    title = f"Which {m} of {n} rows can represent the others?" if m else BY_FAMILY.get(method.family, method.title)
+    title = BY_FAMILY.get(method.family, method.title)
+    if m and m < (rows or math.inf):
+        title = f"Which {m} of {n} rows can represent the others?"
     watch = "how the points move" if m else "how the objective decreases"
     line = f"<b>{text(method.title)}.</b> Press <b>Play</b> and watch {watch}."
     if target:

@@ -17,7 +17,7 @@ from ...errors import GPExplorerError
 from ...hyperparameters import Hyperparameters
 from ...runs import Run
 from ...views.base import Layers
-from ...views.drawing.live import Drawing, Live
+from ...views.drawing.live import Live
 from ...views.picture import Picture
 from ..browser.callbacks import at_end, change, together
 from ..browser.components import HostTheme, repaired
@@ -82,6 +82,7 @@ class Pane(WithLayout):
         pn.io.push_notebook(self._place)
 
     def _follow_host(self, dark: bool) -> None:
+        """Follow the page around it. Through this method the layout keeps the pane, and with it what it draws."""
         self._theme.set_dark(dark)
 
     def _pane(self, part: str | Live) -> Any:
@@ -128,6 +129,6 @@ def _part(part: Any) -> str | Live:
     """HTML as it is, and an element as a figure."""
     if isinstance(part, str):
         return part
-    live = Live(Drawing(lambda _: part), {str(number): element.dframe() for number, element in enumerate(part)})
+    live: Live = part.live()
     live.figure.update(sizing_mode="stretch_width", height=HEIGHT, output_backend="canvas")
     return live

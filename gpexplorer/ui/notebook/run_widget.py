@@ -17,7 +17,7 @@ from ...views import for_run
 from ...views.picture import Picture
 from ..browser.callbacks import at_end, follow, repeat, together
 from ..browser.components import Pulse, repaired
-from ..page import guest_sheet, load_resources, own_page
+from ..page import guest_sheet, in_own_design, load_resources, own_page
 from ..pictures.chart import Chart
 from ..playback.open_run import Frame, OpenRequest
 from ..playback.player import Player
@@ -41,7 +41,7 @@ class RunWidget(pn.viewable.Viewer):
     ----------
     run : Run
         A run that was opened from a spec. The widget takes its steps in a thread of its own.
-    keys : sequence of str
+    keys : str or sequence of str
         Which pictures; without any, the fit and the convergence where the run has them.
     **params : object
         `at` and `playing`, also as widgets or other references that the player follows, and the parameters of
@@ -65,7 +65,8 @@ class RunWidget(pn.viewable.Viewer):
     playing = param.Boolean(False, doc="Whether the run takes steps. Setting it plays or pauses.")
     record = param.Parameter(None, doc="The record shown.")
 
-    def __init__(self, run: Run, keys: Sequence[str] = (), **params: Any) -> None:
+    @in_own_design()
+    def __init__(self, run: Run, keys: str | Sequence[str] = (), **params: Any) -> None:
         if not isinstance(run, Run):
             raise SettingError(f"A RunWidget plays a run, and not {quoted(run)}: give what Spec.open returns.")
         if not isinstance(run.spec, Spec):
@@ -80,7 +81,8 @@ class RunWidget(pn.viewable.Viewer):
         self._finalizer = weakref.finalize(self, self._player.close)
         if not len(run.trace):
             run.advance()
-        self._views = {key: Picture(run, key).view for key in keys or _default_keys(run)}
+        keys = [keys] if isinstance(keys, str) else keys or _default_keys(run)
+        self._views = {key: Picture(run, key).view for key in keys}
         self._charts = {key: Chart(self._theme, FIGURE_HEIGHT) for key in self._views}
         self._transport = Transport(self._player, lambda: self._player.seek(0))
         self._message = pn.pane.HTML("", sizing_mode="stretch_width")
@@ -168,7 +170,7 @@ class RunWidget(pn.viewable.Viewer):
         self._stop_following()
         dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
         parts = repaired(*self._parts(), sizing_mode="stretch_width")
-        page = pmui.Paper(parts, dark_theme=dark, theme_config=THEME, sizing_mode="stretch_width")
+        page = pmui.Paper(parts, elevation=0, dark_theme=dark, theme_config=THEME, sizing_mode="stretch_width")
         page.param.watch(lambda event: self._theme.set_dark(event.new), "dark_theme")
         self._theme.set_dark(dark)
         at_end(self._leave)

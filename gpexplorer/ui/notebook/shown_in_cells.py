@@ -36,14 +36,13 @@ class Cells:
         cell, execution = running_cell()
         if not cell:
             return
-        entry = self._shown.get(cell, (0, []))
-        if entry[0] != execution:
-            for reference in entry[1]:
-                earlier = reference()
+        last_execution, references = self._shown.get(cell, (0, []))
+        if last_execution != execution:
+            for earlier in (reference() for reference in references):
                 if earlier is not None and earlier is not shown:
                     earlier.close()
-            entry = (execution, [])
-        self._shown[cell] = (execution, [*entry[1], weakref.ref(shown)])
+            references = []
+        self._shown[cell] = (execution, [*references, weakref.ref(shown)])
 
 
 cells = Cells()

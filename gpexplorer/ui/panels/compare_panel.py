@@ -30,6 +30,7 @@ from .sweep_panel import SweepPanel
 MAX_RUNS = 60  # when more runs are kept, the oldest is forgotten
 TOPS = {"all": None, "best 3": 3, "best 5": 5, "best 10": 10}
 NONE = "none"
+BELOW_TEXT = (10, 0, 0, 0)  # the labels of fields stand above them
 
 
 class ComparePanel(StudyPanel):
@@ -67,10 +68,10 @@ class ComparePanel(StudyPanel):
         )
         self._content = [
             self.families,
-            row(self.channel, self.over, self.log, self.small, self.cost, self.score),
+            row(self.channel, self.over, self.log, self.small, self.cost, self.score, margin=BELOW_TEXT),
             pictures_row,
             self.multiples,
-            row(self.by, self.top, self.baseline, self.again, self.forget),
+            row(self.by, self.top, self.baseline, self.again, self.forget, margin=BELOW_TEXT),
             self.board,
         ]  # the pictures first: ten splits of two methods are twenty rows of the table
         self._place = column(visible=False)

@@ -104,7 +104,7 @@ class PairWorker(BackgroundWorker):
     def __init__(self, sides: Sequence[Side], turns: Turns) -> None:
         super().__init__("gpexplorer-pair")
         self.sides, self._turns = sides, turns
-        self._changed, self._closed = threading.Condition(), False
+        self._changed = threading.Condition()
         self._request: tuple[int, str, tuple[str, ...]] | None = None
         self._frame: PairFrame | None = None
         self._places: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -134,7 +134,7 @@ class PairWorker(BackgroundWorker):
     def close(self) -> None:
         """End the thread and free both runs."""
         with self._changed:
-            self._closed = True
+            super().close()
             self._changed.notify_all()
         for side in self.sides:
             side.opened.halt()
@@ -156,7 +156,7 @@ class PairWorker(BackgroundWorker):
             side.opened.open(side.request)
             side.views = side.opened.summary.views if side.opened.summary is not None else ()
             self._take_steps(side)
-            if self._closed:
+            if self.closed.is_set():
                 return
         runs = list(self.runs().values())
         finished = [Finished.of(run) for run in runs]
@@ -171,7 +171,7 @@ class PairWorker(BackgroundWorker):
 
     def _take_steps(self, side: Side) -> None:
         begin = time.monotonic()
-        while side.opened.last < side.steps and not self._closed:
+        while side.opened.last < side.steps and not self.closed.is_set():
             with self._turns.turn():
                 if not side.opened.advance():
                     break
@@ -182,9 +182,9 @@ class PairWorker(BackgroundWorker):
     def _draw_next(self) -> bool:
         """Wait for a request and draw it; False once the worker is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._request is not None)
+            self._changed.wait_for(lambda: self.closed.is_set() or self._request is not None)
             request, self._request = self._request, None
-        if self._closed or request is None:
+        if self.closed.is_set() or request is None:
             return False
         number, by, keys = request
         places, rows = self._places[by]

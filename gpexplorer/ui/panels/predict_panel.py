@@ -14,6 +14,7 @@ from ... import data as data_sets
 from ...errors import SettingError
 from ...runs.studies.prediction_table import count_reasons, model_inputs, prediction_table, sentence_of_counts
 from ..browser.callbacks import work_in_thread
+from ..inputs.own_file import ACCEPT, CAP
 from ..playback.trained_run import TrainedRun
 from ..session import Session
 from ..tables import TABLE, html_table
@@ -21,13 +22,11 @@ from ..text import cut, named, text
 from ..widgets import FileUpload, button, column, download, line_of_text, row, select
 from .study_panel import StudyPanel
 
-CAP = data_sets.UPLOAD.file_bytes
 SHOWN = 100  # rows on the page, of which some are in sight
 MOST_DECIMALS = 6
 OPTIONS = {"new observations (y)": "y", "the function without noise (f)": "f"}
 UPLOAD = f"New rows (at most {CAP // 10**6} MB)"
 UPLOAD_HELP = "a CSV, Parquet or NPZ file with the input columns of the open run. Larger files: gpexplorer predict."
-ACCEPTED = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
 IN_SIGHT = ":host { max-height: 330px; overflow: auto; }"
 
 
@@ -44,7 +43,7 @@ class PredictPanel(StudyPanel):
         hint = "predict the same rows by the step that is shown now."
         self.again = button("Predict again", "refresh", self._predict_again, hint, size="small", visible=False)
         self.upload = FileUpload(
-            self.say, CAP, **named(UPLOAD, UPLOAD_HELP), accept=ACCEPTED, variant="outlined", margin=(4, 10)
+            self.say, CAP, **named(UPLOAD, UPLOAD_HELP), accept=ACCEPT, variant="outlined", margin=(4, 10)
         )
         self.upload.param.watch(self._read, "value")
         self.csv = download("predictions.csv", lambda: self._result.to_csv(index=False))

@@ -11,20 +11,20 @@ import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
+from ...data.quoting import size
 from ...errors import SettingError
 from ...errors import number as number_checked
 from ...methods.base import registry
 from ...runs import Spec
 from ...runs.setting_checks import typed_value
 from ...runs.studies.race import METRICS, Lane, Race
-from ...views.base import legend_cols
 from ...views.runs.comparison_charts import Lanes
 from ..pictures.chart import Chart
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..shared_limits import Reservation, Turns
 from ..tables import TABLE, html_table
-from ..text import nbytes, number, sentence, span, text
+from ..text import number, sentence, span, text
 from ..widgets import WIDE, button, column, line_of_text, row, select, whole
 from .study_panel import StudyPanel
 
@@ -32,7 +32,7 @@ DEFAULT_METHODS = ("cholqr", "greedy-variance", "pcg", "grief")
 MOST_SECONDS = 3600.0  # of one lane
 MOMENTS = (1, 3, 10, 30)  # seconds at which the scoreboard shows the scores
 LONGEST_LANES = 600  # letters of the lanes with other settings
-HEIGHT, LEGEND_LINE = 260, 18  # pixels
+HEIGHT = 260  # pixels
 ENGINE, SEPARATOR = "engine", "@"  # "sgpr@gpytorch" is method sgpr with setting engine="gpytorch"
 NONE = {"—": ""}
 ACROSS = {"sizing_mode": "stretch_width", "min_width": 280, "margin": (6, 8)}
@@ -75,7 +75,7 @@ class RaceWorker(BackgroundWorker):
     def __init__(self, race: Race, seconds: float, turns: Turns, memory: Reservation) -> None:
         super().__init__("gpexplorer-race")
         self.race, self._seconds, self._turns, self._memory = race, seconds, turns, memory
-        self._playing, self._closed = threading.Event(), threading.Event()
+        self._playing = threading.Event()
         self._standing: Standing | None = None
         self._began = time.monotonic()
         self.start()
@@ -83,7 +83,7 @@ class RaceWorker(BackgroundWorker):
     @property
     def playing(self) -> bool:
         """Whether the race is being played."""
-        return self._playing.is_set() and not self._closed.is_set()
+        return self._playing.is_set() and not self.closed.is_set()
 
     def play(self) -> None:
         """Take turns until the race is paused or over."""
@@ -107,7 +107,7 @@ class RaceWorker(BackgroundWorker):
 
     def close(self) -> None:
         """End the thread after the current step and free the memory of all lanes."""
-        self._closed.set()
+        super().close()
         self._playing.set()
         for lane in self.race.lanes.values():
             if lane.run is not None:
@@ -115,7 +115,7 @@ class RaceWorker(BackgroundWorker):
 
     def work(self) -> None:
         """Take turns until the race is over or `close` is called."""
-        while self._playing.wait() and not self._closed.is_set():
+        while self._playing.wait() and not self.closed.is_set():
             try:
                 with self._turns.turn():
                     lane = self.race.advance()
@@ -130,7 +130,7 @@ class RaceWorker(BackgroundWorker):
                 break
         self.race.close()
         self._memory.give_back()
-        self._closed.set()
+        self.closed.set()
 
 
 def standing(race: Race, wall: float = 0.0) -> Standing:
@@ -157,11 +157,11 @@ class RacePanel(StudyPanel):
             label="Lanes with other settings", placeholder=example, description=hint, max_length=LONGEST_LANES, **ACROSS
         )
         hint = "Seconds of computation, without scoring and drawing."
-        self.seconds = whole("Seconds per method", 10, 1, int(MOST_SECONDS), 160, size="medium", description=hint)
+        self.seconds = whole("Seconds per method", 10, 1, int(MOST_SECONDS), 190, size="medium", description=hint)
         self.go = button("Race", "flag", self.toggle, variant="contained")
         self.again = button("New race", "replay", self.reset)
         hint = "The lane stops after its current step. Its results stay on the scoreboard."
-        self.out = select("Stop one lane", NONE, "", 220, size="medium", disabled=True, description=hint)
+        self.out = select("Stop one lane", NONE, "", 220, size="medium", visible=False, description=hint)
         self.out.param.watch(lambda event: self._stop(event.new), "value")
         self.table, self.reach = (line_of_text(margin=(4, 12), styles=[TABLE]) for _ in range(2))
         self._charts: dict[str, Chart] = {}
@@ -232,7 +232,7 @@ class RacePanel(StudyPanel):
         """Offer the lanes that are still running in the selector that stops a lane."""
         running = {name: name for name, sentence in sentences.items() if not sentence}
         if list(running.values()) != list(self.out.options.values())[1:]:
-            self.out.param.update(options=NONE | running, value="", disabled=not running)
+            self.out.param.update(options=NONE | running, value="", visible=bool(running))
 
     def _stop(self, name: str) -> None:
         if name and self._worker is not None:
@@ -241,8 +241,7 @@ class RacePanel(StudyPanel):
     def _draw(self, names: list[str]) -> None:
         self._lanes = {metric: Lanes(names, metric) for metric in METRICS}
         empty = pd.DataFrame({"lane": [], "seconds": [], **{metric: [] for metric in METRICS}})
-        height = HEIGHT + LEGEND_LINE * len(names) // legend_cols(names)
-        self._charts = {metric: Chart(self._session.theme, height) for metric in METRICS}
+        self._charts = {metric: Chart(self._session.theme, HEIGHT) for metric in METRICS}
         for metric, lanes in self._lanes.items():
             self._charts[metric].show(lanes, lanes.data(empty))
         self.pictures[:] = [pn.Column(chart, styles=HALF) for chart in self._charts.values()]
@@ -314,7 +313,7 @@ def _table(race: Race, board: pd.DataFrame) -> str:
         cells += ["—"] * 2 if latest is None else [number(float(latest["smse"])), number(float(latest["snlp"]))]
         if latest is not None and notes[name]:
             cells[-1] += f" ({notes[name]})"
-        cells += [f"{lane.seconds:.1f}", "—" if latest is None else nbytes(float(latest["memory"]))]
+        cells += [f"{lane.seconds:.1f}", "—" if latest is None else size(float(latest["memory"]))]
         lines.append([name, *cells, lane.sentence])
     ahead = [k for k, name in enumerate(scores.index) if name == race.winners().get("smse")]
     return html_table(headings, lines, ahead)
@@ -326,5 +325,5 @@ def _reach(reach: pd.DataFrame) -> str:
         return ""
     values = [["—" if value != value else f"{value:.2g}" for value in row] for row in reach.to_numpy(float)]
     rows = [[name, *cells] for name, cells in zip(reach.index, values, strict=True)]
-    caption = "Seconds of computation that the lane of a row needed to reach the lowest SMSE of the lane of a column"
-    return f"<p>{caption} (—: not reached).</p>{html_table(['', *reach.columns], rows)}"
+    caption = "Seconds of computation until the method of a row reached the lowest SMSE of the method of a column"
+    return f"<p>{caption} (—: never).</p>{html_table(['', *reach.columns], rows)}"

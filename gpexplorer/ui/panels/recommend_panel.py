@@ -7,7 +7,6 @@ questions about the rows, each with a button that asks again with the option it 
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -69,27 +68,21 @@ class RecommendWorker(BackgroundWorker):
     def __init__(self, read: Callable[[], Any], turns: Turns, **options: Any) -> None:
         super().__init__("gpexplorer-recommend")
         self._read, self._turns, self._options = read, turns, options
-        self._stopped = threading.Event()
         self.progress: Progress | None = None
         self.answer: Recommendation | None = None
         self.error = ""
         self.over = False
         self.start()
 
-    def close(self) -> None:
-        """Ask for the best answer so far; the step that is being computed ends first."""
-        self._stopped.set()
-
     def work(self) -> None:
-        """Find the recommendation."""
+        """Find the recommendation; after `close`, the best one so far."""
         from ...recommendation import recommend  # with scikit-learn, which takes a second to import
 
         try:
             rows = self._read()
             with self._turns.turn():
-                self.answer = recommend(
-                    rows, on_progress=self._report, should_stop=self._stopped.is_set, **self._options
-                )
+                options = {"on_progress": self._report, "should_stop": self.closed.is_set, **self._options}
+                self.answer = recommend(rows, **options)
         except Exception as error:
             self.error = sentence(error, "a recommendation was being computed")
         self.over = True
@@ -134,10 +127,10 @@ class RecommendPanel(StudyPanel):
         self.files = pn.Row(margin=0)  # the button that saves the model, once there is one
         self.bar = pmui.LinearProgress(value=0, variant="determinate", **WIDE, margin=(2, 12))
         self.say(BEFORE)
-        self.words = line_of_text(margin=(6, 12), styles=[TEXT, FACTS])
+        self.words, self.reasons = (line_of_text(margin=(6, 12), styles=[TEXT, FACTS]) for _ in range(2))
         self.questions = column(margin=(0, 4))
         self.chart = Chart(session.theme, legend_margin=(6, 12))
-        self.picture = column(self.chart, margin=0, visible=False)
+        self.picture = column(self.chart, self.reasons, margin=0, visible=False)
         self.details = column(self.words, self.questions, self.picture, margin=0)
         ask = [self.seconds, self.held_out, self.before, self.prefer, self.go, self.cancel, self.hide]
         head = row(*ask, self.adopt, self.files, gap="4px")
@@ -212,7 +205,7 @@ class RecommendPanel(StudyPanel):
         # without the theta of the answer, which other rows opened after these would not fit
         spec = replace(session.spec, kernel=kernel, **{name: getattr(answer.spec, name) for name in chosen})
         run = TrainedRun(answer)
-        session.show_trained(spec, run, in_use(answer, run.problem.train.target))
+        session.open_other(spec, run, in_use(answer, run.problem.train.target))
         self.details.visible = False
         self.say(
             "The trained answer is open: “Predict” in the bar or its menu predicts new rows, Save the model writes it."
@@ -242,7 +235,7 @@ class RecommendPanel(StudyPanel):
             self._show(worker)
         elif progress is not None:
             self.bar.value = round(100 * progress.fraction)
-            stopping = "Cancelling after the step under way. " if worker._stopped.is_set() else ""
+            stopping = "Cancelling after the step under way. " if worker.closed.is_set() else ""
             self.say(f"{stopping}{progress.fraction:.0%}, {span(progress.seconds_left)} to go: {progress.sentence}")
 
     def pause(self) -> None:
@@ -256,7 +249,7 @@ class RecommendPanel(StudyPanel):
             self.say(reworded(worker.error))
             return
         self._answer = answer
-        cancelled = " It was cancelled, so this is the best answer so far." if worker._stopped.is_set() else ""
+        cancelled = " It was cancelled, so this is the best answer so far." if worker.closed.is_set() else ""
         self.say(answer.sentences[-1] + cancelled)
         self._show_words(answer)
         candidates = CandidateScores(answer.table)
@@ -267,11 +260,14 @@ class RecommendPanel(StudyPanel):
         self.files[:] = [save]
 
     def _show_words(self, answer: Recommendation) -> None:
-        """Show the answer, the error to expect, and every sentence that a button can act on as a line of its own."""
+        """Show the answer, the error to expect, and every sentence that a button can act on as a line of its own.
+
+        The other sentences, which give reasons, are below the picture.
+        """
         headline, *lines = answer.sentences[:-1]
         ways = {line: ways_of(line) for line in lines}
-        plain = "".join(f"<p>{text(reworded(line), 900)}</p>" for line in lines if not ways[line])
-        self.words.object = f"<h2>{text(headline, 900)}</h2>{promised(answer)}{plain}"
+        self.words.object = f"<h2>{text(headline, 900)}</h2>{promised(answer)}"
+        self.reasons.object = "".join(f"<p>{text(reworded(line), 900)}</p>" for line in lines if not ways[line])
         self.questions[:] = [self._question(reworded(line), own) for line, own in ways.items() if own]
         asked = {"folds": self.held_out.value, "prefer": self.prefer.value}
         back = [way for name, way in BACK.items() if asked[name] != way.options[name]]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from ...data.quoting import size
 from ...errors import GPExplorerError, SettingError
 from ...errors import number as checked
 from ...methods.base import registry
@@ -25,7 +26,7 @@ from ..pictures.chart import Chart
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..tables import TABLE, html_table
-from ..text import nbytes, sentence, span, text
+from ..text import sentence, span, text
 from ..widgets import button, column, line_of_text, row, select, watch, whole
 from .study_panel import StudyPanel
 
@@ -41,17 +42,12 @@ class ScalingWorker(BackgroundWorker):
     def __init__(self, *scalings: Scaling) -> None:
         super().__init__("gpexplorer-scaling")
         self.scalings, self.changed, self.error = scalings, threading.Event(), ""
-        self._closed = threading.Event()
         self.start()
-
-    def close(self) -> None:
-        """Stop after the current size."""
-        self._closed.set()
 
     @property
     def over(self) -> bool:
         """Whether no further size is begun, because all have been measured or `close` was called."""
-        return self._closed.is_set() or all(scaling.over for scaling in self.scalings)
+        return self.closed.is_set() or all(scaling.over for scaling in self.scalings)
 
     def work(self) -> None:
         """Measure until all sizes are done or `close` is called, the same size in all studies before the next."""
@@ -65,7 +61,7 @@ class ScalingWorker(BackgroundWorker):
     def fail(self, error: Exception, doing: str) -> None:
         """End with the sentence of an error."""
         self.error = sentence(error, doing)
-        self._closed.set()
+        self.close()
         self.changed.set()
 
 
@@ -152,7 +148,7 @@ class ScalingPanel(MeasuringPanel):
         low = checked("From", self.low.value, whole=True, low=1)
         high = checked("To", self.high.value, whole=True, low=2)
         count = checked("The number of sizes", self.count.value, whole=True, low=3, high=MOST_SIZES)
-        return [round(float(size)) for size in np.unique(np.geomspace(low, max(high, low + 1), count))]
+        return [round(float(value)) for value in np.unique(np.geomspace(low, max(high, low + 1), count))]
 
     def _set_range(self, event: Any) -> None:
         if event.new not in RANGES:
@@ -165,6 +161,9 @@ class ScalingPanel(MeasuringPanel):
         if self._worker is None or not self._worker.scalings[0].points:
             return
         [scaling] = self._worker.scalings
+        if scaling.slope().refused and not self._worker.over:
+            self.note.object = f"Sizes measured so far: {len(scaling.points)}. {HOW}"
+            return
         parts = [self._worker.error] if self._worker.error else []
         parts += [f"Seconds: {scaling.slope().sentence}.", f"Memory: {scaling.slope('memory').sentence}."]
         try:
@@ -203,11 +202,11 @@ def reserving(session: Session, measure: Callable[[Spec, int | None], Measured])
 def _table(scaling: Scaling) -> str:
     headings = (scaling.axis.name, "time per step", "by formula", "memory", "by formula", "scaling factor", "")
     rows = []
-    for _, size in scaling.table().iterrows():
-        times = [_or_dash(size[name], span) for name in ("seconds", "seconds predicted")]
-        bytes_ = [_or_dash(size[name], nbytes) for name in ("memory", "memory predicted")]
-        factor = _or_dash(size["scaling factor"], "{:.2f}".format, "")
-        rows.append([f"{int(size['value']):,}", *times, *bytes_, factor, size["sentence"] or ""])
+    for _, measured in scaling.table().iterrows():
+        times = [_or_dash(measured[name], span) for name in ("seconds", "seconds predicted")]
+        bytes_ = [_or_dash(measured[name], size) for name in ("memory", "memory predicted")]
+        factor = _or_dash(measured["scaling factor"], "{:.2f}".format, "")
+        rows.append([f"{int(measured['value']):,}", *times, *bytes_, factor, measured["sentence"] or ""])
     return html_table(headings, rows)
 
 
@@ -256,7 +255,7 @@ class GrowthPanel(MeasuringPanel):
         self._specs = [links.read(query, Spec("ml"), views).spec for query in queries]
         self._sizes = sizes
         self.go = button("Measure", "straighten", self.toggle, variant="contained", size="small")
-        self.chart = Chart(session.theme, 260, legend_margin=(0, 12))
+        self.chart = Chart(session.theme, 260)
         words = column(self.go, self.note, styles=HALF)
         self._layout = row(words, column(self.chart, styles=HALF), align_items="flex-start")
 
@@ -296,10 +295,10 @@ class GrowthPanel(MeasuringPanel):
         if not all(study.over and not any(row["sentence"] for row in study.points) for study in studies):
             return []
         first, *others = self._sizes[::2]  # the labels of the chart; of 500 to 2,800 rows they are the published sizes
-        factors = {name: [(size / first) ** (power - 1) for size in others] for name, power in REFERENCES.items()}
+        factors = {name: [(n / first) ** (power - 1) for n in others] for name, power in REFERENCES.items()}
         for title, study in self._titled():
             seconds = study.table().set_index("value")["seconds"]
-            factors[title] = [scaling_factor(size, first, seconds[size], seconds[first]) for size in others]
+            factors[title] = [scaling_factor(n, first, seconds[n], seconds[first]) for n in others]
         listed = [f"{name} {', '.join(f'{factor:.3g}' for factor in values)}" for name, values in factors.items()]
-        sizes = ", ".join(f"{size:,}" for size in others[:-1]) + f" and {others[-1]:,}"
+        sizes = ", ".join(f"{n:,}" for n in others[:-1]) + f" and {others[-1]:,}"
         return [f"Scaling factors at {sizes} rows, relative to {first:,}: {'; '.join(listed)}."]

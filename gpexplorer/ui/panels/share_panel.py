@@ -66,7 +66,7 @@ class SharePanel(StudyPanel):
         self, session: Session, sheet: Callable[[str], str], pictures: Callable[[], Mapping[str, Any]] = dict
     ) -> None:
         super().__init__(session)
-        self._notes, self._sheet, self._pictures = session.notes, sheet, pictures
+        self._notes, self._pictures = session.notes, pictures
         self._screen: Screen | None = None
         field = {**WIDE, "size": "small", "margin": (8, 10)}
         self.link = pmui.TextInput(label="Link to this screen", description=LINK_HELP, **field)
@@ -85,22 +85,17 @@ class SharePanel(StudyPanel):
         self.spec_file.param.watch(self._open_spec, "value")
         hint = "one HTML file that plays the run without a server or a network."
         self.page = download("run.html", self._page, "Save as a page", hint)
-        self.downloads = row(self.page, *(download(name, make) for name, make in self._files.items()), self.spec_file)
-        parts = [self.hide, self.own_note, self.downloads, self.note, self.copy_code, self.code]
-        self._layout = column(pn.Row(self.link, self.copy_link, **WIDE), *parts)
-
-    @property
-    def _files(self) -> dict[str, Callable[[], str | bytes]]:
-        """Name of each file -> what makes its content."""
-        session = self._session
-        return {
+        files: dict[str, Callable[[], str | bytes]] = {
             "program.py": self._program,
             "notebook.ipynb": self._notebook,
-            "pictures.html": lambda: self._sheet(self.own_note.value),
+            "pictures.html": lambda: sheet(self.own_note.value),
             "spec.json": self._json,
             "steps.csv": lambda: session.table().to_csv(index=False),
             "steps.parquet": lambda: session.table().to_parquet(index=False),
         }
+        self.downloads = row(self.page, *(download(name, make) for name, make in files.items()), self.spec_file)
+        parts = [self.hide, self.own_note, self.downloads, self.note, self.copy_code, self.code]
+        self._layout = column(pn.Row(self.link, self.copy_link, **WIDE), *parts)
 
     def update(self) -> None:
         """Show the link and the program of the current step, unless a person's clicks led to it."""

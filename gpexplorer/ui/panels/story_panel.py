@@ -46,8 +46,10 @@ class StoryPanel(WithLayout):
         self.next = button("Next", "", lambda: self.go(1), "the next part.", variant="contained", **look)
         self.show_answer = button("Show the answer", "", self.answer, **look)
         self.end = button("Leave the story", "", self.leave, variant="text", **look)
-        buttons = row(self.back, self.next, self.show_answer, self.end, margin=(0, 8))
-        self._layout = hidden_column(self.said, buttons, self._place)
+        beside = {"flex": "0 1 440px"}
+        buttons = row(self.back, self.next, self.show_answer, self.end, margin=(0, 8), styles=beside)
+        self.said.styles = {"flex": "1 1 620px"}
+        self._layout = hidden_column(row(self.said, buttons, align_items="flex-end"), self._place)
 
     @property
     def part(self) -> Part | None:

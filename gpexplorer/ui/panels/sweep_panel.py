@@ -22,6 +22,7 @@ from ...runs.studies.sweep import Swept, around, grid, sweep
 from ..inputs.method_settings import label_of
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
+from ..styles import TEXT
 from ..text import sentence, text
 from ..widgets import SMALL, button, row, select, watch, whole
 from .study_panel import StudyPanel
@@ -53,7 +54,7 @@ class SweepWorker(BackgroundWorker):
         admit: Callable[[Spec], None] = lambda _: None,
     ) -> None:
         super().__init__("gpexplorer-sweep")
-        self.specs, self.over, self._closed = dict(specs), False, False
+        self.specs, self.over = dict(specs), False
         self._read, self._run, self._admit = read, None, admit
         self._done: queue.SimpleQueue[Swept] = queue.SimpleQueue()
         self.start()
@@ -67,19 +68,19 @@ class SweepWorker(BackgroundWorker):
 
     def close(self) -> None:
         """Ask the current run to stop; returns at once."""
-        self._closed, run = True, self._run
-        if run is not None:
+        super().close()
+        if (run := self._run) is not None:
             run.stop()
 
     def _register(self, run: Run) -> None:
         self._run = run
-        if self._closed:
+        if self.closed.is_set():
             run.stop()
 
     def work(self) -> None:
         """Run all specs, or those that are finished before `close` is called."""
         for name, spec in self.specs.items():
-            if self._closed:
+            if self.closed.is_set():
                 break
             try:
                 self._admit(spec)
@@ -119,15 +120,15 @@ class SweepPanel(StudyPanel):
         self.what = select("Vary", ["seed"], "seed", 190, searchable=True)
         hint = "Values separated by commas."
         self.values = pmui.TextInput(
-            label="Values", value="0, 1, 2, 3", width=200, max_length=MAX_LENGTH, description=hint, **SMALL
+            label="Values", value="0, 1, 2, 3", width=150, max_length=MAX_LENGTH, description=hint, **SMALL
         )
         self.steps = whole("Steps per run", 50, 1, MOST_STEPS, 110)
-        hint = "Seconds of work of each run; 0 means no limit. The first limit reached ends it."
+        hint = "Seconds of work; 0 means no limit. The first limit reached ends a run."
         self.seconds = whole("or seconds", 0, 0, MOST_SECONDS, 110, description=hint)
         self.go = button("Sweep", "grid_view", self.toggle)
         hint = "repeat the kept runs on ten splits of their rows, to see whether the better one is better on most."
         self.on_splits = button("Ten splits", "repeat", self.repeat, hint, stylesheets=[WIDE_TOOLTIP])
-        self.note = pn.pane.HTML("", margin=(4, 8))
+        self.note = pn.pane.HTML("", margin=(4, 8), stylesheets=[TEXT])
         watch(self._suggest_values, self.what)
         self._layout = row(self.what, self.values, self.steps, self.seconds, self.go, self.on_splits, self.note)
         self._offer_settings()

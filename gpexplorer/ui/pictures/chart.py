@@ -8,37 +8,29 @@ from typing import Any, ClassVar
 import holoviews as hv
 import panel as pn
 import param
-from panel.custom import JSComponent
 
 from ...views.base import Layers
 from ...views.drawing.legend import Entry
 from ...views.drawing.live import Drawing, Live, Plotted
+from ..browser.components import Heard, is_index
 from ..styles import FigureTheme, beside
 from ..widgets import WithLayout, column
 
 HEIGHT = 320  # pixels
 
 
-class LegendLine(JSComponent):
+class LegendLine(Heard):
     """Words in one or two lines, each with the sign and colour of its layer.
 
-    Parameters
-    ----------
-    on_toggle : callable
-        Called with the position of the entry that a person clicked.
-    **params : object
-        Parameters of `panel.custom.JSComponent`.
+    A message is the position of the entry that a person clicked.
     """
 
     entries = param.List(default=[], doc="Label, sign, colour, opacity and visibility of each entry.")
     caption = param.String("", doc="What the numbers of this step say.")
+    number = param.String("", doc="The beginning of the caption where that is what the picture is about: it is large.")
 
     _esm = beside(__file__, "legend_line.js")
     _stylesheets: ClassVar[list[str]] = [beside(__file__, "legend_line.css")]
-
-    def __init__(self, on_toggle: Callable[[int], None], **params: Any) -> None:
-        super().__init__(**params)
-        self._on_toggle = on_toggle
 
     def fill(self, entries: Sequence[Entry]) -> None:
         """Show these entries."""
@@ -46,9 +38,8 @@ class LegendLine(JSComponent):
         if listed != self.entries:
             self.entries = listed
 
-    def _handle_msg(self, msg: Any) -> None:
-        if isinstance(msg, int) and not isinstance(msg, bool) and 0 <= msg < len(self.entries):
-            self._on_toggle(msg)
+    def _accepts(self, msg: Any) -> bool:
+        return is_index(msg, len(self.entries))
 
 
 class WithFigure(WithLayout):
@@ -93,15 +84,14 @@ class Chart(WithFigure):
         The theme of the page.
     height : int, optional
         In pixels.
-    legend_margin : tuple of int, optional
-        Of the legend as a line above the figure; without it the legend is part of the figure.
+    legend_margin : tuple of int, default (0, 12)
+        Of the legend, a line above the figure.
     """
 
-    def __init__(self, theme: FigureTheme, height: int = HEIGHT, legend_margin: tuple[int, int] | None = None) -> None:
-        super().__init__(theme, margin=legend_margin or 0)
+    def __init__(self, theme: FigureTheme, height: int = HEIGHT, legend_margin: tuple[int, int] = (0, 12)) -> None:
+        super().__init__(theme, margin=legend_margin)
         self._height = height
-        self._above = [] if legend_margin is None else [self.legend]
-        self._layout = column(*self._above, margin=0)
+        self._layout = column(self.legend, margin=0)
 
     def draw(self, layers: Layers, plot: Callable[[Layers], hv.Overlay], height: int | None = None) -> None:
         """Draw these layers with this function, in another height if one is given."""
@@ -113,11 +103,11 @@ class Chart(WithFigure):
             self._draw(view, layers, self._height)
         else:
             self._live.update(layers)
+            self.legend.fill(self._live.legend)
 
     def _draw(self, view: Plotted, layers: Layers, height: int) -> None:
         self._live = live = Live(view, layers, self._theme.name)
         live.figure.update(sizing_mode="stretch_width", height=height, output_backend="canvas")
-        if self._above:
-            live.leave_words_to_page()
+        live.leave_words_to_page()
         self.legend.fill(live.legend)
-        self._layout[:] = [*self._above, pn.pane.Bokeh(live.figure, sizing_mode="stretch_width", height=height)]
+        self._layout[:] = [self.legend, pn.pane.Bokeh(live.figure, sizing_mode="stretch_width", height=height)]

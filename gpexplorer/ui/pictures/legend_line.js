@@ -19,9 +19,14 @@ export function render({ model, el }) {
     list.hidden = !model.entries.length
   }
   const caption = document.createElement("p")
-  const say = () => { caption.textContent = model.caption; caption.hidden = !model.caption }
+  const say = () => {
+    const number = document.createElement("b")
+    number.textContent = model.caption.startsWith(model.number) ? model.number : ""
+    caption.replaceChildren(...(number.textContent ? [number] : []), model.caption.slice(number.textContent.length))
+    caption.hidden = !model.caption
+  }
   model.on("entries", show)
-  model.on("caption", say)
+  for (const name of ["caption", "number"]) model.on(name, say)
   show()
   say()
   el.append(list, caption)

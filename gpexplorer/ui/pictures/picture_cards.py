@@ -136,7 +136,7 @@ class Picture(WithFigure):
         except Exception as error:
             self.fail(sentence(error, f"the picture “{self.view.title}” was being drawn"))
         if self._live is not None:
-            self.legend.caption = self._live.caption
+            self.legend.param.update(caption=self._live.caption, number=self._live.number)
         self._drawn_for = drawn_for
 
     def fail(self, message: str) -> None:
@@ -268,7 +268,7 @@ class Pictures:
         self._hurried = True
         yield
         self._hurried = False
-        self._draw_visible()
+        self._session.player.show(self.visible)
 
     def drawn(self) -> list[tuple[View, Layers]]:
         """Return the views on the screen, each with the layers it shows."""
@@ -347,9 +347,6 @@ class Pictures:
             return
         for key in self.visible:
             self.pictures[key].build()
-        self._draw_visible()
-
-    def _draw_visible(self) -> None:
         self._session.player.show(self.visible)
 
 

@@ -28,10 +28,12 @@ class BackgroundWorker(ABC):
     ----------
     thread : Thread
         The thread. It is a daemon thread, so it never keeps the process alive.
+    closed : Event
+        Whether `close` was called.
     """
 
     def __init__(self, name: str) -> None:
-        self.thread = threading.Thread(target=self.work, name=name, daemon=True)
+        self.thread, self.closed = threading.Thread(target=self.work, name=name, daemon=True), threading.Event()
 
     def start(self) -> None:
         """Start the thread."""
@@ -42,9 +44,9 @@ class BackgroundWorker(ABC):
     def work(self) -> None:
         """Do the work until it is finished or `close` was called; runs in the thread."""
 
-    @abstractmethod
     def close(self) -> None:
         """Ask the thread to end after the step that it is computing; returns at once."""
+        self.closed.set()
 
 
 _workers: weakref.WeakSet[BackgroundWorker] = weakref.WeakSet()

@@ -97,15 +97,6 @@ class RunWithRow(Run):
         return self._run.posterior(at, of).with_rows(*self._row)
 
 
-def layers_with_row(run: Run, at: int, row: Sequence[float], views: Collection[View]) -> dict[str, Layers]:
-    """Compute the layers of the pictures that rows can be added in, after one more row; none where no update exists."""
-    try:
-        grown = RunWithRow(run, at, row)
-        return {view.key: view.data(grown, at) for view in views if view.editable}
-    except GPExplorerError:
-        return {}
-
-
 class Change(NamedTuple):
     """What a person changed by hand: the last record before it, the problem before it, and whether theta was set."""
 
@@ -368,8 +359,16 @@ class OpenRun:
         return layers
 
     def layers_with_row(self, at: int, row: Sequence[float], wanted: Collection[str]) -> dict[str, Layers]:
-        """Compute the layers of a record after one more training row; none where the posterior cannot be updated."""
-        return layers_with_row(self._require_run(), min(at, self.last), row, self._working_views(wanted))
+        """Compute the layers of a record after one more training row, in the pictures that rows can be added in.
+
+        There are none where the posterior cannot be updated.
+        """
+        at = min(at, self.last)
+        try:
+            grown = RunWithRow(self._require_run(), at, row)
+            return {view.key: view.data(grown, at) for view in self._working_views(wanted) if view.editable}
+        except GPExplorerError:
+            return {}
 
     def numbers(self, at: int) -> StatusNumbers:
         """Return the numbers of a record, with the newest scores up to it."""
@@ -398,7 +397,7 @@ class OpenRun:
     def click(self, key: str, at: int, x: float, y: float) -> None:
         """Take the step that a click on this picture asks for. It replaces the records after `at`."""
         run, at = self._require_run(), min(at, self.last)
-        view = next((view for view in self._working_views([key])), None)
+        view = next(iter(self._working_views([key])), None)
         if view is None:
             return
         values, step = view.hyperparameters_clicked(run, at, x, y), view.clicked(run, at, x, y)

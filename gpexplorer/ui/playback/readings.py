@@ -140,10 +140,8 @@ def _terms(run: Run, at: int) -> dict[str, float]:
 
 
 def _newest_scores(run: Run, at: int) -> Mapping[str, float]:
-    for record in reversed(run.trace[max(0, at - TABLE_ROWS) : at + 1]):
-        if record.scores:
-            return record.scores
-    return {}
+    records = reversed(run.trace[max(0, at - TABLE_ROWS) : at + 1])
+    return next((record.scores for record in records if record.scores), {})
 
 
 def _row(run: Run, record: Record) -> dict[str, Any]:

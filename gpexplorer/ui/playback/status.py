@@ -8,20 +8,14 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from ..text import nbytes, span, text
+from ...data.quoting import size
+from ..styles import beside
+from ..text import span, text
 from ..widgets import WIDE, WithLayout, button, column, line_of_text, row
 from .open_run import Frame, RunSummary
 from .readings import StatusNumbers
 
-CSS = """
-:host { color: inherit; }
-.facts { display: flex; flex-wrap: wrap; gap: 2px 22px; align-items: baseline; color: inherit; }
-.facts div { min-width: 52px; }
-.facts b { display: block; font-size: 15px; line-height: 1.25; font-weight: 600; font-variant-numeric: tabular-nums; }
-.facts span { font-size: 12px; line-height: 1.25; opacity: .78; }
-:host(.few) .more { display: none; }
-.cost { font-size: 12px; line-height: 1.35; opacity: .78; }
-"""
+CSS = beside(__file__, "status.css")
 TOAST = """
 :host { position: sticky !important; top: 4px; z-index: 1250; background: var(--mui-palette-background-paper, #fff);
         border-radius: 8px; box-shadow: 0 2px 8px rgba(0, 0, 0, .25); }
@@ -83,7 +77,7 @@ class Status(WithLayout):
     def beside(self, transport: Any, folded: Any) -> Any:
         """Return the row of the transport and three numbers, and add a part to those that unfold."""
         self.folded.append(folded)
-        return row(row(transport, styles={"flex": "1 1 520px"}), self.line, self.more, **WIDE, css_classes=["playback"])
+        return row(row(transport, styles={"flex": "1 1 480px"}), self.line, self.more, **WIDE, css_classes=["playback"])
 
     def unfold(self) -> None:
         """Show all numbers and what a step costs, or three numbers only."""
@@ -101,7 +95,7 @@ class Status(WithLayout):
         if self.bar.variant != variant:
             self.bar.variant = variant
         if activity:
-            self.cost.object = f"<span>{text(activity)}</span>"
+            self.cost.object = f'<span class="cost">{text(activity)}</span>'
         elif self._activity:
             self.cost.object = self._last_cost
         self._activity = activity
@@ -138,13 +132,13 @@ def _cells(entries: list[tuple[str, str]]) -> str:
 def _cost_line(run: RunSummary, numbers: StatusNumbers, step_seconds: float) -> str:
     """Time and memory per step; the tooltip lists the arrays, the largest first."""
     arrays = sorted(run.cost.arrays.items(), key=lambda item: -item[1])
-    tooltip = ", ".join(f"{name} {nbytes(size)}" for name, size in arrays)
+    tooltip = ", ".join(f"{name} {size(nbytes)}" for name, nbytes in arrays)
     if numbers.last > 0:
         parts = [f"{span(numbers.total_seconds / numbers.last)} per step so far"]
     else:
         parts = [f"{span(run.seconds)} per step expected"]
-    largest = f" (most in {arrays[0][0]}: {nbytes(arrays[0][1])})" if arrays else ""
-    parts += [f"memory {nbytes(run.cost.memory)}{largest}", f"history {nbytes(numbers.memory)}"]
+    largest = f" (most in {arrays[0][0]}: {size(arrays[0][1])})" if arrays else ""
+    parts += [f"memory {size(run.cost.memory)}{largest}", f"history {size(numbers.memory)}"]
     parts += [sentence for sentence in (numbers.rise, numbers.jitter) if sentence]
     if not math.isnan(numbers.eta) and numbers.outcome is None:
         parts.append(f"about {span(numbers.eta)} of work until the pause")

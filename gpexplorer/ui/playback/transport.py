@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import panel as pn
 import panel_material_ui as pmui
 import param
-from panel.custom import JSComponent
 
+from ..browser.components import Heard
 from ..styles import TOOLTIP, beside
 from ..text import named
 from ..widgets import WithLayout, button, row, select
@@ -25,18 +25,11 @@ SPEED_HELP = "The greatest speed of playing; a step that takes longer is not cut
 PLAY_HELP = "play or pause (space)"
 
 
-class Scrub(JSComponent):
+class Scrub(Heard):
     """A slider over the steps taken so far, which sends a message only when a person moves it.
 
     A slider whose value is synchronised in both directions sends back what the page set a moment ago. That reads as
     if a person had moved it, and pauses the run.
-
-    Parameters
-    ----------
-    on_move : callable
-        Called with the step that a person moved the slider to.
-    **params : object
-        Parameters of the component; `at` is the step shown, `last` the newest step.
     """
 
     at = param.Integer(0, bounds=(0, None), doc="Step shown.")
@@ -45,13 +38,8 @@ class Scrub(JSComponent):
     _esm = beside(__file__, "scrub.js")
     _stylesheets: ClassVar[list[str]] = [beside(__file__, "scrub.css")]
 
-    def __init__(self, on_move: Callable[[int], None], **params: Any) -> None:
-        super().__init__(**params)
-        self._on_move = on_move
-
-    def _handle_msg(self, msg: Any) -> None:
-        if isinstance(msg, int | float) and not isinstance(msg, bool) and 0 <= msg <= self.last:
-            self._on_move(int(msg))
+    def _accepts(self, msg: Any) -> bool:
+        return isinstance(msg, int | float) and not isinstance(msg, bool) and 0 <= msg <= self.last
 
 
 class Transport(WithLayout):
@@ -119,8 +107,8 @@ class Transport(WithLayout):
     def _undo(self) -> None:
         self._player.change(lambda run: run.undo())
 
-    def _scrub_to(self, at: int) -> None:
-        self._player.seek(at)
+    def _scrub_to(self, at: float) -> None:
+        self._player.seek(int(at))
         self._show_playing(False)
 
 

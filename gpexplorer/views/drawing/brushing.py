@@ -6,6 +6,7 @@ of the training rows that it draws.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,20 +23,7 @@ TOOLTIPS = {  # column of the frame -> label and format in the tooltip
     "nearest": ("nearest inducing point", "@nearest"),
     "away": ("distance to it", "@away{0.0000}"),
 }
-HIGHLIGHT = """
-const hovered = cb_data.index.indices[0]
-const row = hovered == null ? null : source.get_column("row")[hovered]
-for (const other of source.document.all_models) {
-  if (other.type !== "ColumnDataSource" || other === source) continue
-  const rows = other.get_column("row")
-  if (rows == null) continue
-  const index = row == null ? -1 : rows.indexOf(row)
-  const marked = index < 0 ? [] : [index]
-  if (String(other.inspected.indices) === String(marked)) continue
-  other.inspected.indices = marked
-  other.inspect.emit([null, { geometry: { type: "none" } }])  // draws the mark, and shows no second tooltip
-}
-"""
+HIGHLIGHT = Path(__file__).with_name("highlight_row.js").read_text("utf-8")
 
 
 def brush(figure: Any, layers: dict[str, pd.DataFrame]) -> None:

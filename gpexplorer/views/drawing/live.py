@@ -18,6 +18,7 @@ import textwrap
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import holoviews as hv
@@ -60,14 +61,6 @@ def current_document(document: Any) -> Iterator[None]:
                 break
 
 
-@contextmanager
-def own_document() -> Iterator[None]:
-    """Make a new document the current one inside the block, so that what is drawn belongs to no session."""
-    document = Document()
-    with current_document(document):
-        yield
-
-
 def repair_current_document() -> None:
     """Use `current_document` in place of `patch_curdoc`, everywhere in this process."""
     bokeh_doc.patch_curdoc = current_document
@@ -99,28 +92,10 @@ ICON_TEXT = (
     f"<text x='12' y='16' font-family='sans-serif' font-size='10' text-anchor='middle' fill='{ICON_COLOUR}'>SVG</text>"
 )
 ICON = f"data:image/svg+xml;utf8,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'>{ICON_TEXT}</svg>"
-SAVE_SVG = """
-const view = Bokeh.index.find_one(figure)
-if (view == null) return
-view.export("svg").to_blob().then((blob) => {
-  const link = document.createElement("a")
-  link.href = URL.createObjectURL(blob)
-  link.download = "picture.svg"
-  link.click()
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000)
-})
-"""
+SAVE_SVG = Path(__file__).with_name("save_svg.js").read_text("utf-8")
 
 
-EQUAL_AXES = """
-const [left, right, bottom, top] = figure.tags
-const [w, h] = [figure.inner_width, figure.inner_height]
-if (!(right > left && top > bottom && w > 0 && h > 0)) return
-const unit = Math.max((right - left) / w, (top - bottom) / h)
-const [x, y, dx, dy] = [(left + right) / 2, (bottom + top) / 2, (unit * w) / 2, (unit * h) / 2]
-figure.x_range.setv({ start: x - dx, end: x + dx })
-figure.y_range.setv({ start: y - dy, end: y + dy })
-"""
+EQUAL_AXES = Path(__file__).with_name("equal_axes.js").read_text("utf-8")
 MOST_UNEQUAL = 4.0  # a map whose sides differ by a larger factor fills its frame, as its axes have different units
 Box = tuple[float, float, float, float]
 
@@ -154,12 +129,14 @@ class Live:
     ----------
     figure : figure
         The Bokeh figure.
+    number : str
+        The beginning of the caption where that is what the picture is about; else empty.
     """
 
     def __init__(self, view: Plotted, layers: Layers, theme: str = "light") -> None:
-        with own_document():
+        with current_document(Document()):  # so that what is drawn belongs to no session
             self.figure = hv.renderer("bokeh").get_plot(view.plot(layers)).state
-        self._meaning = meaning(layers)
+        self._meaning, self.number = meaning(layers), _number(layers)
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         if any(axis.visible for axis in self.figure.yaxis):
             self.figure.min_border_left = LEFT
@@ -219,6 +196,7 @@ class Live:
         title = next((f.attrs["title"] for f in layers.values() if "title" in f.attrs), None)
         if title is not None:
             self.figure.title.text = title
+        self.number = _number(layers)
         self._fit(layers)
 
     def set_theme(self, theme: str) -> None:
@@ -306,6 +284,10 @@ def meaning(layers: Layers) -> tuple[Any, ...]:
     return (*labels, any(len(frame) for frame in layers.values()))
 
 
+def _number(layers: Layers) -> str:
+    return next((frame.attrs["number"] for frame in layers.values() if "number" in frame.attrs), "")
+
+
 def in_lines(label: str) -> str:
     """Return an axis label in lines that a narrow picture does not cut."""
     return textwrap.fill(label, LETTERS_BESIDE)
@@ -369,7 +351,10 @@ def without_unseen_digits(values: np.ndarray, part: float) -> np.ndarray:
 
 def _never_empty(columns: Any) -> dict[str, Any]:
     """These columns, with one row of nan where there is none: an empty layer would lose its mark in the legend."""
-    return {name: values if len(values) else np.array([np.nan]) for name, values in columns.items()}
+    nothing = {
+        name: np.array([""] if np.asarray(values).dtype == object else [np.nan]) for name, values in columns.items()
+    }
+    return {name: values if len(values) else nothing[name] for name, values in columns.items()}
 
 
 def _columns(frame: pd.DataFrame, current: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ part of the scale that has this contrast; images, whose colours lie beside one a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ ROLES = {
     "removed": "#c46fa0",
     "proposed": "#009e73",
     "reference": "#7d8894",
+    "words": "#5a6672",
     "fit": "#0072b2",
     "complexity": "#b97f00",
     "trace": "#009e73",
@@ -49,6 +51,7 @@ ON_DARK = {  # colour in the light theme -> its twin in the dark one
     "#2f93cf": "#8fd0f5",
     "#8a6bbf": "#b49be0",
     "#7d8894": "#a9b4bf",
+    "#5a6672": "#b4bec8",
     "#7f8c99": "#9aa7b4",
     "#5d6b00": "#b7c93a",
     "#a02c5d": "#e0709f",
@@ -68,25 +71,7 @@ _COLOURS = {
 }
 
 # Bokeh's own ticks of less than two decades are those of a linear axis, whose labels touch at one end.
-LOG_TICKS = """
-const [low, high] = [cb_data.start, cb_data.end].map(Math.log10).sort((a, b) => a - b);
-if (!isFinite(high - low)) return [];
-const between = (tick) => Math.log10(tick) >= low - 1e-9 && Math.log10(tick) <= high + 1e-9;
-const decades = (every) => Array.from({length: Math.floor((high - low) / every) + 2},
-                                      (_, k) => every * (Math.floor(low / every) + k));
-let ticks = [];
-for (const parts of [[1, 2, 5], [1, 3], [1]]) {
-  ticks = decades(1).flatMap((power) => parts.map((part) => part * 10 ** power)).filter(between);
-  if (ticks.length <= MOST) break;
-}
-for (let every = 2; ticks.length > MOST; every++) ticks = decades(every).map((power) => 10 ** power).filter(between);
-if (ticks.length < 2) {  // within a factor of three
-  const [from, to] = [10 ** low, 10 ** high], size = 10 ** Math.floor(Math.log10((to - from) / 2));
-  const step = size * ([5, 2].find((part) => part * size <= (to - from) / 2) || 1);
-  ticks = Array.from({length: MOST}, (_, k) => step * (Math.ceil(from / step) + k)).filter(between);
-}
-return ticks;
-""".replace("MOST", "5")
+LOG_TICKS = Path(__file__).with_name("log_ticks.js").read_text("utf-8")
 
 
 def _diverging(low: str, zero: str, high: str, count: int = 128) -> list[str]:

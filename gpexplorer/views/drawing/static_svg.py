@@ -35,7 +35,10 @@ SHAPES: dict[str, Callable[[float], str]] = {
     "inverted_triangle": lambda r: f"M0 {r:.1f}L{r:.1f} {-r:.1f}H{-r:.1f}Z",
     "diamond": lambda r: f"M0 {-r:.1f}L{r:.1f} 0L0 {r:.1f}L{-r:.1f} 0Z",
     "square": lambda r: f"M{-r:.1f} {-r:.1f}H{r:.1f}V{r:.1f}H{-r:.1f}Z",
+    "star": lambda r: "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in STAR * r) + "Z",
 }
+_TURNS = np.arange(10) * np.pi / 5  # the five points of a star and the corners between them, from the top
+STAR = np.column_stack([np.sin(_TURNS), -np.cos(_TURNS)]) * np.where(np.arange(10) % 2, 0.382, 1.0)[:, None]
 
 
 def figure_svg(figure: Any, width: int = WIDTH, height: int = HEIGHT) -> str:
@@ -296,15 +299,17 @@ def _spans(canvas: _Canvas, renderer: Any) -> str:
 
 
 def _words(canvas: _Canvas, renderer: Any) -> str:
-    """Texts centred at their positions, one line below another."""
+    """Texts at their positions, one line below another: centred, or as the glyph aligns them."""
+    anchor = {"left": "start", "right": "end"}.get(str(_values(renderer, "text_align")[0]), "middle")
+    below = {"top": 12, "bottom": -4}.get(str(_values(renderer, "text_baseline")[0]), 4)
     x, y, texts = canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y")), _values(renderer, "text")
     parts = []
     for a, b, text in zip(x, y, texts, strict=True):
         if math.isfinite(a) and math.isfinite(b):
             lines = str(text).split("\n")
-            top = b + 4 - LINE * (len(lines) - 1) / 2
+            top = b + below - LINE * (len(lines) - 1) / 2
             parts += [
-                f'<text x="{a:.1f}" y="{top + LINE * k:.1f}" fill="{TEXT_COLOUR}" text-anchor="middle">'
+                f'<text x="{a:.1f}" y="{top + LINE * k:.1f}" fill="{TEXT_COLOUR}" text-anchor="{anchor}">'
                 f"{escape(line)}</text>"
                 for k, line in enumerate(lines)
             ]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...methods.capabilities import HasFeatureMap, HasGridEigenfunctions, SamplesWeights
 from ...runs.run import Run
-from ..base import Layers, View, dots, image, line, overlay
+from ..base import Layers, View, dots, image, line, named, overlay
 from ..drawing import run_rows
 from ..drawing.palette import ROLES
 from .eigenfunction_curves import basis_at, grid_method
@@ -33,7 +33,6 @@ class Spectrum(View):
         "Is the last kept eigenvalue far below the noise variance? If not, more eigenfunctions help. Where the "
         "evidence chooses the functions, which ranks does it need?"
     )
-    family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 20
     needs: ClassVar[type] = HasGridEigenfunctions
 
@@ -56,8 +55,7 @@ class Spectrum(View):
             "dropped": frame.iloc[dropped[:: -(-len(dropped) // DROPPED) or 1]].reset_index(drop=True),
             "noise": pd.DataFrame({"x": [1.0, float(len(logs))], "y": [noise, noise]}),
         }
-        title = f"a grid of {number_of_points(choice.grid.axes)} points"
-        layers["kept"].attrs |= {"xlabel": "rank", "ylabel": "log10 eigenvalue", "title": title}
+        named(layers["kept"], "rank", "log10 eigenvalue", f"a grid of {number_of_points(choice.grid.axes)} points")
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
@@ -133,9 +131,8 @@ class CovarianceMatrices(View):
         values = torch.cat([K, gap, F.T @ F], 1).flip(0).cpu().numpy()
         x, y = np.meshgrid(np.arange(values.shape[1], dtype=float), np.arange(m, dtype=float))
         frame = pd.DataFrame({"x": x.ravel(), "y": y.ravel(), "value": values.ravel()})
-        frame.attrs |= {"xlabel": "exact, then approximate", "ylabel": "row, by the first input"}
-        frame.attrs["title"] = f"relative error {float((K - F.T @ F).norm() / K.norm()):.2g} with {len(F)} functions"
-        return {"map": frame}
+        title = f"relative error {float((K - F.T @ F).norm() / K.norm()):.2g} with {len(F)} functions"
+        return {"map": named(frame, "exact, then approximate", "row, by the first input", title)}
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw both matrices side by side."""
@@ -150,7 +147,6 @@ class CovarianceError(View):
     help: ClassVar[str] = (
         "How close is the grid to the best approximation of the same rank, and does its error still decrease at p?"
     )
-    family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 45
     needs: ClassVar[type] = HasGridEigenfunctions
 
@@ -163,8 +159,7 @@ class CovarianceError(View):
         for name, error in (("grid", errors(K, F)), ("best", best)):
             y = error[: len(F)].clamp_min(1e-12).cpu().numpy()
             layers[name] = pd.DataFrame({"x": np.arange(1.0, len(y) + 1), "y": y})
-        layers["grid"].attrs |= {"xlabel": "eigenfunctions", "ylabel": "relative error (Frobenius)"}
-        layers["grid"].attrs["title"] = f"covariance of {len(K)} rows"
+        named(layers["grid"], "eigenfunctions", "relative error (Frobenius)", f"covariance of {len(K)} rows")
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

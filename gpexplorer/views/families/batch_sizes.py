@@ -18,7 +18,7 @@ from ...methods.minibatches.gradient_spread import gradient_spread, likelihood_c
 from ...methods.minibatches.loop import Minibatches
 from ...problem import Problem
 from ...runs.run import Run
-from ..base import Layers, View, layer, line, overlay, segments
+from ..base import Layers, View, layer, line, named, overlay, segments
 from ..drawing.palette import ROLES
 
 BIAS_SIZES = (16, 32, 64, 128, 256, 512)  # rows per minibatch
@@ -43,7 +43,6 @@ class Gradients(View):
         "Averaging gradients removes their spread, which decreases with the batch size, but not their bias. "
         "The bars are the uncertainty of the bias with this number of minibatches."
     )
-    family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 40
     needs: ClassVar[type] = EstimatesLikelihoodGradient  # SVGP has another objective
 
@@ -71,11 +70,8 @@ class Gradients(View):
             low, high = [ends[0] for ends in visible], [ends[1] for ends in visible]
             layers[f"{key} bars"] = pd.DataFrame({"x0": x, "y0": low, "x1": x, "y1": high}, dtype=float)
         title = f"{self.draws} minibatches per point"
-        layers["minimax"].attrs |= {
-            "xlabel": "rows per minibatch",
-            "ylabel": f"{self.show} / |exact gradient|",
-            "title": title + (f"; {overlap_sentence(sizes, intervals)}" if self.show == "bias" else ""),
-        }
+        title += f"; {overlap_sentence(sizes, intervals)}" if self.show == "bias" else ""
+        named(layers["minimax"], "rows per minibatch", f"{self.show} / |exact gradient|", title)
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
@@ -112,7 +108,6 @@ class Batches(View):
     key: ClassVar[str] = "stochastic-batches"
     title: ClassVar[str] = "Smaller and smaller minibatches"
     help: ClassVar[str] = "Minibatches become smaller from right to left. Which methods still decrease the objective?"
-    family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 45
     needs: ClassVar[type] = EstimatesLikelihoodGradient
 
@@ -158,11 +153,8 @@ class Batches(View):
         return at > 0 and study is not None and study.remaining > 0
 
     def _titled(self, layers: Layers, title: str) -> Layers:
-        layers["minimax"].attrs |= {
-            "xlabel": "minibatches, from left to right in each panel",
-            "ylabel": "NLML per row [nat]",
-            "title": title or "nothing to compare yet: press Play",
-        }
+        xlabel, ylabel = "minibatches, from left to right in each panel", "NLML per row [nat]"
+        named(layers["minimax"], xlabel, ylabel, title or "nothing to compare yet: press Play")
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

@@ -14,7 +14,7 @@ from ...methods.capabilities import SamplesWeights
 from ...methods.chain_diagnostics import bulk_ess, rhat
 from ...runs.run import Run
 from ...runs.studies.chain_draws import SAMPLED
-from ..base import Layers, View, band, dots, line, overlay, segments
+from ..base import Layers, View, band, dots, line, named, overlay, segments
 from ..drawing.palette import ROLES, cycled
 
 COLUMNS = {name: column for column, name in enumerate(SAMPLED)}  # what is drawn -> column of State.watched
@@ -27,7 +27,6 @@ class Chains(View):
     key: ClassVar[str] = "grief-chains"
     title: ClassVar[str] = "Chains"
     help: ClassVar[str] = "Lines that cross all the time have mixed. Lines that stay apart, or drift, have not."
-    family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 12
     needs: ClassVar[type] = SamplesWeights
 
@@ -46,12 +45,11 @@ class Chains(View):
             exists = c < len(draws) and column < draws.shape[2]
             y = draws[c, :, column] if exists else np.empty(0)
             layers[f"chain{c + 1}"] = pd.DataFrame({"x": np.arange(len(y)) * float(state.stride), "y": y})
-        first = layers["chain1"]
-        first.attrs |= {"xlabel": "draw", "ylabel": self.watched}
         titles = {"warm-up": "warming up", "sample": "sampling"}
-        first.attrs["title"] = titles.get(state.phase, "no draws yet: hyperparameters are learned")
+        title = titles.get(state.phase, "no draws yet: hyperparameters are learned")
         if state.phase == "sample" and column < draws.shape[2]:
-            first.attrs["title"] += diagnosed(draws[:, :, column])
+            title += diagnosed(draws[:, :, column])
+        named(layers["chain1"], "draw", self.watched, title)
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
@@ -77,7 +75,6 @@ class Weights(View):
     help: ClassVar[str] = (
         "Where a bar lies outside the band, the data determine the weight. Where it fills the band, they do not."
     )
-    family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 18
     needs: ClassVar[type] = SamplesWeights
 
@@ -97,8 +94,8 @@ class Weights(View):
             "spread": pd.DataFrame({"x0": x, "y0": mean - 2.0 * sd, "x1": x, "y1": mean + 2.0 * sd}),
             "mean": pd.DataFrame({"x": x, "y": mean}),
         }
-        layers["mean"].attrs |= {"xlabel": "function of the orthogonal basis", "ylabel": "log10 weight"}
-        layers["mean"].attrs["title"] = f"{moments.size} draws" if moments.size else "no draws yet"
+        title = f"{moments.size} draws" if moments.size else "no draws yet"
+        named(layers["mean"], "function of the orthogonal basis", "log10 weight", title)
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

@@ -18,7 +18,7 @@ from ...linalg.cholesky import cholesky
 from ...methods.capabilities import EstimatesNoise, HasGridEigenfunctions
 from ...objectives import noise_variance
 from ...runs.run import Run
-from ..base import Layers, View, image, layer, line, overlay, segments, without_grid
+from ..base import Layers, View, image, layer, line, named, overlay, segments, without_grid
 from ..drawing import run_rows
 from ..drawing.palette import DIVERGING, ROLES, cycled
 
@@ -98,7 +98,6 @@ class EigenfunctionsView(View):
     help: ClassVar[str] = (
         "Eigenfunctions of higher rank change sign more often. From which rank on do they no longer matter?"
     )
-    family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 15
     hero: ClassVar[bool] = True
     over_input: ClassVar[bool] = True
@@ -126,10 +125,10 @@ class EigenfunctionsView(View):
             exists = first + k < len(index)
             y = values[first + k] if exists else np.full(POINTS, np.nan)
             layers[f"phi{k + 1}"] = pd.DataFrame({"x": x, "y": y})
-        layers["phi1"].attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": "eigenfunction"}
         last = min(first + CURVES, len(index))
         listed = ", ".join(f"{weight:.2g}".replace("-", "−") for weight in weights[first:last])
-        layers["phi1"].attrs["title"] = f"ranks {first + 1} to {last}, with weights {listed}"
+        title = f"ranks {first + 1} to {last}, with weights {listed}"
+        named(layers["phi1"], run_rows.input_name(run, 0), "eigenfunction", title)
         layers["sum"] = pd.DataFrame({"x": x, "y": weights[:last] @ values[:last]})
         return layers
 
@@ -169,16 +168,13 @@ class EigenfunctionsView(View):
 
     def _along_axes(self, run: Run, at: int) -> Layers:
         grid, basis, index = basis_at(run, at, self.rank)
-        X, first, layers = run.problem.train.X, self._first(len(index)), {}
-        middle = X.median(0).values
+        first, layers = self._first(len(index)), {}
         for q in range(min(run.problem.train.d, INPUTS)):
-            line = middle.repeat(POINTS, 1)
-            line[:, q] = torch.linspace(float(grid.axes[q][0]), float(grid.axes[q][-1]), POINTS).to(line)
-            values = _values(basis, line)[first]
+            values = _values(basis, _along_axis(run, grid, q, POINTS))[first]
             layers[f"input{q + 1}"] = pd.DataFrame({"x": np.linspace(0.0, 1.0, POINTS), "y": values})
             layers[f"input{q + 1}"].attrs["name"] = run_rows.input_name(run, q)
-        layers["input1"].attrs |= {"xlabel": "position on the axis of each input, the others at their medians"}
-        layers["input1"].attrs |= {"ylabel": "eigenfunction", "title": f"rank {first + 1}"}
+        xlabel = "position on the axis of each input, the others at their medians"
+        named(layers["input1"], xlabel, "eigenfunction", f"rank {first + 1}")
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
@@ -202,6 +198,13 @@ class EigenfunctionsView(View):
             lines.append(line(layers, "sum", "sum up to here", color=ROLES["mean"], line_width=4, line_alpha=0.7))
         zero = hv.HLine(0.0).opts(color=ROLES["reference"], line_width=1)
         return overlay([zero, *lines], next(iter(layers.values())), legend_position="right")
+
+
+def _along_axis(run: Run, grid: Grid, q: int, count: int) -> Tensor:
+    """This many points along the grid's axis of input q, the other inputs at their medians."""
+    line = run.problem.train.X.median(0).values.repeat(count, 1)
+    line[:, q] = torch.linspace(float(grid.axes[q][0]), float(grid.axes[q][-1]), count).to(line)
+    return line
 
 
 def _square(grid: Grid, side: int) -> Tensor:
@@ -235,7 +238,6 @@ class Mixer(View):
     key: ClassVar[str] = "grief-mixer"
     title: ClassVar[str] = "Eigenfunction mixer"
     help: ClassVar[str] = "Change a weight. Which part of the mean depends on that eigenfunction?"
-    family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 30
     needs: ClassVar[type] = HasGridEigenfunctions
 
@@ -253,8 +255,7 @@ class Mixer(View):
         part = train.rows(run_rows.sampled(len(train), MAX_ROWS).to(train.y.device))
         grid, basis, index = basis_at(run, at)
         q = min(self.column, train.d) - 1
-        line = train.X.median(0).values.repeat(MIXER_POINTS, 1)
-        line[:, q] = torch.linspace(float(grid.axes[q][0]), float(grid.axes[q][-1]), MIXER_POINTS).to(line)
+        line = _along_axis(run, grid, q, MIXER_POINTS)
         with torch.no_grad():
             Phi, Phi_line = basis(part.X).T, basis(line).T  # [rows, p], [MIXER_POINTS, p]
         x = run_rows.inputs_of(train.__class__(line, line[:, 0], scale=train.scale))[:, q]
@@ -273,7 +274,7 @@ class Mixer(View):
         for k in range(SLIDERS):
             values = Phi_line[:, k] * mixed[k].sqrt() if k < len(index) else torch.zeros(MIXER_POINTS)
             layers[f"phi{k + 1}"] = pd.DataFrame({"x": x, "y": spread * values.cpu().double().numpy()})
-        layers["mean"].attrs |= {"xlabel": run_rows.input_name(run, q), "ylabel": train.target}
+        named(layers["mean"], run_rows.input_name(run, q), train.target)
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

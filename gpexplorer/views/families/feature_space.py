@@ -12,7 +12,7 @@ from ...data.standardising import targets
 from ...linalg.randomness import generator
 from ...methods.minibatches.model import Model
 from ...runs.run import Run
-from ..base import Layers, View, layer, overlay
+from ..base import Layers, View, layer, named, overlay
 from ..drawing.palette import SEQUENTIAL
 
 MAX_ROWS = 1000
@@ -42,12 +42,8 @@ class Features(View):
         columns = {"x": plane[:, 0], "y": plane[:, 1], "value": targets(y, train)}
         frame = pd.DataFrame({name: column.cpu().double().numpy() for name, column in columns.items()})
         share = float(S[:2].square().sum() / S.square().sum().clamp_min(1e-300))
-        frame.attrs |= {
-            "xlabel": "first component",
-            "ylabel": "second component",
-            "title": f"{share:.0%} of the features' variance, coloured by {train.target}",
-        }
-        return {"rows": frame}
+        title = f"{share:.0%} of the features' variance, coloured by {train.target}"
+        return {"rows": named(frame, "first component", "second component", title)}
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw the rows as points."""

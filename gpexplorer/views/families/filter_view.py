@@ -13,7 +13,7 @@ from ...data.standardising import targets
 from ...kernels.row_scaled import plain_rows
 from ...methods.capabilities import FiltersRows
 from ...runs.run import Run
-from ..base import Layers, View, band, dots, line, overlay
+from ..base import Layers, View, band, dots, line, named, overlay
 from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
@@ -30,7 +30,6 @@ class Filter(View):
         "Move the place: the band at each time knows the rows before it only. It closes at each row and opens in a gap "
         "and ahead. The dashed line knows all rows."
     )
-    family: ClassVar[str] = "neighbours"
     order: ClassVar[int] = 20
     hero: ClassVar[bool] = True
     needs: ClassVar[type] = FiltersRows
@@ -70,11 +69,8 @@ class Filter(View):
             "seen": rows[in_past],
             "ahead": rows[~in_past],
         }
-        layers["mean"].attrs |= {
-            "xlabel": run_rows.input_name(run, 0),
-            "ylabel": train.target,
-            "title": f"{now + 1:,} of {len(order):,} rows seen",
-        }
+        title = f"{now + 1:,} of {len(order):,} rows seen"
+        named(layers["mean"], run_rows.input_name(run, 0), train.target, title)
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

@@ -15,7 +15,7 @@ from ...methods.cross_validation.fold_steps import score_folds
 from ...methods.cross_validation.folds import ordered_by_fold, split
 from ...methods.cross_validation.gpcv import GPCV
 from ...runs.run import Run
-from ..base import Layers, Line, Series, dots, image, line, overlay, points
+from ..base import Layers, Line, Series, dots, image, line, named, overlay, points
 from ..drawing.palette import ROLES, cycled
 from ..runs.likelihood_surface import MARGIN, ThetaSurface
 
@@ -27,11 +27,6 @@ CURVES = {  # option -> channel, label, whether log10 is drawn
 }
 
 
-def iterates_folds(run: Run) -> bool:
-    """Return whether the run's method iterates over folds: its reports have an augmented Lagrangian."""
-    return "lagrangian" in run.method.Info._fields  # type: ignore[attr-defined]
-
-
 class Residuals(Series):
     """The violation of Cz = y, the gradient of L, the disagreement of the folds, and rho; rollbacks are marked."""
 
@@ -40,7 +35,7 @@ class Residuals(Series):
     help: ClassVar[str] = (
         "Both residuals should decrease together. If one stays far above the other, change rho or use balance."
     )
-    family: ClassVar[str] = "cross_validation"
+    needs: ClassVar[type] = GPCV
     order: ClassVar[int] = 30
     axes: ClassVar[tuple[str, str]] = ("step", "log10 of the residual")
     log10: ClassVar[bool] = True
@@ -51,10 +46,6 @@ class Residuals(Series):
         "disagreement": Line("disagreement", ROLES["complexity"], style={"line_dash": "dotdash"}),
         "rho": Line("rho", ROLES["reference"], style={"line_dash": "dashed"}),
     }
-
-    def applies(self, run: Run) -> bool:
-        """Return whether the run iterates over folds."""
-        return super().applies(run) and iterates_folds(run)
 
     def series(self, run: Run, at: int) -> Layers:
         """Return log10 of each quantity, and the points of rho at the steps that were taken back."""
@@ -84,7 +75,7 @@ class Curves(Series):
     key: ClassVar[str] = "admm-curves"
     title: ClassVar[str] = "Convergence, as in the paper"
     help: ClassVar[str] = "All four curves become flat within some tens of iterations. If they do not, change rho."
-    family: ClassVar[str] = "cross_validation"
+    needs: ClassVar[type] = GPCV
     order: ClassVar[int] = 20
     columns: ClassVar[int] = 0
     shortest: ClassVar[int] = 1
@@ -94,10 +85,6 @@ class Curves(Series):
         default=HYPERPARAMETER, objects=[HYPERPARAMETER, *CURVES], doc="Which of the four curves to draw."
     )
     which = param.Integer(1, bounds=(0, None), softbounds=(0, 10), doc="Which hyperparameter: 0 is the first.")
-
-    def applies(self, run: Run) -> bool:
-        """Return whether the run iterates over folds."""
-        return super().applies(run) and iterates_folds(run)
 
     def series(self, run: Run, at: int) -> Layers:
         """Return the selected curve: a hyperparameter of the consensus, |z|, |z - C^-1 y|^2, or L."""
@@ -134,13 +121,13 @@ class Paths(ThetaSurface):
     key: ClassVar[str] = "admm-paths"
     title: ClassVar[str] = "Paths of the folds"
     help: ClassVar[str] = "Consensus brings the paths together. Do they end where the error is lowest?"
-    family: ClassVar[str] = "cross_validation"
+    needs: ClassVar[type] = GPCV
     order: ClassVar[int] = 40
     hero: ClassVar[bool] = True
 
     def applies(self, run: Run) -> bool:
         """Return whether the run iterates over folds and has at most MAX_ROWS rows."""
-        if not (super().applies(run) and iterates_folds(run) and len(run.problem.train) <= MAX_ROWS):
+        if not super().applies(run) or len(run.problem.train) > MAX_ROWS:
             return False
         self.offer_names(run)
         return True
@@ -161,9 +148,8 @@ class Paths(ThetaSurface):
         around = np.concatenate([mean, *copies]) if copies else np.array([[float(theta[i]), float(theta[j])]])
         centre = infos[-1].consensus if infos else theta
         layers["surface"] = self.surface(run, at, centre, around, MARGIN)
-        names = run.problem.kernel.names
-        title = "log10 of the cross-validated error"
-        layers["surface"].attrs |= {"xlabel": f"log {names[i]}", "ylabel": f"log {names[j]}", "title": title}
+        xlabel, ylabel = (f"log {run.problem.kernel.names[axis]}" for axis in (i, j))
+        named(layers["surface"], xlabel, ylabel, "log10 of the cross-validated error")
         return layers
 
     def height(self, run: Run) -> Callable[[torch.Tensor], float]:

@@ -29,6 +29,8 @@ from ..drawing.palette import ROLES, SEQUENTIAL
 MOST_ENTRIES = 4e7  # entries of a factor: with more of them the picture would delay the run
 COLUMNS = ("x", "y", "row", "exact", "approx")
 DECREASE = "decrease of the objective [nat]"
+SIDE, ROOM = 0.2, 0.2  # what the words at a row take of the range of the inputs, and of that of the exact values
+LEAST_NAMED = 0.05  # nat: a smaller number would read 0.0
 WORTH_A_SWAP = (0.0, 1.0)  # nat; an axis or colours that end below would magnify what decides nothing
 OVER_DATA, SCATTER, RANKS = "over the data", "predicted against exact", "ranks"
 AXES = "Decrease over the inputs or their first two principal components, or predicted against exact decrease."
@@ -72,8 +74,8 @@ class SwapLandscape(View):
             order = np.argsort(x)
             order = order[np.isfinite(approx[order])]
             exact = frame.assign(x=x[frame["row"].to_numpy(int)], y=frame["exact"])
-            exact.attrs = {"xlabel": run_rows.input_name(run, 0), "ylabel": "decrease [nat]", "at_least": WORTH_A_SWAP}
-            layers = {"exact": exact, "approx": pd.DataFrame({"x": x[order], "y": approx[order]})}
+            exact.attrs = {"xlabel": run_rows.input_name(run, 0), "ylabel": "decrease [nat]"}
+            layers = {"exact": exact, "approx": pd.DataFrame({"x": x[order], "y": approx[order]})} | _named(exact)
         elif over_data:
             layers = self._over_plane(run, frame, landscape)
         else:
@@ -82,7 +84,7 @@ class SwapLandscape(View):
         layers["pivots"] = layers["exact"][pivots].drop(columns="value", errors="ignore")
         title = f"in place of row {landscape.removed}"
         if math.isfinite(landscape.correlation):  # it takes at least two different values of each kind
-            title += f": rank correlation {landscape.correlation:.2f}"
+            title += f": rank correlation {landscape.correlation:.2f}".replace("-", "\u2212")
         layers["exact"].attrs["title"] = title
         return layers
 
@@ -125,7 +127,7 @@ class SwapLandscape(View):
         """Exact values as points; approximate ones as a line over one input; colours on a plane."""
         parts = _coloured(layers) if "removed" in layers else _points(layers)
         rings = {"fill_alpha": 0.0, "line_color": ROLES["inducing"], "size": 10, "marker": "diamond", "line_width": 2}
-        parts.append(dots(layers, "pivots", "information pivots", **rings))
+        parts.append(dots(layers, "pivots", "pivots", **rings))
         return overlay(parts, layers["exact"])
 
 
@@ -152,8 +154,29 @@ def _points(layers: Layers) -> list[hv.Element]:
     exact = hv.Scatter(layers["exact"], "x", ["y", "row"], label="exact")
     parts = [layer(exact, "exact", color=ROLES["mean"], size=5, alpha=0.7)]
     if "approx" in layers:
-        return [*parts, line(layers, "approx", "approximate", color=ROLES["test"], line_width=2)]
+        words = {"text_color": ROLES["words"], "text_baseline": "bottom", "text_font_size": "12px"}
+        return [
+            *parts,
+            line(layers, "approx", "predicted", color=ROLES["test"], line_width=2),
+            dots(layers, "foreseen", "best prediction", color=ROLES["proposed"], size=14, marker="star"),
+            layer(hv.Labels(layers["words"], ["x", "y"], "text"), "words", **words),
+        ]
     return [*parts, line(layers, "equal", "predicted = exact", color=ROLES["reference"], line_dash="dashed")]
+
+
+def _named(exact: pd.DataFrame) -> Layers:
+    """The row with the best prediction, and numbers above it and above the best row; one where two would touch."""
+    best = exact.nlargest(1, "exact").assign(word="best: ")
+    foreseen = exact.nlargest(1, "approx").assign(word="")  # the legend names its mark
+    x_range, y_range = (float(np.ptp(exact[axis])) or 1.0 if len(exact) else 1.0 for axis in ("x", "y"))
+    exact.attrs["at_least"] = (WORTH_A_SWAP[0], max(WORTH_A_SWAP[1], *(best["exact"] + ROOM * y_range), 0.0))
+    apart = abs(best[["x", "y"]].to_numpy() - foreseen[["x", "y"]].to_numpy()) > [SIDE * x_range, ROOM * y_range]
+    words = pd.concat([best, foreseen]) if apart.any() else best
+    words = words[words["exact"].abs() >= LEAST_NAMED]
+    names = [f"{word}{nat:,.{int(abs(nat) < 9.95)}f}" for word, nat in zip(words["word"], words["exact"], strict=True)]
+    x = words["x"].clip(exact["x"].min() + SIDE / 2 * x_range, exact["x"].max() - SIDE / 2 * x_range)
+    frame = pd.DataFrame({"x": x, "y": words["y"] + 0.3 * ROOM * y_range, "text": names})
+    return {"foreseen": foreseen[["x", "y"]], "words": frame}
 
 
 def _coloured(layers: Layers) -> list[hv.Element]:

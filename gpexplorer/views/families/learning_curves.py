@@ -74,7 +74,6 @@ class Gap(Series):
     key: ClassVar[str] = "stochastic-gap"
     title: ClassVar[str] = "Gram matrix against the exact one"
     help: ClassVar[str] = "A matrix that differs from the exact one gives a wrong gradient. Does the gap become small?"
-    family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 30
     needs: ClassVar[type] = KeepsGramMatrix
     axes: ClassVar[tuple[str, str]] = ("epochs", "log10 of the relative gap")

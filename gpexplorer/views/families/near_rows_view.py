@@ -11,7 +11,7 @@ import param
 
 from ...methods.capabilities import DependsOnNearRows, NearRows
 from ...runs.run import Run
-from ..base import Layers, View, dots, line, overlay, segments
+from ..base import Layers, View, dots, line, named, overlay, segments
 from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
@@ -22,16 +22,10 @@ TINY = np.finfo(float).tiny
 BINS = 12  # of the places in the order, for the curve
 
 
-class _OfNearRows(View):
-    """A picture of a method in which each row depends on near rows."""
-
-    family: ClassVar[str] = "neighbours"
-    needs: ClassVar[type] = DependsOnNearRows
-
-
-class _OfOneRow(_OfNearRows):
+class _OfOneRow(View):
     """A picture of one row, at a place in the order that a person moves."""
 
+    needs: ClassVar[type] = DependsOnNearRows
     place = param.Number(
         0.5, bounds=(0.0, 1.0), label="place in the order", doc="Which row: 0 is among the first, 1 the last."
     )
@@ -60,7 +54,7 @@ class _OfOneRow(_OfNearRows):
             "neighbours": pd.DataFrame(plane[neighbours], columns=["x", "y"]),
             "chosen": pd.DataFrame(plane[chosen], columns=["x", "y"]),
         }
-        layers["rows"].attrs |= {"map": train.d > 1, "xlabel": names[0], "ylabel": names[1], "title": title}
+        named(layers["rows"], *names, title, map=train.d > 1)
         return self._of_near_rows(layers, near)
 
     def _of_near_rows(self, layers: Layers, near: NearRows) -> Layers:
@@ -146,11 +140,12 @@ class Factor(_OfOneRow):
         return overlay(parts, layers["rows"], 3)
 
 
-class Unexplained(_OfNearRows):
+class Unexplained(View):
     """The standard deviation of each target given its neighbours, over the order."""
 
     key: ClassVar[str] = "near-rows-sd"
     title: ClassVar[str] = "What neighbours leave unexplained"
+    needs: ClassVar[type] = DependsOnNearRows
     help: ClassVar[str] = (
         "The first rows are far apart and know little of each other. Does the curve reach the noise before the order "
         "ends? If it does, most rows are known from those beside them."
@@ -170,12 +165,8 @@ class Unexplained(_OfNearRows):
         median = [(np.median(log_place[group]), np.median(log_sd[group])) for group in groups if len(group)]
         noise = float(state.theta[-1]) / np.log(10.0)
         ends = [log_place.min(), log_place.max()] if len(place) else []
-        dots_of.attrs |= {
-            "xlabel": "log10 place in the order",
-            "ylabel": "log10 sd given the neighbours, scaled target",
-        }
         return {
-            "rows": dots_of,
+            "rows": named(dots_of, "log10 place in the order", "log10 sd given the neighbours, scaled target"),
             "median": pd.DataFrame(np.reshape(median, (-1, 2)), columns=["x", "y"]),
             "noise": pd.DataFrame({"x": ends, "y": [noise] * len(ends)}, dtype=float),
         }

@@ -13,7 +13,7 @@ import torch
 
 from ...methods.capabilities import HasGradient, ReportsGains
 from ...runs.run import Run
-from ..base import Layers, View, dots, labels, layer, line, overlay
+from ..base import Layers, View, dots, labels, layer, line, named, overlay
 from ..drawing import run_rows
 from ..drawing.palette import ROLES, SEQUENTIAL
 
@@ -31,7 +31,6 @@ class Gradient(View):
     help: ClassVar[str] = (
         "The rings are the rows that the last iteration changed. Does the gradient fall there, and rise beside them?"
     )
-    family: ClassVar[str] = "exact"
     order: ClassVar[int] = 20
     hero: ClassVar[bool] = True
     over_input: ClassVar[bool] = True
@@ -60,15 +59,12 @@ class Gradient(View):
         X = run_rows.inputs_of(run.problem.train)[sample.cpu().numpy()] if run_rows.numeric(run) else None
         if X is not None and X.shape[1] == 2:
             frame = pd.DataFrame({"x": X[:, 0], "y": X[:, 1], "value": size})
-            frame.attrs |= {"map": True, "xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
-            return frame
+            return named(frame, run_rows.input_name(run, 0), run_rows.input_name(run, 1), map=True)
         if X is not None and X.shape[1] == 1:
             x, xlabel = X[:, 0], run_rows.input_name(run, 0)
         else:
             x, xlabel = np.argsort(np.argsort(-size)).astype(float), "rows, the largest gradient first"
-        frame = pd.DataFrame({"x": x, "y": size, "value": size})
-        frame.attrs |= {"xlabel": xlabel, "ylabel": "log10 |gradient|"}
-        return frame
+        return named(pd.DataFrame({"x": x, "y": size, "value": size}), xlabel, "log10 |gradient|")
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Dots coloured by size; rings around the rows that changed."""
@@ -89,7 +85,6 @@ class Gains(View):
     help: ClassVar[str] = (
         "If the curve drops steeply, a smaller block would do. If it stays flat, a larger block would pay."
     )
-    family: ClassVar[str] = "exact"
     order: ClassVar[int] = 50
     needs: ClassVar[type] = ReportsGains
 
@@ -102,8 +97,7 @@ class Gains(View):
         positions = np.arange(1, len(gains) + 1, dtype=float)
         rows = pd.DataFrame({"x": positions[positive], "y": np.log10(gains[positive])})
         title = f"sum if each row moved alone: {gains.sum():.2g}" if len(gains) else "no block yet"
-        rows.attrs |= {"xlabel": "position in the block", "ylabel": "log10 decrease of f, row alone", "title": title}
-        return {"rows": rows}
+        return {"rows": named(rows, "position in the block", "log10 decrease of f, row alone", title)}
 
     def plot(self, layers: Layers) -> hv.Scatter:
         """One dot per row."""
@@ -120,7 +114,6 @@ class Correlation(View):
         "If most pairs of neighbours lie on the right, their gradients rise and fall together, and a block of "
         "neighbours holds the same information several times."
     )
-    family: ClassVar[str] = "exact"
     order: ClassVar[int] = 60
     needs: ClassVar[type] = HasGradient
 
@@ -137,7 +130,7 @@ class Correlation(View):
         title = "no iterations to compare yet"
         if len(result.near):
             title = f"median of neighbours {float(result.near.median()):.2f}, over {result.iterations} iterations"
-        layers["near"].attrs |= {"xlabel": "correlation of gradients", "ylabel": "share of pairs", "title": title}
+        named(layers["near"], "correlation of gradients", "share of pairs", title)
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

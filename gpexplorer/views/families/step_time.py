@@ -24,7 +24,7 @@ from ...methods.eigenfunctions.orthogonal_basis import OrthogonalBasis, likeliho
 from ...methods.eigenfunctions.posteriors import orthogonal_basis
 from ...problem import Problem
 from ...runs.run import Run
-from ..base import Layers, View, dots, line, overlay
+from ..base import Layers, View, dots, line, named, overlay
 from ..drawing.palette import ROLES
 
 MIN_ROWS, PER_DECADE = 1000, 2  # the smallest size, and sizes per decade
@@ -48,7 +48,6 @@ class Growth(View):
     key: ClassVar[str] = "grief-growth"
     title: ClassVar[str] = "Cost of a step against n"
     help: ClassVar[str] = "The pass over the rows is done once. Does the line of a step stay level while n grows?"
-    family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 50
     needs: ClassVar[type] = HasWeightPriors
 
@@ -66,11 +65,9 @@ class Growth(View):
         table = cached[self.largest]
         layers = {name: pd.DataFrame({"x": table["n"], "y": table[name]}) for name in ("once", "theta", "step")}
         chains = _chains(run)
-        layers["step"].attrs |= {"xlabel": "rows n", "ylabel": "seconds"}
-        layers["step"].attrs["title"] = (
-            f"{table['p'].iloc[0]} eigenfunctions: {1e6 * table['step'].median():.0f} microseconds per likelihood"
-            f"{f' of {chains} chains' if chains > 1 else ''} with all derivatives, for any n"
-        )
+        of_chains, microseconds = f" of {chains} chains" if chains > 1 else "", 1e6 * table["step"].median()
+        title = f"{table['p'].iloc[0]} eigenfunctions: {microseconds:.0f} microseconds per likelihood{of_chains} "
+        named(layers["step"], "rows n", "seconds", f"{title}with all derivatives, for any n")
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

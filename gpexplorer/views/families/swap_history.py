@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...runs.run import Run
-from ..base import Layers, View, dots, overlay, segments
+from ..base import Layers, View, dots, named, overlay, segments
 from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
@@ -45,7 +45,7 @@ class Swaps(View):
             "moves": pd.DataFrame({"x0": removed[:, 0], "y0": removed[:, 1], "x1": added[:, 0], "y1": added[:, 1]}),
             "inducing": pd.DataFrame({"x": points[:, 0], "y": points[:, 1]}),
         }
-        layers["rows"].attrs |= {"map": True, "xlabel": names[0], "ylabel": names[1]}
+        named(layers["rows"], *names, map=True)
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
@@ -90,11 +90,8 @@ class Survival(View):
             "alive": frame[alive].reset_index(drop=True),
         }
         first = int(((begin == 0) & alive).sum())
-        layers["alive"].attrs |= {
-            "xlabel": "step",
-            "ylabel": "inducing rows, oldest first",
-            "title": f"{len(order)} lives so far; {int(alive.sum())} continue, {first} of them since the start",
-        }
+        title = f"{len(order)} lines so far; {int(alive.sum())} continue, {first} of them since the start"
+        named(layers["alive"], "step", "inducing rows, oldest first", title)
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

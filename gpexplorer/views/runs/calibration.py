@@ -10,7 +10,7 @@ import pandas as pd
 
 from ...data.standardising import targets
 from ...runs.run import Run
-from ..base import Layers, View, band, dots, line, overlay
+from ..base import Layers, View, band, dots, line, named, overlay
 from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
@@ -44,10 +44,8 @@ class Calibration(View):
         part = test.rows(run_rows.sampled(len(test), MAX_ROWS).to(test.y.device))
         marginals = run.posterior(at, of="y").marginals_at_scaled(part.X)
         frame = coverage(marginals.cdf(targets(part.y, part)).cpu().numpy())
-        frame.attrs |= {"xlabel": "nominal coverage", "ylabel": "observed coverage of test rows"}
-        frame.attrs["title"] = (
-            f"{len(part)} test rows, {_outside(frame, len(part))} of {len(frame)} levels outside the band"
-        )
+        title = f"{len(part)} test rows, {_outside(frame, len(part))} of {len(frame)} levels outside the band"
+        named(frame, "nominal coverage", "observed coverage of test rows", title)
         ideal = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
         return {"chance": by_chance(len(part)), "observed": frame, "dots": frame, "ideal": ideal}
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...runs.studies.power_law import Slope
 from ...runs.studies.race import METRICS
-from ..base import Layers, band, dots, layer, legend_cols, line, overlay, segments
+from ..base import Layers, band, dots, layer, legend_cols, line, named, overlay, points, segments
 from ..drawing.palette import CYCLE, ROLES, cycled
 
 UNITS = {"seconds": "seconds of computation", "memory": "bytes of its arrays, by formula", "entries": "kernel entries"}
@@ -70,10 +70,9 @@ def front(frame: pd.DataFrame, cost: str = "seconds", score: str = "smse") -> hv
     span = {"xlim": (float(frame[cost].min()) / 1.3, float(frame[cost].max()) * 1.3)} if log else {}
     parts = [layer(stairs, "front", color=ROLES["reference"], line_width=1.5)]
     for colour in colours_of.unique():  # one layer per colour, so that the dark theme can replace it
-        points = hv.Points(
-            frame.loc[colours_of == colour, [cost, score, "run", "method"]], [cost, score], ["run", "method"]
-        )
-        parts.append(layer(points, f"runs {colour}", color=colour, size=9, tools=["hover"]))
+        rows = frame.loc[colours_of == colour, [cost, score, "run", "method"]]
+        runs = hv.Points(rows, [cost, score], ["run", "method"])
+        parts.append(layer(runs, f"runs {colour}", color=colour, size=9, tools=["hover"]))
     axes = {"xlabel": UNITS.get(cost, cost), "ylabel": f"{score.upper()} on test rows"}
     return overlay(parts, pd.DataFrame(), 0, logx=log, **span, **axes)
 
@@ -106,11 +105,8 @@ class Lanes:
         layers = {}
         for name in self.names:
             lane_rows = board[board["lane"] == name]
-            values = lane_rows[self.metric].to_numpy(float)
-            drawable = np.isfinite(values) & ((values > 0) | (self.metric != "smse"))
-            layers[name] = pd.DataFrame({"x": lane_rows["seconds"].to_numpy(float)[drawable], "y": values[drawable]})
-            label = METRICS[self.metric]
-            layers[name].attrs |= {"xlabel": "seconds of computation", "ylabel": f"{label} on test rows"}
+            frame = points(lane_rows["seconds"], lane_rows[self.metric], positive=self.metric == "smse")
+            layers[name] = named(frame, "seconds of computation", f"{METRICS[self.metric]} on test rows")
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
@@ -179,14 +175,12 @@ def scaling_layers(table: pd.DataFrame, fitted: Slope) -> Layers:
     fitted : Slope
         The power law fitted to the measurements.
     """
-    x = table["value"].to_numpy(float)
-    measured, predicted = (_points(x, table[name].to_numpy(float)) for name in ("seconds", "seconds predicted"))
-    layers = {"measured": measured, "predicted": predicted, "fitted": _line(measured["x"].to_numpy(), fitted)}
-    for name, power in POWERS.items():
-        start = measured.iloc[0] if len(measured) else None
-        y = measured["x"].to_numpy() if start is None else start["y"] * (measured["x"] / start["x"]) ** power
-        layers[name] = pd.DataFrame({"x": measured["x"], "y": y})
-    return layers
+    measured, predicted = (
+        points(table["value"], table[name], positive=True) for name in ("seconds", "seconds predicted")
+    )
+    x = measured["x"].to_numpy()
+    layers = {"measured": measured, "predicted": predicted, "fitted": _line(x, fitted)}
+    return layers | _powers(x, measured, tuple(POWERS))
 
 
 def plot_scaling(layers: Layers, axis: str = "n") -> hv.Overlay:
@@ -197,9 +191,7 @@ def plot_scaling(layers: Layers, axis: str = "n") -> hv.Overlay:
         parts.append(band(layers, "fitted", "95 % interval for a new measurement", **interval))
         parts.append(line(layers, "fitted", "fitted", color=ROLES["fit"], line_width=2))
     parts.append(line(layers, "predicted", "by formula", color=ROLES["complexity"], line_width=2))
-    for name, power in POWERS.items():
-        style = {"color": ROLES["reference"], "line_dash": DASHES[power], "line_width": 1}
-        parts.append(line(layers, name, name.replace("n", axis), **style))
+    parts += [_power_line(layers, name, name.replace("n", axis)) for name in POWERS]
     measured = hv.Points(layers["measured"], ["x", "y"], label="measured")
     parts.append(layer(measured, "measured", color=ROLES["data"], size=8, tools=["hover"]))
     return overlay(parts, layers["measured"], logx=True, logy=True, xlabel=axis, ylabel="seconds per step")
@@ -213,15 +205,9 @@ def growth_layers(times: Mapping[str, pd.DataFrame]) -> Layers:
     times : mapping of str to DataFrame
         Title of each method -> its measurements, as `Scaling.table` returns them; may be empty.
     """
-    layers = {
-        name: _points(table["value"].to_numpy(float), table["seconds"].to_numpy(float)) for name, table in times.items()
-    }
-    points = pd.concat(layers.values())
-    x = np.unique(points["x"].to_numpy(float))
-    for name in GROWTH_POWERS:
-        y = points["y"].iloc[0] * (x / points["x"].iloc[0]) ** POWERS[name] if len(x) else x
-        layers[name] = pd.DataFrame({"x": x, "y": y})
-    return layers
+    layers = {name: points(table["value"], table["seconds"], positive=True) for name, table in times.items()}
+    every = pd.concat(layers.values())
+    return layers | _powers(np.unique(every["x"].to_numpy(float)), every, GROWTH_POWERS)
 
 
 def plot_growth(layers: Layers) -> hv.Overlay:
@@ -230,27 +216,23 @@ def plot_growth(layers: Layers) -> hv.Overlay:
     The axis of rows is labelled at every second size that was measured.
     """
     parts, sizes = [], [int(size) for size in layers[GROWTH_POWERS[0]]["x"]]
-    for name in GROWTH_POWERS:
-        style = {"color": ROLES["reference"], "line_dash": DASHES[POWERS[name]], "line_width": 1}
-        parts.append(line(layers, name, name, **style))
+    parts += [_power_line(layers, name, name) for name in GROWTH_POWERS]
     for k, name in enumerate(name for name in layers if name not in POWERS):
         parts.append(line(layers, name, name, line_width=2, **cycled(k)))
         parts.append(dots(layers, name, color=cycled(k)["color"], size=8, tools=["hover"]))
-    return overlay(
-        parts,
-        pd.DataFrame(),
-        legend_cols(layers),
-        logx=True,
-        logy=True,
-        xlabel="training rows n",
-        ylabel="processor seconds per step",
-        xticks=sizes[::2] or None,
-    )
+    axes = {"xlabel": "training rows n", "ylabel": "processor seconds per step", "xticks": sizes[::2] or None}
+    return overlay(parts, pd.DataFrame(), legend_cols(layers), logx=True, logy=True, **axes)
 
 
-def _points(x: np.ndarray, y: np.ndarray) -> pd.DataFrame:
-    drawable = np.isfinite(y) & (y > 0)
-    return pd.DataFrame({"x": x[drawable], "y": y[drawable]})
+def _powers(x: np.ndarray, measured: pd.DataFrame, names: Sequence[str]) -> Layers:
+    """The reference powers over the sizes x, through the first measurement."""
+    begin = measured.iloc[0] if len(x) else None
+    values = {name: x if begin is None else begin["y"] * (x / begin["x"]) ** POWERS[name] for name in names}
+    return {name: pd.DataFrame({"x": x, "y": y}) for name, y in values.items()}
+
+
+def _power_line(layers: Layers, name: str, label: str) -> hv.Element:
+    return line(layers, name, label, color=ROLES["reference"], line_dash=DASHES[POWERS[name]], line_width=1)
 
 
 def _line(x: np.ndarray, fitted: Slope) -> pd.DataFrame:

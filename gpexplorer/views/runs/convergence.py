@@ -12,6 +12,7 @@ import param
 
 from ...kernels.theta.restrictions import has_priors
 from ...methods.base import registry
+from ...methods.capabilities import HasMovablePoints
 from ...objectives import evidence_terms
 from ...problem import Channel
 from ...runs import Spec
@@ -44,6 +45,7 @@ MOST_FIRST = 0.5  # share of the values, at the beginning, that the axis may lea
 FEWEST = 4  # values from which on it may
 FLAT = 0.2  # of the range with a first value that the range without it must be below
 LEAST_NATS = 1.0  # of an objective on the axis: smaller differences decide nothing
+LEAST_NUMBER = 0.05  # nat: a smaller distance is no number that a picture is about
 LEAST_SHARE = 1e-3  # of the values that the axis spans, at least
 MAX_POINTS = 4000  # of a longer run every k-th point is drawn
 EXACT_ROWS = 1000  # at most, for which the exact model is computed: n^3 flops, some 20 ms
@@ -69,6 +71,7 @@ class Convergence(View):
 
     earlier: tuple[Finished, ...] = ()  # runs on the same rows, of which the best one is drawn behind this run
     _exact: tuple[Any, list[float], float] = (None, [], math.nan)  # problem, theta, objective of the exact model
+    _start: tuple[Any, float] = (None, math.nan)  # state of the first record, and its objective
 
     def applies(self, run: Run) -> bool:
         """Return True for every run, after offering the channels of its method and the scores as options."""
@@ -91,6 +94,8 @@ class Convergence(View):
         column, label = AXES.get(self.against, (EPOCH, "epochs"))
         is_reported = channel.name in table
         values = table[channel.name].to_numpy(float) if is_reported else np.full(len(table), np.nan)
+        if channel.name == "objective" and len(values) and math.isnan(values[0]):
+            values = np.append(self._objective_of_start(run), values[1:])
         series = pd.DataFrame({"x": table[column].to_numpy(float), "y": values})
         current = series.iloc[[at]] if len(series) else series
         rose_at = next((rise.index for rise in run.rises if rise.channel.name == channel.name), len(series))
@@ -107,16 +112,20 @@ class Convergence(View):
         if channel.name == "objective" and EXACT_LEAST in table:
             ranges = pd.DataFrame({"x": series["x"], "lower": table[EXACT_LEAST].to_numpy(float), "upper": series["y"]})
             exact = self._exact_objective(run, at) if ranges["lower"].notna().any() else math.nan
-            distance = _sentence(ranges[: at + 1]) if math.isnan(exact) else _distance(values[at] - exact)
+            gap = values[at] - exact
+            distance = _sentence(ranges[: at + 1]) if math.isnan(exact) else _distance(gap)
+            trusted.attrs["number"] = _in_nat(gap) if gap >= LEAST_NUMBER else ""
             if self.limits:
                 layers["range"] = self._drawn(ranges.rename(columns={"lower": "y"})).rename(columns={"y": "lower"})
         # These layers are there from the start: a layer that appears later would have the whole figure drawn again.
         layers["level"] = self._drawn(series.iloc[[0, -1]].assign(y=exact))
         layers["level"].attrs["loose"] = not (has_room := _has_room(trusted, exact))
+        words = layers["level"].iloc[:1].assign(text="exact model")
+        layers["words"] = words if has_room else words.assign(y=np.nan)
         ghost = self._best_before(run, channel, column)
         layers["ghost"] = self._drawn(series[:0] if ghost is None else ghost)
         sentences = [
-            "" if len(untrusted) else f"{distance} (dotted)" if distance and has_room else distance,
+            "" if len(untrusted) else distance,
             DATA_ALONE if is_mixed else "",
             rose,
             focus.get("title", ""),
@@ -124,6 +133,16 @@ class Convergence(View):
         ]
         trusted.attrs["title"] = "; ".join(filter(None, sentences))
         return layers
+
+    def _objective_of_start(self, run: Run) -> float:
+        """The objective of the first record, which no step reports; nan where it is not known or takes long."""
+        name = getattr(run.method, "objective", None)
+        if name is None or not isinstance(run.method, HasMovablePoints) or len(run.problem.train) > EXACT_ROWS:
+            return math.nan
+        state = run.trace[0].step.state
+        if state is not self._start[0]:
+            self._start = state, float(run.method.bound_terms(run.problem, state).total(name))
+        return self._start[1]
 
     def _exact_objective(self, run: Run, at: int) -> float:
         """The objective of the exact model with the hyperparameters of this record; nan where it has too many rows."""
@@ -160,7 +179,8 @@ class Convergence(View):
         return series.iloc[:: max(1, len(series) // MAX_POINTS)].reset_index(drop=True)
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Draw a line, dashed where its values are not trustworthy, and a dot at the current record."""
+        """Draw a line, dashed where its values are not trustworthy, a dot at the current record, and a named level."""
+        words = {"text_color": ROLES["words"], "text_align": "left", "text_baseline": "top", "text_font_size": "12px"}
         parts = [
             line(layers, "ghost", color=ROLES["reference"], line_width=1.5, alpha=0.8),
             line(layers, "level", color=ROLES["reference"], line_dash="dotted", line_width=2),
@@ -168,6 +188,7 @@ class Convergence(View):
             layer(hv.Scatter(layers["series"], "x", "y"), "dots", color=ROLES["mean"], size=4),
             line(layers, "untrusted", color=ROLES["removed"], line_dash="dashed"),
             dots(layers, "now", color=ROLES["inducing"], size=9),
+            layer(hv.Labels(layers["words"], ["x", "y"], "text"), "words", **words),
         ]
         if "range" in layers:
             parts.insert(0, band(layers, "range", color=ROLES["band"], fill_alpha=0.3, line_alpha=0))
@@ -243,7 +264,12 @@ def _sentence(ranges: pd.DataFrame) -> str:
 
 def _distance(gap: float) -> str:
     """Say how far a record is from the exact model; empty where one of them is not known."""
-    return "" if math.isnan(gap) else f"{max(gap, 0.0):.3g} nat from the exact model with the same hyperparameters"
+    number = _in_nat(gap) if gap >= LEAST_NUMBER else f"less than {LEAST_NUMBER}"
+    return "" if math.isnan(gap) else f"{number} nat from the exact model with the same hyperparameters"
+
+
+def _in_nat(gap: float) -> str:
+    return f"{gap:,.{int(gap < 9.95)}f}"
 
 
 def _has_room(series: pd.DataFrame, exact: float) -> bool:

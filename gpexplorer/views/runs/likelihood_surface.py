@@ -24,7 +24,7 @@ from ...kernels.theta.restrictions import Parameter, kernel_parameters, log_prio
 from ...linalg.cholesky import cholesky, logdet
 from ...objectives import evidence, noise_variance
 from ...runs.run import Run
-from ..base import Layers, View, dots, image, line, overlay
+from ..base import Layers, View, dots, image, line, named, overlay
 from ..drawing.palette import ROLES
 
 QUIET = 0.3  # seconds at one record after which its own surface is computed
@@ -174,7 +174,7 @@ class Likelihood(ThetaSurface):
                 frame[column] = (frame[column] + math.log(each.factor)) / math.log(10.0)
         xlabel, ylabel = (f"log10 {each.own_name}{each.unit and f' [{each.unit}]'}" for each in parameters)
         title = f"here {round(here - lowest, 2):.3g} nat above the lowest point" if math.isfinite(here) else ""
-        surface.attrs |= {"xlabel": xlabel, "ylabel": ylabel, "title": title, "colours": (0.0, DECADES)}
+        named(surface, xlabel, ylabel, title, colours=(0.0, DECADES))
         return layers
 
     def height(self, run: Run) -> Callable[[torch.Tensor], float]:

@@ -89,7 +89,7 @@ def _curve(run: Run, at: int, paths: int, second: str) -> Layers:
     for of, marginals in (("y", posterior.observed(of_f)), ("f", of_f)):
         lower, upper = _band(marginals)
         bands[f"band_{of}"] = pd.DataFrame({"x": grid, "lower": lower, "upper": upper})
-        bands[f"band_{of}"].attrs["label"] = f"{_band_name(run)} of {of}"
+        bands[f"band_{of}"].attrs["label"] = f"{_band_name(run)} of y and f"
     chosen = run_rows.sampled(len(x)).numpy()
     marker_height = float(y.min() - 0.12 * (y.max() - y.min()))
     layers = bands | {
@@ -110,6 +110,8 @@ def _curve(run: Run, at: int, paths: int, second: str) -> Layers:
     if true_function is not None:
         layers["truth"] = pd.DataFrame({"x": grid, "y": true_function(torch.from_numpy(grid)[:, None]).numpy()})
     layers["mean"].attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": train.target}
+    if "removed" in layers:
+        layers["mean"].attrs["title"] = _swap_in_words(run.trace[at].step.info)
     # Rows and mean decide the axis, so that it is the same at all steps and for all methods; bands may leave it.
     room = AROUND * float(np.ptp(y) or 1.0)
     layers["mean"].attrs["extent"] = (min(y.min() - room, mean.min()), max(y.max() + room, mean.max()))
@@ -231,15 +233,15 @@ def _rows_outside_grid(run: Run, max_rows: int) -> dict[str, str]:
 
 def _plot_curve(layers: Layers) -> hv.Overlay:
     names = {name: frame.attrs.get("label", "") for name, frame in layers.items()}
-    bands = {"band_y": 0.22, "band_f": 0.45}
+    bands = {"band_y": 0.18, "band_f": 0.3}  # faint: the mean is what one looks at
     lines = {  # in the order of drawing
         "mean": {"label": "mean", "color": ROLES["mean"], "line_width": 2.5},
         "paths": {"label": "samples", "color": ROLES["mean"], "line_width": 1.0, "alpha": 0.6},
         "second": {"label": names.get("second"), "color": ROLES["reference"], "line_width": 1.5, "line_dash": "dotted"},
         "truth": {"label": "truth", "color": ROLES["truth"], "line_dash": "dashed", "line_width": 1.5},
     }
-    marks = {
-        "inducing": {"marker": "triangle", "size": 11},
+    marks = {  # the caption explains the two marks of a swap
+        "inducing": {"label": "inducing", "marker": "triangle", "size": 11},
         "removed": {"marker": "inverted_triangle", "size": 13},
         "proposed": {"marker": "star", "size": 14},
     }
@@ -248,7 +250,7 @@ def _plot_curve(layers: Layers) -> hv.Overlay:
         dots(layers, "train", "training", marker="o", size=4, color=ROLES["data"], alpha=0.8),
         dots(layers, "test", "test", marker="x", size=6, color=ROLES["test"]),
         *(line(layers, name, **style) for name, style in lines.items() if name in layers),
-        *(dots(layers, name, name, color=ROLES[name], **style) for name, style in marks.items() if name in layers),
+        *(dots(layers, name, color=ROLES[name], **style) for name, style in marks.items() if name in layers),
     ]
     return overlay(parts, layers["mean"], 4, legend_opts=LEGEND)
 
@@ -283,6 +285,13 @@ def _swapped(info: Any) -> dict[str, np.ndarray]:
         for name in ("removed", "proposed")
         if hasattr(info, name)
     }
+
+
+def _swap_in_words(info: Any) -> str:
+    """The marks of the rows that the last step removed and proposed, and what became of it; empty without a swap."""
+    if min(info.removed, info.proposed) < 0:
+        return ""
+    return "★ has replaced ▼" if info.accepted else "★ was tried in place of ▼, and rejected"
 
 
 def _test(run: Run) -> pd.DataFrame:

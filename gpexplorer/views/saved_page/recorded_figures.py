@@ -231,6 +231,7 @@ def facts(run: Run, records: Sequence[int]) -> list[dict[str, str]]:
     names |= {name: name.upper() for name in ("smse", "snlp") if name in table}
     scores = [name for name in ("smse", "snlp") if name in table]
     table[scores] = table[scores].ffill()  # the newest scores up to each record
+    table["seconds"] = table["seconds"].round(3)
     return [{label: _number(table[name].iloc[at]) for name, label in names.items() if name in table} for at in records]
 
 

@@ -144,13 +144,13 @@ const gpexplorerLesson = (() => {
         const wide = ((8 * text.length + 8) / (model.inner_width || 874)) * span
         let best = { cost: Infinity }
         for (let i = 15; i < lesson.x.length - 15; i += 3)
-          for (const side of sides) {
-            const x = lesson.x[i], y = curve[i] + side * 0.9 * high
+          for (const [aside, side] of sides) {  // in widths and heights of the label
+            const x = lesson.x[i] + aside * (wide / 2 + 0.01 * span), y = curve[i] + side * 0.9 * high
             const inside = (u, v, more = 0) => Math.abs(u - x) < wide / 2 + more && Math.abs(v - y) < high / 2 + more
             if (x - wide / 2 < lesson.x[0] || x + wide / 2 > lesson.x.at(-1) || y - high < start || y + high > end) continue
             let cost = -worth(i)
             lesson.rows.x.forEach((u, k) => { if (inside(u, lesson.rows.y[k])) cost += 1 })
-            for (const values of curves) for (let k = 0; k < values.length; k += 4) if (inside(lesson.x[k], values[k])) cost += 0.6
+            for (const values of curves) values.forEach((value, k) => { if (inside(lesson.x[k], value)) cost += 0.4 })
             for (const box of taken)
               if (Math.abs(box.x - x) < (box.wide + wide) / 2 && Math.abs(box.y - y) < 1.6 * high) cost += 20
             if (cost < best.cost) best = { cost, x, y, wide, text, ink }
@@ -158,10 +158,14 @@ const gpexplorerLesson = (() => {
         if (best.cost < 8) taken.push(best)
       }
       const apart = (one, other) => (i) => Math.min(6 * Math.abs(one[i] - other[i]) / (end - start), 1) * 4
-      place("exact model", "exact", lesson.exact.mean, apart(lesson.exact.mean, mean), [1, -1])
-      place(`${count(lesson.points)} points \u00b1 2 sd`, "mean", mean.map((m, i) => m - 2 * sd[i]), (i) => 4 * sd[i] / (end - start), [-1])
+      const around = [[0, 1], [0, -1], [1, 0], [-1, 0]]
+      place("exact model", "exact", lesson.exact.mean, apart(lesson.exact.mean, mean), around)
+      place(`${count(lesson.points)} points \u00b1 2 sd`, "mean", mean.map((m, i) => m - 2 * sd[i]), (i) => 4 * sd[i] / (end - start), [[0, -1]])
       if (before && before.mean.some((value, i) => Math.abs(value - mean[i]) > 0.06 * (end - start)))
-        place("before", "mean", before.mean, (i) => apart(before.mean, mean)(i) + apart(before.mean, lesson.exact.mean)(i), [1, -1])
+        place("before", "mean", before.mean, (i) => {
+          const moved = apart(before.mean, mean)(i)
+          return moved < 1 ? -8 : moved + apart(before.mean, lesson.exact.mean)(i)
+        }, around)
       return taken
     }
     const draw_points = (k, u) => {  // the hollow triangle on its way along the bracket
@@ -213,36 +217,33 @@ const gpexplorerLesson = (() => {
       const span = lesson.x.at(-1) - lesson.x[0], x_best = row(next.best).x
       const { inner_width: wide = 640, inner_height: tall = 200 } = figures.landscape.model
       const on_curve = (label) => {  // how many points of the curves are under its words
-        const width = (7.5 * label.text.length * span) / wide, from = label.x + (label.dx * span) / wide - (label.align === "right" ? width : 0)
+        const width = (7.5 * label.text.length * span) / wide, share_left = { left: 0, right: 1 }[label.align] ?? 0.5
+        const from = label.x + ((label.dx ?? 0) * span) / wide - share_left * width
         const under = (value) => Math.abs(((value - label.y) / (high - low)) * tall + label.dy) < 11
         return line.x.filter((at_x, i) => at_x > from && at_x < from + width && (under(line.exact[i]) || under(line.approx[i]))).length
       }
       const beside = (align, dy) => ({ x, y: values.tested, text: `tested: ${shown(values.tested)}`, ink: "tested", align,
         dx: align === "left" ? 13 : -13, dy })
-      const sides = x > lesson.x.at(-1) - 0.16 * span ? ["right"] : x < lesson.x[0] + 0.16 * span ? ["left"] : ["left", "right"]
+      const need = ((8 * `tested: ${shown(values.tested)}`.length + 13) / wide) * span  // of the words, on the axis
+      const sides = x > lesson.x.at(-1) - need ? ["right"] : x < lesson.x[0] + need ? ["left"] : ["left", "right"]
       const heights = values.tested > 0.75 * high ? [14, 0, 28] : [-12, 0, 14, -26].filter((dy) => values.tested - (dy * (high - low)) / tall > low)
       const tested = sides.flatMap((align) => heights.map((dy) => beside(align, dy)))
       const entries = [tested.reduce((best, label) => (on_curve(label) < on_curve(best) ? label : best))]
       if (next.best !== next.tested && Math.abs(x_best - x) > 0.12 * span && values.best > 1.15 * Math.max(values.tested, 0) + 1)
         entries.push({ x: x_best, y: values.best, text: `best: ${shown(values.best)}`, ink: "mean", dy: -13 })
-      const missed = lesson.rows.x.map((place, i) => [place, next.exact[i], next.approx[i]])
-        .filter(([place, exact]) => exact !== null && Math.abs(place - x) > 0.2 * span && Math.abs(place - x_best) > 0.1 * span)
-        .sort((a, b) => Math.abs(b[1] - b[2]) - Math.abs(a[1] - a[2]))[0]
-      if (missed && Math.abs(missed[1] - missed[2]) > 0.14 * (high - low)) {
-        const pivots = next.pivots.length ? `${count(next.pivots.length)} pivots` : "the pivots"
-        const text = root.clientWidth < 600 ? "predicted \u25c7" : `predicted from ${pivots} \u25c7`
-        const half = Math.max(0.13, (4 * text.length) / wide) * span  // of the text, on the axis
-        const [x_label, y] = [Math.min(Math.max(missed[0], lesson.x[0] + half), lesson.x.at(-1) - half), missed[2]]
-        const above = missed[2] > missed[1] || missed[2] < low + 0.14 * (high - low) ? -1 : 1
-        const pixels = (value) => ((value - y) / (high - low)) * tall  // above the label's place
-        const fits = (dy) => pixels(high) + dy > 9 && pixels(low) + dy < -9
-        const covers = (dy) => next.pivots.some(
-          (id) => Math.abs(row(id).x - x_label) < half + 0.03 * span && Math.abs(pixels(exact_of(id)) + dy) < 16)
-        const touches = (dy) => entries.some((entry) => Math.abs(pixels(entry.y) - entry.dy + dy) < 18 &&
-          Math.abs(entry.x - x_label) < half + ((8 * entry.text.length + 13) / wide) * span)
-        const dys = [13, -13, 30, -30, 47, -47].map((dy) => above * dy).filter(fits)
-        entries.push({ x: x_label, y, text, ink: "predicted", dy: dys.find((dy) => !covers(dy) && !touches(dy)) ?? 13 * above })
-      }
+      const pivots = next.pivots.length ? `${count(next.pivots.length)} pivots` : "the pivots"
+      const text = root.clientWidth < 600 ? "predicted \u25c7" : `predicted from ${pivots} \u25c7`
+      const half = ((4 * text.length) / wide) * span  // of the text, on the axis
+      const pixels = (value, label) => ((value - label.y) / (high - low)) * tall + label.dy  // above the middle of a label
+      const cost = (label) => on_curve(label) - (12 * label.missed) / (high - low) + Math.abs(label.dy) / 8 +
+        3 * next.pivots.filter((id) => Math.abs(row(id).x - label.x) < half + 0.02 * span && Math.abs(pixels(exact_of(id), label)) < 16).length +
+        40 * entries.filter((entry) => Math.abs(pixels(entry.y, label) - entry.dy) < 18 &&
+          Math.abs(entry.x - label.x) < half + ((8 * entry.text.length + 13) / wide) * span).length +
+        (Math.abs(x - label.x) < half && pixels(values.tested, label) < 9 ? 8 : 0)  // the line that drops to the tested row
+      const predicted = lesson.rows.x.flatMap((at_x, i) => (next.exact[i] === null ? [] : [13, -13, 30, -30].map((dy) => ({
+        x: Math.min(Math.max(at_x, lesson.x[0] + half), lesson.x.at(-1) - half), y: next.approx[i], text, ink: "predicted", dy,
+        missed: Math.abs(next.exact[i] - next.approx[i]) })))).filter((label) => pixels(high, label) > 9 && pixels(low, label) < -9)
+      if (predicted.length) entries.push(predicted.reduce((best, label) => (cost(label) < cost(best) ? label : best)))
       write_labels("landscape", entries)
     }
     const draw_curve = (k, u) => {
@@ -255,7 +256,7 @@ const gpexplorerLesson = (() => {
       number.textContent = now < 9.95 ? now.toFixed(1) : now.toFixed(0)
       const top = figures.curve.model.y_range.end, gained = k > 0 ? distances[k - 1] - distances[k] : 0
       write_labels("curve", [
-        { x: 0, y: distances[0], text: shown(distances[0]), ink: "soft", align: "left", dx: 12 },
+        (k === 0 || root.clientWidth >= 600) && { x: 0, y: distances[0], text: shown(distances[0]), ink: "soft", align: "left", dx: 12 },
         { x: lesson.swaps, y: 0, text: "exact model", ink: "exact", align: "right", dy: -12 },
         u === 0 && k > 0 && { x: k, y: distances[k], ink: "text", dx: k > 0.6 * lesson.swaps ? -4 : 12,
           align: k > 0.6 * lesson.swaps ? "right" : "left", dy: distances[k] > 0.07 * top ? -16 : -34,

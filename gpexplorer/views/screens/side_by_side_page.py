@@ -78,7 +78,8 @@ class Plane:
         self.rows = run_rows.inputs_of(train)
         self.low, self.high = self.rows.min(0), self.rows.max(0)
         self.grid = self.square(SIDE)
-        self.X, self.y = (torch.from_numpy(part) for part in _in_units(run))
+        test = run.split.test
+        self.X, self.y = torch.from_numpy(run_rows.inputs_of(test)), torch.from_numpy(run_rows.targets_of(test))
 
     def square(self, side: int) -> Tensor:
         """Return the places [side^2, 2] of the pixels of a map; the second input runs fastest."""
@@ -156,12 +157,6 @@ def packed(values: Tensor, ends: tuple[float, float] = ENDS) -> str:
     side = round(len(values) ** 0.5)
     shares = (values.cpu().double().reshape(side, side).T.flip(0) - ends[0]) / (ends[1] - ends[0])
     return base64.b64encode((255 * shares.clamp(0, 1)).round().to(torch.uint8).numpy().tobytes()).decode()
-
-
-def _in_units(run: Run) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and targets of the test rows."""
-    assert run.split is not None
-    return run_rows.inputs_of(run.split.test), run_rows.targets_of(run.split.test)
 
 
 def _swaps(run: Run, plane: Plane) -> list[dict[str, Any]]:
@@ -253,14 +248,14 @@ FAMILIES = {
         _swaps,
     ),
     "blocks": Recipe(
-        "Blocks", "100 rows at a time", "gbcd", {"block": 100, "coarse": 0, "learn": False}, _blocks
+        "Blocks", "100 rows each", "gbcd", {"block": 100, "coarse": 0, "learn": False}, _blocks
     ),
     "eigenfunctions": Recipe(
-        "Eigenfunctions", "one more each time", "grief", {"num_eigenfunctions": STEPS, "learn": False},
+        "Eigenfunctions", "one per step", "grief", {"num_eigenfunctions": STEPS, "learn": False},
         _eigenfunctions,
     ),
     "minibatches": Recipe(
-        "Minibatches", "64 rows at a time", "scgd",
+        "Minibatches", "64 rows each", "scgd",
         {"kernel": "gaussian", "num_features": 200, "width": 64, "minibatches": BATCHES, "refit": "none"},
         _minibatches,
     ),

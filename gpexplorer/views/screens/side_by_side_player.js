@@ -136,7 +136,7 @@ const gpexplorerSideBySide = (() => {
           svg.append(node("image", { x, y: 0, width: 32, height: 32, href: canvas.toDataURL(), preserveAspectRatio: "none" }))
           svg.append(node("rect", { class: "newest", x, y: 38, width: Math.max(32 * Math.abs(weights[j - 1]) / largest, 0.6), height: 6 }))
         }
-        return k === 0 ? "functions, and their weights" : `the newest of ${k}; bars: weights`
+        return k === 0 ? "functions, and their weights" : `newest of ${k}; bars: weights`
       },
       folds: (svg, frames, k) => {
         const values = frames.flatMap((frame) => frame.lengths), high = scale(Math.min(...values), Math.max(...values), 43, 3)
@@ -154,7 +154,7 @@ const gpexplorerSideBySide = (() => {
         const low = Math.min(...values), high = Math.max(...values)
         frames.slice(1, k + 1).forEach((frame, i) => frame.estimate !== null && svg.append(node("circle", {
           class: i === k - 1 ? "newest" : "bar", cx: ((i + 1) * 206) / surface.steps, cy: 42 - (38 * (frame.estimate - low)) / (high - low || 1), r: 2.6 })))
-        return k === 0 ? "NLML by the minibatches" : `NLML by the minibatches: ${grouped(frames[k].estimate).replace("-", "\u2212")}`
+        return k === 0 ? "estimates of the NLML" : `NLML estimate: ${grouped(frames[k].estimate).replace("-", "\u2212")} nat`
       },
       exact: (svg) => {
         const [low, middle, high] = ["--low", "--zero", "--high"].map((name) => `var(${name})`)
@@ -213,6 +213,29 @@ const gpexplorerSideBySide = (() => {
       for (const label of labels) label.y = Math.min(Math.max(label.y, low), high)
       return labels
     }
+    const along = (points) => points.slice(1).flatMap(([x1, y1], i) => {  // places every few pixels along a line
+      const [x0, y0] = points[i], count = Math.ceil(Math.hypot(x1 - x0, y1 - y0) / 5)
+      return Array.from({ length: count + 1 }, (_, k) => [mix(x0, x1, k / (count || 1)), mix(y0, y1, k / (count || 1))])
+    })
+    const beside = (labels, lines, taken, right, low) => {  // each label where it covers least of lines, dots and words
+      const dots = labels.map((label) => ({ x: label.x - 6, y: label.y - 6, wide: 12, high: 12 }))
+      const gap = (box, { x, y }) => Math.hypot(Math.max(box.x - x, x - box.x - box.wide, 0), Math.max(box.y - y, y - box.y - box.high, 0))
+      const meet = (a, b) => a.x < b.x + b.wide && b.x < a.x + a.wide && a.y < b.y + b.high && b.y < a.y + a.high
+      for (const label of labels) {
+        const wide = label.wide, high = 16
+        const places = [0, 18, 36].flatMap((away) => [10, 24, 38].flatMap((out) => [
+          [out, -high - 3 - away], [out, 5 + away], [-wide - out, -high - 3 - away], [-wide - out, 5 + away],
+        ].map(([dx, dy]) => ({ x: label.x + dx, y: label.y + dy, wide, high, away: Math.abs(dy) + out }))))
+          .filter((box) => box.x > 52 && box.x + wide < right && box.y > 2 && box.y + high < low)
+        const cost = (box) => 0.2 * box.away + lines.reduce((sum, [x, y, worth = 1]) =>
+          sum + (x > box.x - 4 && x < box.x + wide + 4 && y > box.y - 1 && y < box.y + high + 1 ? worth : 0), 0) +
+          [...dots, ...taken].filter((other) => meet(box, other)).length * 20 +
+          labels.filter((other) => gap(box, other) < gap(box, label)).length * 6  // it would seem to name another dot
+        label.box = places.reduce((best, box) => (cost(box) < cost(best) ? box : best), places[0] ?? { x: label.x + 10, y: label.y - high, wide, high })
+        taken.push(label.box)
+      }
+      return labels
+    }
     const points_of = (frames, x, y) => frames.map((frame) => `${x(frame.seconds)},${y(Math.min(frame.smse, 1.3))}`).join(" ")
     const draw_errors = () => {
       const svg = find(".errors svg"), [wide, high] = size_of(svg)
@@ -221,25 +244,35 @@ const gpexplorerSideBySide = (() => {
       const x = scale(Math.min(...all, 2e-3) * 0.8, Math.max(...all, 1) * 1.15, 50, wide - 10), y = scale(0.03, 1.3, high - 40, 8)
       const ticks = [1e-3, 1e-2, 1e-1, 1, 10, 100].filter((s) => x(s) >= 50 && x(s) <= wide - 10).map((s) => [s, String(s)])
       axes(svg, wide, high, x, y, ticks, [[1, "1"], [0.3, "0.3"], [0.1, "0.1"], [0.03, "0.03"]], "seconds of work")
-      const labels = []
+      const labels = [], lines = [], taken = []
       for (const [key, all_frames] of worked) {
         if (key === "exact") {
-          const level = y(all_frames[0].smse)
+          const level = y(all_frames[0].smse), words = `exact model, after ${duration(all_frames[0].seconds)}`
           svg.append(node("line", { class: "floor", x1: 50, x2: wide - 10, y1: level, y2: level }),
-            node("text", { class: "label", x: 56, y: level + 16 }, `exact model, after ${duration(all_frames[0].seconds)}`))
+            node("text", { class: "label", x: 56, y: level + 16 }, words))
+          lines.push(...along([[50, level], [wide - 10, level]]))
+          taken.push({ x: 56, y: level + 4, wide: 7.4 * words.length, high: 16 })
           continue
         }
         const frames = all_frames.filter((frame) => frame.seconds > SHORTEST), k = frame_of(key, at)
         const done = all_frames.slice(0, k + 1).filter((frame) => frame.seconds > SHORTEST), now = done.at(-1)
         svg.append(node("polyline", { class: `later ${key}`, points: points_of(frames, x, y) }))
+        const path = (some) => along(some.map((frame) => [x(frame.seconds), y(Math.min(frame.smse, 1.3))]))
+        lines.push(...path(done), ...path(frames).map((place) => [...place, 0.15]))  // later steps are faint
         if (!now) continue
         svg.append(node("polyline", { class: `line ${key}`, points: points_of(done, x, y) }),
           node("circle", { class: `now ${key}`, cx: x(now.seconds), cy: y(Math.min(now.smse, 1.3)), r: 6 }))
-        labels.push({ key, x: x(now.seconds), y: y(Math.min(now.smse, 1.3)) - 10 })
+        const words = node("text", { class: `label strong ${key}` }, families[key].title)
+        svg.append(words)
+        labels.push({ words, key, x: x(now.seconds), y: y(Math.min(now.smse, 1.3)), wide: words.getComputedTextLength() })
       }
-      for (const { key, x: left, y: top } of apart(labels, 16, high - 46)) {
-        const end = left > wide - 120
-        svg.append(node("text", { class: `label strong ${key}`, x: left + (end ? -10 : 10), y: top, "text-anchor": end ? "end" : "start" }, families[key].title))
+      for (const { words, box, key, x: from, y: level } of beside(labels, lines, taken, wide - 8, high - 42)) {
+        const to = Math.min(Math.max(from, box.x), box.x + box.wide), end = Math.min(Math.max(level, box.y), box.y + box.high)
+        if (Math.hypot(to - from, end - level) > 20)  // away from its dot
+          svg.append(node("line", { class: `leader ${key}`, x1: from, y1: level, x2: to, y2: end }))
+        words.setAttribute("x", box.x)
+        words.setAttribute("y", box.y + 12)
+        svg.append(words)  // over all lines
       }
       svg.setAttribute("aria-label", `Test error against seconds at ${output.textContent}: ` +
         worked.map(([key, frames]) => `${families[key].title} ${frames[frame_of(key, at)].smse}`).join(", "))
@@ -250,24 +283,24 @@ const gpexplorerSideBySide = (() => {
       const sizes = [...new Set(all.map(([n]) => n))].sort((a, b) => a - b), spent = all.map(([, s]) => s)
       const [n0, n1] = [sizes[0] ?? 250, Math.max(sizes.at(-1) ?? 0, 8 * (sizes[0] ?? 250))]
       const low = Math.min(...spent, 1e-3) / 1.6, top = Math.max(...spent, 1) * 1.6
-      const x = scale(n0 * 0.9, n1 * 1.1, 50, wide - 108), y = scale(low, top, high - 40, 8)
+      const x = scale(n0 * 0.9, n1 * 1.1, 50, wide - 122), y = scale(low, top, high - 40, 8)
       const rows = [250, 500, 1000, 2000, 4000, 8000, 16000].filter((n) => n >= n0 && n <= n1)
       const ticks = [1e-4, 1e-3, 1e-2, 0.1, 1, 10].filter((s) => s > low && s < top).map((s) => [s, duration(s)])
       axes(svg, wide, high, x, y, rows.filter((_, i) => wide > 420 || i % 2 === 0).map((n) => [n, grouped(n)]), ticks, "training rows n")
-      for (const [power, name, from] of [[1, "n", low * 1.3], [2, "n\u00b2", low * 1.3], [3, "n\u00b3", low * 1.3]]) {
-        const reach = Math.min(n1, n0 * (top / from) ** (1 / power))
-        svg.append(node("line", { class: "slope", x1: x(n0), x2: x(reach), y1: y(from), y2: y(from * (reach / n0) ** power) }),
-          node("text", { class: "tick", x: x(reach) + 4, y: Math.max(y(from * (reach / n0) ** power), 14) + 4 }, name))
+      const labels = [], from = low * 1.3
+      for (const [power, name] of [[1, "n"], [2, "n\u00b2"], [3, "n\u00b3"]]) {
+        const reach = Math.min(n1, n0 * (top / from) ** (1 / power)), end = y(from * (reach / n0) ** power)
+        svg.append(node("line", { class: "slope", x1: x(n0), x2: x(reach), y1: y(from), y2: end }))
+        labels.push({ look: "tick", text: name, x: x(reach) - 3, y: end + 4 })
       }
-      const labels = []
       for (const key of ORDER.filter((name) => times[name]?.length)) {
         const points = times[key].map(([n, s]) => [x(n), y(s)])
         svg.append(node("polyline", { class: `line ${key}`, points: points.join(" ") }))
         for (const [cx, cy] of points) svg.append(node("circle", { class: `now ${key}`, cx, cy, r: 3.4 }))
-        labels.push({ key, x: points.at(-1)[0], y: points.at(-1)[1] + 4 })
+        labels.push({ look: `label strong ${key}`, text: families[key]?.title ?? key, x: points.at(-1)[0], y: points.at(-1)[1] + 4 })
       }
-      for (const { key, x: left, y: top_ } of apart(labels, 16, high - 46))
-        svg.append(node("text", { class: `label strong ${key}`, x: left + 8, y: top_ }, families[key]?.title ?? key))
+      for (const { look, text, x: left, y: level } of apart(labels, 16, high - 46))
+        svg.append(node("text", { class: look, x: left + 8, y: level }, text))
       svg.setAttribute("aria-label", "Time per step against training rows: " + Object.entries(times)
         .map(([key, points]) => `${key} ${points.map(([n, s]) => `${duration(s)} with ${n} rows`).join(", ")}`).join("; "))
       measure.hidden = !send || Boolean(all.length) || Boolean(measuring)
@@ -354,10 +387,14 @@ const gpexplorerSideBySide = (() => {
     find(".next").onclick = actions.next
     range.max = surface.steps
     range.oninput = () => jump(Number(range.value))
-    by.onclick = () => {
+    by.onclick = () => {  // the bar keeps the moment of the family in the middle, so that the maps stay comparable
+      const shown = ORDER.filter((key) => families[key] && key !== "exact").map((key) => frame_of(key, at))
+      const spent = ORDER.filter((key) => families[key] && key !== "exact").map((key, i) => families[key].frames[shown[i]].seconds)
+      const middle = (values) => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0
       seconds = !seconds
       by.setAttribute("aria-pressed", String(seconds))
-      stop_at(at)
+      const steps = [...Array(surface.steps + 1).keys()]
+      stop_at(seconds ? Math.max(0, steps.findIndex((k) => seconds_at(k) >= middle(spent))) : middle(shown))
     }
     measure.onclick = () => {
       measuring = "the first sizes"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from gpexplorer.data.reader.column_reader import column_reader
+from gpexplorer.data.reader.date_format import PIVOT
 
 EPOCH = dt.datetime(1970, 1, 1)
 
@@ -128,3 +129,54 @@ def test_seconds_since_1970_stay_numbers() -> None:
     reader = column_reader("c", column(cells))
     assert reader.kind == "number"
     assert reader.cells(column(cells)).values[3] == 1_600_010_800
+
+
+@pytest.mark.parametrize(
+    ("years", "pivot", "first", "last"),
+    [
+        (range(60, 76), 0, 1960, 1975),
+        (range(20, 80, 5), 0, 1920, 1975),
+        ([*range(45, 100), *range(6)], 45, 1945, 2005),
+        ([99, 0, 1, 2], PIVOT, 1999, 2002),
+        ([70, 75, 18, 24], PIVOT, 1970, 2024),  # the widest gap is that at the pivot
+        (range(30, 60), PIVOT, 2030, 2059),
+    ],
+)
+@pytest.mark.parametrize("form", ["{d:02d}.{m:02d}.{y:02d}", "{m}/{d}/{y:02d}", "{d:02d}-Mar-{y:02d} 06:30"])
+def test_years_of_two_digits_do_not_fall_apart(form: str, years: Any, pivot: int, first: int, last: int) -> None:
+    cells = [form.format(d=1 + 3 * k % 28, m=1 + k % 12, y=year) for k, year in enumerate(years)]
+
+    reader = column_reader("when", column(cells))
+    days = reader.cells(column(cells)).values
+
+    assert (reader.kind, reader.dates.pivot) == ("date", pivot)
+    found = [(EPOCH + dt.timedelta(days=float(day))).year for day in days]
+    assert (min(found), max(found)) == (first, last)
+    assert [year % 100 for year in found] == list(years)
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours"),
+    [
+        ("+05:30", 5.5),
+        ("+0530", 5.5),
+        ("+5:30", 5.5),
+        (" GMT-5", -5.0),
+        ("UTC+1", 1.0),
+        ("+14:00", 14.0),
+        ("-12", -12.0),
+    ],
+)
+def test_a_time_has_the_offset_of_its_zone(zone: str, hours: float) -> None:
+    cells = [f"2021-03-{day:02d} 06:00{zone}" for day in (1, 2, 3)]
+    days = column_reader("when", column(cells)).cells(column(cells)).values
+    expected = [
+        (dt.datetime(2021, 3, day, 6) - dt.timedelta(hours=hours) - EPOCH) / dt.timedelta(days=1) for day in (1, 2, 3)
+    ]
+    assert days.tolist() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("zone", ["-17:30", "+15:00", "+25", "-12:30", "+5", "+530"])
+def test_what_is_no_zone_of_the_world_makes_no_date(zone: str) -> None:
+    cells = [f"2021-03-{day:02d} 09:00{zone}" for day in (1, 2, 3, 4)]
+    assert column_reader("when", column(cells)).kind != "date"

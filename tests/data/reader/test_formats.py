@@ -111,6 +111,31 @@ def test_marks_that_could_be_both_follow_the_other_columns() -> None:
     assert other.train.y.tolist() == [8.907, 12.193, 9.0, 7.1]
 
 
+@pytest.mark.parametrize("unit", ["", " \u20ac"])
+def test_points_separate_thousands_where_numbers_without_them_are_smaller(unit: str) -> None:
+    written = {"1.234": 1234.0, "567": 567.0, "2.890": 2890.0, "45": 45.0, "10.500": 10500.0, "1.250.000": 1.25e6}
+    for missing, values in ((set(), list(written.values())), ({"1.250.000"}, [1234.0, 567.0, 2890.0, 45.0, 10500.0])):
+        x = [text + unit for text in written if text not in missing]
+        frame = pd.DataFrame({"x": x, "y": np.arange(len(x)) ** 2.0})
+        split = gpx.load(frame, split="all")
+        assert split.train.X[:, 0].tolist() == values
+        new = split.train.reader.read(pa.table({"x": [f"3.000{unit}", f"300{unit}"]}))
+        assert new.X[:, 0].tolist() == [3000.0, 300.0]
+    assert "its points were read as marks of thousands" in " ".join(split.notes)
+    other = gpx.load(frame, split="all", kinds={"x": "number 1,234.5"})
+    assert other.train.X[:, 0].tolist() == [1.234, 567.0, 2.89, 45.0, 10.5]
+    # a point elsewhere, a number without three digits, or one of four: the points are decimal marks
+    for beside, change in ((["1.5", "2.5"] * 2 + ["3.5"], {}), (None, {"567": "5"}), (None, {"45": "4500"})):
+        cells = [change.get(text, text) + unit for text in written if text != "1.250.000"]
+        columns = {"x": cells} | ({} if beside is None else {"b": beside}) | {"y": frame["y"]}
+        assert gpx.load(pd.DataFrame(columns), split="all", inputs=["x"]).train.X[0, 0] == 1.234
+
+
+def test_codes_that_begin_like_durations_are_words() -> None:
+    for cells in (["P1", "P2", "P3"], ["P3M", "P6M", "P3M"], ["3d", "5x", "7s"]):
+        assert column_reader("c", column(cells)).kind == "words"
+
+
 @pytest.mark.parametrize(
     ("cells", "values"),
     [
@@ -140,6 +165,12 @@ def test_marks_that_could_be_both_follow_the_other_columns() -> None:
         (['="79.5"', "'007", "3"], [79.5, 7, 3]),
         (["27:30:00", "0:45:00"], [27.5 / 24, 0.75 / 24]),
         (["1 day, 6:00:00", "-1 days +12:00:00"], [1.25, -0.5]),
+        (["3h 30m", "100 h 0 min", "90 min", "2d", "1:30:00"], [3.5 / 24, 100 / 24, 1.5 / 24, 2, 1.5 / 24]),
+        (["2 hours 6 minutes", "1 hour", "-30 seconds"], [7560 / 86400, 1 / 24, -30 / 86400]),
+        (["P1DT12H", "PT30M", "P2D"], [1.5, 0.5 / 24, 2]),
+        (["10:30.5", "2:15.25"], [10 + 30.5 / 60, 2 + 15.25 / 60]),
+        (["12 h", "3 h"], [12, 3]),
+        (["5 m", "30 m"], [5, 30]),
     ],
 )
 def test_signs_and_groups(cells: list[str], values: list[float]) -> None:

@@ -17,7 +17,6 @@ from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation.learning import (
     SQUARED,
     LearningState,
-    Objective,
     dense_cost,
     initial_values,
     learn,
@@ -67,7 +66,7 @@ def test_a_flat_point_that_the_line_search_tries_does_not_end_a_descent():
         depth = torch.exp(-50.0 * t**2)
         return 1.0 - float(depth), 0.0, torch.cat([(100.0 * t * depth)[None], torch.zeros_like(theta[1:])])
 
-    steps, outcome = whole_run(learn(method(evaluations=60, tolerance=1e-3), task, None, Objective(hollow)))
+    steps, outcome = whole_run(learn(method(evaluations=60, tolerance=1e-3), task, None, hollow))
 
     assert abs(visited[1]) > 0.5  # where the derivative is far below the tolerance
     assert steps[-1].state.objective < 1e-4
@@ -81,7 +80,7 @@ def test_the_end_of_an_optimiser_that_finds_no_lower_value_is_not_the_end_of_the
         t = theta - task.theta - 0.3
         return float(t.abs().sum()), 0.0, t.sign()
 
-    steps, outcome = whole_run(learn(method(evaluations=200, tolerance=1e-3), task, None, Objective(kink)))
+    steps, outcome = whole_run(learn(method(evaluations=200, tolerance=1e-3), task, None, kink))
 
     assert len(steps[-1].state.answers) < 200
     assert outcome.reason == "budget"
@@ -114,7 +113,7 @@ def test_an_objective_below_one_has_an_absolute_tolerance(slope: float, ends: bo
         gradient = torch.full_like(theta, slope) if torch.equal(theta, begin) else torch.zeros_like(theta)
         return 0.5 + float((theta - begin).sum()) * slope, 0.0, gradient
 
-    steps, outcome = whole_run(learn(method(tolerance=1e-2), task, None, Objective(small)))
+    steps, outcome = whole_run(learn(method(tolerance=1e-2), task, None, small))
     assert (len(steps) == 2) == ends
     assert outcome.reason == "converged"
 
@@ -134,7 +133,9 @@ def test_a_small_squared_error_of_the_rows_left_out_has_no_absolute_tolerance():
 
 
 def test_a_derivative_above_the_absolute_tolerance_is_not_converged():
-    steep = Objective(lambda theta: (0.5, 0.0, torch.full_like(theta, 0.015)))
+    def steep(theta):
+        return 0.5, 0.0, torch.full_like(theta, 0.015)
+
     _, outcome = whole_run(learn(method(tolerance=1e-2, evaluations=3), problem(n=12), None, steep))
     assert outcome.reason == "budget"
 
@@ -217,7 +218,7 @@ def test_a_point_without_a_value_is_a_row_of_nan_and_the_descent_continues():
             return math.inf, 0.0, theta
         return 5.0 + float((theta - 0.3).square().sum()), 0.25, 2.0 * (theta - 0.3)
 
-    steps, _ = whole_run(learn(method(evaluations=12, tolerance=1e-6), task, None, Objective(fails_at_second)))
+    steps, _ = whole_run(learn(method(evaluations=12, tolerance=1e-6), task, None, fails_at_second))
     answers = steps[-1].state.answers
     assert answers[1].isnan().all()
     assert answers[2].isnan().all()
@@ -231,7 +232,7 @@ def test_no_initial_value_means_failure_with_a_way_out():
     def never(theta: torch.Tensor) -> tuple[float, float, torch.Tensor]:
         raise NotPositiveDefinite("C", 12, 0.0)
 
-    steps, outcome = whole_run(learn(method(restarts=2), problem(n=12), None, Objective(never)))
+    steps, outcome = whole_run(learn(method(restarts=2), problem(n=12), None, never))
     assert len(steps) == 1
     assert outcome == Outcome(
         "failed",
@@ -249,7 +250,7 @@ def test_known_noise_stays_in_restarts():
         seen.append(theta.clone())
         return float((theta[:-1] - 0.1).square().sum()), 0.0, torch.cat([2.0 * (theta[:-1] - 0.1), theta[-1:] * 0.0])
 
-    whole_run(learn(method(restarts=2, evaluations=2, seed=1), replace(task, kernel=kernel), None, Objective(watched)))
+    whole_run(learn(method(restarts=2, evaluations=2, seed=1), replace(task, kernel=kernel), None, watched))
     assert {float(theta[-1]) for theta in seen} == {float(task.theta[-1])}
     for k, start in enumerate(initial_values(task.theta, 2, 1)):
         assert torch.equal(seen[2 * k][:-1], start[:-1])

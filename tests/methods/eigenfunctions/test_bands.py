@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gpexplorer.errors import SettingError
 from gpexplorer.features.grid_eigenfunctions import MOST, axis_shares, sizes_by_lengthscale
+from gpexplorer.kernels.theta.restrictions import restricted_problem
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.eigenfunctions import posteriors
 from gpexplorer.methods.eigenfunctions.grief import Grief
@@ -254,6 +255,25 @@ def test_the_most_likely_noise_is_the_minimum_of_the_dense_likelihood():
     values = [float(nlml(Phi, task.train.y, math.exp(log_s2 + step))) for step in (-0.02, 0.0, 0.02)]
 
     assert values[1] < min(values[0], values[2])
+
+
+@pytest.mark.parametrize(("factor", "sd"), [(2.0, 0.01), (0.4, 0.3)])
+def test_a_run_that_stops_early_uses_the_prior_of_the_noise(factor: float, sd: float):
+    task = problem(2.0)
+    choice = GriefMCMC(num_eigenfunctions=15, grid_points=6, learn=False).choose(task, task.theta)
+    free = refitted_posterior(task, choice, task.theta)[1]
+    mean = math.log(factor) + 0.5 * math.log(free)
+    given = restricted_problem(task, {"priors": {"noise": f"lognormal({mean!r}, {sd})"}})
+    s2 = refitted_posterior(given, choice, task.theta)[1]
+    Phi = choice(task.theta)(task.train.X).T
+
+    def minus_log(step: float) -> float:  # the density is that of the sd, without the Jacobian of its logarithm
+        log_sd = 0.5 * math.log(s2) + step
+        log_density = -0.5 * ((log_sd - mean) / sd) ** 2 - log_sd
+        return float(nlml(Phi, task.train.y, math.exp(2.0 * log_sd))) - log_density
+
+    assert minus_log(0.0) < min(minus_log(-0.002), minus_log(0.002))
+    assert abs(math.log(s2 / free)) > 0.05
 
 
 def test_the_most_likely_noise_at_the_ends_of_its_range_and_in_other_units():

@@ -21,6 +21,7 @@ from gpexplorer.methods.eigenfunctions.evidence import (
 )
 from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS
 from gpexplorer.methods.eigenfunctions.grief import Grief
+from gpexplorer.methods.eigenfunctions.learning import learn_hyperparameters
 from gpexplorer.methods.eigenfunctions.mcmc import GriefMCMC
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
@@ -330,7 +331,22 @@ def test_a_run_resumed_before_or_after_the_noise_ends_the_same(weights: str):
         assert torch.equal(last.theta, steps[-1].state.theta)
         assert (last.phase, last.step) == (steps[-1].state.phase, steps[-1].state.step)
         assert last.objective == pytest.approx(steps[-1].state.objective, rel=1e-12)
-    for more, reason in ((1, "budget"), (2, "converged")):
-        longer = Grief(**CHOICE, subset=40, evaluations=4, max_rounds=steps[-1].state.round + more)
-        _, outcome = whole_run(longer.steps(task, steps[before + 1].state))
-        assert outcome.reason == reason
+    longer = Grief(**CHOICE, subset=40, evaluations=4, max_rounds=steps[-1].state.round + 2, weights=weights)
+    _, after = whole_run(longer.steps(task, steps[before + 1].state))
+    assert after == outcome  # more rounds take no part of learning back that was left out
+
+
+@pytest.mark.parametrize(("tolerance", "reason"), [(0.5, "budget"), (1e-9, "converged")])
+@pytest.mark.parametrize("weights", ["kernel", "likelihood"])
+def test_the_noise_and_the_weights_end_learning_as_it_ended(weights: str, tolerance: float, reason: str):
+    task = problem(3.0, d=3)
+    method = Grief(**{**CHOICE, "evaluations": 100}, subset=40, tolerance=tolerance, max_rounds=9, weights=weights)
+
+    states, outcome = whole_run(method.steps(task))
+    learned = next(step.state for step in reversed(states) if step.info.phase == "learn")
+    _, (_, of_learning) = whole_run(learn_hyperparameters(method, task, learned))
+
+    assert states[-1].info.phase in ("noise", "weights")
+    assert (of_learning.reason, outcome.reason) == (reason, reason)
+    assert ("Learning ended before it converged" in outcome.message) == (reason == "budget")
+    assert whole_run(method.steps(task, states[-1].state))[1] == outcome

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Generator
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -18,17 +18,20 @@ from gpexplorer.methods.eigenfunctions.evidence import regress
 from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS
 from gpexplorer.methods.eigenfunctions.grief import Grief
 from gpexplorer.methods.eigenfunctions.learning import (
+    LEAST_GAIN,
     PATIENCE,
+    _follow,
+    _report,
     basis_descent,
     initial_hyperparameters,
     initial_state,
     learn_hyperparameters,
     longer_lengthscales,
     share_kept,
-    until_no_gain,
 )
 from gpexplorer.problem import Dataset, Problem, Step
 from oracles_grief import nlml, problem
+from whole_run import whole_run
 
 SETTINGS = {"num_eigenfunctions": 20, "grid_points": 8, "subset": 80, "evaluations": 20, "basis": "eigenvalues"}
 
@@ -239,13 +242,7 @@ def test_a_new_choice_is_used_if_it_gains_the_tolerance_times_the_objective(leve
 
     method = Begin(**settings, tolerance=share * gain / max(abs(level), 1.0), max_rounds=2)
     begin = initial_state(task, "equispaced")._replace(phase="learn")
-    learning = learn_hyperparameters(method, task, begin)
-    while True:
-        try:
-            next(learning)
-        except StopIteration as end:
-            state, outcome = end.value
-            break
+    _, (state, outcome) = whole_run(learn_hyperparameters(method, task, begin))
 
     assert gain > 0.1
     assert before == pytest.approx(level, abs=0.01)
@@ -268,18 +265,50 @@ def test_a_run_with_spacing_by_likelihood_resumes_from_any_record():
 
 
 def test_a_descent_stops_when_it_gains_too_little():
-    theta, closed = torch.zeros(1), []
+    task, closed = problem(), []
+    begin = initial_state(task)._replace(phase="learn")
 
-    def decreasing() -> Iterator[Replayed]:
+    def decreasing(has_converged: bool = False) -> Generator[Replayed, None, bool]:
         try:
             for k in range(100):
-                yield Replayed(k + 1, theta, -1000.0 - 10.0 * min(k, 4) - 1e-3 * k, None)
+                yield Replayed(k + 1, task.theta, -1000.0 - 10.0 * min(k, 4) - 1e-3 * k, None)
+            return has_converged
         finally:
             closed.append(True)
 
-    assert len(list(until_no_gain(decreasing(), 1e-4))) == 5 + PATIENCE
-    assert len(list(until_no_gain(decreasing(), 0.0))) == 100
-    assert closed == [True, True]
+    cases = (
+        (1e-4, False, 5 + PATIENCE, 1e-3 * PATIENCE, 40.0 + 1e-3 * (4 + PATIENCE)),
+        (0.0, False, 100, 0.0, 40.0 + 1e-3 * 99),
+        (0.0, True, 100, 0.0, 0.0),
+    )
+    for tolerance, has_converged, count, last, whole in cases:
+        descent, report = decreasing(has_converged), partial(_report, task)
+        steps, (_, rest) = whole_run(_follow(begin, descent, tolerance, lambda _: {}, report))
+        assert len(steps) == count
+        assert rest == pytest.approx((last, whole), rel=1e-6)
+    assert closed == [True, True, True]
+
+
+@pytest.mark.parametrize(("tolerance", "reason"), [(0.5, "budget"), (1e-9, "converged")])
+def test_learning_has_converged_only_where_its_last_evaluations_gained_nothing(tolerance: float, reason: str):
+    """The same functions are chosen again, so that only the descent could go on."""
+    task = problem(2.0)
+
+    class Same(Grief):
+        key = ""  # not registered
+
+        def select(self, problem: Problem, theta: torch.Tensor, spacing: str = "", previous: Any = None) -> Leading:
+            return self.choose(task, task.theta)
+
+    settings = {"num_eigenfunctions": 9, "grid_points": 6, "evaluations": 200, "tolerance": tolerance}
+    begin = initial_state(task, "equispaced")._replace(phase="learn")
+    _, (state, outcome) = whole_run(learn_hyperparameters(Same(**settings), task, begin))
+    choice = Same(**settings).choose(task, task.theta)
+    *_, best = basis_descent(Same(**settings), task, choice, task.train, state.theta)
+
+    assert outcome.reason == reason
+    assert (state.objective - best.value > LEAST_GAIN) == (reason == "budget")
+    assert ("The last 6 evaluations still lowered it" in outcome.message) == (reason == "budget")
 
 
 def test_only_lengthscales_are_made_longer():

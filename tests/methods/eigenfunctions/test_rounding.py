@@ -11,7 +11,7 @@ from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
 from gpexplorer.methods.eigenfunctions.evidence import evidence_gradient, regress
 from gpexplorer.methods.eigenfunctions.grief import Grief
-from gpexplorer.methods.eigenfunctions.learning import _round, initial_state
+from gpexplorer.methods.eigenfunctions.learning import initial_state, learning_round
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import likelihood, likelihood_terms, orthogonalise
 from gpexplorer.problem import Problem
 from oracles_grief import nlml, problem
@@ -75,6 +75,6 @@ def test_a_round_without_improvement_changes_nothing():
     choice = method.choose(task, task.theta)
     moved = task.theta + 0.5
 
-    for step in islice(_round(method, task, state._replace(theta=moved), choice), 4):
+    for step in islice(learning_round(method, task, state._replace(theta=moved), choice), 4):
         assert step.state.objective == -1e9
         torch.testing.assert_close(step.state.theta, moved, rtol=0, atol=0)

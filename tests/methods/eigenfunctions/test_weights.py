@@ -18,6 +18,7 @@ from gpexplorer.methods.eigenfunctions.orthogonal_basis import OrthogonalBasis, 
 from gpexplorer.methods.exact.cg import begin, cg
 from gpexplorer.methods.langevin import Density
 from oracles_grief import nlml, predicted, problem
+from whole_run import finished
 
 
 def made(r: int = 12, n: int = 200) -> OrthogonalBasis:
@@ -168,12 +169,8 @@ def test_a_run_resumed_from_any_state_ends_with_the_same_weights_and_message():
 
 
 def played(method: Grief, task, resume) -> tuple[list, object]:
-    steps, states = method.steps(task, resume), []
-    while True:
-        try:
-            states.append(next(steps).state)
-        except StopIteration as end:
-            return states, end.value
+    steps, outcome = finished(method, task, resume)
+    return [step.state for step in steps], outcome
 
 
 def test_the_mode_is_a_mode():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
-from types import ModuleType
 from typing import NoReturn
 
 import pytest
 import torch
 
-from gpexplorer.methods.exact import solver, sparse_regressors
+from gpexplorer.methods.exact import settings
 from gpexplorer.methods.fixed_subset import subset_rows
 from oracles_gbcd import SHIFTS, quick, wavy
 
@@ -40,19 +39,17 @@ def test_without_regressors_the_objective_is_half_the_sum_of_squared_targets(key
     assert before[-1] > steps[len(before)].objective > 0.0
 
 
-@pytest.mark.parametrize(
-    ("key", "module"), [("gbcd", solver), ("pcg", solver), ("matching-pursuit", sparse_regressors)]
-)
+@pytest.mark.parametrize("key", ["gbcd", "pcg", "matching-pursuit"])
 @pytest.mark.parametrize(
     ("n", "setting", "rows"), [(90, 0, 90), (4008, 0, 501), (9600, 0, 1200), (17_000, 0, 2000), (9600, 70, 70)]
 )
 def test_hyperparameters_are_learned_on_an_eighth_of_the_rows_by_default(
-    key: str, module: ModuleType, n: int, setting: int, rows: int, monkeypatch: pytest.MonkeyPatch
+    key: str, n: int, setting: int, rows: int, monkeypatch: pytest.MonkeyPatch
 ):
     def learn(problem: object, seed: int, size: int, evaluations: int, done: int) -> NoReturn:
         raise InterruptedError(size)
 
-    monkeypatch.setattr(module, "learn_on_subset", learn)
+    monkeypatch.setattr(settings, "learn_on_subset", learn)
     steps = quick(key, learn=True, subset=setting).steps(wavy(n=n))
     next(steps)
     with pytest.raises(InterruptedError, match=f"^{rows}$"):

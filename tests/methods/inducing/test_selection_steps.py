@@ -110,6 +110,15 @@ def test_a_run_ends_where_an_epoch_decreases_too_little(tolerance: float):
     assert (outcome.reason == "converged") == (decreases[-1] <= min(allowed[-1], SETTLED))
 
 
+@pytest.mark.parametrize(("settings", "is_random"), [
+    ({"num_candidates": 5}, True), ({"num_candidates": 0}, False), ({"num_candidates": 5, "again": False}, False),
+])  # fmt: skip
+def test_a_run_of_random_candidates_says_that_others_may_be_better(settings: dict[str, Any], is_random: bool):
+    _, outcome = walked("titsias", problem(), max_epochs=6, tolerance=1.0, **settings)
+    assert ("Each point was the best of 5 random candidates" in outcome.message) == is_random
+    assert "improved the objective by" in outcome.message
+
+
 @pytest.mark.parametrize("begin", [0, 1, 5, 7, 8, 12, -5, -1])
 @pytest.mark.parametrize("key", ["titsias", "greedy-variance"])
 def test_a_resumed_run_repeats_every_step(key: str, begin: int):

@@ -22,6 +22,7 @@ from served_entries import ENTRIES, Entry, started
 
 pytestmark = pytest.mark.long
 STRANGER = "evil.example"
+OTHER_ADDRESS = "::1" if socket.has_ipv6 else "127.0.0.1"
 IMPORTED = "/components/lib2to3.__main__/x/_css/y"  # importing this module ends the process
 
 
@@ -143,18 +144,16 @@ def test_what_a_browser_sends_has_limits(entry: Entry):
     assert "a message PATCH-DOC of 9" in log
 
 
-@pytest.mark.parametrize("entry_name", ["panel", "serve"])
-def test_the_address_that_is_printed_answers(entry_name: str, tmp_path: Path):
-    if not socket.has_ipv6:
-        pytest.skip("no IPv6 here")
-    with started(entry_name, tmp_path, "--address", "::1") as server:
+def test_the_address_that_serve_prints_answers(tmp_path: Path):
+    with started("serve", tmp_path, "--address", OTHER_ADDRESS) as server:
         check_printed_address(server)
 
 
 def check_printed_address(server: Entry) -> None:
     printed = re.search(r"http://(\S+):(\d+)/explorer", server.log.read_text())
     assert printed
-    connection = http.client.HTTPConnection(printed[1].strip("[]"), int(printed[2]), timeout=60)
+    assert printed[1].strip("[]") == OTHER_ADDRESS
+    connection = http.client.HTTPConnection(OTHER_ADDRESS, int(printed[2]), timeout=60)
     connection.request("GET", "/nothing", headers={"Host": f"{printed[1]}:{printed[2]}"})
     assert connection.getresponse().status == 404
     connection.close()
@@ -172,13 +171,19 @@ def test_without_the_entry_point_the_first_visitor_brings_the_guard_and_everyone
         assert "Install gpexplorer again" in server.log.read_text()
 
 
-def test_servers_of_other_apps_stay_as_they_are(tmp_path: Path):
+def test_panel_serve_with_another_script_is_guarded_answers_at_its_address_and_refuses_other_machines(tmp_path: Path):
+    """It believes what a proxy says about the visitor's address, so that visitors can come from any machine."""
     app = tmp_path / "other.py"
     app.write_text("import panel as pn\npn.pane.HTML('other').servable()\n")
-    with started("panel", tmp_path, str(app), "--address", "127.0.0.1") as server:  # serves both: the guard stands
+    with started("panel", tmp_path, str(app), "--address", OTHER_ADDRESS, "--use-xheaders") as server:
         check_printed_address(server)
-        assert get(server.port, "/nothing", host=STRANGER)[0] == 421
-    assert not _guarded([str(app)])
+        assert get(server.port, "/nothing", host=STRANGER, address=OTHER_ADDRESS)[0] == 421
+        for visitor, expected in (("192.0.2.7", 403), ("2001:db8::7", 403), ("127.0.0.1", 200), ("::1", 200)):
+            status, _, text = get(server.port, "/explorer", visitor=visitor, address=OTHER_ADDRESS)
+            assert status == expected, visitor
+            assert ("its own machine only" in text) == (expected == 403)
+        assert "answers this machine only" in server.log.read_text()
+    assert not _guarded([str(app)])  # alone, it stays as it is
 
 
 @pytest.mark.parametrize(

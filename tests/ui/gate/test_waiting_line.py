@@ -148,7 +148,7 @@ def test_the_pictures_of_an_address_are_made_once_and_hold_nothing_that_it_says(
     page = pictures.page(query, "a-ticket", 3, 9.0)
     assert "Which 10 of 180 rows can represent the others?" in page
     assert "3 before you, about 9 s" in page
-    assert page.count('src="data:image/svg+xml') == 2  # the convergence has nothing to draw before the first step
+    assert page.count('src="data:image/svg+xml') == 3  # the convergence begins with the objective of the start
     assert "<script>x" not in page
     explorer.close()
     kept = pictures._kept[query]

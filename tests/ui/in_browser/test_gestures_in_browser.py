@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from pages import AT, DATA_FIGURE, ON_PAGE, Seen, Served, until
+from pages import AT, DATA_FIGURE, ON_PAGE, Seen, listens, until
 
 pytestmark = pytest.mark.ui
-
-
-def listens(seen: Seen, event: str) -> bool:
-    """Whether the figure of the data waits for this event, and is laid out."""
-    return bool(seen.page.evaluate(f"(event) => Bokeh.index.find_one(({DATA_FIGURE})(event))?.frame != null", event))
 
 
 def test_a_point_is_dragged_and_the_bound_splits(seen: Seen):
@@ -38,38 +33,6 @@ def test_a_point_is_dragged_and_the_bound_splits(seen: Seen):
     until(lambda: seen.step == 1)
     until(lambda: seen.inducing() == before)
     seen.press("Look")
-
-
-def test_a_finger_drags_a_point_on_a_phone(served: Served, browser: Browser):
-    phone = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
-    try:
-        seen = Seen(phone.new_page(), served.url)
-        seen.press("One step")
-        until(lambda: seen.step == 1)
-        before = seen.inducing()
-        seen.press("Move points")
-        until(lambda: listens(seen, "panstart"))
-        height = seen.page.evaluate(f"""() => {{
-          const figure = ({DATA_FIGURE})("")
-          Bokeh.index.find_one(figure).el.scrollIntoView({{ block: "center" }})
-          return figure.renderers.find((r) => r.data_source?.name === "inducing").data_source.get_column("y")[0]
-        }}""")
-        places = [seen.page.evaluate(AT, [before[0], height])]
-        while places[-1:] != places[-2:-1]:  # until the page rests
-            seen.page.wait_for_timeout(400)
-            places.append(seen.page.evaluate(AT, [before[0], height]))
-        x, y = places[-1]
-
-        fingers, aside = phone.new_cdp_session(seen.page), 8 if x < 195 else -8
-        for kind, steps in (("touchStart", [0]), ("touchMove", range(1, 9)), ("touchEnd", [])):
-            for points in [[{"x": x + k * aside, "y": y}] for k in steps] or [[]]:
-                fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-
-        until(lambda: seen.fact("phase") == "forced")
-        until(lambda: len(set(before) - set(seen.inducing())) == 1)
-        assert seen.complaints == []
-    finally:
-        phone.close()
 
 
 def test_a_row_is_added_by_a_click_and_taken_back(seen: Seen):

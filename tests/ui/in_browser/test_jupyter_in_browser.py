@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
 
 EXPLORER = "import gpexplorer as gpx\ngpx.Explorer(gpx.Spec('cholqr', {'num_inducing': 6}, data='snelson-like'))"
 DARK = "rgb(20, 24, 29)"
+INK = "(part) => getComputedStyle(part).color.match(/\\d+/g).slice(0, 3).map(Number)"
 ALIVE = """import threading, json
 print(json.dumps([thread.name for thread in threading.enumerate() if thread.name == "gpexplorer-player"]))"""
 PIXELS = """() => [...document.querySelectorAll("*")].length && (function* all(root) {
@@ -180,6 +181,8 @@ def test_an_explorer_plays_beside_a_player_follows_the_theme_and_ends_without_a_
     book.run(2)
     first = book.frame(2)
     assert background(first) == DARK
+    ink = first.get_by_role("button", name="training", exact=True).first.evaluate(INK)
+    assert min(ink) > 200  # the words of the legend are light
     first.get_by_label("Inducing points m, slider").wait_for()
     before = first.evaluate(PIXELS)
     messages.changes = messages.pictures = 0

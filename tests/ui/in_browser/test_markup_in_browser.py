@@ -9,14 +9,14 @@ from playwright.sync_api import Browser, Page
 
 from benchmarks.hammer import html_probes
 from benchmarks.hammer.html_probes import Probes, control, visited, visits
-from pages import Served
+from pages import Served, new_page
 
 pytestmark = pytest.mark.ui
 VISITS = ("an address", "files, fields and stored runs")
 
 
 def test_markup_is_shown_as_text_and_the_control_runs(served: Served, browser: Browser):
-    probes, page = Probes(), browser.new_page(viewport={"width": 1400, "height": 900})
+    probes, page = Probes(), new_page(browser)
 
     for name in VISITS:
         before = len(probes.sinks)

@@ -188,19 +188,19 @@ def test_a_target_is_transformed_and_a_logarithm_of_negative_targets_is_refused(
     seen.unfold("Data")
     page, target = seen.page, seen.page.get_by_label("Target", exact=True)
     expect(target.locator("option:checked")).to_have_text("Yeo-Johnson 0.5")
-    expect(page.get_by_role("button", name="95 % of y")).to_be_visible()
+    expect(page.get_by_role("button", name="95 % of y and f")).to_be_visible()
 
     target.select_option("logarithm")
     expect(page.get_by_role("heading", name="These rows could not be opened")).to_be_visible()
     expect(page.get_by_text("training targets are not above 0 (the smallest is").first).to_be_visible()
 
     seen.press("Reset Target")
-    expect(page.get_by_role("button", name="± 2 sd of y")).to_be_visible()
+    expect(page.get_by_role("button", name="± 2 sd of y and f")).to_be_visible()
     expect(page.get_by_role("heading", name="These rows could not be opened")).to_be_hidden()
     until(lambda: "target_transform" not in page.evaluate("location.search"))
     target.select_option("Yeo-Johnson")
     until(lambda: page.evaluate("location.search").endswith("target_transform=yeo-johnson"))
-    expect(page.get_by_role("button", name="95 % of y")).to_be_visible()
+    expect(page.get_by_role("button", name="95 % of y and f")).to_be_visible()
 
 
 def test_a_run_that_ends_says_why_in_plain_words(anywhere: Seen):

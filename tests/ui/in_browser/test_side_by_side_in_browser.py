@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -11,9 +13,23 @@ from computed_families import family
 from gpexplorer.views.screens import side_by_side_page
 from gpexplorer.views.screens.side_by_side_page import STEPS, save_side_by_side
 from looks import violations
-from pages import PATIENCE, Seen, Served, until
+from pages import PATIENCE, Seen, Served, new_page, until
 
 SIZES = [(390, 844), (720, 450), (768, 1024), (1280, 720), (1440, 900), (1920, 1080), (2560, 1440)]
+
+CUT = """() => [...document.querySelectorAll(".tile")].flatMap((tile) => {
+  const right = (part) => {
+    const range = document.createRange()
+    range.selectNodeContents(part)
+    return range.getBoundingClientRect().right
+  }
+  const [note, title, score] = [".note", "h2", "b"].map((part) => tile.querySelector(`.head ${part}`))
+  const end = tile.getBoundingClientRect().right + 1
+  const cut = [...tile.querySelectorAll(".head > *")].filter((part) => right(part) > end)
+  if (note.scrollWidth > note.clientWidth) cut.push(note)
+  if (right(title) > score.getBoundingClientRect().left) cut.push(score)
+  return cut.map((part) => `${tile.className}: ${part.textContent}`)
+})"""  # words of the tiles that are cut off, or run into each other
 
 pytestmark = pytest.mark.ui
 
@@ -30,6 +46,12 @@ def number(page: Page, family: str) -> float:
     return float(page.locator(f".tile.{family} .head b").inner_text())
 
 
+def meet(one: Any, other: Any) -> bool:
+    """Whether two boxes have more than a pixel in common."""
+    sides = (("x", "width"), ("y", "height"))
+    return all(one[p] + one[s] > other[p] + 1 and other[p] + other[s] > one[p] + 1 for p, s in sides)
+
+
 def test_all_tiles_follow_one_bar_by_step_and_by_seconds(file: str, browser: Browser):
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     seen = Seen(page, file, "?page=side-by-side")
@@ -37,6 +59,13 @@ def test_all_tiles_follow_one_bar_by_step_and_by_seconds(file: str, browser: Bro
     names = ("swaps", "blocks", "eigenfunctions", "folds", "minibatches")
     assert page.locator("output").inner_text() == f"step {STEPS // 5}"  # it opens with what a run looks like
     opened = {family: number(page, family) for family in names}
+    labels, dots = (
+        [mark.bounding_box() for mark in page.locator(f".errors {part}").all()]
+        for part in ("text.strong", "circle.now")
+    )
+    assert len(labels) == len(dots) == len(names)
+    pairs = [*combinations(labels, 2), *product(labels, dots)]
+    assert [pair for pair in pairs if meet(*pair)] == []  # no label lies on a dot or on another one
 
     page.get_by_role("button", name="Play", exact=True).click()
     until(lambda: int(page.locator("output").inner_text().removeprefix("step ")) in (1, 2))  # from the beginning
@@ -44,6 +73,11 @@ def test_all_tiles_follow_one_bar_by_step_and_by_seconds(file: str, browser: Bro
     page.locator("input[type=range]").fill("0")
     begun = {family: number(page, family) for family in names}
     assert sum(opened[family] < 0.6 * begun[family] for family in names) >= 3
+    page.locator("input[type=range]").fill(str(STEPS // 5))
+    page.get_by_role("button", name="same seconds").click()
+    assert sum(number(page, family) != first for family, first in begun.items()) >= 3  # at the family in the middle
+    page.get_by_role("button", name="same seconds").click()
+    assert page.locator("output").inner_text().startswith("step ")
     page.locator("input[type=range]").fill(str(STEPS))
 
     assert all(number(page, family) < 0.6 * first for family, first in begun.items())
@@ -74,6 +108,7 @@ def test_no_size_scrolls_sideways_or_cuts_playback_and_axe_finds_nothing(
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CUT) == []
         assert page.locator(".tile .map").first.bounding_box()["y"] <= 210
         for control in page.locator(".transport button, .transport input").all():
             box = control.bounding_box()
@@ -85,7 +120,7 @@ def test_no_size_scrolls_sideways_or_cuts_playback_and_axe_finds_nothing(
 
 
 def test_the_first_screen_leads_to_families_that_arrive_from_the_server(served: Served, browser: Browser):
-    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page = new_page(browser, 1440, 900)
     seen = Seen(page, served.url, "?page=first")
     page.get_by_role("link", name="Stories").click()
     page.wait_for_url("**page=stories")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from gpexplorer.ui.stories import STORIES
 from looks import BOXES, contrasts, faint, faults, violations
-from pages import SIZE, Seen, Served, until
+from pages import Seen, Served, new_page, until
 
 pytestmark = pytest.mark.ui
 
@@ -33,7 +33,7 @@ def look_at(seen: Seen) -> None:
 @pytest.fixture(scope="module")
 def reader(served: Served, browser: Browser) -> Iterator[Seen]:
     """A page that has been opened by the address of a part of a story."""
-    seen = Seen(browser.new_page(viewport=SIZE), served.url, "?story=six-ways&part=4")
+    seen = Seen(new_page(browser), served.url, "?story=six-ways&part=4")
     yield seen
     assert seen.complaints == []
     assert seen.elsewhere == []
@@ -83,3 +83,12 @@ def test_a_part_of_a_story_takes_little_of_a_small_screen(reader: Seen):
         return abs(lower_edges[0] - lower_edges[1]) < 8 and first["x"] + first["width"] < second["x"]
 
     until(are_on_one_line)
+
+    seen.page.set_viewport_size({"width": 1440, "height": 900})  # both pictures are whole, and so is the number
+    until(lambda: 300 < sum(seen.page.locator(".hero").bounding_box()[side] for side in ("y", "height")) <= 900)
+    expect(seen.page.locator(".course p")).to_contain_text("less than 0.05 nat from the exact model")
+    number = seen.page.locator(".course p b")
+    expect(number).to_have_count(0)
+    seen.visit("?story=swaps&part=2")
+    until(lambda: number.count() == 1 and float(number.inner_text()) >= 0.1)
+    assert number.bounding_box()["height"] >= 30

@@ -5,6 +5,8 @@ The tour is there when asked for, and walked through and left by the keyboard.
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.ui
 @pytest.fixture(scope="module")
 def newcomer(served: Served, browser: Browser) -> Iterator[Seen]:
     """The first page of a visitor whose system is dark."""
-    visitor = browser.new_context(viewport=SIZE, color_scheme="dark")
+    visitor = browser.new_context(viewport=SIZE, color_scheme="dark", reduced_motion="reduce")
     seen = Seen(visitor.new_page(), served.url)
     yield seen
     assert seen.complaints == []
@@ -81,7 +83,7 @@ def test_on_a_small_screen_the_tour_takes_room_and_covers_nothing(newcomer: Seen
     page.set_viewport_size(SIZE)
 
 
-def test_a_page_has_the_theme_of_the_system_until_a_person_chooses_another(newcomer: Seen):
+def test_a_page_has_the_theme_of_the_system_until_a_person_chooses_another(newcomer: Seen, served: Served):
     papers = f"() => {ON_PAGE}.map((m) => m.background_fill_color).filter(Boolean)"
 
     def is_dark(seen: Seen) -> bool:
@@ -92,11 +94,29 @@ def test_a_page_has_the_theme_of_the_system_until_a_person_chooses_another(newco
         red, green, blue = bytes.fromhex(colour.removeprefix("#"))
         return f"rgb({red}, {green}, {blue})" in marks.evaluate_all("all => all.map((mark) => mark.style.color)")
 
+    def inks() -> set[str]:
+        """The colours of the lines of the means."""
+        lines = f"{ON_PAGE}.filter((m) => m.type === 'GlyphRenderer' && m.data_source.name === 'mean')"
+        return set(newcomer.page.evaluate(f"() => {lines}.map((m) => m.glyph.line_color.value)"))
+
+    def colour_of_number() -> str:
+        """The colour of the large number of a caption, where it has one."""
+        colour = "(words) => getComputedStyle(words).getPropertyValue('--mui-palette-number-main')"
+        return newcomer.page.locator("[aria-label='Layers of the picture'] + p").first.evaluate(colour)
+
     until(lambda: is_dark(newcomer))
-    until(lambda: is_mean_drawn_as(ON_DARK[ROLES["mean"]]))  # the server paints the legends, a bit later
-    newcomer.page.emulate_media(color_scheme="light")
+    assert colour_of_number() == ON_DARK[ROLES["inducing"]]
+    until(lambda: is_mean_drawn_as(ON_DARK[ROLES["mean"]]))
+    until(lambda: {ON_DARK[ROLES["mean"]]} == inks())
+    os.kill(served.pid, signal.SIGSTOP)  # the browser changes lines, marks and legends without the server
+    try:
+        newcomer.page.emulate_media(color_scheme="light")
+        until(lambda: {ROLES["mean"]} == inks())
+        assert is_mean_drawn_as(ROLES["mean"])
+        assert colour_of_number() == ROLES["inducing"]
+    finally:
+        os.kill(served.pid, signal.SIGCONT)
     until(lambda: not is_dark(newcomer))
-    until(lambda: is_mean_drawn_as(ROLES["mean"]))
     newcomer.page.emulate_media(color_scheme="dark")
     until(lambda: is_dark(newcomer))
     newcomer.press("Toggle theme")

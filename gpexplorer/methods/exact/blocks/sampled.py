@@ -124,7 +124,6 @@ class SampledBlocks(Solver):
         n = len(problem.train)
         b = settings.rows_per_block(self.block, n)
         inverse = b**3 / 3.0 if not 0 < self.rank < b else 2.0 * b * b * (self.rank + 12.0) + 4.0 * b * self.rank**2
-        total = iteration_cost(
-            problem, self.cache, entries=1.0 * n * b, flops=inverse + 2.0 * n * b + 12.0 * n, columns=b + 6
-        )
+        flops = inverse + 2.0 * n * b + 12.0 * n
+        total = iteration_cost(problem, self.cache, entries=1.0 * n * b, flops=flops, columns=b + 6)
         return total.plus(calls=CALLS_PER_SKETCH if 0 < self.rank < b else 0.0)

@@ -28,7 +28,7 @@ from ....evidence_limits import BOUNDS, explained_energy, limit_from
 from ....kernels.distances import distances_of_scaled, scaled_again, scaled_rows, weighted_differences
 from ....linalg.deferred_reads import RepeatedEvaluations
 from ....linalg.replayed_descent import Evaluated, replayed_descent
-from ....noise_floor import noise_floor
+from ....noise_floor import descent_limits
 from ....objectives import BLOCK, Nystrom, Terms, is_kept, noise_variance, nystrom, pull_back
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Cost, Dataset, Problem, Step
@@ -342,10 +342,6 @@ def _descend(
         least = limit_from(yy - energy, noise_variance(theta), unexplained, complexity)
         return Evaluated(terms.total(descent.likelihood), gradient, (terms, jitter, least))
 
-    restrictions = getattr(problem.kernel, "restrictions", None) if descent.learn else None
-    floor = noise_floor(problem) if descent.learn else None
-    steps = replayed_descent(
-        evaluate, begin, descent.optimiser, descent.limit, state.position, restrictions=restrictions, floor=floor
-    )
-    for best in steps:
+    limits = descent_limits(problem, descent.learn)
+    for best in replayed_descent(evaluate, begin, descent.optimiser, descent.limit, state.position, **limits):
         yield best.theta, *best.extra

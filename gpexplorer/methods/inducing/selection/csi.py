@@ -278,9 +278,8 @@ class Lookahead:
         norm = torch.where(eligible, norm, 1.0)
         wSw = torch.where(eligible, ((S @ W) * W).sum(0), 1.0)  # [n]
         floor = 1e2 * torch.finfo(y.dtype).eps * ((T @ W) * W).sum(0)
-        fit = torch.where(
-            wSw > floor, (g @ W).square() / wSw.clamp_min(1e-300 if y.dtype == torch.float64 else 1e-30), 0.0
-        )
+        tiny = 1e-300 if y.dtype == torch.float64 else 1e-30
+        fit = torch.where(wSw > floor, (g @ W).square() / wSw.clamp_min(tiny), 0.0)
         gain = kappa * fit / float(y @ y) + (1.0 - kappa) * ((T @ W) * W).sum(0) / norm / self.trace
         return gain.masked_fill(~eligible, -torch.inf)
 

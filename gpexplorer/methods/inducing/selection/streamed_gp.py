@@ -290,9 +290,8 @@ class StreamedGP(_Growing):
         for i, row in enumerate(rows.tolist()):
             self._known[*before, row] = Sums(B[:, i].clone(), float(uu[i]), float(yu[i]), float(dE_V[i]))
         new = self.gaussian.additions(B, uu, yu)
-        return reductions(new.e, new.s, self.s2, 0.0 if self.objective == "pp" else dE_V).masked_fill(
-            explained, -math.inf
-        )
+        reduction = reductions(new.e, new.s, self.s2, 0.0 if self.objective == "pp" else dE_V)
+        return reduction.masked_fill(explained, -math.inf)
 
     def add(self, row: int) -> float:
         """Add one eligible row; return the decrease of the objective. A pass, unless the row was expected or tried."""

@@ -10,16 +10,17 @@ Apart because it is a published criterion with formulas of its own, one of sever
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from ....linalg.randomness import generator
-from ....problem import Cost, Problem
+from ....problem import Cost, Outcome, Problem
 from ...setting_kinds import count
 from .. import settings
-from .loop import RowRule, RowSelection, choosing_cost
+from .loop import RowRule, RowSelection, SelectionState, choosing_cost
 from .streamed_gp import GrowingModel, StreamedGP
 
 
@@ -61,6 +62,17 @@ class Titsias(RowSelection):
 
     def rule(self, problem: Problem, theta: Tensor) -> RowRule:
         return BestCandidate(self.num_candidates, self.seed)
+
+    def ending(self, problem: Problem, state: SelectionState, objective: float) -> Outcome | None:
+        """Return the outcome of the last epoch, and say that its set is the best of few random ones."""
+        outcome = super().ending(problem, state, objective)
+        if outcome is None or not self.again or not 0 < self.num_candidates < len(problem.train):
+            return outcome
+        note = (
+            f"Each point was the best of {self.num_candidates} random candidates; others may lower it further: "
+            "num_candidates = 0 tries all rows."
+        )
+        return replace(outcome, message=f"{outcome.message} {note}")
 
     def cost(self, problem: Problem) -> Cost:
         n = len(problem.train)

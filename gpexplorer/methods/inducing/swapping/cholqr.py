@@ -236,8 +236,7 @@ class CholQR(SwapMethod):
             inducing = start_rows(self.start, problem, len(inducing), self.seed, self.objective)
         is_short = state.phase == "swap" and state.position == 0 and len(inducing) < m and not self.gap
         if is_short and state.step > 0:  # rows that others explained may be distinct under the theta learned since
-            order = random_order(problem, self.seed)
-            order = torch.cat([inducing, order[~torch.isin(order, inducing)]])  # [n], the inducing rows come first
+            order = random_order(problem, self.seed, inducing)  # [n], the inducing rows come first
             inducing = distinct_rows(problem.kernel, state.theta, problem.train, order, m)
             state = state._replace(pivots=state.pivots[:0])  # a pivot may have become an inducing point
         factor = Factor(problem.kernel, state.theta, problem.train, inducing, self.objective)
@@ -349,7 +348,7 @@ class CholQR(SwapMethod):
         if state.step == 0:  # the rows to start from were not chosen yet
             begin = self._swapper(problem, state._replace(theta=problem.theta))
             state = state._replace(inducing=begin.factor.inducing.clone())
-        theta, Z = problem.theta, self._inducing_inputs(problem, state)
+        theta, Z = problem.theta, self.inducing_inputs(problem, state)
         model = nystrom(problem.kernel, theta, problem.train, Z, self.objective)
         total, moved = model.terms.total(self.objective), None if state.Z is None else state.Z.clone()
         state = state._replace(
@@ -362,18 +361,15 @@ class CholQR(SwapMethod):
         return Step(state, SwapInfo("forced", total, *halves(model.terms), jitter=model.jitter))
 
     def bound_terms(self, problem: Problem, state: SwapState) -> Terms:
-        Z = self._inducing_inputs(problem, state)
+        Z = self.inducing_inputs(problem, state)
         return nystrom(problem.kernel, state.theta, problem.train, Z, self.objective).terms
 
     # -- predictions and cost --------------------------------------------------------------------------------------
 
     def posterior(self, problem: Problem, state: SwapState) -> Posterior:
-        Z = self._inducing_inputs(problem, state)
+        Z = self.inducing_inputs(problem, state)
         model = nystrom(problem.kernel, state.theta, problem.train, Z)
         return nystrom_posterior(problem.kernel, state.theta, Z, model)
-
-    def _inducing_inputs(self, problem: Problem, state: SwapState) -> Any:
-        return problem.train.rows(state.inducing).X if state.Z is None else state.Z
 
     def cost(self, problem: Problem) -> Cost:
         """Predict the cost of one swap: time for the points at the beginning, memory for the most that gap may add."""

@@ -140,9 +140,8 @@ class Pivots:
                 self.E = torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])])
                 self.HP = torch.cat([self.HP, self.HP.new_zeros(2, 1, self.HP.shape[2])], 1)
                 self.EE, self.C = (torch.nn.functional.pad(M, (0, 1, 0, 1)) for M in (self.EE, self.C))
-                self.Ey, self.least, self.is_inducing = (
-                    torch.cat([part, part.new_zeros(1)]) for part in (self.Ey, self.least, self.is_inducing)
-                )
+                parts = (self.Ey, self.least, self.is_inducing)
+                self.Ey, self.least, self.is_inducing = (torch.cat([part, part.new_zeros(1)]) for part in parts)
             v_row = float(removal.v[row])
             column = proposals.R[k] - v_row * removal.v  # [n] residual of the model with the point put back
             h = proposals.B[:, k] - v_row * removal.Lv  # [m]

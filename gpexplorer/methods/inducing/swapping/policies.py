@@ -142,11 +142,6 @@ class Drawn(NamedTuple):
     scores: Tensor | None = None
 
 
-def no_room(count: int, present: int, correlation: float) -> int:
-    """Return 0: a rejected swap adds no pivot."""
-    return 0
-
-
 class PivotPolicy(NamedTuple):
     """Draws the information pivots. It has no memory: all it depends on are the candidates.
 
@@ -155,20 +150,17 @@ class PivotPolicy(NamedTuple):
     draw : callable
         Returns new pivots.
     keeps_pivots : bool
-        Whether pivots stay, once drawn, instead of being drawn again.
-    room : callable
-        Returns the number of pivots that a rejected swap may add, from the number wanted, the number present, and the
-        rank correlation of the scores.
+        Whether pivots stay, once drawn, instead of being drawn again. Rejected proposals are then added to them until
+        the scores rank candidates well.
     """
 
     draw: Callable[[Candidates], Drawn]
     keeps_pivots: bool = False
-    room: Callable[[int, int, float], int] = no_room
 
-
-def draw_random(candidates: Candidates) -> Drawn:
-    """Draw z rows uniformly."""
-    return Drawn(candidates.shuffled[: candidates.num_pivots])
+    def room(self, count: int, present: int, correlation: float) -> int:
+        """Return how many pivots a rejected swap may add, given the rank correlation of the scores."""
+        is_trusted = correlation >= TRUSTED  # False where the correlation is nan
+        return count - present if self.keeps_pivots and not is_trusted else 0
 
 
 def draw_optimised(candidates: Candidates) -> Drawn:
@@ -176,17 +168,6 @@ def draw_optimised(candidates: Candidates) -> Drawn:
     pool = candidates.shuffled[: POOL * candidates.num_pivots]
     E, _ = candidates.factor.residual_columns(pool, [])  # [pool, n]
     return Drawn(best_of_pool(E, pool, candidates.num_pivots))
-
-
-def draw_few(candidates: Candidates) -> Drawn:
-    """Draw a few random rows, to which rejected proposals are added until the scores rank candidates well."""
-    return Drawn(candidates.shuffled[: min(FIRST, candidates.num_pivots)])
-
-
-def room_until_trusted(count: int, present: int, correlation: float) -> int:
-    """Return how many pivots are missing, or 0 once the scores rank candidates well."""
-    is_trusted = correlation >= TRUSTED  # False where the correlation is nan
-    return 0 if is_trusted else count - present
 
 
 def draw_scored(candidates: Candidates) -> Drawn:
@@ -206,9 +187,9 @@ def draw_scored(candidates: Candidates) -> Drawn:
 
 
 POLICIES = {
-    "random": PivotPolicy(draw_random),
+    "random": PivotPolicy(lambda own: Drawn(own.shuffled[: own.num_pivots])),
     "optimised": PivotPolicy(draw_optimised),
-    "adaptive": PivotPolicy(draw_few, keeps_pivots=True, room=room_until_trusted),
+    "adaptive": PivotPolicy(lambda own: Drawn(own.shuffled[: min(FIRST, own.num_pivots)]), keeps_pivots=True),
     "scored": PivotPolicy(draw_scored),
 }
 

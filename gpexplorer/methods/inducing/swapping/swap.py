@@ -395,9 +395,8 @@ class Swapper:
         by_score = (self.num_proposals + 1) // 2
         top = open_scores.topk(min(by_score, len(scores)))
         rows = top.indices[top.values > -math.inf]
-        draws = torch.randint(
-            len(scores), (4 * (self.num_proposals - by_score),), generator=generator(self.seed, "proposals", step)
-        ).to(rows.device)
+        draw, number = generator(self.seed, "proposals", step), 4 * (self.num_proposals - by_score)
+        draws = torch.randint(len(scores), (number,), generator=draw).to(rows.device)
         draws = draws[open_scores[draws] > -math.inf]
         distinct = list(dict.fromkeys(torch.cat([rows, draws]).tolist()))
         return torch.tensor(distinct[: self.num_proposals], dtype=torch.int64, device=rows.device)

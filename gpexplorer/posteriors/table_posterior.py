@@ -1,0 +1,156 @@
+"""Posteriors that read tables: a cell that is not known is averaged over the values that training has there.
+
+    p(y | row) = sum_k w_k p(y | row with value k)
+
+The values are the words of training for a word that training does not have, and values of the column for a gap that no
+rule of training fills; see `TableReader.variants`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..data.reader.table_reader import RowsRead, Variant
+from ..data.standardising import checked_inputs, model_rows, table_rows
+from ..problem import Dataset, MixedRows
+from .base import Posterior
+from .marginals import Marginals, MixtureMarginals
+
+
+class TablePosterior(Posterior):
+    """A posterior in the units of the file, which reads a table as that of training was read.
+
+    Notes
+    -----
+    Means, variances, quantiles and densities of a row with a cell that is not known are averaged over the values that
+    training has there. Covariances, samples, paths and derivatives take a value in the middle, and warn.
+    """
+
+    columns: Dataset  # no rows: only how inputs are read
+
+    def rows(self, X: Any) -> Any:
+        """Check the inputs and put them on the device, in float64 and in the units of the file."""
+        return checked_inputs(X, self.columns)
+
+    def mean(self, X: Any) -> Tensor:
+        """Predictive mean [t]; see `Posterior.mean`."""
+        read = table_rows(X, self.columns)
+        if read is not None and read.unknown:
+            return marginals_of_rows(self, read).moments[0]
+        return super().mean(X if read is None else model_rows(read, self.columns))
+
+    def marginals(self, X: Any, noise: bool | None = None) -> Marginals:
+        """The predictive distribution of each row; see `Posterior.marginals`."""
+        read = table_rows(X, self.columns)
+        if read is not None and read.unknown:
+            return marginals_of_rows(self, read, noise)
+        return super().marginals(X if read is None else model_rows(read, self.columns), noise)
+
+
+class GroupedMarginals(Marginals):
+    """Distributions of rows that are of different kinds.
+
+    Parameters
+    ----------
+    groups : sequence of (Tensor [b], Marginals)
+        The numbers of some rows, and their distributions; each row is in one group.
+    """
+
+    def __init__(self, groups: Sequence[tuple[Tensor, Marginals]]) -> None:
+        self.groups = [(rows, part.double()) for rows, part in groups]
+        self.order = torch.cat([rows for rows, _ in self.groups]).argsort()
+
+    @property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        means, variances = zip(*(part.moments for _, part in self.groups), strict=True)
+        return self._joined(means), self._joined(variances)
+
+    def log_density(self, y: Tensor) -> Tensor:
+        return self._joined([part.log_density(_of_rows(y, rows)) for rows, part in self.groups])
+
+    def cdf(self, y: Tensor) -> Tensor:
+        return self._joined([part.cdf(_of_rows(y, rows)) for rows, part in self.groups])
+
+    def quantile(self, levels: Tensor) -> Tensor:
+        return self._joined([part.quantile(levels) for _, part in self.groups])
+
+    def widened(self, factors: Tensor) -> GroupedMarginals:
+        return GroupedMarginals([(rows, part.widened(factors[rows])) for rows, part in self.groups])
+
+    def followed_by(self, others: Sequence[Any]) -> GroupedMarginals:
+        groups = list(self.groups)
+        for other in others:
+            first = sum(len(rows) for rows, _ in groups)
+            groups += [(rows + first, part) for rows, part in other.groups]
+        return GroupedMarginals(groups)
+
+    def _joined(self, parts: Sequence[Tensor]) -> Tensor:
+        """Values [..., b] of the groups as values [..., t] of the rows."""
+        return torch.cat(list(parts), -1)[..., self.order]
+
+
+def _of_rows(y: Tensor, rows: Tensor) -> Tensor:
+    return y[..., rows] if y.ndim else y
+
+
+def marginals_of_rows(posterior: Any, read: RowsRead, noise: bool | None = None) -> Marginals:
+    """The distributions of rows that were read, all of which have an answer.
+
+    Parameters
+    ----------
+    posterior : TablePosterior
+    noise : bool, optional
+        As for `Posterior.marginals`.
+    """
+    groups: list[tuple[Tensor, Marginals]] = []
+    has_noise = posterior.wants_noise(noise)
+    for unknown, rows in rows_by_unknown(read):
+        X = chosen_rows(posterior, read, rows)
+        if unknown:
+            of_f = averaged(posterior, X, unknown)
+            part: Marginals = observed_average(posterior, of_f) if has_noise else of_f
+        else:
+            part = posterior.marginals(X, noise)
+        groups.append((torch.from_numpy(rows).to(posterior.like.device), part))
+    return groups[0][1] if len(groups) == 1 else GroupedMarginals(groups)
+
+
+def rows_by_unknown(read: RowsRead) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
+    """Rows that have an answer, together with the columns that are not known in them."""
+    sources = list(read.unknown)
+    pattern = np.zeros(len(read.answered), dtype=np.int64)
+    for k, source in enumerate(sources):
+        pattern += read.unknown[source].astype(np.int64) << min(k, 60)
+    for value in np.unique(pattern[read.answered]).tolist():
+        chosen = tuple(source for k, source in enumerate(sources) if value >> min(k, 60) & 1)
+        yield chosen, np.flatnonzero(read.answered & (pattern == value))
+
+
+def chosen_rows(posterior: Any, read: RowsRead, rows: NDArray[np.int64]) -> Any:
+    """Some of the rows in the form that the posterior takes."""
+    texts = tuple(tuple(column[i] for i in rows) for column in read.texts)
+    return model_rows(read._replace(X=read.X[rows], texts=texts), posterior.columns)
+
+
+def averaged(posterior: Any, X: Any, unknown: tuple[str, ...]) -> MixtureMarginals:
+    """The distributions of f at rows [t], averaged over the values of columns that are not known."""
+    weights, variants = posterior.columns.reader.variants(unknown)
+    return MixtureMarginals([posterior.marginals(_changed(X, each), noise=False) for each in variants], weights)
+
+
+def observed_average(posterior: Any, of_f: MixtureMarginals) -> MixtureMarginals:
+    """The distributions of observations, from those of f that `averaged` gives."""
+    return MixtureMarginals([posterior.observed(part) for part in of_f.parts], of_f.weights)
+
+
+def _changed(X: Any, variant: Variant) -> Any:
+    """The same rows with other values of some inputs."""
+    if isinstance(X, MixedRows):
+        return X.with_numbers(torch.from_numpy(variant.of(X.numbers.numpy())))
+    return variant.of(X)

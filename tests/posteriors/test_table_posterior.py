@@ -1,0 +1,97 @@
+"""Posteriors read frames, and arrays of dates and words, as the table of training was read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.posteriors import AveragePosterior
+from gpexplorer.runs.studies.prediction_table import predictions_of_file
+
+EFFECT = {"oak": 0.0, "elm": 5.0, "fir": 10.0}
+
+
+def table() -> pd.DataFrame:
+    """y = x + the effect of a word + day / 10, with little noise."""
+    rng = np.random.default_rng(0)
+    x, words, days = (
+        rng.uniform(0, 5, 60),
+        rng.choice(list(EFFECT), 60),
+        pd.date_range("2021-01-01", periods=60, freq="5D"),
+    )
+    y = x + [EFFECT[word] for word in words] + np.arange(60) / 10 + rng.normal(0, 0.05, 60)
+    return pd.DataFrame({"x": x, "wood": words, "when": days.strftime("%m/%d/%Y"), "y": y})
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    run = gpx.Spec("ml", kernel="linear", budget={"steps": 30}).open(data=gpx.load(table(), split="all"))
+    run.finish()
+    return run.posterior(of="y")
+
+
+def predicted(model: Any, folder: Path, text: str) -> pd.DataFrame:
+    (folder / "new.csv").write_text(text, "utf-8")
+    return pd.concat(list(predictions_of_file(model, folder / "new.csv")))
+
+
+def test_a_posterior_averages_words_of_a_frame_that_are_not_known_like_the_table_of_predictions(
+    model: Any, tmp_path: Path
+) -> None:
+    new = pd.DataFrame({
+        "x": [2.5, 2.5, 4.0], "wood": ["elm", "yew", "yew"], "when": ["03/02/2021", "03/02/2021", "06/05/2021"],
+    })  # fmt: skip
+    lines = predicted(model, tmp_path, new.to_csv(index=False))
+    for posterior in (model, AveragePosterior([model, model], [0.3, 0.7])):
+        mean, var = posterior(new)
+        assert mean.numpy() == pytest.approx(lines["mean"].to_numpy(), rel=1e-9)
+        assert var.sqrt().numpy() == pytest.approx(lines["sd"].to_numpy(), rel=1e-9)
+        assert posterior.mean(new).numpy() == pytest.approx(mean.numpy(), rel=1e-12)
+        assert posterior.sd(new)[1] > 20 * posterior.sd(new)[0]
+        ends = posterior.quantile(new, [0.025, 0.975])
+        assert ends.numpy() == pytest.approx(lines[["lower_95", "upper_95"]].to_numpy().T, abs=1e-6)
+        marginals = posterior.marginals(new)
+        assert marginals.cdf(ends[1]).numpy() == pytest.approx(0.975, abs=1e-6)
+        assert marginals.followed_by([marginals]).moments[0].tolist() == [*mean.tolist(), *mean.tolist()]
+        step = 1e-5
+        slope = (marginals.cdf(mean + step) - marginals.cdf(mean - step)) / (2 * step)
+        assert posterior.log_density(new, mean).exp().numpy() == pytest.approx(slope.numpy(), rel=1e-3, abs=1e-9)
+        with pytest.warns(UserWarning, match='row 2: word not seen: wood "yew".*take a value in the middle'):
+            posterior.cov(new)
+
+
+def test_an_array_of_dates_has_the_same_meaning_in_any_unit() -> None:
+    days = np.arange(60)
+    y = np.sin(days / 9)
+    dates = (np.datetime64("2021-01-01") + days)[:, None]
+    model = gpx.Estimator("ml", kernel="se", budget={"steps": 10}).fit(dates, y)
+    posterior = gpx.Spec("ml", kernel="se", budget={"steps": 10}).open(data=(dates, y))
+    posterior.finish()
+    for unit in ("D", "s", "ns"):
+        new = dates[10:14].astype(f"datetime64[{unit}]")
+        assert model.predict(new) == pytest.approx(y[10:14], abs=0.02), unit
+        assert posterior.posterior().mean(new).numpy() == pytest.approx(y[10:14], abs=0.02), unit
+    took = days[:, None].astype("timedelta64[h]")
+    timed = gpx.Estimator("ml", kernel="se", budget={"steps": 10}).fit(took, y)
+    assert timed.predict(took[10:14].astype("timedelta64[ns]")) == pytest.approx(y[10:14], abs=0.02)
+
+
+@pytest.mark.parametrize("as_rows", [lambda rows: rows, lambda rows: np.array(rows, object), np.array])
+def test_an_array_with_words_is_read_like_a_table(as_rows: Any) -> None:
+    frame = table()
+    rows = as_rows(frame[["x", "wood"]].to_numpy().tolist())
+    y = frame["x"] + frame["wood"].map(EFFECT)
+    run = gpx.Spec("ml", kernel="linear", budget={"steps": 20}).open(data=(rows, y.to_numpy()))
+    run.finish()
+    model = gpx.Estimator("ml", kernel="linear", budget={"steps": 20}).fit(rows, y)
+    assert run.posterior().mean(rows[:4]).numpy() == pytest.approx(y[:4].to_numpy(), abs=0.05)
+    assert model.predict(rows[:4]) == pytest.approx(y[:4].to_numpy(), abs=0.05)
+    assert model.n_features_in_ == 2
+    assert not hasattr(model, "feature_names_in_")
+    yew = as_rows([[2.5, "yew"]])
+    assert model.predict(yew, return_std=True)[1][0] > 3.0
