@@ -15,7 +15,7 @@ from gpexplorer.methods.inducing.selection.loop import grow
 from gpexplorer.methods.inducing.selection.streamed_gp import StreamedGP, growing_model
 from gpexplorer.methods.inducing.selection.titsias import BestCandidate
 from gpexplorer.problem import Dataset, Problem
-from gpexplorer.runs.studies.measured_run import high_water
+from work_counter import Work
 
 CHOOSERS = ["random", "greedy-variance", "titsias", "ivm"]
 OBJECTIVES = ["vfe", "tight-vfe", "pp"]
@@ -130,11 +130,10 @@ def test_memory_does_not_grow_with_the_number_of_points(key: str, monkeypatch: p
     monkeypatch.setattr(streamed_gp, "BLOCK", 2**18)
     monkeypatch.setattr(unsupervised, "SHORTLIST", 5000)
     method = registry[key](num_inducing=50, learn=False)
-    list(registry[key](num_inducing=3, learn=False).steps(Problem(train.rows(range(900)), kernel, task.theta)))
-    peak = high_water()
 
-    *_, last = method.steps(task)
+    with Work() as work:
+        *_, last = method.steps(task)
 
     assert len(last.state.inducing) == 50
-    assert peak() < 16e6  # alone it is 4 to 8 MB, beside other work up to 13; the columns would take 24 MB more
+    assert work.memory < 8e6  # 2.5 and 5.3 MB; the columns would take 24 MB more
     assert "factor L" not in method.cost(task).arrays
