@@ -23,7 +23,7 @@ lab: .venv/.lab ## open JupyterLab on the notebooks folder
 	$(BIN)/jupyter lab --notebook-dir=notebooks --LabApp.default_url=/lab/tree/first_swap.ipynb
 
 test: .venv/.test .venv/.browser ## install what the tests need, a browser too, and run them all (ARGS="-k swap" for some)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(or $(ARGS),-n 3 --dist loadgroup --no-loadscope-reorder)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(or $(ARGS),-n 3 --dist loadgroup --no-loadscope-reorder --reruns 1)
 
 quick: .venv/.test ## within a minute: lint of the files that differ from main, and the tests that they touch
 	OMP_NUM_THREADS=1 $(BIN)/python tests/support/quick.py
