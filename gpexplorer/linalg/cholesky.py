@@ -74,7 +74,8 @@ def _is_copied(A: Tensor) -> bool:
     """Whether symmetric matrices [..., m, m] are copied before they are factored in place.
 
     On a CPU, torch.linalg.cholesky_ex copies the lower triangle entry by entry, which takes as long as LAPACK. With
-    a copy of whole rows, a factor has the same bits, and takes half to three quarters of the time for 200 rows or more.
+    a copy of whole rows, it takes half to three quarters of the time for 200 rows or more. The factor has the same bits
+    on some processors and differs by rounding on others, where MKL rounds by the address of a matrix.
     """
     return A.shape[-1] >= SLOW_SIZE and A.is_cpu and not A.requires_grad
 

@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.in_memory import plain_array, refuse_other_order
+from ..data.in_memory import refuse_other_order
 from ..errors import DataError, PosteriorError, SettingError, quoted
 from ..linalg.blocks import row_blocks
 from ..linalg.randomness import generator
 from ..problem import MixedRows, Prediction
-from .marginals import Marginals, NormalMarginals
+from .marginals import Marginals, NormalMarginals, numbers
 from .sample_paths import Paths, checked_seed, checked_size
 from .saved.model_file import TorchPosterior, save_posterior
 from .saved.parts import Parts, check_moments, kinds
@@ -31,19 +31,6 @@ from .saved.parts import Parts, check_moments, kinds
 Of = Literal["f", "y"]
 Kind = TypeVar("Kind", bound="Posterior")
 MAX_JOINT = 5000  # rows of one joint sample; its covariance needs an eigendecomposition
-
-
-def numbers(name: str, values: Any, like: Tensor) -> Tensor:
-    """Return a number or numbers by their position, in float64 and on the device of `like`; DataError for others."""
-    if isinstance(values, Tensor) and not values.is_complex():
-        return values.to(like.device, torch.float64)
-    array = plain_array(values)
-    try:
-        if array is None or np.iscomplexobj(array):
-            raise ValueError
-        return torch.from_numpy(np.array(array, np.float64)).to(like.device)  # a Series has labels of its own
-    except (TypeError, ValueError):
-        raise DataError(f"{name} is {quoted(values)}; give numbers.") from None
 
 
 class Gradient(NamedTuple):
@@ -203,10 +190,7 @@ class Posterior(ABC):
         -------
         Tensor [t], or [k, t] for a sequence
         """
-        levels = numbers("q", q, self.like).cpu()
-        if levels.ndim > 1 or not bool(((levels > 0.0) & (levels < 1.0)).all()):
-            raise SettingError(f"q is {quoted(q)}; give probabilities between 0 and 1, such as (0.025, 0.975).")
-        return self.marginals(X, noise).quantile(levels)
+        return self.marginals(X, noise).quantile(q)
 
     def log_density(self, X: Any, y: Any, noise: bool | None = None) -> Tensor:
         """The log predictive density [t] of one value y [t] per row of X, such as held-out targets; see `var`."""

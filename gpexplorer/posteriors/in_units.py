@@ -452,7 +452,7 @@ def joint_band(posterior: Posterior, X: Any, level: float = 0.95, size: int = 20
 
     Notes
     -----
-    An eigendecomposition of the covariance, about 9 t^3 flops.
+    Of no rows, the factor is nan. An eigendecomposition of the covariance, about 9 t^3 flops.
     """
     if not 0.0 < level < 1.0:
         raise SettingError(f"level is {level!r}; give a probability between 0 and 1, such as 0.95.")
@@ -461,6 +461,8 @@ def joint_band(posterior: Posterior, X: Any, level: float = 0.95, size: int = 20
         lower, upper = (targets(end, posterior.columns) for end in (scaled.lower, scaled.upper))
         return JointBand(lower, upper, scaled.factor)
     mean, sd = posterior.mean(X), posterior.sd(X, noise=False)
+    if not len(sd):
+        return JointBand(mean, mean, float("nan"))
     largest = sd.max().clamp_min(1e-300)
     deviations = (posterior.sample(X, size, seed, noise=False) - mean).abs() / sd.clamp_min(1e-9 * largest)  # [size, t]
     factor = float(deviations.amax(1).double().quantile(level))

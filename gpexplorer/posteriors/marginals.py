@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..data.in_memory import plain_array
+from ..errors import DataError, SettingError, quoted
 from ..problem import Scale
 
 NODES = 32  # of the quadrature
@@ -40,6 +42,19 @@ def quadrature() -> Quadrature:
     return Quadrature(torch.from_numpy(x), torch.from_numpy(w / math.sqrt(2.0 * math.pi)))
 
 
+def numbers(name: str, values: Any, like: Tensor) -> Tensor:
+    """Return a number or numbers by their position, in float64 and on the device of `like`; DataError for others."""
+    if isinstance(values, Tensor) and not values.is_complex():
+        return values.to(like.device, torch.float64)
+    array = plain_array(values)
+    try:
+        if array is None or np.iscomplexobj(array):
+            raise ValueError
+        return torch.from_numpy(np.array(array, np.float64)).to(like.device)  # a Series has labels of its own
+    except (TypeError, ValueError):
+        raise DataError(f"{name} is {quoted(values)}; give numbers.") from None
+
+
 class Marginals(ABC):
     """The distributions of t rows, each by itself."""
 
@@ -48,17 +63,33 @@ class Marginals(ABC):
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean [t] and variance [t]."""
 
-    @abstractmethod
-    def log_density(self, y: Tensor) -> Tensor:
-        """The log density [t] of one value per row."""
+    def log_density(self, y: Any) -> Tensor:
+        """The log density [t] of one value y [t] per row, or of one value for all; DataError if they are no numbers."""
+        return self._log_density(self._numbers("y", y))
+
+    def cdf(self, y: Any) -> Tensor:
+        """The probability [..., t] of a value of at most y [..., t]; DataError if they are no numbers."""
+        return self._cdf(self._numbers("y", y))
+
+    def quantile(self, q: Any) -> Tensor:
+        """The values [t] below which a share q such as 0.9 lies, or [k, t] for k shares; SettingError for others."""
+        levels = numbers("q", q, torch.empty(0))
+        if levels.ndim > 1 or not bool(((levels > 0.0) & (levels < 1.0)).all()):
+            raise SettingError(f"q is {quoted(q)}; give probabilities between 0 and 1, such as (0.025, 0.975).")
+        return self._quantile(levels)
+
+    def _numbers(self, name: str, values: Any) -> Tensor:
+        """These numbers on the device of the moments; a tensor as it is."""
+        return values if isinstance(values, Tensor) else numbers(name, values, self.moments[0])
 
     @abstractmethod
-    def cdf(self, y: Tensor) -> Tensor:
-        """The probability [..., t] of a value of at most y [..., t]."""
+    def _log_density(self, y: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def quantile(self, levels: Tensor) -> Tensor:
-        """The values [..., t] below which the shares `levels` [...] lie."""
+    def _cdf(self, y: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _quantile(self, levels: Tensor) -> Tensor: ...
 
     def standardised(self, y: Tensor) -> Tensor:
         """The residuals [t] of one value per row in standard deviations, of the transformed target if there is one."""
@@ -88,14 +119,14 @@ class NormalMarginals(Marginals):
     def moments(self) -> tuple[Tensor, Tensor]:
         return self.mean, self.var
 
-    def log_density(self, y: Tensor) -> Tensor:
+    def _log_density(self, y: Tensor) -> Tensor:
         return -(HALF_LOG_2PI + 0.5 * self.var.log() + 0.5 * (y - self.mean).square() / self.var)
 
-    def cdf(self, y: Tensor) -> Tensor:
+    def _cdf(self, y: Tensor) -> Tensor:
         in_sd = (y - self.mean) / self.var.sqrt()
         return torch.special.ndtr(in_sd.nan_to_num(nan=0.0))  # 1/2 at the mean if there is no variance
 
-    def quantile(self, levels: Tensor) -> Tensor:
+    def _quantile(self, levels: Tensor) -> Tensor:
         return self.mean + torch.special.ndtri(levels).to(self.mean)[..., None] * self.var.sqrt()
 
     def widened(self, factors: Tensor) -> NormalMarginals:
@@ -135,13 +166,13 @@ class TransformedMarginals(Marginals):
         z = self.scaled.mean[:, None] + self.scaled.var.sqrt()[:, None] * nodes
         return self.scale.target_in_units(z), weights
 
-    def log_density(self, y: Tensor) -> Tensor:
+    def _log_density(self, y: Tensor) -> Tensor:
         return self.scaled.log_density(self.scale.scaled_target(y)) + self.scale.log_derivative(y)
 
-    def cdf(self, y: Tensor) -> Tensor:
+    def _cdf(self, y: Tensor) -> Tensor:
         return self.scaled.cdf(self.scale.scaled_target(y))
 
-    def quantile(self, levels: Tensor) -> Tensor:
+    def _quantile(self, levels: Tensor) -> Tensor:
         return self.scale.target_in_units(self.scaled.quantile(levels))
 
     def standardised(self, y: Tensor) -> Tensor:
@@ -174,14 +205,14 @@ class MixtureMarginals(Marginals):
         differences = [var + (own - mean).square() for own, var in zip(means, variances, strict=True)]
         return mean, self._averaged(differences)
 
-    def log_density(self, y: Tensor) -> Tensor:
+    def _log_density(self, y: Tensor) -> Tensor:
         logs = [part.log_density(y) + math.log(weight) for part, weight in zip(self.parts, self.weights, strict=True)]
         return torch.stack(logs).logsumexp(0)
 
-    def cdf(self, y: Tensor) -> Tensor:
+    def _cdf(self, y: Tensor) -> Tensor:
         return self._averaged([part.cdf(y) for part in self.parts])
 
-    def quantile(self, levels: Tensor) -> Tensor:
+    def _quantile(self, levels: Tensor) -> Tensor:
         ends = torch.stack([part.quantile(levels) for part in self.parts])
         low, high = ends.amin(0), ends.amax(0)  # [..., t] the quantile of a mixture lies between those of its parts
         below = levels.to(low)[..., None]

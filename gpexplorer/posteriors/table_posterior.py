@@ -71,13 +71,13 @@ class GroupedMarginals(Marginals):
         means, variances = zip(*(part.moments for _, part in self.groups), strict=True)
         return self._joined(means), self._joined(variances)
 
-    def log_density(self, y: Tensor) -> Tensor:
+    def _log_density(self, y: Tensor) -> Tensor:
         return self._joined([part.log_density(_of_rows(y, rows)) for rows, part in self.groups])
 
-    def cdf(self, y: Tensor) -> Tensor:
+    def _cdf(self, y: Tensor) -> Tensor:
         return self._joined([part.cdf(_of_rows(y, rows)) for rows, part in self.groups])
 
-    def quantile(self, levels: Tensor) -> Tensor:
+    def _quantile(self, levels: Tensor) -> Tensor:
         return self._joined([part.quantile(levels) for _, part in self.groups])
 
     def widened(self, factors: Tensor) -> GroupedMarginals:

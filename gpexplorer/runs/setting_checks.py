@@ -46,11 +46,21 @@ def resolve(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]
         if name == "seed":
             raise SettingError("The seed is a field of the spec, not a setting: give Spec(seed=...).")
         if name not in parameters:
-            raise SettingError(f"{method.key} has no setting {quoted(name)}{closest(name, parameters)}")
+            raise SettingError(
+                f"{method.key} has no setting {quoted(name)}{_all_of_another(settings)}{closest(name, parameters)}"
+            )
     return {
         name: _checked(method.key, parameters[name], settings.get(name, parameters[name].default))
         for name in sorted(parameters)
     }
+
+
+def _all_of_another(settings: Mapping[str, Any]) -> str:
+    """What to say of settings that are all those of another method, as where one is put in place of another."""
+    others = [
+        key for key, other in registry.items() if settings.keys() == other.param.objects().keys() - {"name", "seed"}
+    ]
+    return f"; these are all settings of {' or '.join(others)}, so give settings={{}} too" if others else ""
 
 
 def written_out(method: type[Method], settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -251,6 +251,9 @@ def test_a_joint_band_contains_whole_functions_as_often_as_it_says(key: str):
     torch.testing.assert_close(band.upper - mean, band.factor * sd)
     with pytest.raises(SettingError, match=r"level is 1\.0"):
         joint_band(posterior, X, 1.0)
+    none = joint_band(posterior, X[:0])
+    assert (len(none.lower), len(none.upper)) == (0, 0)
+    assert math.isnan(none.factor)
 
 
 def test_quantiles_blocks_and_empty_inputs():

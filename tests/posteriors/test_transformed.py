@@ -13,7 +13,7 @@ from torch import Tensor
 
 import gpexplorer as gpx
 from gpexplorer.data.standardising import scaled_inputs, scaled_targets
-from gpexplorer.errors import PosteriorError, SettingError
+from gpexplorer.errors import DataError, PosteriorError, SettingError
 from gpexplorer.posteriors import AveragePosterior, InUnits, joint_band
 from gpexplorer.posteriors.in_units import TransformedInUnits
 from gpexplorer.runs import scores
@@ -216,6 +216,20 @@ def mixture() -> AveragePosterior:
     """A normal model and two of transformed targets."""
     parts = [opened(transform).posterior(of="y") for transform in ("", "log", "yeo-johnson 0.4")]
     return AveragePosterior(parts, [0.5, 0.3, 0.2])
+
+
+def test_marginals_take_numbers_of_any_kind(posterior: InUnits) -> None:
+    marginals, y = posterior.marginals(near_and_far()), [0.5, 1.0, 2.0, 3.0, 4.0]
+    tensors = torch.tensor(y, dtype=torch.float64)
+    for given in (y, np.array(y), tensors):
+        assert torch.equal(marginals.log_density(given), marginals.log_density(tensors))
+        assert torch.equal(marginals.cdf(given), marginals.cdf(tensors))
+    for levels in ([0.1, 0.9], np.array([0.1, 0.9], np.float32)):
+        torch.testing.assert_close(marginals.quantile(levels)[1], marginals.quantile(0.9), rtol=1e-6, atol=0.0)
+    with pytest.raises(SettingError, match=r"q is 2\.0; give probabilities"):
+        marginals.quantile(2.0)
+    with pytest.raises(DataError, match="y is 'a lot'; give numbers"):
+        marginals.cdf("a lot")
 
 
 @pytest.mark.parametrize("noise", [False, True])

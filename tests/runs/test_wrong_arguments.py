@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,10 @@ def test_a_sweep_over_methods_leaves_out_what_is_a_default_of_another_method() -
     assert [each.method for each in specs.values()] == ["cholqr", "sgpr"]
     for each in specs.values():
         assert each == gpx.Spec(each.method, {"num_inducing": 6, "learn": False, "tolerance": 0.5}, ROWS)
+    with pytest.raises(
+        SettingError, match=r"grief has no setting .*; these are all settings of cholqr, so give settings"
+    ):
+        dataclasses.replace(gpx.Spec("cholqr"), method="grief")
     with pytest.raises(SettingError, match="gbcd has no setting 'num_inducing'"):
         grid(own, {"method": ["gbcd"]})
 
