@@ -188,6 +188,9 @@ def _that_matter(inputs: list[InputColumn], X: Floats, y: Floats) -> Mask:
         if not kept[j]:
             key = (column.source, column.detail.split(" ")[0] if column.role == "part" else "missing")
             candidates.setdefault(key, []).append(j)
+    for j, column in enumerate(inputs):
+        if (column.source, "weekday") in candidates and column.role == "value" and _name_months(X[:, j]):
+            del candidates[column.source, "weekday"]
     if not candidates:
         return kept
     ends = np.quantile(y, [0.005, 0.995])
@@ -198,6 +201,15 @@ def _that_matter(inputs: list[InputColumn], X: Floats, y: Floats) -> Mask:
             kept[places] = True
             base = np.column_stack([base, _standardised(X[:, places])])
     return kept
+
+
+def _name_months(days: Floats) -> bool:
+    """Whether dates stand for months, quarters or years, whose weekdays say nothing: first days, or last days, of months.
+
+    Gaps have been filled, so that one in ten may be another day.
+    """
+    dates = np.floor(days).astype(np.int64).astype("datetime64[D]")
+    return any(np.mean(shifted == shifted.astype("datetime64[M]")) > 0.9 for shifted in (dates, dates + 1))
 
 
 def _base(X: Floats, n: int) -> Floats:

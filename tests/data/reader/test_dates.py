@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
+import gpexplorer as gpx
 from gpexplorer.data.reader.column_reader import column_reader
 from gpexplorer.data.reader.date_format import PIVOT
 
@@ -180,3 +182,21 @@ def test_a_time_has_the_offset_of_its_zone(zone: str, hours: float) -> None:
 def test_what_is_no_zone_of_the_world_makes_no_date(zone: str) -> None:
     cells = [f"2021-03-{day:02d} 09:00{zone}" for day in (1, 2, 3, 4)]
     assert column_reader("when", column(cells)).kind != "date"
+
+
+@pytest.mark.parametrize(
+    ("form", "has_weekday"),
+    [("quarter", False), ("month", False), ("last of month", False), ("day", True)],
+)
+def test_months_and_quarters_have_no_weekday(form: str, has_weekday: bool) -> None:
+    months = np.arange("1990-01", "2020-01", dtype="datetime64[M]")
+    days = {
+        "quarter": months[::3].astype("datetime64[D]"),
+        "month": months.astype("datetime64[D]"),
+        "last of month": (months + 1).astype("datetime64[D]") - 1,
+        "day": np.arange("2019-01-01", "2019-06-01", dtype="datetime64[D]"),
+    }[form]
+    weekday = (days.astype(int) + 3) % 7
+    table = pd.DataFrame({"when": days.astype(str), "y": np.sin(2 * np.pi * weekday / 7) + 0.01 * weekday})
+    names = gpx.load(table, target="y").train.names
+    assert any("weekday" in name for name in names) == has_weekday, names
