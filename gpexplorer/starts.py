@@ -41,6 +41,7 @@ from .kernels.row_scaled import input_count, unscaled_kernel, unscaled_rows
 from .kernels.theta.descent_units import descent_units, period_entries
 from .kernels.theta.restrictions import is_free, log_prior, projected
 from .linalg.cholesky import cholesky, logdet
+from .linalg.nearest import Nearest
 from .linalg.periodogram import Peak, peaks, without_trend
 from .linalg.preconditioners import pivoted_root
 from .linalg.randomness import generator
@@ -280,9 +281,7 @@ def variogram(
     asked = kept[:VARIOGRAM_ROWS]
     Z = X[kept].astype(float) / sds
     count = min(NEIGHBOURS, len(kept) - 1)
-    from scipy.spatial import cKDTree
-
-    distance, neighbour = cKDTree(Z).query(Z[: len(asked)], k=count + 1)
+    distance, neighbour = Nearest(Z).query(Z[: len(asked)], count + 1)
     g = 0.5 * np.square(y[asked][:, None] - y[kept][neighbour[:, 1:]]).mean(0)  # [k]
     h2 = np.square(distance[:, 1:]).mean(0)  # [k]
     variance = float(y.var())

@@ -24,6 +24,7 @@ from torch import Tensor
 from ..kernels.groups import Groups
 from ..linalg.blocks import row_blocks
 from ..linalg.cholesky import cholesky_of_each
+from ..linalg.nearest import Nearest
 from ..problem import Kernel
 from .exact import KeptRowsPosterior
 from .sample_paths import prior_paths
@@ -51,7 +52,7 @@ class NearestRowsPosterior(KeptRowsPosterior):
 
     Notes
     -----
-    The rows lie in a k-d tree, so that a new row costs O(log n + k^3).
+    With few inputs the rows lie in a k-d tree, so that a new row costs O(log n + k^3); see `linalg.nearest`.
     """
 
     kind: ClassVar[str] = "nearest rows"
@@ -70,11 +71,11 @@ class NearestRowsPosterior(KeptRowsPosterior):
         super().__init__(kernel, theta, X, y, noise)
         self.lengths, self.neighbours = lengths, min(neighbours, len(y))
         self._groups = Groups(kernel, theta.double(), self.neighbours + 1)
-        self._tree: Any = None
+        self._rows: Nearest | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy makes its tree again."""
-        return {**self.__dict__, "_tree": None}
+        return {**self.__dict__, "_rows": None}
 
     @property
     def row_numbers(self) -> int:
@@ -82,12 +83,9 @@ class NearestRowsPosterior(KeptRowsPosterior):
 
     def nearest(self, X: Float[Tensor, "b D"]) -> Tensor:
         """The nearest training rows [b, k] of each new row, the nearest first."""
-        from scipy.spatial import cKDTree
-
-        if self._tree is None:
-            self._tree = cKDTree(self._places(self.X), balanced_tree=False, compact_nodes=False)
-        k = list(range(1, self.neighbours + 1))
-        return torch.as_tensor(self._tree.query(self._places(X), k=k)[1]).to(X.device)
+        if self._rows is None:
+            self._rows = Nearest(self._places(self.X))
+        return torch.as_tensor(self._rows.query(self._places(X), self.neighbours)[1]).to(X.device)
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, var, _, _ = self._conditionals(X)

@@ -51,6 +51,7 @@ from ...errors import NotPositiveDefinite
 from ...kernels.groups import Groups, check_stationary, correlation_lengths
 from ...kernels.row_scaled import input_count
 from ...linalg.blocks import row_blocks
+from ...linalg.nearest import Nearest
 from ...linalg.randomness import generator, random_rows
 from ...objectives import evidence, noise_derivative, noise_variance
 from ...posteriors import NearestRowsPosterior, Posterior
@@ -63,7 +64,7 @@ from .recorded_descent import DescendingMethod, no_answers, slope_of
 
 EXACT = 3000  # rows: beyond, an order by grids
 MOST_CELLS = 2**20  # per input, after which what is left joins in random order
-ROUND = 1.5  # the tree of the rows before a row contains at most so many times as many rows
+ROUND = 1.5  # the rows before a row are sought among at most so many times as many
 Rows = NDArray[np.int64]
 Points = NDArray[np.float64]
 GROUP_BYTES = 16 * 2**20  # of the temporaries of one chunk of conditionals
@@ -140,20 +141,18 @@ def earlier_neighbours(X: Points, positions: Rows, k: int) -> Rows:
 
     Notes
     -----
-    Exact. Rows are asked in blocks, each of a tree that contains at most ROUND times as many rows as come before it.
+    Exact. Rows are asked in blocks, each among at most ROUND times as many rows as come before it.
     Where fewer than k of the nearest rows come before, twice as many are asked for.
     """
-    from scipy.spatial import cKDTree
-
     neighbours = np.empty((len(positions), k), dtype=np.int64)
     begin = 0
     while begin < len(positions):
         size = min(len(X), max(int(ROUND * positions[begin]), 8 * k))
         end = int(np.searchsorted(positions, size))
-        tree = cKDTree(X[:size], balanced_tree=False, compact_nodes=False)
+        rows = Nearest(X[:size])
         left, asked = np.arange(begin, end), min(2 * k + 2, size)
         while len(left):
-            nearest = tree.query(X[positions[left]], k=asked)[1].reshape(len(left), asked)
+            nearest = rows.query(X[positions[left]], asked)[1]
             is_earlier = nearest < positions[left][:, None]
             is_earlier &= np.cumsum(is_earlier, 1) <= k
             enough = is_earlier.sum(1) == k
