@@ -158,7 +158,8 @@ class TransformedMarginals(Marginals):
     def moments(self) -> tuple[Tensor, Tensor]:
         values, weights = self.at_nodes()
         mean = values @ weights
-        return mean, (values - mean[:, None]).square() @ weights
+        var = (values - mean[:, None]).square() @ weights
+        return mean, torch.where(mean.isinf(), math.inf, var)  # where y leaves the numbers, far from all rows
 
     def at_nodes(self) -> tuple[Tensor, Tensor]:
         """Values of y at the nodes of the quadrature [t, NODES], and the weights [NODES]."""

@@ -535,9 +535,10 @@ class Run(RunDisplay):
         notes, last = [outcome.message], self.trace[-1:]
         if isinstance(self.method, NotesAnswer) and last:
             notes.append(self.method.answer_note(self.problem, last[0].step.state))
-        notes += [self.start_note, rise_sentence(self.rises)]
+        notes += [self.start_note if last else "", rise_sentence(self.rises)]
         notes += [precision_sentence(self.problem, last), least_noise_sentence(self.problem, last)]
         self.outcome = outcome = Outcome(outcome.reason, " ".join(filter(None, notes)))
+        self.trace.why_none = outcome.message
         if outcome.reason != "budget":
             self._close_method()
         self._write(lambda journal: journal.end(outcome))

@@ -54,10 +54,16 @@ class Trace(Sequence[Record]):
     ----------
     records : iterable of Record
         Records to begin with, such as those of a stored run.
+
+    Attributes
+    ----------
+    why_none : str
+        What an error says of a run without records: why it ended, or that it has not begun.
     """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._records: list[Record] = []
+        self.why_none = "advance it first."
         for record in records:
             self.append(record)
 
@@ -70,8 +76,8 @@ class Trace(Sequence[Record]):
             return self._records[index]
         except (IndexError, TypeError):
             count = len(self._records)
-            has = f"it has {count}, from 0 to {count - 1}" if count else "it has none yet: advance it first"
-            raise RecordError(f"The run has no record {index!r}; {has}.") from None
+            has = f"it has {count}, from 0 to {count - 1}." if count else f"it has none yet: {self.why_none}"
+            raise RecordError(f"The run has no record {index!r}; {has}") from None
 
     def __len__(self) -> int:
         return len(self._records)

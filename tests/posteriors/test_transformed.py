@@ -14,7 +14,7 @@ from torch import Tensor
 import gpexplorer as gpx
 from gpexplorer.data.standardising import scaled_inputs, scaled_targets
 from gpexplorer.errors import DataError, PosteriorError, SettingError
-from gpexplorer.posteriors import AveragePosterior, InUnits, joint_band
+from gpexplorer.posteriors import AveragePosterior, InUnits, NormalMarginals, TransformedMarginals, joint_band
 from gpexplorer.posteriors.in_units import TransformedInUnits
 from gpexplorer.runs import scores
 
@@ -230,6 +230,14 @@ def test_marginals_take_numbers_of_any_kind(posterior: InUnits) -> None:
         marginals.quantile(2.0)
     with pytest.raises(DataError, match="y is 'a lot'; give numbers"):
         marginals.cdf("a lot")
+
+
+def test_where_a_value_leaves_the_numbers_its_variance_is_infinite_and_never_nan(posterior: InUnits) -> None:
+    scale = posterior.columns.scale
+    mean, var = TransformedMarginals(NormalMarginals(*torch.full((2, 3), 1e3, dtype=torch.float64)), scale).moments
+    assert not var.isnan().any()
+    assert bool((var.isfinite() | (var == torch.inf)).all())
+    assert bool((mean.isfinite() | var.isinf()).all())
 
 
 @pytest.mark.parametrize("noise", [False, True])

@@ -13,7 +13,7 @@ import torch
 from gpexplorer import data, kernels
 from gpexplorer.errors import DataError, OutOfMemory, RecordError
 from gpexplorer.problem import Problem
-from gpexplorer.runs import Run, scores
+from gpexplorer.runs import Run, Spec, scores
 from gpexplorer.runs.budget import Budget
 from gpexplorer.runs.counting import Counted, Counter
 from gpexplorer.runs.trace import tensors
@@ -129,6 +129,16 @@ def test_a_record_that_is_not_there_is_refused_by_its_number():
     run.finish(steps=3)
     with pytest.raises(IndexError, match="no record 9; it has 4, from 0 to 3"):
         run.posterior(9)
+
+
+def test_a_run_that_failed_before_its_first_record_says_why_wherever_a_record_is_asked_for():
+    run = Spec("states", data={"name": "friedman1", "n": 60}).open()
+    message = run.finish().message
+    assert message.startswith("States needs one input, such as time, but there are 10")
+    assert "starts" not in message  # where it would have begun
+    for ask in (run.posterior, run.scores):
+        with pytest.raises(RecordError, match="has no record -1; it has none yet: States needs one input"):
+            ask()
 
 
 @pytest.mark.parametrize("late", [False, True])
