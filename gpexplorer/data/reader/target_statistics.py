@@ -204,7 +204,7 @@ def _that_matter(inputs: list[InputColumn], X: Floats, y: Floats) -> Mask:
 
 
 def _name_months(days: Floats) -> bool:
-    """Whether dates stand for months, quarters or years, whose weekdays say nothing: first days, or last days, of months.
+    """Whether dates stand for months, quarters or years, whose weekdays say nothing: all begin, or all end, a month.
 
     Gaps have been filled, so that one in ten may be another day.
     """
