@@ -353,6 +353,11 @@ class Channel:
     log: bool = False
     monotone: bool = False
 
+    @property
+    def axis(self) -> str:
+        """The label, with the unit if there is one, such as "objective F [nat]"."""
+        return f"{self.label} [{self.unit}]" if self.unit else self.label
+
 
 def channel(label: str, unit: str = "", *, log: bool = False, monotone: bool = False) -> Channel:
     """Declare that a field of an Info is a channel; see `Channel` for the arguments.

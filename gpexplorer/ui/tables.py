@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import panel as pn
-from bokeh.models.widgets.tables import NumberFormatter
+from bokeh.models.widgets.tables import CellFormatter, HTMLTemplateFormatter, NumberFormatter
 
 from ..runs.studies import comparison
 from ..runs.studies.comparison import Finished
@@ -41,6 +41,11 @@ TITLES = {  # column of the table of runs -> title, in the order of the table
 TEXT_COLUMNS = ("run", "method", "outcome", "differs", "note")
 FILTERED = TEXT_COLUMNS[:3]
 FORMATS = {"steps": "0,0", "entries": "0,0", "memory": "0,0.0", "seconds": "0,0.00"}
+FOUR_DIGITS = """<div style="text-align: right"><%=
+  !Number.isFinite(value) ? "—"
+  : (Math.abs(value) < 1000 ? String(Number(value.toPrecision(4)))
+    : value.toLocaleString("en", {minimumFractionDigits: 1, maximumFractionDigits: 1})).replaceAll("-", "−")
+%></div>"""  # as `text.number` writes it
 
 
 def html_table(headings: Sequence[object], rows: Iterable[Sequence[object]], ahead: Collection[int] = ()) -> str:
@@ -151,7 +156,7 @@ class RunTable(WithLayout):
 
 def rows(runs: Mapping[str, Finished], by: str, top: int | None, baseline: str = "") -> pd.DataFrame:
     """Return the rows of the table; with a baseline, costs also as ratios and scores also as differences."""
-    frame = comparison.table(runs, by, top)
+    frame = comparison.table(runs, by, top, labels=True)
     if baseline in runs:
         relative = comparison.against(runs, baseline).rename(columns={"smse": "smse less", "snlp": "snlp less"})
         frame = frame.join(relative[[name for name in relative if name not in frame]])
@@ -165,7 +170,8 @@ def cell(value: Any) -> str:
     if pd.isna(value):
         return ""
     if isinstance(value, float):
-        return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.5g}"
+        is_whole = value.is_integer() and abs(value) < 1e9
+        return (f"{value:,.0f}" if is_whole else f"{value:.5g}").replace("-", "−")
     return str(value)
 
 
@@ -174,5 +180,7 @@ def _tabulator(frame: pd.DataFrame, **style: Any) -> pn.widgets.Tabulator:
     return pn.widgets.Tabulator(frame, **look, **style)
 
 
-def _format(name: str) -> NumberFormatter:
-    return NumberFormatter(format=FORMATS.get(name, "0.0000"), nan_format="—", text_align="right")
+def _format(name: str) -> CellFormatter:
+    if name in FORMATS:
+        return NumberFormatter(format=FORMATS[name], nan_format="—", text_align="right")
+    return HTMLTemplateFormatter(template=FOUR_DIGITS)

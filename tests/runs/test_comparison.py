@@ -141,7 +141,8 @@ def test_any_channel_on_any_axis(runs: dict[str, Finished]):
     assert frames["slow"]["x"].tolist() == [0.0, 9.0]
     assert frames["slow"]["y"].tolist() == [0.9, 0.1]
     assert comparison.overlay(runs, "objective") == {}
-    assert comparison.channels(runs) == ["smse", "snlp"]
+    assert frames["slow"].attrs["ylabel"] == "SMSE"
+    assert comparison.channels(runs) == {"smse": "SMSE", "snlp": "SNLP"}
     with pytest.raises(SettingError, match="kernel entries"):
         comparison.overlay(runs, "smse", "minutes")
 
@@ -232,6 +233,47 @@ def test_methods_are_drawn_beside_the_powers_from_the_first_point():
     assert layers["n²"]["y"].tolist() == pytest.approx([0.01, 0.04])
     assert layers["n³"]["y"].tolist() == pytest.approx([0.01, 0.08])
     assert {element.label for element in chart} >= {"n²", "n³", "one", "two"}
+
+
+def test_a_channel_has_the_label_that_all_methods_give_it_and_else_its_name():
+    steps = pd.DataFrame({"index": [0], "seconds": [0.1], "objective": [2.0], "exact_least": [1.0], "smse": [0.5]})
+    swaps, another, features = (Finished(Spec(key, data=ROWS), steps) for key in ("cholqr", "sgpr", "minimax"))
+
+    alike = comparison.channels({"a": swaps, "b": another})
+    assert alike == {
+        "smse": "SMSE",
+        "objective": "objective F [nat]",
+        "exact_least": "lower limit of the exact model's objective [nat]",
+    }
+    mixed = comparison.channels({"a": swaps, "b": features})
+    assert mixed == alike | {"objective": "objective"}
+    assert comparison.overlay({"a": swaps}, "objective")["a"].attrs["ylabel"] == "objective F [nat]"
+
+
+def test_settings_and_methods_have_the_labels_of_the_page_where_they_are_asked_for():
+    limits = {"steps": 5, "seconds": 1.5}
+    specs = {
+        "a": Spec("cholqr", {"num_inducing": 8, "learn": False}, seed=2, kernel="se", budget=limits),
+        "b": Spec("cholqr", {"num_inducing": 4}, kernel="se", target_transform="log"),
+        "c": Spec("svgp", {"num_inducing": 30}, kernel="se"),
+    }
+    runs = {name: Finished(spec, pd.DataFrame({"index": [0], "smse": [0.1]})) for name, spec in specs.items()}
+
+    said = comparison.what_differs(specs, labels=True)
+    assert said["a"] == (
+        "method = CholQR swaps, kernel = se, seed = 2, 5 steps, 1.5 seconds, target transform = none, "
+        "Learn hyperparameters = off, Inducing points m = 8"
+    )
+    assert said["b"].endswith("no limit, target transform = log, Learn hyperparameters = on, Inducing points m = 4")
+    table = comparison.table(runs, labels=True)
+    assert table["method"].tolist() == ["CholQR swaps", "CholQR swaps", "SVGP"]
+    assert table["differs"]["c"] == (
+        "Kernel on features = gaussian, seed = 0, no limit, target transform = none, Inducing inputs m = 30"
+    )
+    assert comparison.table(runs)["method"].tolist() == ["cholqr", "cholqr", "svgp"]
+    names = list(sweep.grid(specs["c"], {"num_inducing": [20, 30], "split": [1]}, labels=True))
+    assert names == ["Inducing inputs m = 20, split = 1", "Inducing inputs m = 30, split = 1"]
+    assert comparison.not_default(specs["c"]) == {"num_inducing": 30}
 
 
 def test_differences_are_written_without_quotes_and_braces():

@@ -152,7 +152,7 @@ def test_a_method_runs_in_several_lanes_with_different_settings():
     assert [(spec.method, spec.settings.get("num_inducing")) for spec in lanes.values()][:2] == [
         ("cholqr", 8), ("cholqr", 16),
     ]  # fmt: skip
-    endings = ("num_inducing = 8", "num_inducing = 16", "engine = gpytorch")
+    endings = ("Inducing points m = 8", "Inducing points m = 16", "Engine = gpytorch")
     assert all(name.endswith(ending) for name, ending in zip(lanes, endings, strict=True))
     for written, says in (("cholqr 8", "no setting"), ("nothing m=3", "nothing"), ("cholqr inducing=8", "inducing")):
         with pytest.raises(SettingError, match=says):

@@ -260,7 +260,7 @@ def test_repetitions_take_the_steps_of_the_run_and_its_own_split_has_its_name():
 
     specs = split_comparison.repeated(runs | {"a again": scored("cholqr", [1.0], split=3)}, splits=4)
 
-    assert list(specs)[:5] == ["a, split=0", "b, split=0", "a, split=1", "b, split=1", "a"]
+    assert list(specs)[:5] == ["a, split = 0", "b, split = 0", "a, split = 1", "b, split = 1", "a"]
     assert len(specs) == 8
     assert specs["a"] == replace(runs["a"].spec, budget={"steps": 2})
     assert [spec.split for name, spec in specs.items() if name.startswith("a")] == [0, 1, 2, 3]

@@ -20,7 +20,8 @@ from gpexplorer.runs.studies.sweep import Swept, around, sweep
 from gpexplorer.ui.panels.compare_panel import ComparePanel
 from gpexplorer.ui.panels.sweep_panel import SweepPanel, SweepWorker, values
 from gpexplorer.ui.session import Session
-from gpexplorer.ui.tables import RunTable, rows
+from gpexplorer.ui.tables import RunTable, cell, rows
+from gpexplorer.ui.text import number
 
 ROWS = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 1}
 
@@ -46,6 +47,12 @@ def test_names_on_the_board_are_data_and_titles_our_own(runs: dict[str, Finished
     assert all("<" not in title for title in board.table.titles.values())
     board.table.selection = [0]
     assert board.selected == [board.table.value["c0"].iloc[0]]
+
+
+def test_cells_have_the_minus_sign_of_the_page():
+    assert [cell(value) for value in (-1.01706, -12345.0, 1e-7, float("nan"), 3, "a-b")] == [
+        "−1.0171", "−12,345", "1e−07", "", "3", "a-b",
+    ]  # fmt: skip
 
 
 @pytest.fixture
@@ -154,7 +161,7 @@ def test_kept_runs_are_repeated_on_ten_splits_until_a_person_stops_them(runs: di
     assert re.fullmatch(r"<h2>[^<]*SMSE[^<]*\(sign test over splits, p = [.\d]+\)\.</h2>", panel.note.object)
     assert "different data sets or splits" not in panel.note.object
     mean = sum(run.last["smse"] for name, run in panel.runs.items() if name.startswith("four")) / 10
-    assert f"<td>10 splits</td><td>{mean:.5g}</td>" in panel.families.object
+    assert f"<td>10 splits</td><td>{number(mean)}</td>" in panel.families.object
     panel.channel.value = "snlp"  # the sentence and the table are of the score whose curves are shown
     assert "SNLP" in panel.note.object
     assert "<th>mean SNLP</th>" in panel.families.object

@@ -66,8 +66,8 @@ def test_two_runs_move_together_and_say_how_they_differ(session: Session):
     panel.begin()
     left, right = shown(panel, "step 6")
 
-    assert "num_inducing=5" in left
-    assert "num_inducing=4" in right
+    assert "Inducing points m = 5" in left
+    assert "Inducing points m = 4" in right
     assert "&lt;b&gt;four&lt;/b&gt;" in right
     assert "<span>step</span><b>6</b>" in left
     assert f"<span>step</span><b>{kept.done}</b>" in right  # it ended before, and stays there
@@ -129,7 +129,7 @@ def test_the_best_run_before_is_drawn_behind_a_run_on_the_same_rows(session: Ses
 
     best = min(others[:2], key=lambda earlier: earlier.steps["objective"].iloc[-1])
     assert layers["ghost"]["y"].tolist() == best.steps["objective"].dropna().tolist()
-    assert "grey: CholQR swaps with num_inducing=" in layers["series"].attrs["title"]
+    assert "grey: CholQR swaps with Inducing points m = " in layers["series"].attrs["title"]
     view.channel = "coverage95"
     without = view.data(run, 1)
     assert without["ghost"].empty

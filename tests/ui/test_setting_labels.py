@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpexplorer.methods.base import Method, registry
+from gpexplorer.runs.studies.setting_labels import LABELS, MAX_LABEL, label_of
 from gpexplorer.ui.inputs.controls import FAMILIES, by_family
-from gpexplorer.ui.inputs.method_settings import LABELS, MAX_LABEL, label_of
 
 PLAIN = {"activation", "chains", "epochs", "folds", "frequencies", "grid_points", "iterations", "momentum", "objective",
          "points_per_input", "swaps_per_epoch", "damping", "num_inducing"}  # fmt: skip  # names that are plain words

@@ -196,8 +196,8 @@ def test_two_runs_have_their_names_what_differs_and_two_pictures_each(run):
     assert [len(each["figures"]) for each in content["runs"]] == [2, 2]
     assert content["names"] == ["step 0", "step 1", "step 2"]
     assert content["frames"] == [[0, 0], [1, 1], [2, 1]]
-    assert '<h2>few</h2><p class="hint">num_inducing=4</p>' in page
-    assert '<h2>more</h2><p class="hint">num_inducing=6</p>' in page
+    assert '<h2>few</h2><p class="hint">Inducing points m = 4</p>' in page
+    assert '<h2>more</h2><p class="hint">Inducing points m = 6</p>' in page
     assert "few and more on snelson-like" in page
     assert fractions == pytest.approx([*(np.arange(1, 7) / 12), *(0.5 + np.arange(1, 5) / 8)])
     with pytest.raises(gpx.errors.SettingError, match="not 3 by 'step'"):

@@ -108,7 +108,7 @@ class SVGP(Minibatches):
     samples = param.Integer(
         0, bounds=(0, None), precedence=-1, doc="0, since the weights of an inducing-point model are not sampled."
     )
-    num_inducing = count(256, (16, 1000), doc="Inducing inputs m; all rows if there are fewer.")
+    num_inducing = count(256, (16, 1000), doc="Inducing inputs m: all rows if there are fewer.")
     start = own_start("random", "Initial inducing inputs, by default random rows.")
     variational: Any = choice(
         ["natural", "optimiser"],

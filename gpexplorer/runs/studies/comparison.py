@@ -15,9 +15,11 @@ from ...methods.base import registry
 from ..opening import DTYPES
 from ..rounding import first_rise
 from ..run import Run
-from ..spec import Spec, in_words
+from ..setting_checks import resolve
+from ..spec import Spec
 from ..store import Store, reading_error
 from ..trace import Trace
+from .setting_labels import setting_in_words
 
 SCORES = ("smse", "snlp", "rmse", "nlpd")
 SPENT = ("seconds", "memory", "entries")
@@ -102,7 +104,7 @@ def read_store(store: Store, most: int | None = None) -> tuple[dict[str, Finishe
     return runs, unreadable
 
 
-def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None) -> pd.DataFrame:
+def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None, labels: bool = False) -> pd.DataFrame:
     """One row per run: method, outcome, what was spent, the last scores, and how the specs differ.
 
     Parameters
@@ -113,6 +115,8 @@ def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None
         The column to sort by, the lowest value first. Runs without a value come last.
     top : int, optional
         Keep this many rows.
+    labels : bool, default False
+        Whether methods and settings have the titles and labels of the page in place of their names in Python.
 
     Returns
     -------
@@ -120,15 +124,16 @@ def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None
         The column "differs" names the fields of the spec that are not the same in the runs shown, and settings that
         differ among the runs of one method. The column "note" is there if one of the runs has a note.
     """
-    rows = {name: {"method": run.spec.method, "outcome": run.outcome, **run.last} for name, run in runs.items()}
+    titles = {run.spec.method: registry[run.spec.method].title if labels else run.spec.method for run in runs.values()}
+    rows = {name: {"method": titles[run.spec.method], "outcome": run.outcome, **run.last} for name, run in runs.items()}
     frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
     if not len(frame):
         return frame
     by = checked_choice(by, [str(name) for name in frame if name not in ("method", "outcome")])
     top = len(frame) if top is None else number("top", top, whole=True, low=0)
     frame = frame.sort_values(by, kind="stable").head(top)
-    changed = differences({name: runs[name].spec for name in frame.index}).drop(columns="method", errors="ignore")
-    frame["differs"] = [_listed(changed.loc[name]) for name in frame.index]
+    specs = {name: runs[name].spec for name in frame.index}
+    frame["differs"] = list(what_differs(specs, ["method"], labels).values())
     if any(run.note for run in runs.values()):
         frame["note"] = [runs[name].note for name in frame.index]
     return frame
@@ -164,10 +169,34 @@ def differences(specs: Mapping[str, Spec], baseline: str | None = None) -> pd.Da
     return pd.DataFrame(rows, index=order, dtype=object)  # of objects, so that 10 stays a whole number
 
 
-def what_differs(specs: Mapping[str, Spec], without: Sequence[str] = ()) -> dict[str, str]:
-    """Say of each run in which fields and settings it differs from the others, such as "num_inducing=20, seed=3"."""
+def what_differs(specs: Mapping[str, Spec], without: Sequence[str] = (), labels: bool = False) -> dict[str, str]:
+    """Say of each run in which fields and settings it differs from the others, such as "num_inducing=20, seed=3".
+
+    Parameters
+    ----------
+    specs : mapping
+        The specs by the names of their runs.
+    without : sequence of str
+        Fields that are left out.
+    labels : bool, default False
+        Whether settings have the labels of the page, such as "Inducing points m = 20, seed = 3".
+    """
     frame = differences(specs).drop(columns=list(without), errors="ignore")
-    return {name: _listed(frame.loc[name]) for name in frame.index}
+    written = {
+        name: [
+            setting_in_words(spec.method, str(column), value, labels)
+            for column, value in frame.loc[name].items()
+            if _text(value) != "NaN"
+        ]
+        for name, spec in specs.items()
+    }
+    return {name: ", ".join(each) for name, each in written.items()}
+
+
+def not_default(spec: Spec) -> dict[str, Any]:
+    """Return the settings of a spec that are not the defaults of its method."""
+    defaults = resolve(registry[spec.method], {})
+    return {name: value for name, value in spec.settings.items() if value != defaults[name]}
 
 
 def aligned(tables: Sequence[pd.DataFrame], by: str, most: int = 10_000) -> tuple[np.ndarray, np.ndarray]:
@@ -299,8 +328,7 @@ def overlay(runs: Mapping[str, Finished], channel: str, over: str = "step") -> d
     over : {"step", "seconds", "kernel entries"}
         The x axis.
     """
-    axis = AXES[checked_choice(over, AXES)]
-    frames = {}
+    axis, labels, frames = AXES[checked_choice(over, AXES)], channels(runs), dict[str, pd.DataFrame]()
     for name, run in runs.items():
         if channel not in run.steps:
             continue
@@ -308,18 +336,23 @@ def overlay(runs: Mapping[str, Finished], channel: str, over: str = "step") -> d
         if channel in {declared.name for declared in registry[run.spec.method].channels if declared.monotone}:
             frame = frame[: first_rise(frame["y"], DTYPES[run.spec.dtype])]
         frames[name] = frame[np.isfinite(frame["y"])].reset_index(drop=True)
-        frames[name].attrs |= {"xlabel": over, "ylabel": channel}
+        frames[name].attrs |= {"xlabel": over, "ylabel": labels[channel]}
     return frames
 
 
-def channels(runs: Mapping[str, Finished]) -> list[str]:
-    """The channels and scores that some of these runs report, scores first."""
-    names = dict.fromkeys(str(name) for run in runs.values() for name in run.steps)
-    return sorted((name for name in names if name not in AXES.values()), key=lambda name: name not in SCORES)
+def channels(runs: Mapping[str, Finished]) -> dict[str, str]:
+    """The channels and scores that some of these runs report, by name with what an axis calls them, scores first.
 
-
-def _listed(row: pd.Series[Any]) -> str:
-    return ", ".join(f"{name}={in_words(value)}" for name, value in row.items() if _text(value) != "NaN")
+    A channel that has another label or unit in another of these methods is called by its name.
+    """
+    names = dict.fromkeys(str(name) for run in runs.values() for name in run.steps if name not in AXES.values())
+    labels = dict[str, set[str]]()
+    for channel in {channel for run in runs.values() for channel in registry[run.spec.method].channels}:
+        labels.setdefault(channel.name, set()).add(channel.axis)
+    called = {name: names_of.pop() for name, names_of in labels.items() if len(names_of) == 1}
+    called |= {name: name.upper() for name in SCORES}
+    ordered = sorted(names, key=lambda name: name not in SCORES)
+    return {name: called.get(name, name.replace("_", " ")) for name in ordered}
 
 
 def _text(value: Any) -> str:

@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ...errors import SettingError, quoted
+from ...methods.base import registry
 from ..spec import Spec, in_words
 from .comparison import SCORES, Finished, newest_rows, overlay, what_differs
+from .setting_labels import budget_in_words, setting_in_words
 
 FEWEST = 3  # runs that are shown as one family
 TEN = 10  # splits of a repetition
@@ -21,13 +23,15 @@ PLACES = 400  # of a median curve
 Families = dict[str, dict[str, Finished]]  # words for a family -> its runs by name
 
 
-def families(runs: Mapping[str, Finished]) -> Families:
+def families(runs: Mapping[str, Finished], labels: bool = False) -> Families:
     """Return the groups of at least three runs that differ in nothing but their split or their seed.
 
     Parameters
     ----------
     runs : mapping of str to Finished
         The runs by name.
+    labels : bool, default False
+        Whether methods and settings have the titles and labels of the page in place of their names in Python.
 
     Returns
     -------
@@ -41,13 +45,13 @@ def families(runs: Mapping[str, Finished]) -> Families:
         groups.setdefault(same, {})[name] = run
     groups = {same: group for same, group in groups.items() if len(group) >= FEWEST and _is_one_data_set(group)}
     alike = {same: _without_split(next(iter(group.values())).spec) for same, group in groups.items()}
-    others, budgets = what_differs(alike, without=["method", "budget"]), [spec.budget for spec in alike.values()]
+    others, budgets = what_differs(alike, ["method", "budget"], labels), [spec.budget for spec in alike.values()]
     named = {}
     for same, group in groups.items():
-        amounts = [f"{in_words(amount)} {unit}" for unit, amount in alike[same].budget.items()]
-        limit = ", ".join(amounts) or "no limit"
-        words = ", ".join(filter(None, [others[same], limit if any(each != budgets[0] for each in budgets) else ""]))
-        named[f"{alike[same].method} ({words})" if words else alike[same].method] = group
+        limit = budget_in_words(alike[same].budget) if any(each != budgets[0] for each in budgets) else ""
+        words = ", ".join(filter(None, [others[same], limit]))
+        title = registry[alike[same].method].title if labels else alike[same].method
+        named[f"{title} ({words})" if words else title] = group
     return named
 
 
@@ -278,13 +282,14 @@ def repeated(runs: Mapping[str, Finished], splits: int = TEN) -> dict[str, Spec]
         spec = runs[name].spec
         steps = max(1, int(np.nan_to_num(runs[name].last["steps"])))
         chosen = [replace(spec, split=split, budget={"steps": steps}) for split in _splits(spec.split, splits)]
-        listed.append([(_name(name, spec.split, one.split), one) for one in chosen])
+        listed.append([(_name(name, spec, one), one) for one in chosen])
     most = max(map(len, listed), default=0)
     return dict(specs[k] for k in range(most) for specs in listed if k < len(specs))
 
 
-def _name(run: str, own: Any, split: Any) -> str:
-    return run if split == own else f"{run}, split={in_words(split)}"
+def _name(run: str, own: Spec, repetition: Spec) -> str:
+    split = repetition.split
+    return run if split == own.split else f"{run}, {setting_in_words(own.method, 'split', split)}"
 
 
 def _splits(split: Any, count: int) -> list[Any]:

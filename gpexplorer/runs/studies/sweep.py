@@ -18,12 +18,13 @@ from ...data.loading import plain
 from ...errors import ClusterError, DataError, GPExplorerError, SettingError, closest, quoted
 from ...methods.base import registry
 from ..run import Run
-from ..setting_checks import of_kind, resolve
-from ..spec import A_SPEC, Spec, in_words, named_specs
+from ..setting_checks import of_kind
+from ..spec import A_SPEC, Spec, named_specs
 from ..storage.journal import InUse
 from ..store import Store
 from .cluster import cancel, connected, first_done, result, stopping_with_worker
-from .comparison import Finished
+from .comparison import Finished, not_default
+from .setting_labels import setting_in_words
 
 MOST = 200  # runs in one sweep, unless the caller allows more
 TAKE_OVER_SECONDS = 60.0  # that a worker waits for the step of one that is closed
@@ -48,7 +49,7 @@ class Swept(NamedTuple):
     sentence: str
 
 
-def grid(spec: Spec, over: Mapping[str, Sequence[Any]], most: int = MOST) -> dict[str, Spec]:
+def grid(spec: Spec, over: Mapping[str, Sequence[Any]], most: int = MOST, labels: bool = False) -> dict[str, Spec]:
     """Make the specs of every combination of some values.
 
     Parameters
@@ -60,6 +61,8 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]], most: int = MOST) -> dic
         fastest. Where "method" varies, the other methods have those settings of the spec that are not defaults.
     most : int, default 200
         The largest number of combinations that is allowed.
+    labels : bool, default False
+        Whether the names have the labels of the page, such as "Inducing points m = 8, seed = 1".
 
     Returns
     -------
@@ -83,7 +86,8 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]], most: int = MOST) -> dic
     specs = {}
     for values in itertools.product(*over.values()):
         chosen = dict(zip(over, values, strict=True))
-        specs[", ".join(f"{name}={in_words(value)}" for name, value in chosen.items())] = with_values(spec, chosen)
+        words = [setting_in_words(spec.method, name, value, labels) for name, value in chosen.items()]
+        specs[", ".join(words)] = with_values(spec, chosen)
     return specs
 
 
@@ -226,8 +230,7 @@ def with_values(spec: Spec, chosen: Mapping[str, Any]) -> Spec:
     changed = {name: value for name, value in chosen.items() if name in names}
     kept = spec.settings
     if changed.get("method", spec.method) != spec.method:
-        defaults = resolve(registry[spec.method], {})
-        kept = {name: value for name, value in kept.items() if value != defaults[name]}
+        kept = not_default(spec)
     return replace(spec, **{"settings": {**kept, **settings}, **changed})
 
 

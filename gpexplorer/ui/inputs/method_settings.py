@@ -15,15 +15,13 @@ import param
 
 from ...methods.base import Method
 from ...methods.capabilities import HasInducingPoints
-from ..text import texts_beside
+from ...runs.studies.setting_labels import label_of
 from ..widgets import WIDE, WithLayout, column
 from .field import Field
 
 _ZERO = re.compile(r"(?:^|[.;] )((?:With 0,|0(?! does)) [^.;:]*)")  # what a doc says 0 stands for, in short
-MAX_LABEL = 24  # characters
 ONE_LINE = 41  # characters of a label and of what 0 stands for, for which a line of the sidebar has room
 
-LABELS: dict[str, str] = texts_beside(__file__, "setting_labels.yaml")
 MOST_OPEN = 5  # settings that are shown outside the accordion where a method has no equations
 SLIM = {
     "& .MuiAccordionSummary-root": {"minHeight": "26px !important", "padding": "0 8px"},
@@ -111,13 +109,6 @@ class Settings(WithLayout):
             look = {"title_variant": "subtitle2", "dynamic": True, "margin": (2, 10), "sx": SLIM}
             widgets.append(pmui.Accordion(more, **WIDE, **look))
         return column(*widgets)
-
-
-def label_of(name: str, doc: str = "") -> str:
-    """Return the label of a setting: the text before the colon of its doc if that is short, else that of the table."""
-    heading = doc.partition(":")[0]
-    is_short = ":" in doc and len(heading) <= MAX_LABEL
-    return heading if is_short else LABELS.get(name) or name.removeprefix("num_").replace("_", " ").capitalize()
 
 
 def plain(choice: str) -> str:

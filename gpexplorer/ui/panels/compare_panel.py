@@ -20,8 +20,8 @@ from ...views.runs import comparison_charts as pictures
 from ..browser.callbacks import change, work_in_thread
 from ..pictures.chart import Chart
 from ..session import Session
-from ..tables import TABLE, RunTable, cell, html_table
-from ..text import text
+from ..tables import TABLE, RunTable, html_table
+from ..text import number, text
 from ..widgets import WIDE, button, column, row, select, watch
 from .pair_panel import PairPanel
 from .study_panel import StudyPanel
@@ -30,6 +30,8 @@ from .sweep_panel import SweepPanel
 MAX_RUNS = 60  # when more runs are kept, the oldest is forgotten
 TOPS = {"all": None, "best 3": 3, "best 5": 5, "best 10": 10}
 NONE = "none"
+SCORE_NAMES = {name.upper(): name for name in SCORES}
+SPENT_NAMES = {"kernel entries" if name == "entries" else name: name for name in SPENT}
 BELOW_TEXT = (10, 0, 0, 0)  # the labels of fields stand above them
 
 
@@ -54,7 +56,7 @@ class ComparePanel(StudyPanel):
         self.again = button(
             "Open the selected", "open_in_browser", self._open_again, "run it again up to its last step."
         )
-        self.by = select("Sort by", [*SCORES, *SPENT], "smse", 130)
+        self.by = select("Sort by", SCORE_NAMES | SPENT_NAMES, "smse", 130)
         self.top = select("Show", list(TOPS), "all", 120)
         hint = "The table shows the differences to this run."
         self.baseline = select("Baseline", [NONE], NONE, 220, description=hint)
@@ -133,10 +135,9 @@ class ComparePanel(StudyPanel):
             self.note.object = ""
             return
         with_notes = {name: replace(run, note=self._notes.of(run.spec.key())) for name, run in self.runs.items()}
-        channels = comparison.channels(self.runs)
-        self.channel.options = channels
-        if self.channel.value not in channels:
-            self.channel.value = channels[0]
+        channels = {label: name for name, label in comparison.channels(self.runs).items()}
+        value = self.channel.value if self.channel.value in channels.values() else next(iter(channels.values()))
+        self.channel.param.update(options=channels, value=value)
         names = [NONE, *self.runs]
         self.baseline.param.update(options=names, value=self.baseline.value if self.baseline.value in names else NONE)
         self.board.fill(with_notes, self.by.value, TOPS[self.top.value], self._baseline)
@@ -150,7 +151,7 @@ class ComparePanel(StudyPanel):
         if not self.runs:
             return
         score = self.channel.value if self.channel.value in SCORES else SCORES[0]  # as in the curves
-        groups = split_comparison.families(self.runs)
+        groups = split_comparison.families(self.runs, labels=True)
         compared = split_comparison.table(groups, score)
         self.families.visible = bool(len(compared))
         if len(compared):
@@ -196,13 +197,13 @@ class ComparePanel(StudyPanel):
         return "" if self.baseline.value == NONE else str(self.baseline.value)
 
     def _make_pictures(self) -> None:
-        self.channel = select("Curve of", ["smse"], "smse", 170)
+        self.channel = select("Curve of", {"SMSE": "smse"}, "smse", 220)
         self.over = select("Over", list(AXES), "seconds", 150)
         self.log = pmui.Checkbox(label="Logarithmic", margin=(6, 8))
         hint = "One small picture per run, all on the same scale."
         self.small = pmui.Checkbox(label="Small multiples", description=hint, margin=(6, 8))
-        self.cost = select("Front: cost", list(SPENT), "seconds", 130)
-        self.score = select("Front: score", list(SCORES), "smse", 120)
+        self.cost = select("Front: cost", SPENT_NAMES, "seconds", 130)
+        self.score = select("Front: score", SCORE_NAMES, "smse", 120)
         self.curves, self.front = (Chart(self._session.theme) for _ in range(2))
         self.multiples = pmui.FlexBox(**WIDE)
         watch(self._draw_pictures, self.channel, self.over, self.log, self.small, self.cost, self.score)
@@ -226,7 +227,7 @@ class ComparePanel(StudyPanel):
     def _draw_pictures(self) -> None:
         if not self.runs:
             return
-        baseline, groups = self._baseline, split_comparison.families(self.runs)
+        baseline, groups = self._baseline, split_comparison.families(self.runs, labels=True)
         lines = split_comparison.layers(self.runs, groups, self.channel.value, self.over.value)
         self.curves.draw(lines, lambda layers: pictures.curves(layers, baseline, self.log.value))
         shown = groups if self.channel.value in SCORES else {}  # as in the curves
@@ -235,7 +236,8 @@ class ComparePanel(StudyPanel):
         colour_of = pictures.colours(order, baseline)
         cost, score, colours = self.cost.value, self.score.value, {run: colour_of[name] for run, name in names.items()}
         points = comparison.pareto(self.runs, cost, score)
-        points = points.assign(x=points[cost], y=points[score], colour=points["run"].map(colours))
+        titles = [registry[method].title for method in points["method"]]
+        points = points.assign(x=points[cost], y=points[score], colour=points["run"].map(colours), method=titles)
         self.front.draw({"runs": points}, lambda layers: pictures.front(layers["runs"], cost, score))
         each = comparison.overlay(self.runs, self.channel.value, self.over.value) if self.small.value else {}
         overlays = pictures.multiples({name: {name: line} for name, line in each.items() if len(line)}, self.log.value)
@@ -256,7 +258,7 @@ def _families_html(compared: pd.DataFrame, score: str) -> str:
     for name, line in compared.iterrows():
         of = f"{int(line['wins'])} of {line['number']}" if pd.notna(line["wins"]) else "–"
         p = f"{line['p']:.2g}" if pd.notna(line["p"]) else "–"
-        lines.append([name, f"{line['number']} {line['over']}", cell(line["mean"]), cell(line["sd"]), of, p])
+        lines.append([name, f"{line['number']} {line['over']}", number(line["mean"]), number(line["sd"]), of, p])
     return html_table(headings, lines)
 
 

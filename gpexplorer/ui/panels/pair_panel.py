@@ -16,7 +16,8 @@ import panel_material_ui as pmui
 from ...errors import SettingError
 from ...methods.base import registry
 from ...runs import Run, Spec
-from ...runs.studies.comparison import Finished, aligned, what_differs
+from ...runs.studies.comparison import Finished, aligned, not_default, what_differs
+from ...runs.studies.setting_labels import setting_in_words
 from ...views import View
 from ...views.saved_page.page_file import page_of, place_name
 from ...views.saved_page.recorded_figures import facts
@@ -199,10 +200,12 @@ class PairWorker(BackgroundWorker):
 
 
 def _differences(specs: Sequence[Spec]) -> list[str]:
-    """In which fields and settings each of two runs differs from the other; of two methods, all settings given."""
+    """In which fields and settings each of two runs differs from the other; of two methods, what is no default."""
+    differing = what_differs({str(number): spec for number, spec in enumerate(specs)}, labels=True).values()
     if specs[0].method == specs[1].method:
-        return list(what_differs({str(number): spec for number, spec in enumerate(specs)}).values())
-    return [", ".join([spec.method, *(f"{name}={value}" for name, value in spec.settings.items())]) for spec in specs]
+        return list(differing)
+    own = ([setting_in_words(spec.method, *setting) for setting in not_default(spec).items()] for spec in specs)
+    return [", ".join([fields, *settings]) for fields, settings in zip(differing, own, strict=True)]
 
 
 OPEN_RUN = "the open run"

@@ -18,6 +18,7 @@ from ...methods.base import registry
 from ...runs import Spec
 from ...runs.setting_checks import typed_value
 from ...runs.studies.race import METRICS, Lane, Race
+from ...runs.studies.setting_labels import setting_in_words
 from ...views.runs.comparison_charts import Lanes
 from ..pictures.chart import Chart
 from ..playback.background_worker import BackgroundWorker
@@ -288,8 +289,8 @@ def lanes_of_text(spec: Spec, written: str) -> dict[str, Spec]:
                 raise SettingError(f"{word!r} in {part!r} is no setting: write name=value, such as num_inducing=512.")
             settings[name] = typed_value(value)
         lane = replace(spec, method=key, settings=settings, budget={})
-        listed = ", ".join(f"{name} = {value}" for name, value in settings.items())
-        specs[f"{registry[key].title}{', ' if listed else ''}{listed}"] = lane
+        words = [setting_in_words(key, name, value) for name, value in settings.items()]
+        specs[", ".join([registry[key].title, *words])] = lane
     return specs
 
 

@@ -17,9 +17,9 @@ from ...methods.base import registry
 from ...runs import Run, Spec
 from ...runs.setting_checks import typed_value
 from ...runs.studies.comparison import Finished
+from ...runs.studies.setting_labels import label_of
 from ...runs.studies.split_comparison import repeated, rows_of
 from ...runs.studies.sweep import Swept, around, grid, sweep
-from ..inputs.method_settings import label_of
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..styles import TEXT
@@ -173,7 +173,7 @@ class SweepPanel(StudyPanel):
         steps = number("Steps per run", self.steps.value, whole=True, low=1, high=MOST_STEPS)
         seconds = number("Seconds per run", self.seconds.value, whole=False, low=0, high=MOST_SECONDS)
         base = replace(spec, budget={"steps": steps} | ({"seconds": seconds} if seconds else {}))
-        return self._working(grid(base, {self.what.value: values(self.values.value)}))
+        return self._working(grid(base, {self.what.value: values(self.values.value)}, labels=True))
 
     def _working(self, specs: Mapping[str, Spec]) -> SweepWorker:
         self._session.begin_study("a sweep")

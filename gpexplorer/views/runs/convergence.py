@@ -100,11 +100,10 @@ class Convergence(View):
         current = series.iloc[[at]] if len(series) else series
         rose_at = next((rise.index for rise in run.rises if rise.channel.name == channel.name), len(series))
         trusted, untrusted = self._drawn(series[:rose_at]), self._drawn(series[rose_at:])
-        unit = f" [{channel.unit}]" if channel.unit else ""
         rose = f"{channel.label}: not trustworthy from step {rose_at} on (dashed)" if len(untrusted) else ""
         least = LEAST_NATS if channel.unit == "nat" and channel not in SCORES else 0.0
         focus = {} if self.log else focused(values, at, least)
-        trusted.attrs |= {"xlabel": label, "ylabel": f"{channel.label}{unit}", **focus}
+        trusted.attrs |= {"xlabel": label, "ylabel": channel.axis, **focus}
         current = current[_finite(current)].reset_index(drop=True)
         layers = {"series": trusted, "dots": trusted, "untrusted": untrusted, "now": current}
         is_mixed = channel.name == run.method.learned_channel and has_priors(run.problem.kernel)
@@ -168,7 +167,7 @@ class Convergence(View):
             return None
         best = min(comparable, key=lambda finished: _last(finished, channel))
         series = pd.DataFrame({"x": best.steps[column].to_numpy(float), "y": best.steps[channel.name].to_numpy(float)})
-        differs = what_differs({"open": spec, "earlier": best.spec})["earlier"]
+        differs = what_differs({"open": spec, "earlier": best.spec}, ["method"], labels=True)["earlier"]
         words = registry[best.spec.method].title + (f" with {differs}" if differs else "")
         series.attrs["title"] = f"grey: {words}, which ended at {_last(best, channel):.4g}"
         return series

@@ -301,7 +301,7 @@ def _heading(recorded: RecordedRun, all_runs: Sequence[RecordedRun]) -> str:
     specs = {
         recorded_run.name: recorded_run.run.spec for recorded_run in all_runs if isinstance(recorded_run.run.spec, Spec)
     }
-    differs = what_differs(specs).get(recorded.name, "") if len(specs) == len(all_runs) else ""
+    differs = what_differs(specs, labels=True).get(recorded.name, "") if len(specs) == len(all_runs) else ""
     return f'<h2>{escape(recorded.name)}</h2><p class="hint">{escape(differs)}</p>'
 
 

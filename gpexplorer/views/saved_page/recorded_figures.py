@@ -227,7 +227,7 @@ def facts(run: Run, records: Sequence[int]) -> list[dict[str, str]]:
     names = {"index": "step", "seconds": "seconds of work"}
     if run.method.channels:
         first = run.method.channels[0]
-        names[first.name] = f"{first.label} [{first.unit}]" if first.unit else first.label
+        names[first.name] = first.axis
     names |= {name: name.upper() for name in ("smse", "snlp") if name in table}
     scores = [name for name in ("smse", "snlp") if name in table]
     table[scores] = table[scores].ffill()  # the newest scores up to each record

@@ -49,7 +49,9 @@ def test_what_is_kept_and_swept_lands_in_one_table(anywhere: Seen):
     until(lambda: rows.count() == 1)
     kept = rows.first.inner_text()
     assert re.match(r"\d+: CholQR swaps", kept)
-    assert f"{seen.number('SMSE'):.4f}" in kept
+    assert seen.fact("SMSE") in kept.split()
+    assert seen.number("SNLP") < 0
+    assert seen.fact("SNLP") in kept.split()  # with the minus sign of the status line
 
     seen.page.get_by_text("Link, code and files").click()
     note = seen.page.get_by_label("Note on this run")
@@ -62,10 +64,10 @@ def test_what_is_kept_and_swept_lands_in_one_table(anywhere: Seen):
     seen.page.get_by_role("textbox", name="Steps per run").press("Enter")
     seen.page.get_by_role("button", name="Sweep", exact=True).click()
     until(lambda: rows.count() == 3)
-    assert {"num_inducing=3", "num_inducing=5"} <= {row.split("\n")[0] for row in rows.all_inner_texts()}
+    assert {"Inducing points m = 3", "Inducing points m = 5"} <= {row.split("\n")[0] for row in rows.all_inner_texts()}
 
     seen.page.get_by_label("Small multiples").check()
-    until(lambda: seen.page.get_by_text("num_inducing=5").count() >= 1)
+    until(lambda: seen.page.get_by_text("Inducing points m = 5").count() >= 1)
 
     seen.page.evaluate(MORE_WHILE_BUILT)
     until(lambda: rows.count() == 6)
