@@ -93,6 +93,8 @@ def test_the_grid_shows_what_goes_out_and_the_best_candidates(run: Run) -> None:
     assert shown["text"].iloc[1] == f"row {shown['row'][1]}\n{exact.max():+.3g} nat"
     best = exact.topk(len(shown) - 1).values.tolist()  # alike molecules tie
     assert exact[shown["row"].tolist()[1:]].tolist() == pytest.approx(best)
+    assert best[-1] < 0 < best[0]
+    assert shown["text"].iloc[-1].endswith(f"\n−{-best[-1]:.3g} nat")
     X = run.problem.train.X
     assert len(layers["bonds"]) == sum(len(structure(X[row]).bonds) for row in shown["row"])
     assert grid(run).plot(layers) is not None

@@ -68,6 +68,7 @@ def test_the_convergence_does_not_lose_its_scale_to_first_values():
     focus = focused(values, 11)
     assert focus["extent"] == (9.4, 12.0)
     assert focus["title"] == "steps up to 2 off the axis, at 559.5"
+    assert focused(values - 600.0, 11)["title"] == "steps up to 2 off the axis, at −40.5"
     assert focused(values, 2) == {}  # a person looks at one of them
     assert focused(values[:7], 6)["extent"] == (10.0, 12.0)
     assert focused(values[:5], 4)["extent"] == (11.0, 12.0)
@@ -173,13 +174,13 @@ def test_the_best_earlier_run_on_the_same_rows_lies_behind_with_its_last_value()
 
     view, channels = views.registry["convergence"](), gpx.methods["ml"].channels
     run = run_of({"objective": [60.0, 40.0]}, channels, spec=Spec("ml", data="snelson-like"))
-    view.earlier = (finished(30.0, seed=3), finished(20.0, seed=4), finished(10.0, data="friedman1"))
+    view.earlier = (finished(30.0, seed=3), finished(-20.5, seed=4), finished(10.0, data="friedman1"))
 
     layers = view.data(run, 1)
 
-    assert layers["ghost"].to_numpy().tolist() == [[1, 50], [2, 20]]
+    assert layers["ghost"].to_numpy().tolist() == [[1, 50], [2, -20.5]]
     title = layers["series"].attrs["title"]
-    assert title.endswith("with seed=4, which ended at 20")
+    assert title.endswith("with seed = 4, which ended at −20.5")
     view.earlier = view.earlier[2:]
     assert view.data(run, 1)["ghost"].empty
 

@@ -228,7 +228,9 @@ class Structures(View):
             return _grid([], [], POINTS_MOVED)
         best = both_values(landscape).nlargest(ACROSS * DOWN - 1, "exact")
         rows = [landscape.removed, *best["row"].astype(int).tolist()]
-        decreases = [f"row {row}\n{value:+.3g} nat" for row, value in zip(rows[1:], best["exact"], strict=True)]
+        decreases = [
+            f"row {row}\n{value:+.3g} nat".replace("-", "−") for row, value in zip(rows[1:], best["exact"], strict=True)
+        ]
         smiles = smiles_of(run.problem.train) or ()
         drawings = [structure(smiles[row]) for row in rows]
         layers = _grid(drawings, [f"row {rows[0]}\nis removed", *decreases], "exact decrease of the objective")

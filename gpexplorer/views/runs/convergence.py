@@ -169,7 +169,7 @@ class Convergence(View):
         series = pd.DataFrame({"x": best.steps[column].to_numpy(float), "y": best.steps[channel.name].to_numpy(float)})
         differs = what_differs({"open": spec, "earlier": best.spec}, ["method"], labels=True)["earlier"]
         words = registry[best.spec.method].title + (f" with {differs}" if differs else "")
-        series.attrs["title"] = f"grey: {words}, which ended at {_last(best, channel):.4g}"
+        series.attrs["title"] = f"grey: {words}, which ended at {_number(_last(best, channel))}"
         return series
 
     def _drawn(self, series: pd.DataFrame) -> pd.DataFrame:
@@ -232,8 +232,12 @@ def focused(values: np.ndarray, at: int, least: float = 0.0) -> dict[str, Any]:
         return {}
     rest, last = values[finite[left_out:]], finite[left_out - 1]
     number = f"step {last}" if left_out == 1 else f"steps up to {last}"
-    sentence = f"{number} off the axis, at {values[last]:.4g}"
+    sentence = f"{number} off the axis, at {_number(values[last])}"
     return {"extent": (float(rest.min()), float(rest.max())), "title": sentence}
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}".replace("-", "−")
 
 
 def _is_comparable(earlier: Spec, spec: Spec, channel: Channel) -> bool:
