@@ -204,13 +204,11 @@ const gpexplorerSideBySide = (() => {
       svg.append(node("text", { class: "axis", x: (50 + wide) / 2, y: high - 4, "text-anchor": "middle" }, label))
     }
     const size_of = (svg) => [Math.max(svg.clientWidth, 240), Math.max(svg.clientHeight, 180)]
-    const apart = (labels, low, high) => {  // labels that touch are moved from each other
+    const apart = (labels, low, high) => {  // labels that touch are moved from each other: down, then up from the axis
       labels.sort((a, b) => a.y - b.y)
-      for (let i = 1; i < labels.length; i++) {
-        const before = labels.slice(0, i).filter((other) => Math.abs(other.x - labels[i].x) < 110)
-        for (const other of before) if (labels[i].y - other.y < 15) labels[i].y = other.y + 15
-      }
-      for (const label of labels) label.y = Math.min(Math.max(label.y, low), high)
+      const near = (label, others) => others.filter((other) => Math.abs(other.x - label.x) < 125).map((other) => other.y)
+      labels.forEach((label, i) => { label.y = Math.max(label.y, low, ...near(label, labels.slice(0, i)).map((y) => y + 17)) })
+      labels.reverse().forEach((label, i) => { label.y = Math.min(label.y, high, ...near(label, labels.slice(0, i)).map((y) => y - 17)) })
       return labels
     }
     const along = (points) => points.slice(1).flatMap(([x1, y1], i) => {  // places every few pixels along a line
@@ -223,18 +221,24 @@ const gpexplorerSideBySide = (() => {
       const meet = (a, b) => a.x < b.x + b.wide && b.x < a.x + a.wide && a.y < b.y + b.high && b.y < a.y + a.high
       for (const label of labels) {
         const wide = label.wide, high = 16
-        const places = [0, 18, 36].flatMap((away) => [10, 24, 38].flatMap((out) => [
+        const places = [0, 18, 36, 54, 72].flatMap((away) => [10, 24, 38].flatMap((out) => [
           [out, -high - 3 - away], [out, 5 + away], [-wide - out, -high - 3 - away], [-wide - out, 5 + away],
         ].map(([dx, dy]) => ({ x: label.x + dx, y: label.y + dy, wide, high, away: Math.abs(dy) + out }))))
           .filter((box) => box.x > 52 && box.x + wide < right && box.y > 2 && box.y + high < low)
         const cost = (box) => 0.2 * box.away + lines.reduce((sum, [x, y, worth = 1]) =>
           sum + (x > box.x - 4 && x < box.x + wide + 4 && y > box.y - 1 && y < box.y + high + 1 ? worth : 0), 0) +
-          [...dots, ...taken].filter((other) => meet(box, other)).length * 20 +
+          dots.filter((other) => meet(box, other)).length * 20 + taken.filter((other) => meet(box, other)).length * 500 +
           labels.filter((other) => gap(box, other) < gap(box, label)).length * 6  // it would seem to name another dot
         label.box = places.reduce((best, box) => (cost(box) < cost(best) ? box : best), places[0] ?? { x: label.x + 10, y: label.y - high, wide, high })
         taken.push(label.box)
       }
       return labels
+    }
+    const along_level = (wide, level, lines, right, low) => {  // where the name of a level covers least, from left to right
+      const places = [level + 4, level - 20].filter((y) => y + 16 < low - 36).flatMap((y) =>
+        Array.from({ length: 12 }, (_, k) => ({ x: 56 + (k / 11) * Math.max(right - 70 - wide, 0), y, wide, high: 16 })))
+      const covered = (box) => lines.filter(([x, y]) => x > box.x - 4 && x < box.x + wide + 4 && y > box.y - 1 && y < box.y + 17).length
+      return places.reduce((best, box) => (covered(box) < covered(best) ? box : best))
     }
     const points_of = (frames, x, y) => frames.map((frame) => `${x(frame.seconds)},${y(Math.min(frame.smse, 1.3))}`).join(" ")
     const draw_errors = () => {
@@ -247,11 +251,14 @@ const gpexplorerSideBySide = (() => {
       const labels = [], lines = [], taken = []
       for (const [key, all_frames] of worked) {
         if (key === "exact") {
-          const level = y(all_frames[0].smse), words = `exact model, after ${duration(all_frames[0].seconds)}`
-          svg.append(node("line", { class: "floor", x1: 50, x2: wide - 10, y1: level, y2: level }),
-            node("text", { class: "label", x: 56, y: level + 16 }, words))
+          const level = y(all_frames[0].smse)
+          const words = node("text", { class: "label" }, `exact model, after ${duration(all_frames[0].seconds)}`)
+          svg.append(node("line", { class: "floor", x1: 50, x2: wide - 10, y1: level, y2: level }), words)
+          const box = along_level(words.getComputedTextLength(), level, lines, wide, high)
+          words.setAttribute("x", box.x)
+          words.setAttribute("y", box.y + 12)
           lines.push(...along([[50, level], [wide - 10, level]]))
-          taken.push({ x: 56, y: level + 4, wide: 7.4 * words.length, high: 16 })
+          taken.push(box)
           continue
         }
         const frames = all_frames.filter((frame) => frame.seconds > SHORTEST), k = frame_of(key, at)

@@ -31,6 +31,20 @@ CUT = """() => [...document.querySelectorAll(".tile")].flatMap((tile) => {
   return cut.map((part) => `${tile.className}: ${part.textContent}`)
 })"""  # words of the tiles that are cut off, or run into each other
 
+WORDS = """(parts) => parts.map((words) => {
+  const range = document.createRange()
+  range.selectNodeContents(words)
+  const { x, y, width, height } = range.getBoundingClientRect()
+  return { words: words.textContent, x, y, width, height }
+})"""  # where the words of these parts are
+
+MEASURED = """(times) => {
+  const root = document.createElement("div")
+  document.body.replaceChildren(root)
+  const surface = { n: 250, side: 2, small: 2, steps: 3, sizes: [250], rows: [[0], [0]], ends: [-1, 1] }
+  gpexplorerSideBySide(root, { surface, send: () => {} }).time(times, "")
+}"""  # another page in place of the first one
+
 pytestmark = pytest.mark.ui
 
 
@@ -110,12 +124,35 @@ def test_no_size_scrolls_sideways_or_cuts_playback_and_axe_finds_nothing(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate(CUT) == []
         assert page.locator(".tile .map").first.bounding_box()["y"] <= 210
+        for step in (0, STEPS // 5, STEPS // 2, STEPS):
+            page.locator("input[type=range]").fill(str(step))
+            words = page.locator(".errors svg text").evaluate_all(WORDS)
+            assert [pair for pair in combinations(words, 2) if meet(*pair)] == []
         for control in page.locator(".transport button, .transport input").all():
             box = control.bounding_box()
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= width
             assert box["y"] + box["height"] <= height
     assert violations(page) == []
+    page.close()
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        {"swaps": 1e-3, "blocks": 1e-3, "minibatches": 1e-3, "eigenfunctions": 1.1e-3, "exact": 1.1e-3},  # at the axis
+        {"swaps": 0.1, "blocks": 0.11, "minibatches": 0.12, "folds": 0.1, "exact": 1.0},
+    ],
+)
+def test_no_name_in_the_chart_of_times_touches_another_one(file: str, browser: Browser, seconds: dict[str, float]):
+    page = browser.new_page(viewport={"width": 1280, "height": 720})
+    Seen(page, file, "?page=side-by-side")
+    page.locator("[data-families='6']").wait_for(timeout=PATIENCE)
+    page.evaluate(MEASURED, {family: [[250, s], [500, s]] for family, s in seconds.items()})
+
+    words = page.locator(".times svg text").evaluate_all(WORDS)
+    assert {"Swaps", "Blocks", "Minibatches", "Exact"} <= {each["words"].capitalize() for each in words}
+    assert [pair for pair in combinations(words, 2) if meet(*pair)] == []
     page.close()
 
 
@@ -135,7 +172,14 @@ def test_the_first_screen_leads_to_families_that_arrive_from_the_server(served: 
     page.locator("input[type=range]").fill("6")
 
     assert number(page, "swaps") < 0.2
-    page.get_by_role("button", name="Measure on doubling rows").click()
+    for width in (1280, 1000, 390):
+        page.set_viewport_size({"width": width, "height": 720})
+        page.wait_for_timeout(300)
+        measure = page.get_by_role("button", name="Measure on doubling rows")
+        others = page.locator(".times svg text, .times figcaption").evaluate_all(WORDS)
+        assert len(others) > 5
+        assert [words for words in others if meet(words, measure.bounding_box())] == []
+    measure.click()
     page.locator(".times circle").first.wait_for(timeout=PATIENCE)
     assert seen.complaints == []
     assert seen.elsewhere == []
