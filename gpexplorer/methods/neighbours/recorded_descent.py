@@ -103,7 +103,7 @@ def recorded_descent(
     def answered(theta: Tensor) -> Evaluated:
         result = next(earlier_results, None)
         if result is None:
-            result = _evaluation(evaluate, theta)
+            result = evaluation(evaluate, theta)
             results.append(result)
         value, *gradient = result.tolist()
         return Evaluated(value, torch.tensor(gradient, dtype=torch.float64))
@@ -159,8 +159,8 @@ def _gradient_at(value: float, answers: Sequence[Tensor] | Tensor) -> Float[Tens
     return answers[best][1:]
 
 
-def _evaluation(evaluate: NegativeLogLikelihood, theta: Tensor) -> Tensor:
-    """Evaluate once, as a row [p + 1] of the record; all nan where there is no value."""
+def evaluation(evaluate: NegativeLogLikelihood, theta: Tensor) -> Tensor:
+    """Value and gradient at a theta as a row [p + 1] of the record; all nan where there is no value."""
     try:
         value, gradient = evaluate(theta)
     except (NotPositiveDefinite, TooManyStates):

@@ -29,9 +29,10 @@ from ...posteriors import Posterior, StatesPosterior
 from ...problem import Cost, Outcome, Problem, Step, channel
 from ..base import Steps, begun
 from ..setting_kinds import count
-from .recorded_descent import DescendingMethod, no_answers, slope_of
+from .recorded_descent import DescendingMethod, evaluation, no_answers, slope_of
 
 WORTH = 4.0  # a series this many times as long as the stretch is learned from the stretch first
+WORSE = 1.0  # nat per row by which all rows may be less likely than the stretch; else it is unlike them
 
 
 class StatesState(NamedTuple):
@@ -93,19 +94,27 @@ class States(DescendingMethod):
         theta, sees_all = problem.theta, not self.learn or len(problem.train) <= WORTH * self.stretch
         first = StatesState(0, theta.clone(), math.inf, sees_all, theta.clone(), no_answers(theta))
         state = yield from begun(resume, first, StatesInfo("start"))
+        promised = math.inf  # NLML of all rows, if they are like the stretch
         while True:
             likelihood = Likelihood(problem, 0 if state.sees_all else self.stretch, self.seed)
-            descent = self.descent(problem, likelihood, state)
-            for state in descent:
+            for state in self.descent(problem, likelihood, state):
+                is_misled = len(state.answers) == 1 and state.objective > promised + WORSE * len(problem.train)
+                if is_misled:
+                    state = better_beginning(problem, likelihood, state)
                 phase = "learn" if state.sees_all else "stretch"
                 yield Step(state, StatesInfo(phase, state.objective, slope_of(problem, state)))
-            if not math.isfinite(state.objective):
-                return Outcome("failed", "The noise is too small to be resolved beside the function. Raise the noise.")
-            if state.sees_all:
-                return self.ended(problem, state)
-            begin, periods = state.theta.clone(), period_entries(problem.kernel)
-            begin[periods] = theta[periods]  # which all rows have a say in, as a stretch has not
-            state = StatesState(state.step, begin, math.inf, True, begin, no_answers(theta))
+                if is_misled:
+                    break
+            else:
+                if not math.isfinite(state.objective):
+                    message = "The noise is too small to be resolved beside the function. Raise the noise."
+                    return Outcome("failed", message)
+                if state.sees_all:
+                    return self.ended(problem, state)
+                begin, periods = state.theta.clone(), period_entries(problem.kernel)
+                begin[periods] = theta[periods]  # which all rows have a say in, as a stretch has not
+                promised = state.objective
+                state = StatesState(state.step, begin, math.inf, True, begin, no_answers(theta))
 
     def posterior(self, problem: Problem, state: StatesState) -> Posterior:
         return StatesPosterior(problem.kernel, state.theta, problem.train.X, problem.train.y)
@@ -122,6 +131,15 @@ class States(DescendingMethod):
         products = n * (d * (2.0 * d + 1.0 + 2.0 * q) * 2.0 + 2.0 * q * q)
         arrays = {"steps": 8.0 * n * (12.0 * d * d + 4.0 * (d + 1.0) * q)}
         return Cost(40.0 * products, 8.0 * 40.0 * products, arrays, 100.0 * chunk_length(n))
+
+
+def better_beginning(problem: Problem, likelihood: Likelihood, state: StatesState) -> StatesState:
+    """The state before a descent on all rows: that of the initial values, where they are more likely than its theta."""
+    theta = problem.theta.clone()
+    answer = evaluation(likelihood, theta)
+    if not float(answer[0]) < state.objective:
+        return state
+    return StatesState(state.step, theta, float(answer[0]), True, theta, answer[None])
 
 
 class Likelihood:

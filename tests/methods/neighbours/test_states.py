@@ -327,6 +327,24 @@ def test_a_long_series_is_learned_from_a_stretch_first_and_resumes_in_either_par
         assert [step.info for step in resumed] == infos[at + 1 :]
 
 
+@pytest.mark.parametrize("kind", ["a step", "off but for a burst"])
+def test_a_constant_stretch_does_not_decide_where_learning_from_all_rows_begins(kind: str):
+    x = np.linspace(0.0, 10.0, 300)
+    y = (x > 5.003) * 1.0 if kind == "a step" else np.where(abs(x - 1.0) < 0.2, np.sin(40.0 * x), 0.0)
+    settings = {"stretch": 40, "evaluations": 10}
+    run = Spec("states", settings=settings, kernel={"name": "matern52", "start": "one"}).open(data=(x[:, None], y))
+    run.finish()
+    learned = [record for record in run.trace if record.step.info.phase == "learn"]
+    first = learned[0].index
+    assert run.trace[first - 1].step.state.theta[-1] < -5.0  # what the constant stretch says of the noise
+
+    assert torch.equal(run.trace[first].step.state.theta, run.problem.theta)
+    assert learned[0].step.info.objective == Likelihood(run.problem)(run.problem.theta)[0]
+    assert learned[-1].step.info.objective < learned[0].step.info.objective - 100.0
+    resumed = [step.info for step in run.method.steps(run.problem, run.trace[first].step.state)]
+    assert resumed == [record.step.info for record in run.trace[first + 1 :]]
+
+
 def test_without_learning_theta_stays():
     run = run_of(learn=False)
 
