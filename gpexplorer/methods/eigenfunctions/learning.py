@@ -46,7 +46,7 @@ from ...kernels.theta.restrictions import log_prior, projected
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator, random_rows
 from ...linalg.replayed_descent import Evaluated, Replayed, Watched, replayed_descent
-from ...noise_floor import descent_limits
+from ...noise_floor import descent_limits, noise_floor
 from ...objectives import noise_variance
 from ...posteriors import Posterior
 from ...problem import CONVERGED, Cost, Dataset, Kernel, Outcome, Problem, Step, channel
@@ -101,6 +101,7 @@ def _lengthscales(kernel: Kernel) -> list[int]:
 
 
 EVALUATION_CALLS = 100.0  # tensor operations of an evaluation: factors, and the matrices of the gradient
+LOST = 1e4  # nat per row: the rows lie over a hundred noise sds from the functions
 SMALL_SHARE = 0.05  # a smaller share of the prior variance is reported at the end
 SMALL_AXIS_SHARE = 0.5  # an axis that represents less of its own kernel is too coarse, and is reported at the end
 LEAST_GAIN = 0.005  # nat; a smaller gain counts as none
@@ -284,6 +285,9 @@ def learn_hyperparameters(method: BasisMethod, problem: Problem, state: BasisSta
         else:
             choice = method.functions_of(problem, state)
         state, rest = yield from learning_round(method, problem, state, choice)
+        if not math.isfinite(state.objective):
+            message = "With these basis functions the likelihood of all rows has no number or no gradient."
+            return state, outcome_at("failed", message, problem, state, choice)
         if not method.learn:
             message = "The weights are computed. The hyperparameters keep their initial values."
             return state, outcome_at("converged", message, problem, state, choice)
@@ -461,7 +465,12 @@ def outcome_at(reason: str, message: str, problem: Problem, state: BasisState, c
 
 
 def learning_round(method: BasisMethod, problem: Problem, state: BasisState, choice: Choice) -> Followed:
-    """Do one descent on all rows with a fixed choice of functions; it is resumed by repeating its evaluations."""
+    """Do one descent on all rows with a fixed choice of functions; it is resumed by repeating its evaluations.
+
+    The noise of a subset may be far too small for all rows, as where few targets differ from the others and the subset
+    has none of them. The first descent then begins at the most likely noise, from which it would be many evaluations
+    away.
+    """
     share = share_kept(problem, state.theta_begin, choice)
 
     def report(state: BasisState, best: Replayed) -> BasisInfo:
@@ -469,14 +478,30 @@ def learning_round(method: BasisMethod, problem: Problem, state: BasisState, cho
         return BasisInfo("learn", of_the_data(problem, state), fit=fit, kept=share)
 
     descent = basis_descent(method, problem, choice, problem.train, state.theta_begin)
+    if method.learn and state.round == state.position == 0 and noise_floor(problem).is_movable:
+        best = next(descent, None)
+        if best is not None and best.value > LOST * len(problem.train):
+            descent.close()
+            theta = state.theta_begin.clone()
+            theta[-1] = 0.5 * math.log(refitted_posterior(problem, choice, theta, method.map)[1])
+            state = state._replace(theta_begin=theta)
+            descent = basis_descent(method, problem, choice, problem.train, theta)
+        elif best is not None:
+            descent = _continued(best, descent)
     return (yield from _follow(state, descent, method.tolerance, lambda theta: {}, report))
+
+
+def _continued(best: Replayed, descent: Descent) -> Descent:
+    """A descent whose first evaluation is known."""
+    with closing(descent):
+        yield best
+        return (yield from descent)
 
 
 def _objective(method: BasisMethod, problem: Problem, state: BasisState, choice: Choice) -> float:
     """NLML of all rows with these functions, with the penalty; infinite if the Gram matrix has no factor."""
     try:
-        value = regress(choice, state.theta, problem.train, method.map).value
-        return value - log_prior(problem.kernel, state.theta)
+        return regress(choice, state.theta, problem.train, method.map).value - log_prior(problem.kernel, state.theta)
     except NotPositiveDefinite:
         return math.inf
 

@@ -97,7 +97,8 @@ class States(DescendingMethod):
         promised = math.inf  # NLML of all rows, if they are like the stretch
         while True:
             likelihood = Likelihood(problem, 0 if state.sees_all else self.stretch, self.seed)
-            for state in self.descent(problem, likelihood, state):
+            descent = self.descent(problem, likelihood, state)
+            for state in descent:
                 is_misled = len(state.answers) == 1 and state.objective > promised + WORSE * len(problem.train)
                 if is_misled:
                     state = better_beginning(problem, likelihood, state)

@@ -29,6 +29,7 @@ from gpexplorer.methods.eigenfunctions.learning import (
     longer_lengthscales,
     share_kept,
 )
+from gpexplorer.methods.eigenfunctions.rff import RFF
 from gpexplorer.problem import Dataset, Problem, Step
 from oracles_grief import nlml, problem
 from whole_run import whole_run
@@ -320,3 +321,49 @@ def test_only_lengthscales_are_made_longer():
     torch.testing.assert_close(moved[2], 2 * math.log(2.0) * torch.tensor([0.0, 1.0, 1.0, 0.0], dtype=torch.float64))
     plain = kernels.make("linear", 2)
     assert len(longer_lengthscales(plain, torch.zeros(len(plain.names)), 3)) == 1
+
+
+def rare_targets(rare: float) -> Problem:
+    """400 rows whose targets are 0, but for the second, which no subset of 80 rows has with these seeds."""
+    X = torch.rand(400, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64) * 3.0
+    y = torch.zeros(400, dtype=torch.float64)
+    y[1] = rare
+    kernel = kernels.make("se-ard", 2)
+    train = Dataset(X, y)
+    return Problem(train, kernel, kernel.start(train))
+
+
+@pytest.mark.parametrize(
+    ("method", "rare"), [(Grief(**SETTINGS, starts=1), 20.0), (RFF(num_features=20, subset=80, evaluations=20), 1e-3)]
+)
+def test_the_noise_of_a_subset_without_the_rare_targets_is_not_where_learning_from_all_rows_begins(
+    method: Any, rare: float
+):
+    task = rare_targets(rare)
+    assert not learning.subset_rows(method, task).y.any()
+    steps = list(method.steps(task))
+    states = [step.state for step in steps]
+    first = next(i for i, state in enumerate(states) if state.phase == "learn")
+
+    alone = 0.5 * 400 * (1.0 + math.log(rare**2 / 400))  # the NLML of noise alone
+    assert math.exp(states[first - 1].theta[-1]) < 1e-3 * rare / 20.0
+    assert all(alone - 20.0 < state.objective < alone + 1.0 for state in states[first:])
+    for state in states[first:]:
+        assert method.posterior(task, state).asked_for("y").var(task.train.X[:5]).sqrt().max() > 0.02 * rare
+    assert [step.info for step in method.steps(task, states[first])] == [step.info for step in steps[first + 1 :]]
+    assert [step.info for step in method.steps(task, states[first - 1])] == [step.info for step in steps[first:]]
+
+
+def test_a_likelihood_without_a_number_on_all_rows_ends_the_run_with_a_sentence(monkeypatch: pytest.MonkeyPatch):
+    task, method = rare_targets(20.0), Grief(**SETTINGS, starts=1)
+    of_rows = learning.evidence_gradient
+
+    def no_gradient(choice: Any, theta: torch.Tensor, rows: Dataset, *rest: Any) -> torch.Tensor:
+        gradient = of_rows(choice, theta, rows, *rest)
+        return gradient * math.nan if len(rows) == 400 else gradient
+
+    monkeypatch.setattr(learning, "evidence_gradient", no_gradient)
+    _, outcome = whole_run(method.steps(task))
+    assert outcome.reason == "failed"
+    assert outcome.message.startswith("With these basis functions the likelihood of all rows has no number or no")
+    assert " inf " not in outcome.message
