@@ -20,6 +20,8 @@ and moves predicted means by a quarter of the noise sd. The following rules keep
    computed from the differences x_iq - z_jq, with three operations per entry.
 
 Distances below the rounding error of the product become 0, so that the covariance of a row with itself is its variance.
+Of rows of X and of Z at one place neither is farther from c than the farthest row of the other set, which bounds this
+error: one far row among X changes no small distance of the others.
 """
 
 from __future__ import annotations
@@ -50,15 +52,14 @@ class Scaled(NamedTuple):
     B: Tensor  # [m, d], 0 in wide columns
     A2: Tensor  # [n, 1] squared norms
     B2: Tensor  # [m, 1]
-    rounding: Number  # of a squared distance
+    largest: Number  # squared norm
+    rounding: Number  # of the squared distance of two rows at one place
     wide: tuple[int, ...]  # columns whose differences must be computed exactly
 
     @property
     def farthest(self) -> float:
         """An upper bound of the squared distances, (|a| + |b|)^2 <= 4 max(|a|^2, |b|^2), or infinity."""
-        if self.wide or isinstance(self.rounding, Tensor):
-            return math.inf
-        return 4.0 * self.rounding / (ROUNDING * torch.finfo(self.A.dtype).eps)
+        return math.inf if self.wide or isinstance(self.largest, Tensor) else 4.0 * self.largest
 
 
 def scaled_rows(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor) -> Scaled:
@@ -73,7 +74,7 @@ def scaled_rows(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: T
     """
     near, far = (limits.get(X.dtype, limits[torch.float32]) for limits in (NEAR, FAR))
     A, B, A2, B2, largest = _divided(X, Z, lengthscale)
-    wide: tuple[int, ...] = ()
+    shared, wide = largest, tuple[int, ...]()
     if _exceeds(largest, near**2):  # else no column is wide either, because no entry exceeds the norm of its row
         with torch.no_grad():
             unit = 0.5 * near * lengthscale
@@ -88,7 +89,8 @@ def scaled_rows(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: T
                 A = A.masked_fill(is_wide, 0.0)
                 B = A if Z is X else B.masked_fill(is_wide, 0.0)
                 A2, B2, largest = _squared_norms(A, B)
-    return Scaled(A, B, A2, B2, ROUNDING * torch.finfo(X.dtype).eps * largest, wide)
+        shared = largest if Z is X else float(torch.minimum(A2.detach().amax(), B2.detach().amax()))
+    return Scaled(A, B, A2, B2, largest, ROUNDING * torch.finfo(X.dtype).eps * shared, wide)
 
 
 def scaled_again(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor) -> Scaled:
@@ -99,7 +101,7 @@ def scaled_again(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: 
     if not is_deferring():
         return scaled_rows(X, Z, lengthscale)
     A = X / lengthscale
-    return Scaled(A, A if Z is X else Z / lengthscale, A[:0], A[:0], 0.0, ())
+    return Scaled(A, A if Z is X else Z / lengthscale, A[:0], A[:0], 0.0, 0.0, ())
 
 
 def _divided(X: Tensor, Z: Tensor, lengthscale: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Number]:

@@ -182,3 +182,16 @@ def test_no_covariance_of_distant_rows_is_a_denormal_number(key: str, dtype: tor
     (expected,) = torch.autograd.grad(kernel(leaf, X.double(), X.double()).sum(), leaf)
     tolerance = 1e4 * torch.finfo(dtype).eps * float(expected.abs().max())
     assert float((gradient.double() - expected).abs().max()) < tolerance
+
+
+@pytest.mark.parametrize("key", ["matern12-ard", "matern32-ard", "se-ard", "rq-ard"])
+def test_a_far_row_changes_no_covariance_of_the_others_in_float32(key: str) -> None:
+    kernel, rng = kernels.make(key, d=2), torch.Generator().manual_seed(0)
+    Z = torch.randn(40, 2, generator=rng)
+    X = torch.cat([Z[:5] + 0.01 * torch.randn(5, 2, generator=rng), Z[:5]])
+    theta = torch.zeros(len(kernel.names))
+    far = torch.tensor([[14.0, -9.0]])  # where the product of all rows would round distances up to .01 to zero
+
+    near = kernel(theta, X, Z)
+    assert torch.allclose(kernel(theta, torch.cat([X, far]), Z)[:-1], near, rtol=0.0, atol=3e-5)
+    assert bool((kernel(theta, torch.cat([X, far]), Z)[5:10].diagonal() == 1.0).all())  # a row with itself
