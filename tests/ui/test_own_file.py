@@ -44,6 +44,11 @@ class Picker:
         return data, read(0)
 
 
+def test_the_list_of_columns_shows_the_first_cells_that_are_not_empty() -> None:
+    picker = Picker(b"a,b,c,d,y\n,1,,x,3\n,, ,z,4\n,2,,,5\n,3,7,w,6\n")
+    assert [line[3] for line in picker.file.columns.lines] == ["", "1 · 2", "", "x · z", "3 · 4 · 5"]
+
+
 def test_sensible_columns_are_ticked_and_the_numbers_are_those_of_the_file(tmp_path: Path, monkeypatch: Any) -> None:
     picker = Picker()
     assert picker.file.columns.inputs == ("größe", "colour", "when")

@@ -77,6 +77,29 @@ def test_the_answer_is_words_and_a_picture_and_sets_the_page(tmp_path: Path) -> 
         session.close()
 
 
+def test_the_page_shows_that_it_works_before_the_thread_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its imports keep the processor busy: what was to be sent after them came seconds late."""
+    later: list[Callable[[], None]] = []
+    monkeypatch.setattr("gpexplorer.ui.panels.recommend_panel.change", lambda _, act: later.append(act))
+    session = Session(SPEC)
+    panel = RecommendPanel(session)
+    try:
+        for seconds, is_refused in ((-1, True), (2, False)):
+            panel.seconds.param["value"].bounds = None
+            panel.seconds.value = seconds
+            panel.ask()
+            assert panel.go.disabled
+            assert panel.note.object == "Reading the rows …"
+            assert panel._worker is None
+            later.pop()()
+            assert panel.go.disabled == (not is_refused)
+            assert panel.cancel.disabled == is_refused
+            assert (panel._worker is None) == is_refused
+    finally:
+        panel.close()
+        session.close()
+
+
 def test_an_answer_opens_with_the_transform_of_its_target() -> None:
     adopted: list[Spec] = []
     session = Session(SPEC, adopt=adopted.append)

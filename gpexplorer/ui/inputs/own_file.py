@@ -333,10 +333,11 @@ class OwnFile(WithLayout):
 
 def _lines(preview: data_sets.Preview) -> list[list[Any]]:
     """The lines of the list, as `ColumnTable` shows them."""
-    cells = list(zip(*preview.head[:CELLS], strict=True)) or [()] * len(preview.columns)
+    columns = list(zip(*preview.head[:CELLS], strict=True)) or [()] * len(preview.columns)
+    cells = [" · ".join(filter(str.strip, first_cells)) for first_cells in columns]
     return [
-        [name, KINDS.get(note.kind, note.kind), note.remark, " · ".join(first_cells), note.kind in USABLE]
-        for name, note, first_cells in zip(preview.columns, preview.about, cells, strict=True)
+        [name, KINDS.get(note.kind, note.kind), note.remark, written, note.kind in USABLE]
+        for name, note, written in zip(preview.columns, preview.about, cells, strict=True)
     ]
 
 

@@ -23,6 +23,7 @@ from ...data.splits import ALL
 from ...errors import number
 from ...runs import Spec
 from ...views.runs.comparison_charts import CandidateScores
+from ..browser.callbacks import change
 from ..inputs.own_file import FileRows
 from ..inputs.presets import what_predicts
 from ..pictures.chart import Chart
@@ -153,11 +154,17 @@ class RecommendPanel(StudyPanel):
         self._layout.visible = False
 
     def ask(self) -> None:
-        """Begin a recommendation for the open rows."""
+        """Begin a recommendation for the open rows, once the page says so: its thread keeps the processor busy."""
+        self.go.disabled = True
+        self.say("Reading the rows …")
+        change(pn.state.curdoc, self._begin)
+
+    def _begin(self) -> None:
         if not self.start("a recommendation", self._recommending):
+            self.go.disabled = False
             return
         self.forget()
-        self.go.disabled, self.cancel.disabled, self.details.visible = True, False, True
+        self.cancel.disabled, self.details.visible = False, True
         self.say("Reading the rows …")
 
     def forget(self) -> None:
