@@ -33,6 +33,11 @@ def listing(names: Iterable[object], most: int = 12) -> str:
     return ", ".join(quote(n) for n in names[:most]) + others
 
 
+def what_is_seen(note: str) -> str:
+    """Return a note without its second line, which says what a program would write, where there is one."""
+    return note.partition("\n")[0]
+
+
 def nearest(name: object, choices: Sequence[str]) -> str:
     """Return "Did you mean ...?" if one of the choices is similar to the name, otherwise a list of the choices."""
     matches = get_close_matches(str(name), choices, n=1)

@@ -205,7 +205,8 @@ def note_on_stand_in(title: str, values: Floats, are_dates: bool = False) -> tup
                 )
             return (
                 f"{quote(title)} is {stand_in:.0f} in {number} and from {others.min():.4g} to {others.max():.4g} in "
-                f'the others: kinds={{{quote(title)}: "number missing {stand_in:.0f}"}} reads it as a gap.',
+                f"the others: does it stand for a missing value?\n"
+                f'kinds={{{quote(title)}: "number missing {stand_in:.0f}"}} reads it as a gap.',
             )
     return ()
 

@@ -139,7 +139,7 @@ def _leaks(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[
         if left < LEAK_ERROR:
             yield (
                 f"{quote(name)} alone explains {100 * (1 - left):.2f} % of the variance of {quote(target)}: if it is "
-                f'not known before {quote(target)} is, leave it out with drop=["{name}"].'
+                f'not known before {quote(target)} is, leave it out.\ndrop=["{name}"] leaves it out.'
             )
 
 
@@ -154,7 +154,7 @@ def _sentinels(X: Array, y: Array, names: tuple[str, ...], target: str) -> Itera
             if max(low - sentinel, sentinel - high) > SENTINEL_GAP * (high - low):
                 yield (
                     f"{quote(name)} is {sentinel:g} in {count(int(here.sum()), 'row')} and {low:.4g} to {high:.4g} in "
-                    "all others, so that it seems to stand for a missing value: "
+                    "all others, so that it seems to stand for a missing value.\n"
                     f'kinds={{{quote(name)}: "number missing {sentinel:g}"}} reads these cells as gaps.'
                 )
 
@@ -163,8 +163,8 @@ def _counters(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterat
     for j, name in enumerate(names):
         if len(X) > 20 and X.shape[1] > 1 and bool((np.diff(X[:, j]) == 1.0).all()):
             yield (
-                f"{quote(name)} counts the rows from {X[0, j]:g} to {X[-1, j]:g}: leave it out with "
-                f'drop=["{name}"], unless it is a time.'
+                f"{quote(name)} counts the rows from {X[0, j]:g} to {X[-1, j]:g}: leave it out, "
+                f'unless it is a time.\ndrop=["{name}"] leaves it out.'
             )
 
 
@@ -180,8 +180,9 @@ def _copies(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator
     if copies:
         of = {i: j for i, j in reversed(pairs)}
         named = [names[varies[i]] for i in copies]
-        verb = "is a copy" if len(copies) == 1 else "are copies"
+        verb, them = ("is a copy", "it") if len(copies) == 1 else ("are copies", "them")
+        written = ", ".join(f'"{name}"' for name in named)
         yield (
             f"{listing(named)} {verb} of {listing([names[varies[of[i]]] for i in copies])}, up to a factor and a "
-            "shift, and can be left out with drop."
+            f"shift, and can be left out.\ndrop=[{written}] leaves {them} out."
         )

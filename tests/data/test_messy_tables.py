@@ -284,7 +284,10 @@ def test_a_first_line_of_numbers_and_gaps_is_a_row_but_years_are_names(tmp_path:
 @pytest.mark.parametrize(
     ("x", "says"),
     [
-        ([1.5, -999, 3, 2.5, -999], '"x" is -999 in 2 cells and from 1.5 to 3 in the others: kinds={'),
+        (
+            [1.5, -999, 3, 2.5, -999],
+            '"x" is -999 in 2 cells and from 1.5 to 3 in the others: does it stand for a missing value?\nkinds={',
+        ),
         ([1.5, 9999, 3, 2.5, 2], '"x" is 9999 in 1 cell'),
         ([1.5, "", 3, 2.5, 2], "1 row without a value of any input, the first of them row 2: all inputs were filled"),
         ([1.5, -9, 30, 2.5, -9], ""),

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from gpexplorer import Spec
+from gpexplorer.data.reader.date_format import DateFormat
+from gpexplorer.data.reader.number_format import NumberFormat
 from gpexplorer.data.table_checks import note_on_stand_in
 from gpexplorer.ui.inputs.data_source import DataSource
 
@@ -42,9 +44,15 @@ def test_a_note_on_a_file_names_no_option_of_a_program() -> None:
     areas = np.r_[np.linspace(25.0, 139.0, 50), [-999.0] * 5]
     (note,) = note_on_stand_in("area (m2)", areas)
     assert "kinds=" in note
+    marks = '"a": ' + NumberFormat().doubt(["1,234"]).format(name='"a"')
+    (order,) = DateFormat(order="dmy", certain=False).doubts('"when"', 0.0, 1.0)
+    assert all("\nkinds=" in each for each in (note, marks, order))
     source = sources({"name": "upload"})
 
-    source.describe(50, 5, 1, (note,))
+    source.describe(50, 5, 1, (note, marks, order))
 
     assert "in the others: does it stand for a missing value?" in source.note.object
+    assert "its commas were read as marks of thousands." in source.note.object
+    assert source.note.object.endswith("they were read in the order dmy.</span>")
     assert "kinds" not in source.note.object
+    assert "kinds" not in source.names.hint

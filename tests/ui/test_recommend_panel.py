@@ -212,11 +212,12 @@ def test_what_the_rows_ask_has_a_button_that_asks_again() -> None:
         held_out_by="time", between={"rmse": between}, expected={"rmse": beyond},
         sentences=(
             "Use it.", "Plain <b>.",
-            '"a" is -9 in 3 rows: kinds={"a": "number missing -9"} reads these cells as gaps.',
+            '"a" is -9 in 3 rows.\nkinds={"a": "number missing -9"} reads these cells as gaps.',
             'In order of time: folds="random" holds out rows between others.',
             'Trees have the smaller error, this answer the better bands: prefer="rmse" takes the smaller error.',
-            '"twin", "copy" are copies of "a", up to a factor and a shift, and can be left out with drop.',
-            '"leak" alone explains 99.99 % of the variance of "y": leave it out with drop=["leak"].', "It took 1 s.",
+            '"twin [m]", "copy" are copies of "a", and can be left out.\ndrop=["twin [m]", "copy"] leaves them out.',
+            '"leak" alone explains 99.99 % of the variance of "y": leave it out.\ndrop=["leak"] leaves it out.',
+            "It took 1 s.",
         ),
     )  # fmt: skip
     try:
@@ -229,13 +230,13 @@ def test_what_the_rows_ask_has_a_button_that_asks_again() -> None:
         assert [line[1:] for line in lines] == [
             ["Read -9 as a gap"],
             ["Hold out single rows"], ["Take the smaller error"],
-            ["Leave out twin, copy"], ["Leave out leak"],
+            ["Leave out twin [m], copy"], ["Leave out leak"],
         ]  # fmt: skip
         assert not any(option in str(lines) for option in ("folds=", "prefer=", "drop", "kinds"))
         for line in list(panel.questions):
             line[1].clicks += 1
         assert asked == [("", "nlpd"), ("random", "nlpd"), ("random", "rmse"), ("random", "rmse"), ("random", "rmse")]
-        assert changed == [((), {"a": "number missing -9"}), (("twin", "copy"), {}), (("leak",), {})]
+        assert changed == [((), {"a": "number missing -9"}), (("twin [m]", "copy"), {}), (("leak",), {})]
         panel._show_words(answer)  # type: ignore[arg-type]
         back = [part.label for part in panel.questions[-1][1:]]
         assert back == ["Take the better bands", "Hold out as the rows suggest"]

@@ -153,7 +153,7 @@ class DateFormat(NamedTuple):
         if not self.certain:
             other = "mdy" if self.order == "dmy" else "dmy"
             doubts.append(
-                f"day and month can be exchanged in every row; they were read in the order {self.order}. "
+                f"day and month can be exchanged in every row; they were read in the order {self.order}.\n"
                 f'kinds={{{quoted_name}: "date {other}"}} reads them the other way round.'
             )
         if self.pivot != PIVOT:

@@ -195,7 +195,7 @@ class NumberFormat(NamedTuple):
         other = "1,234.5" if self.decimal == "," else "1.234,5"
         marks = "commas" if mark == "," else "points"
         return mark and (
-            f"{{name}}: 1.234 and 1,234 may both be meant; its {marks} were read as {meant}. "
+            f"{{name}}: 1.234 and 1,234 may both be meant; its {marks} were read as {meant}.\n"
             f'kinds={{{{{{name}}: "number {other}"}}}} reads them the other way.'
         )
 

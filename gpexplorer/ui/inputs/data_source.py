@@ -5,13 +5,13 @@ Apart because the other controls are about a run, and know nothing of the list o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from ... import data as data_sets
+from ...data.quoting import what_is_seen
 from ...data.sets.generators import GENERATORS
 from ...runs import Spec
 from ..text import text
@@ -21,8 +21,6 @@ from .own_file import MOLECULES, OwnFile
 
 OWN = "upload"  # the entry of the list that is a file of one's own
 HINT = "Public sets are downloaded once, checked against their checksum, and cached."
-
-AS_GAP = re.compile(r": kinds=\{[^}]*\} reads it as a gap\.$")  # what a program would write
 
 
 class DataSource(WithLayout):
@@ -68,7 +66,7 @@ class DataSource(WithLayout):
     def describe(self, rows: int, test_rows: int, inputs: int, notes: tuple[str, ...]) -> None:
         """Show the size of the open data, and the notes on them: in the hint for data that have a name."""
         line = f"{rows:,} training rows, {test_rows:,} test rows, {inputs} input{'s' if inputs > 1 else ''}."
-        notes = tuple(AS_GAP.sub(": does it stand for a missing value?", note) for note in notes[:4])
+        notes = tuple(map(what_is_seen, notes[:4]))
         note_lines = "" if self.names.value not in (None, OWN) else "".join(f"<br>{text(note)}" for note in notes)
         self.note.object = f'<span class="hint">{line}{note_lines}</span>'
         self.names.hint = " ".join([*notes, HINT])

@@ -14,7 +14,7 @@ import param
 from panel.custom import JSComponent
 
 from ... import data as data_sets
-from ...data.quoting import display_name
+from ...data.quoting import display_name, what_is_seen
 from ...kernels.composites import quoted_name
 from ..browser.callbacks import change, work_in_thread
 from ..styles import SHEET, beside
@@ -221,7 +221,7 @@ class OwnFile(WithLayout):
         """Fill the column picker with the columns of this file."""
         self._file, self._read_as = (name, data), {}
         self._about = dict(zip(preview.columns, preview.about, strict=True))
-        notes = "".join(f"<br>{text(note, 160)}" for note in preview.notes[:3])
+        notes = "".join(f"<br>{text(what_is_seen(note), 160)}" for note in preview.notes[:3])
         self.summary.object = (
             f"<b>{text(name, 80)}</b>: {preview.rows:,} rows, {len(preview.columns):,} columns"
             f'<span class="hint">{notes}</span>'

@@ -18,7 +18,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ... import data as data_sets
-from ...data.quoting import about
+from ...data.quoting import about, what_is_seen
 from ...data.splits import ALL
 from ...errors import number
 from ...runs import Spec
@@ -319,11 +319,8 @@ WORDS = (  # an option in a sentence, and what the page says
     (r"name it with groups=, or give the group of each row", CHOOSE_GROUPS),
     (r"name it with dates=", "tick it under “Choose columns”"),
     (r"\bbefore=|^before(?= )", f"“{FROM}”"),
-    (r" with drop(=\[[^\]]*\])?", ""),
-    (r": kinds=\{[^}]*\} reads these cells as gaps", ""),
 )
-LEFT_OUT = re.compile(r'drop=\[("[^"]+")\]')
-COPIES = re.compile(r'^((?:"[^"]+"(?:, )?)+) (?:is a copy|are copies) of ')
+LEFT_OUT = re.compile(r'drop=\[((?:"[^"]+"(?:, )?)+)\]')
 GAPS = re.compile(r'kinds=\{"([^"]+)": "(number missing ([^"]+))"\}')
 
 
@@ -360,7 +357,8 @@ BACK = {
 
 
 def reworded(sentence: str) -> str:
-    """A sentence of `recommend` with the names that options have on the page."""
+    """What a sentence of `recommend` says is seen, with the names that options have on the page."""
+    sentence = what_is_seen(sentence)
     for pattern, words in WORDS:
         sentence = re.sub(pattern, words, sentence)
     return sentence
@@ -369,9 +367,7 @@ def reworded(sentence: str) -> str:
 def ways_of(sentence: str) -> list[Way]:
     """The buttons beside a sentence of `recommend`: each option and each input to leave out that it names."""
     ways = [way for option, way in OPTIONS.items() if option in sentence]
-    copies = COPIES.search(sentence)
-    named = copies[1] if copies and "with drop" in sentence else "".join(LEFT_OUT.findall(sentence))
-    names = tuple(re.findall('"([^"]+)"', named))
+    names = tuple(re.findall('"([^"]+)"', "".join(LEFT_OUT.findall(sentence))))
     if names:
         ways.append(Way(f"Leave out {cut(', '.join(names), 40)}", drop=names))
     return ways + [Way(f"Read {gap} as a gap", kinds={name: kind}) for name, kind, gap in GAPS.findall(sentence)]

@@ -106,7 +106,7 @@ def test_marks_that_could_be_both_follow_the_other_columns() -> None:
     assert column_reader("a", column(table["a"])).cells(column(table["a"])).values[0] == 1.25
     prices = {"x": ["1", "2", "4", "7"], "y": ["8,907 \u20ac", "12,193 \u20ac", "9,000 \u20ac", "7,100 \u20ac"]}
     [note] = gpx.load(pd.DataFrame(prices), split="all").notes
-    assert 'read as marks of thousands. kinds={"y": "number 1.234,5"}' in note
+    assert 'read as marks of thousands.\nkinds={"y": "number 1.234,5"}' in note
     other = gpx.load(pd.DataFrame(prices), split="all", kinds={"y": "number 1.234,5"})
     assert other.train.y.tolist() == [8.907, 12.193, 9.0, 7.1]
 
