@@ -9,6 +9,7 @@ else follows from them here. The result of every function can be differentiated 
 from __future__ import annotations
 
 import copy
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,29 @@ from .saved.parts import Parts, check_moments, kinds
 Of = Literal["f", "y"]
 Kind = TypeVar("Kind", bound="Posterior")
 MAX_JOINT = 5000  # rows of one joint sample; its covariance needs an eigendecomposition
+COPIES = 4.0  # of a covariance matrix that exist at once while it is computed, at least
+
+
+def check_fits(t: int, s: int, like: Tensor) -> None:
+    """Raise a PosteriorError if a covariance [t, s] does not fit into the memory of this machine.
+
+    The system would end the process without a word. A GPU raises an error by itself.
+    """
+    need, memory = COPIES * like.element_size() * t * s, machine_memory()
+    if like.is_cpu and need > memory:
+        raise PosteriorError(
+            f"The covariance of {t:,} and {s:,} rows takes at least {need / 1e9:.3g} GB while it is computed, and this "
+            f"machine has {memory / 1e9:.3g} GB of memory: give fewer rows at a time, or draw functions with "
+            "paths(size, seed) and evaluate them at any number of rows."
+        )
+
+
+def machine_memory() -> float:
+    """The bytes of memory that this machine has; infinite where the system does not say."""
+    names = getattr(os, "sysconf_names", {})
+    if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= names.keys():
+        return math.inf
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 class Gradient(NamedTuple):
@@ -233,16 +257,19 @@ class Posterior(ABC):
         Raises
         ------
         PosteriorError
-            If this posterior knows means and variances only.
+            If this posterior knows means and variances only, or the matrix does not fit into the memory of the machine.
         """
         X = self.rows(X)
         Z_rows = X if Z is None else self.rows(Z)
+        check_fits(len(X), len(Z_rows), self.like)
         blocks = row_blocks(len(X), self.like.element_size() * (self.row_numbers + 2 * len(Z_rows)), self.like)
         parts = [self.joint(X[rows], Z_rows) for rows in blocks]
         K = torch.cat(parts) if parts else self.like.new_zeros(0, len(Z_rows))
+        del parts
         if Z is None:
-            K = 0.5 * (K + K.T)  # symmetric to the last digit
-            K = K + self._noise(noise) * torch.eye(len(X)).to(K)
+            K = (K + K.T).mul_(0.5)  # symmetric to the last digit
+            noise_variance = self._noise(noise)
+            K = K.diagonal_scatter(K.diagonal() + noise_variance) if noise_variance else K
         return K
 
     def sample(self, X: Any, size: int = 1, seed: int = 0, noise: bool | None = None) -> Tensor:

@@ -37,7 +37,7 @@ from ..kernels.base import Covariance
 from ..kernels.row_scaled import plain_rows
 from ..problem import Dataset, MixedRows, Prediction, Problem, Scale, take
 from ..target_transforms import transform_from
-from .base import Posterior
+from .base import Posterior, check_fits
 from .features import FeaturePosterior
 from .marginals import NODES, Marginals, NormalMarginals, TransformedMarginals, quadrature
 from .saved.parts import LARGEST, Parts, check_moments, read_posterior, write_posterior
@@ -229,7 +229,9 @@ class TransformedInUnits(InUnits):
     def cov(self, X: Any, Z: Any = None, noise: bool | None = None) -> Tensor:
         """Joint covariance; see `Posterior.cov`. With noise, of observations at X and other observations at Z."""
         X = self.rows(X)
-        K = self._joint(X, X if Z is None else self.rows(Z), self._scaled_noise if self._noise(noise) else 0.0)
+        other = X if Z is None else self.rows(Z)
+        check_fits(len(X), len(other), self.like)
+        K = self._joint(X, other, self._scaled_noise if self._noise(noise) else 0.0)
         if Z is not None:
             return K
         return (0.5 * (K + K.T)).diagonal_scatter(self._mean_and_var(X, noise)[1])

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..kernels.groups import Groups
@@ -52,7 +52,8 @@ class NearestRowsPosterior(KeptRowsPosterior):
 
     Notes
     -----
-    With few inputs the rows lie in a k-d tree, so that a new row costs O(log n + k^3); see `linalg.nearest`.
+    With few inputs the rows lie in a k-d tree, so that a new row costs O(log n + k^3); see `linalg.nearest`. A covariance
+    of b and c rows takes (b + u) (c + v) entries of the kernel, where u and v rows are near any of them.
     """
 
     kind: ClassVar[str] = "nearest rows"
@@ -94,17 +95,19 @@ class NearestRowsPosterior(KeptRowsPosterior):
     def joint(self, X: Tensor, Z: Tensor) -> Tensor:
         _, _, w_x, N_x = self._conditionals(X)
         _, _, w_z, N_z = self._conditionals(Z)
-        theta, (b, k), V = self.theta.double(), N_x.shape, self.noise_of_rows[N_x].flatten()
-        rows = torch.cat([X.double(), self.X[N_x.flatten()].double()])  # [b + b k, D]
-        columns = []
-        for part in row_blocks(len(Z), 8 * len(rows) * (k + 1), rows):
-            at_z = self.kernel(theta, rows, Z[part].double())
-            at_N = self.kernel(theta, rows, self.X[N_z[part].flatten()].double()).unflatten(1, (-1, k))
-            C = at_z - (at_N * w_z[part]).sum(2)  # of f at the rows with e(z)
-            same = (N_x.flatten()[:, None, None] == N_z[part]) * w_z[part]
-            of_y = C[b:] - V[:, None] * same.sum(2)  # of y at the neighbours with e(z)
-            columns.append(C[:b] - (w_x[:, :, None] * of_y.unflatten(0, (b, k))).sum(1))
-        return torch.cat(columns, 1).to(self.like) if columns else self.like.new_zeros(b, 0)
+        (used_x, at_x), (used_z, at_z) = (N.unique(return_inverse=True) for N in (N_x, N_z))
+        left = torch.cat([X.double(), self.X[used_x].double()])  # [b + u, D]
+        right = torch.cat([Z.double(), self.X[used_z].double()])  # [c + v, D]
+        row = torch.cat([used_x.new_full((len(X),), -1), used_x])  # [b + u] of the training rows
+        column = torch.cat([used_z.new_full((len(Z),), -1), used_z])  # [c + v]
+        noise = torch.cat([w_x.new_zeros(len(X)), self.noise_of_rows[used_x].to(w_x)])  # [b + u]
+        with_e = []
+        for part in row_blocks(len(left), 8 * (len(right) + len(Z)), left):
+            C = self.kernel(self.theta.double(), right, left[part])
+            C = C + noise[part] * (row[part] == column[:, None])  # of y at the training rows
+            with_e.append(C[: len(Z)] - weighted_sums(w_z, at_z, C[len(Z) :]))
+        E = torch.cat(with_e, 1).T  # [b + u, c] with e(z)
+        return (E[: len(X)] - weighted_sums(w_x, at_x, E[len(X) :])).to(self.like)
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         prior = prior_paths(self.kernel, self.theta, size, draw)
@@ -143,3 +146,8 @@ class NearestRowsPosterior(KeptRowsPosterior):
 
     def _places(self, X: Tensor) -> Any:
         return (X[:, : len(self.lengths)].detach().double() / self.lengths.double()).cpu().numpy()
+
+
+def weighted_sums(w: Float[Tensor, "b k"], places: Int[Tensor, "b k"], rows: Float[Tensor, "u c"]) -> Tensor:
+    """The sums [b, c] of k rows each, by their places and with their weights."""
+    return torch.nn.functional.embedding_bag(places, rows.contiguous(), mode="sum", per_sample_weights=w)

@@ -80,6 +80,22 @@ def test_the_covariance_is_that_of_the_errors_of_all_predictions_and_never_negat
     torch.testing.assert_close(C, kernel(theta, new, new) - cross - cross.T + W @ K @ W.T)
 
 
+def test_the_covariance_takes_the_entries_of_the_rows_that_are_near_once():
+    train, new = rows(200, 2, 0), rows(40, 2, 1).X
+    ours, entries = posterior(train, theta_of(2), 5), []
+    kernel = ours.kernel
+
+    def counted(theta, X, Z):
+        entries.append(len(X) * len(Z))
+        return kernel(theta, X, Z)
+
+    wanted, near = ours.joint(new[:30], new[10:]), [len(ours.nearest(part).unique()) for part in (new[:30], new[10:])]
+    ours.kernel = counted
+    torch.testing.assert_close(ours.joint(new[:30], new[10:]), wanted)
+
+    assert sum(entries) == (30 + near[0]) * (30 + near[1])
+
+
 def test_paths_have_the_mean_and_the_covariance():
     train, new = rows(150, 1, 0), torch.linspace(-0.2, 1.2, 25, dtype=torch.float64)[:, None]
     ours = posterior(train, theta_of(1), 20, "se-ard")

@@ -317,3 +317,15 @@ def test_the_prior_is_a_posterior_without_rows():
     assert prior.noise_variance == pytest.approx(math.exp(-2.0))
     assert isinstance(small_run("sgpr", steps=2).posterior(at=0).inner, PriorPosterior)
     assert isinstance(small_run("sgpr", steps=2).posterior().inner, InducingPosterior)
+
+
+def test_a_covariance_larger_than_the_memory_of_the_machine_is_refused(monkeypatch: pytest.MonkeyPatch):
+    run = small_run("subset-of-data")
+    posterior, X = run.posterior(), np.linspace(0.0, 1.0, 150).reshape(30, 5)
+    monkeypatch.setattr("gpexplorer.posteriors.base.machine_memory", lambda: 4.0 * 8 * 20 * 30)
+
+    assert posterior.cov(X[:20], X).shape == (20, 30)
+    with pytest.raises(PosteriorError, match=r"of 21 and 30 rows takes at least 2.02e-05 GB .* fewer rows"):
+        posterior.cov(X[:21], X)
+    with pytest.raises(PosteriorError, match="The covariance of 30 and 30 rows takes"):
+        posterior.inner.cov(posterior.rows(X))
