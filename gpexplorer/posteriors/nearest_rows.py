@@ -52,8 +52,8 @@ class NearestRowsPosterior(KeptRowsPosterior):
 
     Notes
     -----
-    With few inputs the rows lie in a k-d tree, so that a new row costs O(log n + k^3); see `linalg.nearest`. A covariance
-    of b and c rows takes (b + u) (c + v) entries of the kernel, where u and v rows are near any of them.
+    With few inputs the rows lie in a k-d tree, so that a new row costs O(log n + k^3); see `linalg.nearest`. A
+    covariance of b and c rows takes (b + u) (c + v) entries of the kernel, where u and v rows are near any of them.
     """
 
     kind: ClassVar[str] = "nearest rows"
