@@ -16,7 +16,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from .address import FIRST, GALLERY, SIDE_BY_SIDE
-from .browser.callbacks import at_end, served_document, together, weakly
+from .browser.callbacks import at_end, once_settled, served_document, together, weakly
 from .browser.components import OWN_PAGE, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour, Ways, repaired
 from .connections import BUILT_AHEAD, Arrivals, Withheld, follow_connection
 from .notebook.shown_in_cells import in_notebook
@@ -25,6 +25,7 @@ from .styles import BESIDE, GUEST, MAIN, PAGE, THEME
 ICON = {"color": "inherit !important"}  # in the title bar
 NOT_ON_PHONES = {"@media (max-width: 599px)": {"display": "none"}}
 SIDEBAR = 320  # pixels
+SETTLED = 300  # milliseconds without another change of the theme, after which the server paints the figures too
 PICTURES_WAIT = 0.5  # seconds that a page that is built in advance waits at most for its pictures
 PAGES = {
     "First screen": f"?page={FIRST}", "Stories": f"?page={GALLERY}", "Side by side": f"?page={SIDE_BY_SIDE}"
@@ -163,7 +164,7 @@ def explorer_page(
         dark_theme=bool(dark),
     )
     _ignore_busy_flag(page)
-    page.param.watch(lambda event: explorer.set_dark(event.new), "dark_theme")
+    page.param.watch(once_settled(lambda: explorer.set_dark(bool(page.dark_theme)), SETTLED), "dark_theme")
     explorer.set_dark(bool(page.dark_theme))
     explorer.settle()
     later = [(rest, explorer.rest), *([(side, explorer.controls)] if show_controls else [])]

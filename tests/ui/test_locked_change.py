@@ -14,7 +14,7 @@ from bokeh.events import DocumentReady
 from bokeh.server.views.ws import WSHandler
 from panel.io.state import set_curdoc
 
-from gpexplorer.ui.browser.callbacks import change
+from gpexplorer.ui.browser.callbacks import change, once_settled
 from gpexplorer.ui.browser.protocol_repairs import repair_connections
 
 
@@ -31,6 +31,23 @@ def test_a_change_waits_for_the_next_tick_of_its_document():
     [callback] = document.session_callbacks
     callback.callback()
     assert changes == [1]
+
+
+def test_the_first_event_acts_at_once_and_of_later_ones_the_last():
+    document, acts = served(destroyed=False), []
+    watch = once_settled(lambda: acts.append(len(acts)), 300)
+    with set_curdoc(document):
+        watch(None)
+        assert acts == [0]
+        for _ in range(3):
+            watch(None)
+        assert acts == [0]
+        assert [callback.timeout for callback in document.session_callbacks] == [300] * 3
+        for callback in document.session_callbacks:
+            callback.callback()
+        assert acts == [0, 1]
+    watch(None)  # without a server
+    assert acts == [0, 1, 2]
 
 
 def test_a_page_that_is_closed_is_left_alone():

@@ -67,6 +67,32 @@ def change(document: Document | None, act: Callable[[], None]) -> None:
         document.add_next_tick_callback(act)
 
 
+def once_settled(act: Callable[[], object], wait: int) -> Callable[[object], None]:
+    """Return a watcher that calls a function at the first event at once, and then after the last of several events.
+
+    What the browser shows ahead of the server is not drawn again then for events that others have followed.
+
+    Parameters
+    ----------
+    act : callable
+        What to call.
+    wait : int
+        Milliseconds without another event.
+    """
+    count = 0
+
+    def watch(_: object) -> None:
+        nonlocal count
+        count += 1
+        mine, document = count, served_document()
+        if document is None or count == 1:
+            act()
+        else:
+            document.add_timeout_callback(lambda: act() if mine == count else None, wait)
+
+    return watch
+
+
 async def work_in_thread(
     work: Callable[[], Any], show: Callable[[Any], None], fail: Callable[[str], None], activity: str
 ) -> None:

@@ -70,6 +70,8 @@ _COLOURS = {
     "dark": {"text": "#dfe6ec", "line": "#4a5560", "grid": "#2c353e", "background": "#1c2229"},
 }
 
+AROUND_ON_DARK = {_COLOURS["light"][part]: colour for part, colour in _COLOURS["dark"].items()}  # as `ON_DARK`
+
 # Bokeh's own ticks of less than two decades are those of a linear axis, whose labels touch at one end.
 LOG_TICKS = Path(__file__).with_name("log_ticks.js").read_text("utf-8")
 

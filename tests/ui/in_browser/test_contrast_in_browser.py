@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from looks import contrasts, faint, violations
-from pages import PATIENCE, Seen, until
+from pages import ON_PAGE, PATIENCE, Seen, until
 
 pytestmark = pytest.mark.ui
 
@@ -48,6 +48,25 @@ def test_words_can_be_read_in_both_themes(seen: Seen, theme: str):
     if theme == "dark":
         seen.press("Toggle theme")
         until(lambda: not is_dark())
+
+
+TOGGLED = f"""() => {{
+  const page = {ON_PAGE}.map((model) => model.data).find((data) => data && "dark_theme" in data)
+  const colours = () => {ON_PAGE}.flatMap((model) => ["axis_label_text_color", "major_label_text_color"]
+    .map((name) => model.properties[name]?.get_value()).filter((ink) => ink !== undefined)
+    .map((ink) => ink.value ?? ink))
+  return [0, 1, 2, 3].map(() => {{
+    page.dark_theme = !page.dark_theme
+    return [page.dark_theme, [...new Set(colours())], colours().length]
+  }})
+}}"""  # the colours of words beside axes, within one turn of the browser, in which no message of a server arrives
+
+
+def test_words_of_pictures_follow_the_theme_before_the_server_has_heard_of_it(seen: Seen):
+    seen.page.get_by_role("tab", name="Calibration").wait_for()
+    for dark, colours, count in seen.page.evaluate(TOGGLED):
+        assert count >= 8
+        assert colours == ["#dfe6ec" if dark else "#22303c"]
 
 
 def test_axe_finds_nothing_on_the_laboratory_and_beside_a_recommendation(seen: Seen):
