@@ -15,7 +15,7 @@ from bokeh.document import Document
 from panel.custom import JSComponent
 from panel.theme import DarkTheme
 
-from ...views.drawing.palette import AROUND_ON_DARK, ON_DARK
+from ...views.drawing.palette import AROUND, ON_DARK
 from ..styles import DRAWER_BELOW, TEXT, beside
 from .callbacks import change
 from .protocol_repairs import send_patches_together
@@ -73,7 +73,7 @@ class PageTheme(JSComponent):
     """
 
     on_dark = param.Dict(ON_DARK, constant=True, doc="Colours of figures in the light theme, and their dark twins.")
-    around_on_dark = param.Dict(AROUND_ON_DARK, constant=True, doc="Those of words, axes, grid and paper.")
+    around = param.Dict(AROUND, constant=True, doc="Colours of words, axes, grid and paper, by theme and name.")
 
     _esm = beside(__file__, "page_theme.js")
 

@@ -5,24 +5,27 @@ const pages = () => (window.Bokeh?.documents ?? []).flatMap((document) => docume
   .map((root) => root.data).filter((data) => data && "dark_theme" in data)
 
 const INKS = ["line_color", "fill_color", "text_color", "hatch_color"]
-const AROUND = ["background_fill_color", "border_fill_color", "axis_line_color", "axis_label_text_color", "major_tick_line_color",
-  "major_label_text_color", "grid_line_color", "label_text_color", "text_color"]  // of what lies around lines and marks
+const AROUND = {  // what lies around lines and marks, by the name of its colour
+  text: ["axis_label_text_color", "major_label_text_color", "label_text_color"], line: ["axis_line_color", "major_tick_line_color"],
+  grid: ["grid_line_color"], background: ["background_fill_color", "border_fill_color"],
+}
 const parts = () => (window.Bokeh?.documents ?? []).flatMap((document) => document.roots())
   .flatMap((root) => [...root.references()])
 
 export function render({ model, el }) {
   el.style.display = "none"
-  const reversed = (pairs) => Object.fromEntries(Object.entries(pairs).map((pair) => pair.reverse()))
-  const [on_light, around_on_light] = [model.on_dark, model.around_on_dark].map(reversed)
+  const on_light = Object.fromEntries(Object.entries(model.on_dark).map((pair) => pair.reverse()))
   // The server paints all of a figure too, but takes its time, in which words would be dark on dark.
   const paint = () => {
-    const twins = dark ? model.on_dark : on_light, around = dark ? model.around_on_dark : around_on_light
+    const twins = dark ? model.on_dark : on_light
     for (const part of new Set(parts())) {
       const changed = {}
-      for (const [names, pairs] of [[INKS, twins], [AROUND, around]]) for (const name of names) {
-        const ink = part.properties[name]?.get_value?.(), twin = pairs[ink?.value ?? ink]
+      for (const name of INKS) {
+        const ink = part.properties[name]?.get_value?.(), twin = twins[ink?.value ?? ink]
         if (twin) changed[name] = ink.value ? { ...ink, value: twin } : twin
       }
+      for (const [colour, names] of Object.entries(AROUND)) for (const name of names)
+        if (part.properties[name]?.get_value?.()) changed[name] = model.around[dark ? "dark" : "light"][colour]
       part.setv(changed, { sync: false })
       if ("entries" in part.properties) {
         const entries = part.entries.map((entry) => entry.map((value) => twins[value] ?? value))

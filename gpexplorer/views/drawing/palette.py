@@ -65,12 +65,10 @@ DIVERGING_ENDS = {  # of values around zero, which has the colour of the paper: 
 }
 BEND = 0.8  # exponent of the way from zero to an end, so that small values differ from the paper
 
-_COLOURS = {
+AROUND = {  # colours of what lies around lines and marks
     "light": {"text": "#22303c", "line": "#c4ccd4", "grid": "#e8ecf0", "background": "#ffffff"},
     "dark": {"text": "#dfe6ec", "line": "#4a5560", "grid": "#2c353e", "background": "#1c2229"},
 }
-
-AROUND_ON_DARK = {_COLOURS["light"][part]: colour for part, colour in _COLOURS["dark"].items()}  # as `ON_DARK`
 
 # Bokeh's own ticks of less than two decades are those of a linear axis, whose labels touch at one end.
 LOG_TICKS = Path(__file__).with_name("log_ticks.js").read_text("utf-8")
@@ -107,7 +105,7 @@ def paint(figure: Any, theme: str, mappers: Sequence[LinearColorMapper] = ()) ->
     mappers : sequence of LinearColorMapper, optional
         Its colour scales, of which the diverging ones get that of the theme.
     """
-    colours = _COLOURS["dark" if theme == "dark" else "light"]
+    colours = AROUND["dark" if theme == "dark" else "light"]
     figure.update(
         background_fill_color=colours["background"], border_fill_color=colours["background"], outline_line_color=None
     )
