@@ -43,7 +43,7 @@ from .marginals import NODES, Marginals, NormalMarginals, TransformedMarginals, 
 from .saved.parts import LARGEST, Parts, check_moments, read_posterior, write_posterior
 from .table_posterior import TablePosterior
 
-NEAR = 30.0  # standard deviations of the targets, in which the moments of a transformed target are tried out
+LARGEST_TRIED = 1e40  # value of a transformed target at which moments are tried out: squares are much larger
 TERMS = 24  # of Mehler's formula
 Guard = Callable[[], AbstractContextManager[None]]
 
@@ -256,7 +256,8 @@ class TransformedInUnits(InUnits):
             return X
         with self.guard():
             mean, var = self.inner._mean_and_var(self.inner.rows(X), False)
-        return take(X, (mean.abs() + var.clamp_min(0.0).sqrt() <= NEAR).nonzero()[:, 0])
+        values, _ = self._in_units(mean, var.clamp_min(0.0) + self._scaled_noise).at_nodes()
+        return take(X, (values.abs().amax(1) <= LARGEST_TRIED).nonzero()[:, 0])
 
     def _joint(self, X: Any, Z: Any, noise: float) -> Tensor:
         """Covariance [b, c] by Mehler's formula, with this noise in the scaled space."""

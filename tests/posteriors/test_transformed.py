@@ -240,6 +240,21 @@ def test_where_a_value_leaves_the_numbers_its_variance_is_infinite_and_never_nan
     assert bool((mean.isfinite() | var.isinf()).all())
 
 
+@pytest.mark.parametrize("transform", ["log", "yeo-johnson"])
+def test_a_model_whose_moments_are_infinite_far_from_its_rows_is_saved_and_opened(transform: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)), np.exp(3.0 * rng.normal(size=40))
+    run = gpx.Spec("ml", kernel="linear", budget={"steps": 3}, target_transform=transform).open(data=(X, y))
+    run.finish()
+    posterior = run.posterior(of="y")
+    assert posterior.var(1e4 * X[:3]).isinf().any()
+
+    posterior.save(tmp_path / "model")
+
+    loaded = gpx.load_posterior(tmp_path / "model")
+    torch.testing.assert_close(loaded.quantile(X, LEVELS), posterior.quantile(X, LEVELS), rtol=1e-9, atol=0.0)
+
+
 @pytest.mark.parametrize("noise", [False, True])
 def test_a_mixture_has_the_densities_and_quantiles_of_its_models(mixture: AveragePosterior, noise: bool) -> None:
     X = near_and_far()
