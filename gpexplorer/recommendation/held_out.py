@@ -162,9 +162,10 @@ class RowScores:
         elif metric == "rmse":
             values = np.sqrt(self.squared[rows].mean(1))
         else:
-            variances = np.maximum(self.targets[rows].var(1), np.finfo(float).tiny)
-            values = self.squared[rows].mean(1) / variances
-        low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+            variances, values = self.targets[rows].var(1), np.full(len(rows), np.inf)
+            varied = variances > 0.0  # not where a few equal targets were drawn
+            values[varied] = self.squared[rows][varied].mean(1) / variances[varied]
+        low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
         return Interval(getattr(self, metric), float(low), float(high))
 
     @property
@@ -173,9 +174,10 @@ class RowScores:
         return {metric: self.interval(metric) for metric in SCORES}
 
     def described(self, metric: str) -> str:
-        """A score with its interval, such as "0.011 (95 % interval 0.0098 to 0.012)"."""
+        """A score with its interval, such as "0.011 (95 % interval 0.0098 to 0.012)"; of few rows without an end."""
         value, low, high = self.interval(metric)
-        return f"{value:.3g} (95 % interval {low:.3g} to {high:.3g})"
+        ends = f"{low:.3g} to {high:.3g}" if np.isfinite(high) else f"from {low:.3g} on"
+        return f"{value:.3g} (95 % interval {ends})"
 
     @property
     def is_clustered(self) -> bool:

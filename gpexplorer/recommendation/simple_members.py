@@ -50,7 +50,7 @@ from .stages import TimedSearch
 PENALTIES = tuple(10.0**k for k in range(-3, 6))
 NEIGHBOURS = (1, 2, 4, 8, 16, 32)
 SMALLEST = 1e-12
-FOLDS = 3  # of cross-fitting
+FOLDS, FEWEST_RESIDUALS = 3, 20  # of cross-fitting; from which alone the noise is estimated
 ITERATIONS, FEW_ITERATIONS, SHORT = 100, 40, 5.0  # trees of a sum; fewer in less than so many seconds
 STOP_FROM = 500  # rows from which rows set aside decide the number of trees
 MOST_TREE_ROWS, MOST_NEIGHBOUR_ROWS, MOST_GP_ROWS = 20_000, 5000, 600
@@ -198,7 +198,8 @@ def cross_fitted_trees(
     """Trees of all rows, and what trees of the other folds leave of each row [n]; NaN for rows of no fold.
 
     Forward in time, the trees are those of earlier folds, so that the rows of the first fold have no residuals. If the
-    first trees have taken too long, they are the answer, with the residuals of their rows; in time, only these.
+    first trees have taken too long, they are the answer, with the residuals of their rows; in time, only these. Too few
+    residuals say nothing of the noise: then all folds are fitted, which are small.
     """
     begin, most = search.clock(), LONGEST * search.seconds / len(search.parts)
     iterations = ITERATIONS if search.seconds >= SHORT else FEW_ITERATIONS
@@ -216,7 +217,8 @@ def cross_fitted_trees(
         ).fit(X[kept], y[kept])
         iterations = model.n_iter_
         residuals[out] = y[out] - model.predict(X[out])
-        if number == numbers[0] and (search.clock() - begin) * (FOLDS + 1) > most:
+        may_end = number == numbers[0] and np.isfinite(residuals).sum() >= FEWEST_RESIDUALS
+        if may_end and (search.clock() - begin) * (FOLDS + 1) > most:
             if forward:
                 break  # the first trees know the oldest rows only
             return as_trees(model), residuals

@@ -241,7 +241,7 @@ def test_where_a_value_leaves_the_numbers_its_variance_is_infinite_and_never_nan
 
 
 @pytest.mark.parametrize("transform", ["log", "yeo-johnson"])
-def test_a_model_whose_moments_are_infinite_far_from_its_rows_is_saved_and_opened(transform: str, tmp_path: Path) -> None:
+def test_a_model_whose_moments_are_infinite_far_from_its_rows_opens_again(transform: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)), np.exp(3.0 * rng.normal(size=40))
     run = gpx.Spec("ml", kernel="linear", budget={"steps": 3}, target_transform=transform).open(data=(X, y))

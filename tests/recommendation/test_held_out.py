@@ -69,3 +69,11 @@ def test_the_first_rows_keep_their_groups_and_the_rows_that_are_held_out():
     assert (few.train.names, few.train.target, few.key) == (("a",), "b", "key/first-4")
     assert few.test is split.test
     assert first_rows(split, 9) is first_rows(split, 20) is split
+
+
+def test_where_a_few_drawn_targets_are_equal_an_interval_has_no_upper_end() -> None:
+    targets = np.array([0.0] * 9 + [1.0, 2.0, 2.0])
+    own = RowScores.of(targets, targets + 1.0, np.ones(len(targets)))
+    value, low, high = own.interval("smse")
+    assert 0.0 < low < value < high == math.inf
+    assert own.described("smse") == f"{value:.3g} (95 % interval from {low:.3g} on)"

@@ -100,6 +100,15 @@ def test_residuals_come_from_trees_of_other_rows_groups_and_times() -> None:
     assert np.nanstd(of_one_fold) > 0.9
 
 
+@pytest.mark.parametrize("forward", [False, True])
+def test_the_noise_of_few_rows_comes_from_all_folds_however_little_time_there_is(forward: bool) -> None:
+    X, y = np.linspace(0.0, 1.0, 12)[:, None], np.random.default_rng(0).normal(size=12)
+    rows = Dataset(torch.from_numpy(X), torch.from_numpy(y), ("t",))
+    folds = cross_fitting_folds(rows, X, "t" if forward else "")
+    _, residuals = cross_fitted_trees(X, y, folds, search(1e-6, rows), forward=forward)
+    assert np.isfinite(residuals).sum() == (9 if forward else 12)
+
+
 def test_trees_of_many_rows_stop_where_rows_set_aside_do_not_improve_and_those_of_few_do_not() -> None:
     """There is nothing to learn, and the noise is 1: with all their trees, residuals of seen rows are much smaller."""
     rng, seen = np.random.default_rng(5), dict[int, float]()
