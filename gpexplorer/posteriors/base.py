@@ -441,11 +441,24 @@ class Posterior(ABC):
         return self._marginals(X, noise).moments
 
     def _marginals(self, X: Any, noise: bool | None) -> Marginals:
-        """Those of all blocks of rows that have been checked."""
-        blocks = [self.block_marginals(X[rows]) for rows in self._blocks(X)]
-        if not blocks:
+        """Those of all blocks of rows that have been checked.
+
+        The moments of many blocks are written where those of all rows will be: small results between large temporaries
+        keep memory from being used again.
+        """
+        parts: list[Marginals] = []
+        for rows in self._blocks(X):
+            part = self.block_marginals(X[rows])
+            is_plain = isinstance(part, NormalMarginals) and not (part.mean.requires_grad or part.var.requires_grad)
+            if not is_plain or rows == slice(0, len(X)):
+                parts.append(part)
+                continue
+            parts = parts or [NormalMarginals(*(own.new_empty(len(X)) for own in part.moments))]
+            for whole, own in zip(parts[0].moments, part.moments, strict=True):
+                whole[rows] = own
+        if not parts:
             return NormalMarginals(self.like, self.like)
-        of_f = blocks[0].followed_by(blocks[1:]) if len(blocks) > 1 else blocks[0]
+        of_f = parts[0].followed_by(parts[1:]) if len(parts) > 1 else parts[0]
         return self.observed(of_f) if self.wants_noise(noise) else of_f
 
     def wants_noise(self, noise: bool | None) -> bool:

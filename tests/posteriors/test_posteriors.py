@@ -329,3 +329,23 @@ def test_a_covariance_larger_than_the_memory_of_the_machine_is_refused(monkeypat
         posterior.cov(X[:21], X)
     with pytest.raises(PosteriorError, match="The covariance of 30 and 30 rows takes"):
         posterior.inner.cov(posterior.rows(X))
+
+
+@pytest.mark.parametrize("needs_gradient", [False, True])
+def test_many_blocks_of_rows_have_the_moments_of_one_and_their_gradients(
+    needs_gradient: bool, monkeypatch: pytest.MonkeyPatch
+):
+    posterior = small_run("subset-of-data").posterior(of="y").inner
+    X = torch.linspace(-1.0, 2.0, 155, dtype=torch.float64).reshape(31, 5).requires_grad_(needs_gradient)
+    at_once = posterior(X)
+    monkeypatch.setattr(type(posterior), "_blocks", lambda self, X: iter([slice(0, 9), slice(9, 18), slice(18, 31)]))
+    in_blocks = posterior(X)
+
+    for ours, theirs in zip(in_blocks, at_once, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+        assert ours.requires_grad == needs_gradient
+    if needs_gradient:
+        by_blocks, by_all = (
+            torch.autograd.grad(sum(part.sum() for part in moments), X) for moments in (in_blocks, at_once)
+        )
+        torch.testing.assert_close(by_blocks, by_all, rtol=1e-9, atol=1e-12)
