@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -51,6 +52,7 @@ LEAST_PER_WORD, MOST_WORD_COLUMNS = 2.0, 2  # rows of a word, on the mean, from 
 PURSUIT = ", relevance pursuit"  # the end of the name of a candidate that gives rows a noise of their own
 NEIGHBOURS = "neighbours"  # the group of candidates whose rows depend on near ones only
 GROUPS = "groups"  # the group of candidates that learn theta by holding out groups
+FEW_ROWS = 60  # training rows, below which the noise and the lengthscales have priors
 LEARNED_FROM = 1000  # training rows, from which an evaluation of their likelihood is dear beside those of 200
 CURVE = re.compile(r"(linear \+ )?linear(\[[^\]]*\])? \* linear(\[[^\]]*\])?")  # a quadratic trend
 EXACT = "exact"  # the group whose learned theta is the initial theta of other candidates with the same kernel
@@ -84,6 +86,8 @@ class Candidate:
     learned_start : bool, default False
         Whether learning begins where a descent on some rows has arrived, because the search may have time for few
         evaluations. A lengthscale per input of many inputs would be fitted to too few rows.
+    has_priors : bool, default False
+        Whether the noise and the lengthscales have priors; see `priors_for_few_rows`.
     """
 
     name: str
@@ -97,6 +101,7 @@ class Candidate:
     pursues: bool = False
     most_rows: int = 0
     learned_start: bool = False
+    has_priors: bool = False
 
     def prepared(self, split: Split) -> Split:
         """The rows as the run of this candidate takes them."""
@@ -108,15 +113,14 @@ class Candidate:
         train = replace(split.train, noise=RowNoise(pursuit(split, self.kernel).ratio))
         return replace(split, train=train, key=f"{split.key}/pursued-{self.kernel}")
 
-    def spec(self, n: int, seed: int, theta: list[float] | None = None, start: str = SEVERAL_STARTS) -> Spec:
-        """The spec for n training rows, from a theta that was learned on fewer rows if there is one."""
+    def spec(self, n: int, seed: int, options: Mapping[str, Any] = MappingProxyType({})) -> Spec:
+        """The spec for n training rows, with options of the kernel, such as where learning begins."""
         settings = {
             name: min(value, n) if name in ("num_inducing", "num_rows") else value
             for name, value in self.settings.items()
         }
-        kernel = {"name": self.kernel} | ({"start": start} if theta is None else {"theta": theta})
         transforms = {name: getattr(self, name) for name in TRANSFORMS}
-        return Spec(self.method, settings, kernel=kernel, seed=seed, **transforms)
+        return Spec(self.method, settings, kernel={"name": self.kernel, **options}, seed=seed, **transforms)
 
     def opened(self, split: Split, seed: int, logs: Sequence[float] | None = None, anew: bool = False) -> Run:
         """A run on these rows, from hyperparameters that were learned on others if there are some.
@@ -129,13 +133,17 @@ class Candidate:
         anew : bool, default False
             Whether it learns from the start of its kernel, even if it has a `learned_start`.
         """
-        rows, theta = self.prepared(split), None
-        if logs is not None:
+        rows, options = self.prepared(split), dict[str, Any]()
+        if logs is not None or self.has_priors:
             kernel = make(self.kernel, rows.train.d, rows.train.columns)
-            scaled = rows.scaled(kernel.inputs != "counts", self.target_transform, self.input_transform)
-            theta = [logs[k] - unit for k, unit in enumerate(log_units(kernel, scaled.train))]
-        start = LEARNED_START if self.learned_start and not anew else SEVERAL_STARTS
-        return self.spec(len(split.train), seed, theta, start).open(data=rows)
+            scaled = rows.scaled(kernel.inputs != "counts", self.target_transform, self.input_transform).train
+        if logs is not None:
+            options["theta"] = [logs[k] - unit for k, unit in enumerate(log_units(kernel, scaled))]
+        else:
+            options["start"] = LEARNED_START if self.learned_start and not anew else SEVERAL_STARTS
+        if self.has_priors:
+            options["priors"] = priors_for_few_rows(kernel, scaled)
+        return self.spec(len(split.train), seed, options).open(data=rows)
 
     @property
     def model(self) -> tuple[str, str]:
@@ -152,6 +160,31 @@ class Candidate:
 def log_units(kernel: Any, rows: Dataset) -> list[float]:
     """The logarithms of the units of theta [p] on these scaled rows."""
     return [math.log(parameter.factor) for parameter in kernel_parameters(kernel, rows)]
+
+
+def priors_for_few_rows(kernel: Any, rows: Dataset) -> dict[str, str]:
+    """Priors by which few rows cannot be explained without noise, nor by functions that change from row to row.
+
+    The likelihood of a dozen rows is often highest at the least noise, where a 95 % band holds less than half of new
+    rows. The logarithm of the noise has its mode at 0.3 sd of the target, that of a lengthscale at sqrt(d) sd of its
+    input, each with a standard deviation of 1.
+
+    Parameters
+    ----------
+    rows : Dataset
+        Scaled rows, which know their units.
+
+    Returns
+    -------
+    dict of str to str
+        By name, in the units of the file, as `Spec` takes them.
+    """
+    modes = {"noise": 0.3, "lengthscale": math.sqrt(rows.d)}
+    return {
+        parameter.name: f"lognormal({math.log(modes[parameter.what] * parameter.factor) + 1.0:.6g}, 1)"
+        for parameter in kernel_parameters(kernel, rows)
+        if parameter.what in modes
+    }
 
 
 def pursuits(rows: Dataset) -> list[Candidate]:
@@ -181,6 +214,12 @@ def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candid
     list of Candidate
         At least three.
     """
+    if len(split.train) < FEW_ROWS:
+        return [replace(own, has_priors=own.method == "ml") for own in _by_promise(split, seconds, time_name)]
+    return _by_promise(split, seconds, time_name)
+
+
+def _by_promise(split: Split, seconds: float, time_name: str) -> list[Candidate]:
     n = len(split.train)
     if isinstance(split.train.X, list):
         return list(_of_objects(split, seconds))

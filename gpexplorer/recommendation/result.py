@@ -304,7 +304,8 @@ def _in_words(candidate: Candidate) -> str:
     of = f", of {transform_in_words(candidate.target_transform)}" if candidate.target_transform else ""
     if method.own_kernel:
         return method.title + of
-    return f"{method.title} with the kernel {available().get(candidate.kernel, candidate.kernel)}{of}"
+    priors = ", and priors for few rows" if candidate.has_priors else ""
+    return f"{method.title} with the kernel {available().get(candidate.kernel, candidate.kernel)}{of}{priors}"
 
 
 def better_simple_model(scores: RowScores, simple: Mapping[str, RowScores]) -> str:

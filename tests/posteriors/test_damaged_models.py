@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from gpexplorer import kernels
 from gpexplorer.errors import PosteriorError
-from gpexplorer.posteriors import load_posterior
+from gpexplorer.posteriors import CovarianceRoot, InducingPosterior, load_posterior
 from model_files import parts_of, rewritten
 from steps_of import small_run
 
@@ -80,3 +81,21 @@ def test_eigenvectors_that_contradict_the_rest_of_a_file_are_refused(change: Any
 
     with pytest.raises(PosteriorError, match=said):
         load_posterior(path)
+
+
+def test_jitter_that_is_large_beside_the_function_is_read_again(tmp_path: Path):
+    """SVGP adds a share of the noise variance, which is a large part of a small function."""
+    kernel, Z = kernels.make("se", d=1), torch.linspace(0.0, 3.0, 6, dtype=torch.float64)[:, None]
+    theta = torch.tensor([-3.0, 0.0, 1.0], dtype=torch.float64)
+    K = kernel(theta, Z, Z) + 1e-3 * torch.eye(6, dtype=torch.float64)
+    L, mean, root = torch.linalg.cholesky(K), torch.ones(6, dtype=torch.float64), torch.eye(6, dtype=torch.float64)
+    posterior = InducingPosterior(kernel, theta, Z, L, CovarianceRoot(mean, root))
+    posterior.save(tmp_path / "model")
+
+    assert torch.equal(load_posterior(tmp_path / "model")(Z).var, posterior(Z).var)
+
+    other = InducingPosterior(kernel, theta, Z, L.clone(), CovarianceRoot(mean, root))
+    other.L_mm[3, 1] += 0.02  # what is no jitter
+    other.save(tmp_path / "other")
+    with pytest.raises(PosteriorError, match="L_mm is not the Cholesky factor"):
+        load_posterior(tmp_path / "other")

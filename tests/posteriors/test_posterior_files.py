@@ -19,7 +19,6 @@ from gpexplorer.errors import PosteriorError
 from gpexplorer.kernels.row_scaled import RowScaled
 from gpexplorer.posteriors import (
     CholeskySolver,
-    CovarianceRoot,
     InducingPosterior,
     InUnits,
     MarginalPosterior,
@@ -104,24 +103,6 @@ def test_the_tensors_of_a_torch_module_are_its_buffers():
     module.load_state_dict({**module.state_dict(), "inner_alpha": torch.zeros_like(posterior.inner.alpha)})
 
     torch.testing.assert_close(module(X)[0], torch.full_like(X[:, 0], posterior.columns.scale.y_mean))
-
-
-def test_jitter_that_is_large_beside_the_function_is_read_again(tmp_path: Path):
-    """SVGP adds a share of the noise variance, which is a large part of a small function."""
-    kernel, Z = kernels.make("se", d=1), torch.linspace(0.0, 3.0, 6, dtype=torch.float64)[:, None]
-    theta = torch.tensor([-3.0, 0.0, 1.0], dtype=torch.float64)
-    K = kernel(theta, Z, Z) + 1e-3 * torch.eye(6, dtype=torch.float64)
-    L, mean, root = torch.linalg.cholesky(K), torch.ones(6, dtype=torch.float64), torch.eye(6, dtype=torch.float64)
-    posterior = InducingPosterior(kernel, theta, Z, L, CovarianceRoot(mean, root))
-    posterior.save(tmp_path / "model")
-
-    assert torch.equal(gpx.load_posterior(tmp_path / "model")(Z).var, posterior(Z).var)
-
-    other = InducingPosterior(kernel, theta, Z, L.clone(), CovarianceRoot(mean, root))
-    other.L_mm[3, 1] += 0.02  # what is no jitter
-    other.save(tmp_path / "other")
-    with pytest.raises(PosteriorError, match="L_mm is not the Cholesky factor"):
-        gpx.load_posterior(tmp_path / "other")
 
 
 @pytest.mark.parametrize("key", ["svgp", "grief", "scgd", "ml", "ski"])

@@ -230,7 +230,7 @@ def test_a_spec_has_no_more_points_or_rows_than_there_are_and_begins_with_a_thet
     assert candidate.spec(500, 7).settings["num_inducing"] == 80
     assert candidate.spec(50, 7).settings["max_epochs"] == 3
     assert candidate.spec(50, 7).seed == 7
-    assert candidate.spec(50, 7, [0.1, 0.2]).kernel == {"name": "se-ard", "theta": [0.1, 0.2]}
+    assert candidate.spec(50, 7, {"theta": [0.1, 0.2]}).kernel == {"name": "se-ard", "theta": [0.1, 0.2]}
     rows = Candidate("x", "g", "subset-of-data", "se-ard", {"num_rows": 80})
     assert rows.spec(50, 0).settings["num_rows"] == 50
 
@@ -323,3 +323,37 @@ def test_few_rows_are_held_out_in_folds_and_many_in_one_part(n: int, make: Calla
             assert part.test.groups is not None
             assert not set(part.train.groups.number.tolist()) & set(part.test.groups.number.tolist())
     assert [part.key for part in splits] == [part.key for part in parts(Split(train, train, "x"), seed=3)]
+
+
+def test_few_rows_have_priors_in_the_units_of_the_file_and_many_have_none() -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(70, 2)) * [3.0, 1e-3], 50.0 * rng.normal(size=70)
+    for n, has_priors in ((59, True), (60, False)):
+        split = gpx.load((X[:n], y[:n]), split="all")
+        found = candidates(split, 1.0)
+        assert {own.has_priors for own in found if own.method == "ml"} == {has_priors}
+        kernel = found[0].opened(split, 0).spec.kernel
+        assert ("priors" in kernel) == has_priors
+        if has_priors:
+            modes = {name: math.exp(float(text[10:-4]) - 1.0) for name, text in kernel["priors"].items()}
+            names = [f"{found[0].kernel}.lengthscale[x{k}]" for k in (0, 1)]
+            assert modes == pytest.approx(
+                {name: math.sqrt(2.0) * sd for name, sd in zip(names, X[:n].std(0), strict=True)}
+                | {"noise": 0.3 * y[:n].std()},
+                rel=1e-5,
+            )
+
+
+def test_a_dozen_rows_of_noise_are_not_explained_without_noise() -> None:
+    """The likelihood alone is highest at the least noise for some such rows, and its bands then hold no new row."""
+    free, with_priors = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        split = gpx.load((rng.normal(size=(12, 3)), rng.poisson(1.5, 12).astype(float)), split="all")
+        for has_priors, found in ((False, free), (True, with_priors)):
+            run = Candidate("ml", EXACT, "ml", "matern32-ard", has_priors=has_priors).opened(split, 0)
+            run.finish(steps=60)
+            noise = next(row for row in run.hyperparameters if row.name == "noise")
+            found.append(noise.value / float(split.train.y.std()))
+    assert min(free) < 0.01
+    assert min(with_priors) > 0.05
