@@ -183,6 +183,11 @@ class RowGroups(NamedTuple):
     number: Tensor
     are_folds: bool
 
+    @property
+    def distinct(self) -> int:
+        """How many groups, or folds, there are."""
+        return len(self.number[self.number >= 0].unique())
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:

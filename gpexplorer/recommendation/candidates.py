@@ -25,11 +25,13 @@ from ..kernels.theta.restrictions import kernel_parameters
 from ..linalg.periodogram import peaks
 from ..linalg.randomness import generator
 from ..linalg.seasons import is_curved, periods
+from ..methods.base import registry
 from ..problem import Dataset, MixedRows, RowNoise
 from ..runs.opening import LEARNED_START, SEVERAL_STARTS
 from ..runs.run import Run
 from ..runs.spec import TRANSFORMS, Spec
 from ..runs.studies.machine_speed import points_for, rows_for
+from .held_out import FOLDS
 from .relevance_pursuit import pursuit
 from .row_order import is_series, numbers_of
 from .row_questions import far_rows
@@ -248,11 +250,16 @@ def of_groups(rows: Dataset, seconds: float) -> list[Candidate]:
     """
     if rows.groups is None:
         return []
+    groups = rows.groups.distinct
+    fitted = groups - math.ceil(groups / FOLDS)  # groups, where the others are held out
+    if fitted < 2:
+        return []
+    settings = {"folds": fitted} if fitted < registry["gpcv-admm"].param["folds"].default else {}
     size = min(rows_for(len(rows), seconds), MOST_OF_GROUPS)
     size = 0 if size >= len(rows) else size
     kernels = ("matern32-ard", "se-ard")
     of_size = f", {size} rows" if size else ""
-    return [Candidate(f"gpcv-admm, {k}{of_size}", GROUPS, "gpcv-admm", k, most_rows=size) for k in kernels]
+    return [Candidate(f"gpcv-admm, {k}{of_size}", GROUPS, "gpcv-admm", k, settings, most_rows=size) for k in kernels]
 
 
 def of_words(rows: Dataset, seconds: float) -> list[Candidate]:

@@ -235,7 +235,8 @@ def _drawn_masks(train: Dataset, order: Tensor, seed: int) -> list[Mask]:
     number = train.groups.number
     size = min(max(SHARE_OF_GROUPS * n, LEAST), MOST_OF_GROUPS)
     if not train.groups.are_folds:
-        number = drawn_folds(number, FOLDS, seed) if is_small else drawn_share(number, size / n, seed).long() - 1
+        count = min(FOLDS, train.groups.distinct)
+        number = drawn_folds(number, count, seed) if is_small else drawn_share(number, size / n, seed).long() - 1
     return [(number == k).numpy() for k in range(int(number.max()) + 1)]
 
 

@@ -182,9 +182,12 @@ def simple_posteriors(
 
 
 def cross_fitting_folds(rows: Dataset, X: Array, time_name: str) -> NDArray[np.int64]:
-    """The fold [n] of each row: whole groups, stretches of time from 0 on, or a random draw; -1 for rows of no fold."""
-    if rows.groups is not None:
-        return drawn_folds(rows.groups.number, FOLDS, 0).cpu().numpy().astype(np.int64)
+    """The fold [n] of each row: whole groups, stretches of time from 0 on, or a random draw; -1 for rows of no fold.
+
+    Of a single group, rows are drawn.
+    """
+    if rows.groups is not None and (count := rows.groups.distinct) > 1:
+        return drawn_folds(rows.groups.number, min(FOLDS, count), 0).cpu().numpy().astype(np.int64)
     n = len(X)
     if time_name in rows.names[: X.shape[1]]:
         time = X[:, rows.names.index(time_name)]

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+import gpexplorer as gpx
 from gpexplorer.data import Split
 from gpexplorer.problem import Dataset, RowGroups
+from gpexplorer.recommendation.candidates import of_groups
 from gpexplorer.recommendation.held_out import RowScores, first_rows, parts
+from gpexplorer.recommendation.simple_members import cross_fitting_folds
 from search_by_hand import Y, scores
 
 
@@ -77,3 +81,30 @@ def test_where_a_few_drawn_targets_are_equal_an_interval_has_no_upper_end() -> N
     value, low, high = own.interval("smse")
     assert 0.0 < low < value < high == math.inf
     assert own.described("smse") == f"{value:.3g} (95 % interval from {low:.3g} on)"
+
+
+@pytest.mark.parametrize(("groups", "in_parts", "folds"), [(2, 2, None), (3, 3, 2), (4, 3, 2), (5, 3, 3), (6, 3, 4)])
+def test_few_groups_are_held_out_in_fewer_parts_and_folds(groups: int, in_parts: int, folds: int | None) -> None:
+    number, draw = torch.arange(5 * groups) // 5, torch.Generator().manual_seed(0)
+    X = torch.randn(5 * groups, 2, generator=draw, dtype=torch.float64)
+    rows = Dataset(X, X[:, 0].clone(), ("a", "b"), groups=RowGroups(number, are_folds=False))
+    divided = parts(Split(rows, rows.rows(torch.arange(0)), "rows"), 0)
+    assert len(divided) == in_parts
+    assert sum(len(part.test) for part in divided) == len(rows)
+
+    used = {own.settings.get("folds", 4) for own in of_groups(rows, 1.0)}
+    assert used == ({folds} if folds else set())
+    for part in divided:
+        assert folds is None or part.train.groups.distinct >= folds
+        drawn = cross_fitting_folds(part.train, part.train.X.numpy(), "")
+        assert len(np.unique(drawn)) >= 2
+
+
+def test_a_table_of_four_groups_gets_an_answer() -> None:
+    rng = np.random.default_rng(0)
+    of_group = np.repeat(np.arange(4), 5)
+    table = pd.DataFrame({"patient": [f"p{k}" for k in of_group], "x": rng.normal(size=20)})
+    table["y"] = table["x"] + rng.normal(size=4)[of_group]
+    answer = gpx.recommend(table, target="y", groups="patient", seconds=0.5)
+    assert answer.held_out_by == "groups"
+    assert answer.predict(table.drop(columns="y")).mean.isfinite().all()
