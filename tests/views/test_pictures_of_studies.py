@@ -158,5 +158,5 @@ def test_a_picture_in_html_is_described_by_its_axes():
 
     html = picture.html_of(["<p>words</p>", curves])
 
-    assert html.startswith('<p>words</p><img alt="objective')
+    assert html.startswith('<p>words</p><img alt="NLML [nat]')
     assert 'over step" src="data:image/svg+xml;base64,' in html
