@@ -43,7 +43,7 @@ from .marginals import NODES, Marginals, NormalMarginals, TransformedMarginals, 
 from .saved.parts import LARGEST, Parts, check_moments, read_posterior, write_posterior
 from .table_posterior import TablePosterior
 
-LARGEST_TRIED = 1e40  # value of a transformed target at which moments are tried out: squares are much larger
+LARGEST_TRIED = 1e40  # value of a transformed target up to which moments are tried out: their squares are finite then
 TERMS = 24  # of Mehler's formula
 Guard = Callable[[], AbstractContextManager[None]]
 

@@ -222,6 +222,7 @@ def candidates(split: Split, seconds: float, time_name: str = "") -> list[Candid
 
 
 def _by_promise(split: Split, seconds: float, time_name: str) -> list[Candidate]:
+    """The candidates by the kind and the number of the inputs and of the rows, without priors."""
     n = len(split.train)
     if isinstance(split.train.X, list):
         return list(_of_objects(split, seconds))
