@@ -101,6 +101,15 @@ function updateOnce(renderer) {
   }
 }
 
+function colourBeforeLayout(bar) {
+  const { lazy_initialize } = bar
+  bar.lazy_initialize = async function () {
+    await lazy_initialize.call(this)
+    const axis = this._axis_view.parent, { request_layout } = axis
+    axis.request_layout = () => { if (this.layout != null) request_layout.call(axis) }
+  }
+}
+
 function keepLateRows(table) {
   const { setData, tableBuilt } = table
   table.setData = function () {
@@ -132,6 +141,8 @@ function mend(sheetOf) {
   if (component?.compile) compileOnce(component)
   const renderer = window.Bokeh.Models.get("GlyphRenderer")?.prototype.default_view?.prototype
   if (renderer?.update_data) updateOnce(renderer)
+  const bar = window.Bokeh.Models.get("ColorBar")?.prototype.default_view?.prototype
+  if (bar?.lazy_initialize) colourBeforeLayout(bar)
   const table = window.Bokeh.Models.get("panel.models.tabulator.DataTabulator")?.prototype.default_view?.prototype
   if (table?.setData && table.tableBuilt) keepLateRows(table)
   view.gpexplorer_mended = true

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from pages import DATA_FIGURE, Seen, until
+from pages import DATA_FIGURE, ON_PAGE, Seen, until
 
 pytestmark = pytest.mark.ui
 
@@ -29,6 +29,14 @@ LAYOUTS = f"""async () => {{
   delete figure.update_layout
   return layouts
 }}"""  # how often a figure is laid out when it and everything around it ask for that
+EARLY_COLOUR = f"""() => {{
+  const bars = {ON_PAGE}.filter((model) => model.type === "ColorBar")
+  const view = bars.map((bar) => Bokeh.index.find_one(bar)).find((found) => found?.layout)
+  const bar = view.model, {{ layout }} = view
+  view.layout = undefined
+  try {{ bar.label_standoff += 1 }} finally {{ view.layout = layout; bar.label_standoff -= 1 }}
+  return bar.label_standoff
+}}"""  # changes a bar of colours as if it had not been laid out yet
 
 
 def test_play_lowers_the_objective_and_moves_the_points_and_the_transport_answers(seen: Seen):
@@ -64,6 +72,12 @@ def test_a_page_is_laid_out_once_and_then_writes_no_style_sheet(seen: Seen):
 
     seen.page.evaluate(STYLE_WRITES)
     assert seen.page.evaluate(STYLE_WRITES) == [1, 0]
+
+
+def test_a_bar_of_colours_is_painted_before_it_is_laid_out(seen: Seen):
+    """As where somebody changes the theme while pictures are drawn: an exception would end all further changes."""
+    seen.visit("?v=1&method=subset-of-data&data=sin-product&data.n=100&kernel=se&set.num_rows=15")
+    assert seen.page.evaluate(EARLY_COLOUR) >= 0
 
 
 def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: Seen):
