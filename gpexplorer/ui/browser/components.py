@@ -134,13 +134,18 @@ class AddressBar(JSComponent):
         Parameters of `panel.custom.JSComponent`.
     """
 
-    entry = param.List(default=[], doc="The query, and whether it is a new entry of the browser's history.")
+    entry = param.List(
+        default=[],
+        doc="The query, whether it is a new entry of the browser's history, and how many moves back or forward were "
+        "heard of before.",
+    )
 
     _esm = beside(__file__, "address_bar.js")
 
     def __init__(self, go_back: Callable[[str], None], **params: Any) -> None:
         super().__init__(**params)
-        self._query, self._go_back, self._changed_at = "", go_back, float("-inf")
+        self._query: str | None = ""  # the last one shown; None after a person has gone to another
+        self._go_back, self._changed_at, self._heard = go_back, float("-inf"), 0
 
     def show_query(self, query: str, is_new: bool) -> None:
         """Show this query, with its question mark.
@@ -155,15 +160,16 @@ class AddressBar(JSComponent):
         if query == self._query:
             return
         clock = time.monotonic()
-        self.entry = [query, is_new and clock - self._changed_at > MERGE_SECONDS]
+        self.entry = [query, is_new and clock - self._changed_at > MERGE_SECONDS, self._heard]
         self._query = query
         if is_new:
             self._changed_at = clock
 
     def _handle_msg(self, msg: Any) -> None:
-        if isinstance(msg, str) and len(msg) <= LONGEST_QUERY:
-            self._query = msg
-            self._go_back(msg)
+        match msg:
+            case [str(query), int(number)] if len(query) <= LONGEST_QUERY:
+                self._query, self._heard = None, number
+                self._go_back(query)
 
 
 class Pulse(JSComponent):

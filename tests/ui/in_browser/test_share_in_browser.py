@@ -11,11 +11,21 @@ from playwright.sync_api import expect
 from gpexplorer import Spec
 from gpexplorer.ui.address import read_query
 from gpexplorer.ui.explorer import START
-from pages import Seen, until
+from pages import ON_PAGE, Seen, until
 
 pytestmark = [pytest.mark.ui, pytest.mark.panels]
 
 ASKED = "?v=1&data=sin-product&set.num_inducing=7&set.num_pivots=-3&seed=4&at=9&view=terms&nonsense=%3Cb%3E1"
+
+BACK_TWICE = f"""(queries) => {{
+  for (const query of queries) {{
+    history.pushState(null, "", location.pathname + query)
+    dispatchEvent(new PopStateEvent("popstate"))
+  }}
+  const bar = {ON_PAGE}.find((model) => model.esm?.includes("popstate")).data
+  bar.entry = ["?v=1&at=5", false, (bar.entry[2] ?? 0)]  // what the server wrote before it heard of these
+  return location.search
+}}"""
 
 
 def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Callable[..., Seen], tmp_path: Path):
@@ -124,6 +134,23 @@ def test_a_question_is_chosen_and_a_lecture_hides_the_controls(seen: Seen, open_
     until(lambda: other.page.get_by_text("It uses 15 of the 180 rows").count() == 1)
     other.page.go_forward()
     until(lambda: other.page.get_by_text("It uses 15 of the 180 rows").count() == 0)
+
+
+def test_who_goes_back_twice_at_once_is_shown_the_last_address(anywhere: Seen):
+    """Also where it is the one that was written last, and where the server writes before it hears of that."""
+    seen = anywhere
+    seen.visit("?v=1&set.num_inducing=6")
+    until(lambda: len(seen.inducing()) == 6)
+    written = address(seen)
+    other = written.replace("num_inducing=6", "num_inducing=7")
+    assert seen.page.evaluate(BACK_TWICE, ["?page=sought&v=1&set.num_inducing=7", f"?page=sought&{written[1:]}"]) == (
+        f"?page=sought&{written[1:]}"
+    )
+    until(lambda: address(seen) == written)
+
+    assert seen.page.evaluate(BACK_TWICE, [written, other]) == other
+    until(lambda: len(seen.inducing()) == 7)
+    assert address(seen) == other
 
 
 def test_a_spec_saved_here_is_opened_again_and_a_bad_one_gets_a_sentence(anywhere: Seen):
