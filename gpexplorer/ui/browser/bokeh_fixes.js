@@ -81,6 +81,23 @@ function readFontOnce(plot, sheetOf) {
   Object.defineProperty(plot, "base_font_size", { get: read })
 }
 
+function forgetRemoved(plot) {
+  const { connect_signals, remove } = plot, heard = new WeakMap()
+  plot.connect_signals = function () {
+    const listeners = []
+    visualViewport.addEventListener = function (...listener) {
+      listeners.push(listener)
+      EventTarget.prototype.addEventListener.apply(this, listener)
+    }
+    try { connect_signals.call(this) } finally { delete visualViewport.addEventListener }
+    heard.set(this, listeners)
+  }
+  plot.remove = function () {
+    for (const listener of heard.get(this) ?? []) visualViewport.removeEventListener(...listener)
+    remove.call(this)
+  }
+}
+
 function keepColours(visual, sheetOf) {
   const { _get_css_value } = visual
   visual._get_css_value = function (name) { return sheetOf(this.obj) ? "" : _get_css_value.call(this, name) }
@@ -155,6 +172,7 @@ function mend(sheetOf) {
   if (layout && parts) layOutTogether([layout, parts], sheetOf)
   const plot = window.Bokeh.require?.("models/plots/plot_canvas")?.PlotView?.prototype
   if (plot && "base_font_size" in plot) readFontOnce(plot, sheetOf)
+  if (plot && window.visualViewport) forgetRemoved(plot)
   if (sheetOf === managing && window.importShim?.addImportMap) importNatively(window.importShim)
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from playwright.sync_api import expect
 
@@ -29,6 +31,18 @@ LAYOUTS = f"""async () => {{
   delete figure.update_layout
   return layouts
 }}"""  # how often a figure is laid out when it and everything around it ask for that
+COUNT_LISTENERS = """() => {
+  globalThis.listeners = 0
+  const { addEventListener, removeEventListener } = EventTarget.prototype
+  EventTarget.prototype.addEventListener = function (...listener) {
+    if (this === visualViewport) listeners += 1
+    addEventListener.apply(this, listener)
+  }
+  EventTarget.prototype.removeEventListener = function (...listener) {
+    if (this === visualViewport) listeners -= 1
+    removeEventListener.apply(this, listener)
+  }
+}"""  # counts how many more listeners, such as figures, the window has from now on
 EARLY_COLOUR = f"""() => {{
   const bars = {ON_PAGE}.filter((model) => model.type === "ColorBar")
   const view = bars.map((bar) => Bokeh.index.find_one(bar)).find((found) => found?.layout)
@@ -78,6 +92,19 @@ def test_a_bar_of_colours_is_painted_before_it_is_laid_out(seen: Seen):
     """As where somebody changes the theme while pictures are drawn: an exception would end all further changes."""
     seen.visit("?v=1&method=subset-of-data&data=sin-product&data.n=100&kernel=se&set.num_rows=15")
     assert seen.page.evaluate(EARLY_COLOUR) >= 0
+
+
+def test_figures_of_earlier_runs_are_forgotten(open_page: Callable[..., Seen]):
+    """Each stayed in the browser's memory, with all that was on the page: 3 MB per run that was opened."""
+    seen = open_page()
+    until(lambda: seen.page.evaluate(LAYOUTS) == 1)  # at rest
+    seen.page.evaluate(COUNT_LISTENERS)
+    for method in ("bsgd", "grief", "fitc"):
+        seen.visit(f"?v=1&method={method}&data=sin-product&data.n=100&kernel=se-ard")
+        until(lambda method=method: f"method={method}" in seen.page.evaluate("location.search"))
+    until(lambda: seen.page.evaluate(LAYOUTS) == 1)
+
+    assert seen.page.evaluate("listeners") < 4
 
 
 def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: Seen):
