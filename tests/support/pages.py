@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, TimeoutError
 
 HERE = Path(__file__).resolve().parent
 ON_PAGE = """(() => [...new Set(Bokeh.documents[0].roots().flatMap((root) => [...root.references()]))])()"""
-# the models on the page now; `all_models` also has those that left it in the last 30 seconds
+# the models on the page now; `all_models` also has those that left it in the last 5 seconds
 DATA_FIGURE = f"""(event) => {ON_PAGE}.find((m) => m.type === "Figure"
     && m.renderers.some((r) => r.data_source?.name === "inducing")
     && (!event || m.subscribed_events.has(event)))"""

@@ -98,6 +98,14 @@ function forgetRemoved(plot) {
   }
 }
 
+function forgetModels(document) {
+  const { _schedule_recompute_all_models } = document
+  document._schedule_recompute_all_models = function () {
+    this._recompute_timeout = 5000
+    if (this._recompute_timer == null) _schedule_recompute_all_models.call(this)  // else each change would put it off
+  }
+}
+
 function keepColours(visual, sheetOf) {
   const { _get_css_value } = visual
   visual._get_css_value = function (name) { return sheetOf(this.obj) ? "" : _get_css_value.call(this, name) }
@@ -173,6 +181,8 @@ function mend(sheetOf) {
   const plot = window.Bokeh.require?.("models/plots/plot_canvas")?.PlotView?.prototype
   if (plot && "base_font_size" in plot) readFontOnce(plot, sheetOf)
   if (plot && window.visualViewport) forgetRemoved(plot)
+  const document = window.Bokeh.require?.("document/document")?.Document?.prototype
+  if (sheetOf === managing && document?._schedule_recompute_all_models) forgetModels(document)
   if (sheetOf === managing && window.importShim?.addImportMap) importNatively(window.importShim)
 }
 

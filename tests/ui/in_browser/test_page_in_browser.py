@@ -95,7 +95,10 @@ def test_a_bar_of_colours_is_painted_before_it_is_laid_out(seen: Seen):
 
 
 def test_figures_of_earlier_runs_are_forgotten(open_page: Callable[..., Seen]):
-    """Each stayed in the browser's memory, with all that was on the page: 3 MB per run that was opened."""
+    """Each stayed in the browser's memory, with all that was on the page: 3 MB per run that was opened.
+
+    And their models were searched at every click until nothing had been changed for half a minute.
+    """
     seen = open_page()
     until(lambda: seen.page.evaluate(LAYOUTS) == 1)  # at rest
     seen.page.evaluate(COUNT_LISTENERS)
@@ -105,6 +108,7 @@ def test_figures_of_earlier_runs_are_forgotten(open_page: Callable[..., Seen]):
     until(lambda: seen.page.evaluate(LAYOUTS) == 1)
 
     assert seen.page.evaluate("listeners") < 4
+    until(lambda: seen.page.evaluate(f"Bokeh.documents[0].all_models.size < 1.1 * {ON_PAGE}.length"), 12)
 
 
 def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: Seen):
