@@ -20,7 +20,7 @@ from .browser.callbacks import at_end, once_settled, served_document, together, 
 from .browser.components import OWN_PAGE, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour, Ways, repaired
 from .connections import BUILT_AHEAD, Arrivals, Withheld, follow_connection
 from .notebook.shown_in_cells import in_notebook
-from .styles import BESIDE, GUEST, MAIN, PAGE, THEME
+from .styles import BESIDE, GUEST, MAIN, PAGE, THEME, TOOLTIP_BELOW
 
 ICON = {"color": "inherit !important"}  # in the title bar
 NOT_ON_PHONES = {"@media (max-width: 599px)": {"display": "none"}}
@@ -136,11 +136,13 @@ def explorer_page(
     arrivals = arrivals or Arrivals()
     keys = pmui.IconButton(
         icon="keyboard", description="Keys (?)", color="default", sx=ICON | NOT_ON_PHONES,
-        on_click=lambda _: explorer.key("?"),
+        stylesheets=[TOOLTIP_BELOW], on_click=lambda _: explorer.key("?"),
     )  # fmt: skip
     ways = Ways(explorer.below.open, pages={} if in_notebook() else PAGES, tools=explorer.tools, align="center")
     tour = Tour()
-    guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=ICON, on_click=tour.begin)
+    guide = pmui.IconButton(
+        icon="explore", description="A tour of the page", sx=ICON, stylesheets=[TOOLTIP_BELOW], on_click=tour.begin
+    )
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
     theme = [PageTheme()] if dark is None else []
     listeners = [explorer.pulse, Keys(explorer.key), tour, *theme, *listeners]

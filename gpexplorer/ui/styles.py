@@ -164,10 +164,13 @@ TABS = {
     "& .MuiTab-root.Mui-selected": {"border": "1px solid currentColor"},
 }
 
-# The tooltip of a button opens above it: at its side it would cover the next button, and below it the numbers of the
-# run, which change while the mouse rests on Play or on the button of a step.
+# The tooltip of a button opens above it: at its side it would cover the next button and take its clicks, and below it
+# the numbers of the run, which change while the mouse rests on Play or on the button of a step. It is placed at the
+# side by the component, which is narrow in between, and moved from there.
 TOOLTIP = """
-.MuiTooltip-popper { translate: calc(-50% - 32px) -34px; pointer-events: none; }
-.MuiTooltip-tooltip { white-space: nowrap; max-width: none; }
+.MuiTooltip-popper { translate: -40% calc(-50% - 22px); pointer-events: none; }
+.MuiTooltip-popper[data-popper-placement^="left"] { translate: 40% calc(-50% - 22px); }
+.MuiTooltip-tooltip { width: max-content; max-width: 260px; }
 .MuiTooltip-arrow { display: none; }
 """
+TOOLTIP_BELOW = TOOLTIP.replace("calc(-50% - 22px)", "calc(50% + 22px)")  # in the title bar

@@ -10,10 +10,11 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from .styles import TEXT
+from .styles import TEXT, TOOLTIP
 from .text import named
 
 SMALL = {"size": "small", "margin": (6, 8)}
+WITH_TOOLTIP = {"stylesheets": [TOOLTIP]}
 WIDE = {"sizing_mode": "stretch_width"}
 AS_FIELD = {"& .MuiSelect-select": {"paddingBlock": "8.5px"}}
 
@@ -43,7 +44,7 @@ def button(label: str, icon: str, act: Callable[..., Any], help_: str = "", **st
     **style : object
         Parameters of the button. The one that matters most on its panel has the variant "contained".
     """
-    words = named(label, help_) if help_ else {"label": label}
+    words = {**named(label, help_), **WITH_TOOLTIP} if help_ else {"label": label}
     click = act if iscoroutinefunction(act) else lambda _: act()
     color = "primary" if style.get("variant") == "contained" else "default"
     look = {"variant": "outlined", "margin": (6, 8), "color": color, **({"icon": icon} if icon else {})}
@@ -81,7 +82,7 @@ def download(name: str, content: Callable[..., Any], label: str = "", help_: str
         made = made.encode() if isinstance(made, str) else made
         return io.BytesIO(made) if isinstance(made, bytes) else made
 
-    words = named(label, help_) if help_ else {"label": label or name}
+    words = {**named(label or name, help_), **WITH_TOOLTIP} if help_ else {"label": label or name}
     look = {"variant": "outlined", "size": "small", "margin": (4, 6)}
     callback = content if iscoroutinefunction(content) else file
     return pmui.FileDownload(callback=callback, filename=name, **{**words, **look, **style})

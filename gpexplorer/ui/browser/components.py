@@ -167,9 +167,10 @@ class AddressBar(JSComponent):
 
     def _handle_msg(self, msg: Any) -> None:
         match msg:
-            case [str(query), int(number)] if len(query) <= LONGEST_QUERY:
+            case [str(query), int(number)]:
                 self._query, self._heard = None, number
-                self._go_back(query)
+                if len(query) <= LONGEST_QUERY:
+                    self._go_back(query)
 
 
 class Pulse(JSComponent):

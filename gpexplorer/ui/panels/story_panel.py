@@ -10,7 +10,7 @@ from typing import Any
 
 from ..session import Session
 from ..stories import STORIES, Part
-from ..styles import TEXT
+from ..styles import TEXT, TOOLTIP_BELOW
 from ..text import text
 from ..widgets import WithLayout, button, column, hidden_column, line_of_text, row
 from .scaling_panel import GrowthPanel
@@ -41,7 +41,7 @@ class StoryPanel(WithLayout):
         self.study: GrowthPanel | None = None
         self._place = column()
         self.said = line_of_text("", (4, 12, 0, 12), [TEXT, STYLE])
-        look: dict[str, Any] = {"size": "small", "margin": (4, 4)}
+        look: dict[str, Any] = {"size": "small", "margin": (4, 4), "stylesheets": [TOOLTIP_BELOW]}  # the bar is above
         self.back = button("Back", "", lambda: self.go(-1), "the part before.", **look)
         self.next = button("Next", "", lambda: self.go(1), "the next part.", variant="contained", **look)
         self.show_answer = button("Show the answer", "", self.answer, **look)

@@ -30,7 +30,6 @@ from .study_panel import StudyPanel
 MOST_STEPS = 100_000  # of each run
 MOST_SECONDS = 3600  # likewise
 MOST_RUNS = 50  # of a repetition on ten splits: five methods
-WIDE_TOOLTIP = ".MuiTooltip-tooltip { width: 260px; }"  # it would be as narrow as the place beside the button
 MAX_LENGTH = 600  # characters of the list of values
 
 
@@ -127,7 +126,7 @@ class SweepPanel(StudyPanel):
         self.seconds = whole("or seconds", 0, 0, MOST_SECONDS, 110, description=hint)
         self.go = button("Sweep", "grid_view", self.toggle)
         hint = "repeat the kept runs on ten splits of their rows, to see whether the better one is better on most."
-        self.on_splits = button("Ten splits", "repeat", self.repeat, hint, stylesheets=[WIDE_TOOLTIP])
+        self.on_splits = button("Ten splits", "repeat", self.repeat, hint)
         self.note = pn.pane.HTML("", margin=(4, 8), stylesheets=[TEXT])
         watch(self._suggest_values, self.what)
         self._layout = row(self.what, self.values, self.steps, self.seconds, self.go, self.on_splits, self.note)

@@ -13,9 +13,9 @@ import panel_material_ui as pmui
 import param
 
 from ..browser.components import Heard
-from ..styles import TOOLTIP, beside
+from ..styles import beside
 from ..text import named
-from ..widgets import WithLayout, button, row, select
+from ..widgets import WITH_TOOLTIP, WithLayout, button, row, select
 from .open_run import Frame
 from .player import Player
 
@@ -88,9 +88,8 @@ class Transport(WithLayout):
         self.undo.disabled = not numbers.by_hand
 
     def _make_buttons(self) -> None:
-        look = {"variant": "contained", "width": 104, "margin": (4, 6, 4, 10)}
-        tooltip = {"description_delay": 900, "stylesheets": [TOOLTIP]}
-        self.play = button("Play", "play_arrow", self.toggle, PLAY_HELP, **look, **tooltip)
+        look = {"variant": "contained", "width": 104, "margin": (4, 6, 4, 10), "description_delay": 900}
+        self.play = button("Play", "play_arrow", self.toggle, PLAY_HELP, **look)
         self.back = _icon_button("skip_previous", "Step back (left arrow)", self._player.back)
         self.forward = _icon_button("skip_next", "One step (right arrow)", self._player.step)
         self.stop = _icon_button("stop", "Stop the run before its next step (S)", self._player.stop)
@@ -113,6 +112,6 @@ class Transport(WithLayout):
 
 
 def _icon_button(icon: str, description: str, command: Callable[[], None]) -> pmui.IconButton:
-    look = {"size": "medium", "margin": (2, 1), "color": "primary", "stylesheets": [TOOLTIP]}
+    look = {"size": "medium", "margin": (2, 1), "color": "primary", **WITH_TOOLTIP}
     words = {"icon": icon, "description": description, "description_delay": 900}
     return pmui.IconButton(**words, **look, on_click=lambda _: command())

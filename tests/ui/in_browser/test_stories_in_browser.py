@@ -92,3 +92,12 @@ def test_a_part_of_a_story_takes_little_of_a_small_screen(reader: Seen):
     seen.visit("?story=swaps&part=2")
     until(lambda: number.count() == 1 and float(number.inner_text()) >= 0.1)
     assert number.bounding_box()["height"] >= 30
+
+    back, following = (seen.page.get_by_role("button", name=name) for name in ("Back: the", "Next: the"))
+    back.hover()
+    said = seen.page.locator(".MuiTooltip-tooltip")
+    expect(said).to_have_text("Back: the part before.")
+    until(lambda: round(said.bounding_box()["height"]) < 40)  # one line, although the button is narrow
+    box, beside = said.bounding_box(), following.bounding_box()
+    assert box["y"] >= beside["y"] + beside["height"]  # it covers neither the next button nor takes its clicks
+    following.click(timeout=5000)
