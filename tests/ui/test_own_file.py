@@ -305,3 +305,30 @@ def test_a_busy_text_ends() -> None:
         assert page.status.cost.object == before
     finally:
         page.close()
+
+
+def test_a_method_that_does_not_suit_the_rows_is_refused_and_the_next_one_opens() -> None:
+    """It said that the run has no record -1, and the pictures that something unexpected went wrong."""
+    rows = {"name": "friedman1", "n": 40}
+    page = Explorer(gpx.Spec("cholqr", {"num_inducing": 4}, data=rows))
+
+    def wait_for(opacity: str) -> None:
+        for _ in range(100):
+            page.update(wait=0.1)
+            if page.pictures.top.styles.get("opacity") == opacity:
+                return
+        pytest.fail(f"the pictures have another opacity than {opacity}")
+
+    try:
+        page.settle()
+        page.session.choose(gpx.Spec("states", data=rows))
+        wait_for("0.25")
+        assert page.status.alert.severity == "error"
+        assert "States needs one input, such as time, but there are 10" in page.status.alert[0].object
+        assert page.session.run is None
+        page.session.player.play()  # there is nothing to play
+        page.session.choose(gpx.Spec("fitc", {"num_inducing": 4}, data=rows))
+        wait_for("1")
+        assert page.session.run is not None
+    finally:
+        page.close()

@@ -258,7 +258,7 @@ class OpenRun:
     def open(self, request: OpenRequest) -> None:
         """Read the data (kept from one opening to the next), open the run and take its start record.
 
-        The run before stays open if this raises before the new one is open.
+        The run before stays open if this raises before the new one is open. Where the start record fails, none is.
         """
         spec, memory = request.spec, self._shares.reservation()
         run = request.given or self._opened(request, memory)
@@ -275,6 +275,9 @@ class OpenRun:
         self.wall_seconds = 0.0
         if not len(run.trace):
             self.advance()
+            if run.error is not None and not len(run.trace):  # such as a method that these rows do not suit
+                self.close()
+                raise run.error
         can_drag = len(run.trace) > 0 and isinstance(run.method, HasMovablePoints)
         can_drag &= isinstance(run.problem.train.X, torch.Tensor)  # texts have no place in the plane
         self.summary = summary._replace(can_drag=can_drag and summary.rows <= MOST_ROWS_TO_DRAG)
