@@ -361,7 +361,7 @@ class Explorer(pn.viewable.Viewer):
             self._failed = bool(frame.failed)
             self.pictures.set_stale(self._failed)
             if self._failed:
-                self.title.object = f"<h1>These rows could not be opened</h1><p>{text(frame.failed)}</p>"
+                self.title.object = f"<h1>This run could not be opened</h1><p>{text(frame.failed)}</p>"
             else:
                 self._name_run(run)
         working_since = self.session.player.working_since

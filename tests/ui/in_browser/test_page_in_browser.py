@@ -236,12 +236,12 @@ def test_a_target_is_transformed_and_a_logarithm_of_negative_targets_is_refused(
     expect(page.get_by_role("button", name="95 % of y and f")).to_be_visible()
 
     target.select_option("logarithm")
-    expect(page.get_by_role("heading", name="These rows could not be opened")).to_be_visible()
+    expect(page.get_by_role("heading", name="This run could not be opened")).to_be_visible()
     expect(page.get_by_text("training targets are not above 0 (the smallest is").first).to_be_visible()
 
     seen.press("Reset Target")
     expect(page.get_by_role("button", name="± 2 sd of y and f")).to_be_visible()
-    expect(page.get_by_role("heading", name="These rows could not be opened")).to_be_hidden()
+    expect(page.get_by_role("heading", name="This run could not be opened")).to_be_hidden()
     until(lambda: "target_transform" not in page.evaluate("location.search"))
     target.select_option("Yeo-Johnson")
     until(lambda: page.evaluate("location.search").endswith("target_transform=yeo-johnson"))

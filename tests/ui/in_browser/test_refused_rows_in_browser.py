@@ -40,7 +40,7 @@ def test_pictures_are_not_faded_after_a_refused_file_was_corrected(anywhere: See
     expect(page.get_by_text("54 training rows, 6 test rows, 1 input")).to_be_visible()
     target = page.get_by_label("Target", exact=True).locator("visible=true").first
     target.select_option("logarithm")  # some targets are negative
-    expect(page.get_by_text("These rows could not be opened")).to_be_visible()
+    expect(page.get_by_text("This run could not be opened")).to_be_visible()
     until(lambda: opacity(picture) < 0.5)
     target.select_option("as it is")
 
