@@ -102,9 +102,9 @@ SHARE_OF_SCORES = 0.25  # no further score begins once scoring has taken this sh
 class ScoringTime:
     """Bounds the time that scores take in a run with a limit in seconds, which counts the steps alone.
 
-    Scores are those of the first record, of the last one, and of scheduled ones as long as scoring has taken no more
-    than `SHARE_OF_SCORES` of the time of the steps: a method whose variances cost more than its steps would take many
-    times the seconds that were given.
+    The last record is always scored, and scheduled ones as long as scoring has taken no more than `SHARE_OF_SCORES` of
+    the time of the steps: a method whose variances cost more than its steps would take many times the seconds that
+    were given. The first record waits for the end, when it is known whether there is time for it.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class ScoringTime:
         """Whether the next record may be scored, after this many seconds of steps."""
         stepping = seconds - self._before
         elapsed = time.perf_counter() - self._begin
-        return not self._limited or not stepping or elapsed <= (1.0 + SHARE_OF_SCORES) * stepping
+        return not self._limited or elapsed < (1.0 + SHARE_OF_SCORES) * stepping
 
 
 def long_step_note(expected: float, seconds: float | None) -> str:

@@ -209,6 +209,8 @@ class Run(RunDisplay):
                 break
         if len(self.trace) and self.outcome and self.outcome.reason != "failed":
             self.scores()
+            if scoring.allowed(self._seconds):  # of a run with a limit in seconds: the others have this score
+                self.scores(0)
         if self.closed and (self.outcome is None or self.outcome.reason == "budget"):
             return closed(self.done)
         return self.outcome or stopped(self.done)

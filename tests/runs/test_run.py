@@ -86,11 +86,30 @@ def test_scores_take_less_time_than_the_steps_of_a_run_that_is_given_seconds(mon
     run.finish(seconds=0.3)
     took = time.perf_counter() - begin
 
-    assert (scored[0], scored[-1]) == (0, run.done)
-    # Beside the steps: the first score, the last one, one that began in time, and the work between steps.
-    assert took < 1.25 * run.trace[-1].seconds + 0.1 * 3 + 0.5
-    assert scored[:-1] == sorted(set(scored[:-1]))
+    # Beside the steps: the last score, one that began in time, and the work between steps.
+    assert took < 1.25 * run.trace[-1].seconds + 0.1 * 2 + 0.5
+    assert run.trace[-1].scores == {"smse": 1.0}
     assert len(scored) < len([k for k in range(run.done) if scheduled(k)])
+
+
+@pytest.mark.parametrize(("seconds_of_a_score", "first"), [(0.0, {"smse": 1.0}), (10.0, None)])
+def test_the_first_record_of_a_run_that_is_given_seconds_is_scored_when_there_is_time(
+    monkeypatch: pytest.MonkeyPatch, seconds_of_a_score: float, first: dict[str, float] | None
+):
+    clock = [0.0]
+    monkeypatch.setattr("gpexplorer.runs.budget.time.perf_counter", lambda: clock[0])
+
+    def score(*_: Any) -> dict[str, float]:
+        clock[0] += seconds_of_a_score
+        return {"smse": 1.0}
+
+    monkeypatch.setattr("gpexplorer.runs.scores.scores_of", score)
+    run = Spec("cholqr", data={"name": "hypercube", "n": 60, "d": 2}, settings={"num_inducing": 4}).open()
+
+    run.finish(steps=3, seconds=5.0)
+
+    assert run.trace[0].scores == first
+    assert run.trace[-1].scores == {"smse": 1.0}
 
 
 def test_no_score_begins_once_scores_have_taken_a_quarter_of_the_time_of_the_steps(monkeypatch: pytest.MonkeyPatch):
@@ -98,7 +117,8 @@ def test_no_score_begins_once_scores_have_taken_a_quarter_of_the_time_of_the_ste
     monkeypatch.setattr("gpexplorer.runs.budget.time.perf_counter", lambda: clock[0])
     limited, unlimited = ScoringTime(Budget(None, 20.0), 5.0), ScoringTime(Budget(9, None), 0.0)
 
-    assert limited.allowed(5.0)  # before the first step
+    clock[0] = 100.1
+    assert not limited.allowed(5.0)  # before the first step
     clock[0] = 100.0 + 12.0
     assert limited.allowed(5.0 + 10.0)
     clock[0] = 100.0 + 13.0  # three seconds beside ten of steps
