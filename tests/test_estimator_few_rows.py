@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpexplorer as gpx
+from gpexplorer.methods.base import registry
 
 
 def curve(x: np.ndarray) -> np.ndarray:
@@ -46,3 +47,14 @@ def test_a_fit_of_more_rows_keeps_its_hyperparameters():
     first = np.array(model.theta_)
     model.partial_fit(X[25:], y[25:])
     np.testing.assert_array_equal(model.theta_, first)
+
+
+@pytest.mark.parametrize(("key", "steps"), [*((key, 4) for key in sorted(registry)), ("grief", 200)])
+def test_targets_that_are_all_equal_are_predicted(key: str, steps: int):
+    """Some methods divided by their spread, or took its logarithm, some only where learning had lowered the noise."""
+    X = np.random.default_rng(2).normal(size=(20, 1))
+    kernel = "matern32" if key == "states" else "se-ard"
+    model = gpx.Estimator(key, kernel=kernel, budget={"steps": steps}).fit(X, np.full(20, -7.25))
+    mean, sd = model.predict(X[:3] + 0.01, return_std=True)
+    np.testing.assert_allclose(mean, -7.25, atol=1e-9)
+    assert (np.isfinite(sd) & (sd >= 0.0)).all()

@@ -185,9 +185,10 @@ def least_noise_sentence(problem: Problem, last: Sequence[Record]) -> str:
     if not isinstance(theta, Tensor) or theta.shape != problem.theta.shape or torch.equal(theta, problem.theta):
         return ""
     floor = noise_floor(problem)
-    if not floor.is_touched(theta):
+    spread = float(problem.train.y.std(correction=0))
+    if not spread or not floor.is_touched(theta):  # of equal targets there is no share
         return ""
-    share = math.sqrt(noise_variance(theta)) / float(problem.train.y.std())
+    share = math.sqrt(noise_variance(theta)) / spread
     free = " These rows look free of noise." if share <= NOISE_FREE else ""
     return (
         f"The noise, {share:.1g} of the standard deviation of the targets, is at its least value beside the function, "

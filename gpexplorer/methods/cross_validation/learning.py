@@ -376,4 +376,5 @@ def leave_one_out(kernel: Any, theta: Tensor, train: Dataset, criterion: str) ->
     W.addr_(a, P @ F_a, alpha=-1.0)
     gradient = kernel.theta_gradient(theta, train.X, train.X, W)
     gradient[-1] += noise_derivative(kernel, 2.0 * s2 * W.diagonal().sum())
-    return number(value), 0.5 * log(number((a.square() / q).mean())), gradient
+    energy = (a.square() / q).mean()  # of targets that are all equal it is 0, and implies no scale
+    return number(value), 0.5 * log(number(energy.where(energy > 0.0, 1.0))), gradient

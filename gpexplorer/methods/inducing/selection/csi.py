@@ -280,7 +280,7 @@ class Lookahead:
         floor = 1e2 * torch.finfo(y.dtype).eps * ((T @ W) * W).sum(0)
         tiny = 1e-300 if y.dtype == torch.float64 else 1e-30
         fit = torch.where(wSw > floor, (g @ W).square() / wSw.clamp_min(tiny), 0.0)
-        gain = kappa * fit / float(y @ y) + (1.0 - kappa) * ((T @ W) * W).sum(0) / norm / self.trace
+        gain = kappa * fit / max(float(y @ y), tiny) + (1.0 - kappa) * ((T @ W) * W).sum(0) / norm / self.trace
         return gain.masked_fill(~eligible, -torch.inf)
 
     def add(self, row: int) -> None:
