@@ -165,8 +165,9 @@ class RowScores:
             variances, values = self.targets[rows].var(1), np.full(len(rows), np.inf)
             varied = variances > 0.0  # not where a few equal targets were drawn
             values[varied] = self.squared[rows][varied].mean(1) / variances[varied]
+        value = getattr(self, metric)
         low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
-        return Interval(getattr(self, metric), float(low), float(high))
+        return Interval(value, float(min(low, value)), float(max(high, value)))  # one row far away raises every smse
 
     @property
     def intervals(self) -> dict[str, Interval]:

@@ -83,6 +83,14 @@ def test_where_a_few_drawn_targets_are_equal_an_interval_has_no_upper_end() -> N
     assert own.described("smse") == f"{value:.3g} (95 % interval from {low:.3g} on)"
 
 
+def test_an_interval_holds_its_score_beside_a_row_far_from_all_others() -> None:
+    targets = np.arange(60.0) % 7
+    targets[11] = 1e6
+    own = RowScores.of(targets, np.full(60, targets.mean()), np.ones(60))
+    for value, low, high in own.intervals.values():
+        assert low <= value <= high
+
+
 @pytest.mark.parametrize(("groups", "in_parts", "folds"), [(2, 2, None), (3, 3, 2), (4, 3, 2), (5, 3, 3), (6, 3, 4)])
 def test_few_groups_are_held_out_in_fewer_parts_and_folds(groups: int, in_parts: int, folds: int | None) -> None:
     number, draw = torch.arange(5 * groups) // 5, torch.Generator().manual_seed(0)
