@@ -20,6 +20,7 @@ from .stories import STORIES
 HIDE = {"controls": "the controls", "panels": "the panels below"}  # what ?hide= accepts -> its name on the page
 FIRST, GALLERY, SIDE_BY_SIDE, LABORATORY = "first", "stories", "side-by-side", "laboratory"
 PAGES = (FIRST, GALLERY, SIDE_BY_SIDE, LABORATORY)  # values of ?page=
+OWN_ROWS = f"?page={LABORATORY}&rows=own"  # the address of a run on rows that no address can bring
 LONGEST_VALUE = 40  # characters of ?ask= and ?hide= that are read
 
 
@@ -38,6 +39,8 @@ class PageRequest(NamedTuple):
         Key of the story that is told; empty for none. It leaves out all parts of `HIDE`.
     part : int
         Its part, counted from 0.
+    own_rows : bool
+        Whether the rows are those of a file, which an address cannot bring.
     """
 
     link: Link
@@ -45,6 +48,7 @@ class PageRequest(NamedTuple):
     hide: frozenset[str] = frozenset()
     story: str = ""
     part: int = 0
+    own_rows: bool = False
 
 
 def read_query(query: str, start: Spec) -> PageRequest:
@@ -66,7 +70,7 @@ def read_query(query: str, start: Spec) -> PageRequest:
     values = parse_qs(query.removeprefix("?"), keep_blank_values=True)
     is_plain = _pop(values, "page") == LABORATORY and not values.keys() - {"hide"}
     question = OPENING if is_plain else _pop(values, "ask")
-    hide = [part for part in _pop(values, "hide").split(",") if part]
+    hide, own_rows = [part for part in _pop(values, "hide").split(",") if part], _pop(values, "rows") == "own"
     corrected = []
     if question and question not in PRESETS:
         corrected.append(f"There is no question {quoted(question)}{closest(question, PRESETS)}")
@@ -84,7 +88,7 @@ def read_query(query: str, start: Spec) -> PageRequest:
     at = preset.at if link.at is None else link.at
     link = Link(link.spec, link.view or preset.view, at, (*corrected, *link.corrected))
     left_out = set(HIDE) if story else frozenset(hide) & set(HIDE)
-    return PageRequest(link, "" if story else question, frozenset(left_out), story, number)
+    return PageRequest(link, "" if story else question, frozenset(left_out), story, number, own_rows)
 
 
 def write_query(request: PageRequest, start: Spec) -> str:

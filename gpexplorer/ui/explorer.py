@@ -20,7 +20,7 @@ from ..runs import Run, Spec, Store
 from ..runs import link as links
 from ..views.base import registry as views
 from ..views.picture import Picture
-from .address import PageRequest, read_query, write_query
+from .address import OWN_ROWS, PageRequest, read_query, write_query
 from .browser.callbacks import follow, repeat, together
 from .browser.components import HELP, AddressBar, Pulse
 from .inputs.controls import Controls
@@ -48,6 +48,8 @@ CELL_HEIGHT = 860  # pixels of the page in a notebook cell
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIRST_PICTURE_WAIT = 0.5  # seconds that building a page waits at most for its first picture
 STATIC_PICTURE_WAIT = 3.0  # seconds that a cell waits at most for the run of its static picture
+ADDRESS_PERIOD = 2.0  # seconds between two changes of the address while a run plays
+FILE_NEEDED = "An address cannot bring rows of your own, so this run is on others. Choose your file again."
 STORY = "story:"  # begins the value of a story in the list of questions
 START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "budget": {"steps": 300}}
 
@@ -110,6 +112,7 @@ class Explorer(pn.viewable.Viewer):
         self._stop: Callable[[], None] | None = None
         self._address: AddressBar | None = None
         self._addressed: tuple[Any, ...] | None = None  # what the address names; None while it may be corrected
+        self._addressed_at = 0.0
         self._hidden: frozenset[str] = frozenset()
         self.widgets: list[Any] = []
         self.status, self.pulse = Status(), Pulse(self.update)
@@ -120,7 +123,7 @@ class Explorer(pn.viewable.Viewer):
         self.pictures = Pictures(self.session)
         self.below = PanelsBelow(self.session, self._export, self.pictures.options)
         self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT, HEAD])
-        self.sources = DataSource(spec, self._change_rows, partial(self.status.say, severity="error"), self._wait)
+        self.sources = DataSource(spec, self._change_rows, partial(self.status.report, severity="error"), self._wait)
         self.hyperparameters = HyperparameterBox(self.session)
         self.sources.adopt(spec, in_memory=data is not None)
         self.choices = Controls(spec, self._controls_changed, self.sources, [self.hyperparameters])
@@ -171,6 +174,8 @@ class Explorer(pn.viewable.Viewer):
             self.title.visible = False
         if link.at and not self._wait_message:
             remarks.append(self.session.replay(link.at))
+        if request.own_rows:
+            remarks.append(FILE_NEEDED)
         self.pictures.first = link.view
         self.below.visible = "panels" not in request.hide
         self._hidden = request.hide
@@ -296,7 +301,8 @@ class Explorer(pn.viewable.Viewer):
     def _go_back(self, query: str) -> None:
         """Open what an address of the browser's history asks for."""
         self._addressed = None
-        self._open_query(query)
+        if not (read_query(query, Spec(**START)).own_rows and self.sources.open_own()):
+            self._open_query(query)
 
     def _open_query(self, query: str, **changes: Any) -> None:
         request = read_query(query, Spec(**START))._replace(**changes)
@@ -374,17 +380,23 @@ class Explorer(pn.viewable.Viewer):
         if frame.numbers is not None and not frame.busy:
             self._follow_run(frame.numbers.at, frame.answered)
         self.status.busy(frame.busy or self._waiting)
-        if self._address is not None and not (frame.playing or frame.busy or frame.failed):
-            screen, story = self.session.screen, self.story.story
-            link = links.Link(screen.spec, screen.view, 0 if screen.by_hand else screen.step)
-            request = PageRequest(link, "" if story else self.session.question, self._hidden, story, self.story.number)
-            try:
-                query = write_query(request, Spec(**START))
-            except GPExplorerError:
-                query = ""
-            addressed = (screen.key, request.question, story, request.part)
-            self._address.show_query(query, is_new=self._addressed not in (None, addressed))
-            self._addressed = addressed
+        if self._address is not None and not (frame.busy or frame.failed):
+            self._write_address(self._address, frame.playing)
+
+    def _write_address(self, address: AddressBar, is_playing: bool) -> None:
+        """Let the address name what is open; while it plays, at a change of settings and from time to time."""
+        screen, story = self.session.screen, self.story.story
+        link = links.Link(screen.spec, screen.view, 0 if screen.by_hand else screen.step)
+        request = PageRequest(link, "" if story else self.session.question, self._hidden, story, self.story.number)
+        addressed, clock = (screen.key, request.question, story, request.part), time.monotonic()
+        if is_playing and addressed == self._addressed and clock < self._addressed_at + ADDRESS_PERIOD:
+            return
+        try:
+            query = write_query(request, Spec(**START))
+        except GPExplorerError:
+            query = OWN_ROWS
+        address.show_query(query, is_new=self._addressed not in (None, addressed))
+        self._addressed, self._addressed_at = addressed, clock
 
     def _name_run(self, run: RunSummary | None) -> None:
         session = self.session

@@ -124,7 +124,7 @@ class FileUpload(pmui.FileInput):
     """The file input of panel-material-ui, for one file. It trusts no message of the browser.
 
     The original raises where the browser reports an error (such as a file that is too large), checks the size in the
-    browser only, and shows the error for five seconds, as a tooltip.
+    browser only, and shows the error for five seconds, as a tooltip. A file that is chosen again is read again.
 
     Parameters
     ----------
@@ -144,6 +144,7 @@ class FileUpload(pmui.FileInput):
         status = msg.get("status") if isinstance(msg, dict) else None
         if status == "initializing":
             self._forget()
+            self.clear()  # the same file once more would change nothing
         elif status == "finished" and not self._buffer:
             self._send_msg({"status": "finished"})
             self._report("The file is empty (0 bytes): choose a file with a header and at least 3 rows.")

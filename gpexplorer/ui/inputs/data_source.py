@@ -77,10 +77,14 @@ class DataSource(WithLayout):
         data = {"name": spec.data} if isinstance(spec.data, str) else spec.data
         self._show({} if in_memory and "file" not in data else data)
 
+    def open_own(self) -> bool:
+        """Open the rows of the file that was used last; returns whether there are any."""
+        if self._opened is not None:
+            self._choose_own(*self._opened)
+        return self._opened is not None
+
     def _choose_name(self) -> None:
-        if self.names.value == OWN and self._opened is not None:
-            self._on_choose(*self._opened)
-        else:
+        if not (self.names.value == OWN and self.open_own()):
             self._on_choose(self.names.value, None, _kernel_for(self._table, str(self.names.value)))
 
     def _choose_own(self, data: dict[str, Any], read: Callable[[Any], Any], kernel: str) -> None:

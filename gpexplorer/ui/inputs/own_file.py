@@ -98,7 +98,6 @@ class ColumnTable(JSComponent):
 
 
 CAP = data_sets.UPLOAD.file_bytes
-ACCEPT = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
 CELLS = 3  # of each column in the list
 MOLECULES, NUMBERS = "molecules", "se-ard"  # the kernels of SMILES, and of the numbers beside them
 KINDS = {"decimal comma": "number, decimal comma", "levels": "text", "SMILES": "molecule (SMILES)"}  # else the same
@@ -150,7 +149,7 @@ class OwnFile(WithLayout):
     on_choose : called with (data, read, kernel): the data of a spec, a function of the split that reads it, and the key
         of the kernel that the inputs need, or "" for any kernel of numbers.
     show_error : callable
-        Called with a sentence when a file cannot be used.
+        Called with a sentence when a file cannot be used, and with "" when the next one is read.
     show_busy : callable
         Called with a sentence while a file is being read, and with "" afterwards.
 
@@ -172,7 +171,8 @@ class OwnFile(WithLayout):
         self._file: tuple[str, bytes] | None = None
         self._read_as: dict[str, str] = {}  # the kinds of columns that were asked for
         self._about: dict[str, Any] = {}  # column -> what the preview says of it
-        style = {"accept": ACCEPT, "variant": "outlined", "sizing_mode": "stretch_width", "margin": (2, 10)}
+        # Any file can be chosen: one that cannot be read gets a sentence, and the browser would drop it without a word.
+        style = {"variant": "outlined", "sizing_mode": "stretch_width", "margin": (2, 10)}
         words = named(f"Your own table (at most {CAP // 10**6} MB)", UPLOAD_HINT)
         self.upload = FileUpload(self._refuse, CAP, **words, **style)
         self.upload.param.watch(self._read_upload, "value")
@@ -283,6 +283,7 @@ class OwnFile(WithLayout):
             return
         name, data = str(self.upload.filename or "upload.csv"), event.new
         self._forget()
+        self._show_error("")
         self._show_busy(f"Opening {display_name(name)} …")
         document = pn.state.curdoc
         read, offer = partial(data_sets.preview, name, data), partial(self.offer, name, data)

@@ -14,7 +14,7 @@ from ... import data as data_sets
 from ...errors import SettingError
 from ...runs.studies.prediction_table import count_reasons, model_inputs, prediction_table, sentence_of_counts
 from ..browser.callbacks import work_in_thread
-from ..inputs.own_file import ACCEPT, CAP
+from ..inputs.own_file import CAP
 from ..playback.trained_run import TrainedRun
 from ..session import Session
 from ..tables import TABLE, html_table
@@ -42,9 +42,7 @@ class PredictPanel(StudyPanel):
         self.of.param.watch(self._predict_again, "value")
         hint = "predict the same rows by the step that is shown now."
         self.again = button("Predict again", "refresh", self._predict_again, hint, size="small", visible=False)
-        self.upload = FileUpload(
-            self.say, CAP, **named(UPLOAD, UPLOAD_HELP), accept=ACCEPT, variant="outlined", margin=(4, 10)
-        )
+        self.upload = FileUpload(self.say, CAP, **named(UPLOAD, UPLOAD_HELP), variant="outlined", margin=(4, 10))
         self.upload.param.watch(self._read, "value")
         self.csv = download("predictions.csv", lambda: self._result.to_csv(index=False))
         self.parquet = download("predictions.parquet", lambda: self._result.to_parquet(index=False))

@@ -81,7 +81,7 @@ class SharePanel(StudyPanel):
         )
         self.own_note.param.watch(lambda event: self._notes.write(self._session.screen.key, event.new), "value")
         hint = named("Open a spec.json", "open the run that the file describes.")
-        self.spec_file = FileUpload(self.say, LARGEST, **hint, accept=".json", variant="outlined", margin=(4, 6))
+        self.spec_file = FileUpload(self.say, LARGEST, **hint, variant="outlined", margin=(4, 6))
         self.spec_file.param.watch(self._open_spec, "value")
         hint = "one HTML file that plays the run without a server or a network."
         self.page = download("run.html", self._page, "Save as a page", hint)

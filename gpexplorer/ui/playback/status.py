@@ -107,10 +107,10 @@ class Status(WithLayout):
         self.sentence.object = f'<span class="said">{text(message, 800)}</span>'
         self.alert.param.update(severity=severity, visible=True, closed=False)
 
-    def report(self, message: str) -> None:
-        """Show a warning; an empty message closes the alert."""
+    def report(self, message: str, severity: str = "warning") -> None:
+        """Show a message; an empty one closes the alert."""
         if message:
-            self.say(message)
+            self.say(message, severity)
         else:
             self.alert.visible = False
 

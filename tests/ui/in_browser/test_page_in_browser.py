@@ -212,6 +212,7 @@ def test_m_changes_while_it_runs(seen: Seen):
     until(lambda: len(seen.inducing()) == 6)
     expect(seen.page.get_by_text("Which 6 of 180 rows")).to_be_visible()
     until(lambda: seen.step >= 3)
+    until(lambda: "num_inducing=6" in seen.page.evaluate("location.search"))  # what is loaded again, is this run
 
 
 def test_the_controls_of_every_family_fit_a_screen_of_900_pixels(anywhere: Seen):

@@ -52,6 +52,37 @@ def test_a_bad_csv_becomes_a_sentence_and_the_page_lives_on(seen: Seen, tmp_path
     until(lambda: seen.step >= 2)
 
 
+def test_a_file_is_read_again_after_others_were_refused_and_stays_where_one_goes_back(anywhere: Seen, tmp_path: Path):
+    seen, mine, book = anywhere, write_csv(tmp_path / "mine.csv", d=2), tmp_path / "book.xlsx"
+    page, refusal = seen.page, seen.page.locator(".MuiAlert-message .said")
+    book.write_bytes(b"PK\x03\x04")
+    use = page.get_by_role("button", name="Use these columns")
+    upload(seen, mine)
+    use.click()
+    expect(page.get_by_text("108 training rows, 12 test rows, 2 inputs")).to_be_visible()
+    expect(use).to_be_hidden()
+
+    upload(seen, book)
+    expect(refusal).to_contain_text("spreadsheet")
+    expect(page.get_by_role("button", name="Choose columns")).to_be_hidden()
+    upload(seen, mine)
+    expect(use).to_be_visible()
+    expect(refusal).to_be_hidden()
+    seen.press("Close: leave the rows")
+    expect(use).to_be_hidden()
+    upload(seen, mine)
+    expect(use).to_be_visible()
+
+    until(lambda: "rows=own" in page.evaluate("location.search"))
+    page.get_by_label("Data (rows × inputs)", exact=True).select_option("sin-product · 400 × 2")
+    expect(page.get_by_text("360 training rows")).to_be_visible()
+    until(lambda: "data=sin-product" in page.evaluate("location.search"))
+    page.go_back()
+    expect(page.get_by_text("108 training rows, 12 test rows, 2 inputs")).to_be_visible()
+    page.reload()
+    expect(refusal).to_contain_text("Choose your file again")
+
+
 def test_kin40k_by_its_name_plays_in_eight_dimensions(anywhere: Seen):
     seen = anywhere
     seen.unfold("Data")
