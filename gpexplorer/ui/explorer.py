@@ -191,6 +191,8 @@ class Explorer(pn.viewable.Viewer):
         """Carry out the command of this key."""
         if pressed == "?":
             self.status.say(HELP, "info")
+        elif pressed == "Escape":
+            self.status.report("")
         self.transport.key(pressed)
 
     def set_dark(self, dark: bool) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 FONT = "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
+FOCUS = {"outline": "2px solid currentColor", "outlineOffset": "-2px"}
 DRAWER_BELOW = 900  # pixels of the window: on a narrower one the sidebar is a drawer over the page
 HEADER = 48  # pixels
 _COMMON: dict[str, Any] = {
@@ -21,6 +22,8 @@ _COMMON: dict[str, Any] = {
         "MuiToolbar": {"styleOverrides": {"root": {"minHeight": f"{HEADER}px !important"}}},
         # The - and + of a field of a whole number are dark grey in both themes otherwise.
         "MuiInputBase": {"styleOverrides": {"root": {"& .MuiIconButton-root": {"color": "inherit"}}}},
+        # Material shows where the keyboard is by a tint of one eighth; of an upload, its input is focused.
+        "MuiButtonBase": {"styleOverrides": {"root": {"&.Mui-focusVisible, &:has(input:focus-visible)": FOCUS}}},
         "MuiTab": {"styleOverrides": {"root": {"textTransform": "none"}}},
         # The drawer over a narrow page covers the header, so it needs no room for it.
         "MuiDrawer": {

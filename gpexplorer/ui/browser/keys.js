@@ -1,6 +1,6 @@
 export function render({ model, el }) {
   el.style.display = "none"
-  const commands = [" ", "ArrowLeft", "ArrowRight", "r", "s", "u", "?"]
+  const commands = [" ", "ArrowLeft", "ArrowRight", "r", "s", "u", "?", "Escape"]
   const typed = "input, textarea, select, [role=slider], [role=tab], [role=combobox], [contenteditable=true]"
   const listen = (event) => {
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key

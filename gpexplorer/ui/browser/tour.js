@@ -60,6 +60,7 @@ export function render({ model, el }) {
     marked = null
     clearInterval(timer)
     card.hidden = ring.hidden = true
+    document.removeEventListener("keydown", escape)
     window.removeEventListener("scroll", place, true)
     window.removeEventListener("resize", make_room)
     make_room()
@@ -68,6 +69,7 @@ export function render({ model, el }) {
     close()
     focused?.focus?.()
   }
+  const escape = (event) => { if (event.key === "Escape") leave() }  // also where the keyboard has left the card
   const show = (to) => {
     if (to >= model.steps.length) return leave()
     at = Math.max(to, 0)
@@ -89,7 +91,9 @@ export function render({ model, el }) {
     setTimeout(place, 60)
   }
   const begin = () => {
+    document.addEventListener("keydown", escape)
     focused = document.activeElement
+    while (focused?.shadowRoot?.activeElement) focused = focused.shadowRoot.activeElement
     window.addEventListener("scroll", place, true)
     window.addEventListener("resize", make_room)
     clearInterval(timer)

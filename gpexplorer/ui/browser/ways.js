@@ -32,6 +32,10 @@ export function render({ model, el }) {
   model.tools.forEach((title, index) => list.append(part("button", title.split(":")[0], {
     type: "button", title, onclick: () => { open(false); model.send_msg(index); bring(title) } })))
   nav.append(menu, list)
-  nav.addEventListener("keydown", (event) => event.key === "Escape" && open(false))
+  nav.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !nav.classList.contains("open")) return
+    open(false)
+    menu.focus()
+  })
   el.append(skip, nav)
 }

@@ -21,7 +21,8 @@ const gpexplorerShell = (() => {
   const keep = (name, value) => { try { localStorage.setItem(name, value) } catch {} }
   const leave_for_laboratory = () => {  // who chose the laboratory finds it at the plain address, until they come back
     if (location.search.includes("page=first")) keep(PLACE, "")
-    if (location.search || kept(PLACE) !== "laboratory") return false
+    const is_return = performance.getEntriesByType("navigation")[0]?.type === "back_forward"
+    if (location.search || is_return || kept(PLACE) !== "laboratory") return false
     location.replace("?page=laboratory")
     return true
   }

@@ -93,9 +93,40 @@ def test_a_keyboard_skips_the_bar_and_the_bar_opens_a_panel(seen: Seen):
     seen.page.set_viewport_size({"width": 390, "height": 844})
     seen.press("Menu")
     expect(seen.page.get_by_role("link", name="First screen")).to_be_visible()
+    seen.page.get_by_role("link", name="First screen").focus()
     seen.page.keyboard.press("Escape")
     expect(seen.page.get_by_role("link", name="First screen")).to_be_hidden()
+    expect(seen.page.get_by_role("button", name="Menu")).to_be_focused()
+    seen.page.keyboard.press("?")
+    help_line = seen.page.get_by_text("Left and right arrow: step back or forward")
+    expect(help_line).to_be_visible()
+    seen.page.keyboard.press("Escape")
+    expect(help_line).to_be_hidden()
     seen.page.set_viewport_size({"width": 1400, "height": 900})
+
+
+FOCUS_MARK = """() => {
+  let one = document.activeElement
+  while (one?.shadowRoot?.activeElement) one = one.shadowRoot.activeElement
+  const { outlineStyle, outlineColor, color } = getComputedStyle(one.matches("[type=file]") ? one.parentElement : one)
+  return [one.ariaLabel || one.textContent || one.className, outlineStyle, outlineColor === color]
+}"""
+
+
+def test_where_the_keyboard_is_can_be_seen(seen: Seen):
+    """White on white around the links of the bar, a tint of one eighth on headings, and nothing around an upload."""
+    seen.page.get_by_label("Method", exact=True).wait_for()
+    seen.page.get_by_role("button", name="Skip to Play").focus()
+    marks = []
+    for _ in range(14):
+        seen.page.keyboard.press("Tab")
+        marks.append(seen.page.evaluate(FOCUS_MARK))
+    seen.page.locator("input[type=file]").first.focus()
+    marks.append(seen.page.evaluate(FOCUS_MARK))
+
+    assert [name for name, style, _ in marks if style == "none"] == []
+    assert {"First screen", "Scaling", "Toggle theme"} <= {name for name, _, of_words in marks if of_words}
+    assert sum(style == "solid" and of_words for _, style, of_words in marks) >= 13
 
 
 def test_the_data_begin_early_and_three_numbers_are_shown(seen: Seen):

@@ -52,8 +52,11 @@ def test_a_newcomer_is_shown_round(newcomer: Seen):
     page.keyboard.press("ArrowLeft")
     expect(card).to_contain_text("3 of 5")
     until(lambda: apart(card, page.locator(".ring")))
+    for _ in range(3):
+        page.keyboard.press("Tab")  # out of the card
     page.keyboard.press("Escape")
     expect(card).to_have_count(0)
+    expect(page.get_by_role("button", name="A tour of the page")).to_be_focused()
 
     page.get_by_role("button", name="A tour of the page").click()
     expect(card).to_contain_text("1 of 5")
