@@ -24,6 +24,7 @@ _COMMON: dict[str, Any] = {
         "MuiInputBase": {"styleOverrides": {"root": {"& .MuiIconButton-root": {"color": "inherit"}}}},
         # Material shows where the keyboard is by a tint of one eighth; of an upload, its input is focused.
         "MuiButtonBase": {"styleOverrides": {"root": {"&.Mui-focusVisible, &:has(input:focus-visible)": FOCUS}}},
+        "MuiButton": {"styleOverrides": {"contained": {"@media (forced-colors: active)": {"border": "1px solid"}}}},
         "MuiTab": {"styleOverrides": {"root": {"textTransform": "none"}}},
         # The drawer over a narrow page covers the header, so it needs no room for it.
         "MuiDrawer": {
@@ -53,7 +54,10 @@ def _theme(name: str, inks: dict[str, str], page: str, paper: str, buttons: dict
         "color": inks["words"],
         "boxShadow": "none",
         "borderBottom": "1px solid rgba(127, 140, 153, .35)",
-        "& .title": {"color": f"{inks['primary']} !important"},
+        "& .title": {
+            "color": f"{inks['primary']} !important",
+            "@media (max-width: 359px)": {"display": "none"},  # as at a zoom of 400 percent
+        },
         "& [aria-label='Toggle theme'] path": {"d": f"path('{ICONS[name]}')"},
     }
     components = _COMMON["components"] | {"MuiAppBar": {"styleOverrides": {"root": bar, "colorPrimary": bar}}}

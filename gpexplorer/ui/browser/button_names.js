@@ -16,6 +16,7 @@ function name(root) {
 
 const MORE = {  // what else would be announced without a name or a role: selector -> attributes
   ".MuiAccordion-region[role=region]": { role: "presentation" },  // a landmark without a name
+  "input[type=search]:not([aria-label])": { "aria-label": "Rows with" },  // above a column of a table
   "[role=progressbar]:not([aria-label])": { "aria-label": "Progress" },
   "span[aria-label]:not([role])": { role: "img" },
   "div[aria-label]:not([role])": { role: "separator" },

@@ -62,7 +62,8 @@ class Transport(WithLayout):
         self.speed = select("Steps per second", SPEEDS, DEFAULT_SPEED, 156, **look)
         self.speed.param.watch(lambda event: player.speed(event.new), "value")
         player.speed(DEFAULT_SPEED)
-        buttons = pn.Row(self.play, self.back, self.forward, self.stop, self.reset, self.undo, margin=0)
+        look = {"flex": "0 0 auto", "flex-wrap": "wrap", "max-width": "100%"}
+        buttons = pn.Row(self.play, self.back, self.forward, self.stop, self.reset, self.undo, margin=0, styles=look)
         self._layout = row(buttons, self.scrub)
 
     def toggle(self) -> None:

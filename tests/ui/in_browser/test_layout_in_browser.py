@@ -18,7 +18,8 @@ SIZES = (
     (1024, 768),
     (720, 450),
     (390, 844),
-)  # 720 by 450 is 1440 by 900 at a zoom of 200 percent
+    (320, 400),
+)  # 720 by 450 is 1440 by 900 at a zoom of 200 percent, and 320 by 400 is 1280 by 1600 at one of 400
 
 
 LEFTS = """() => [...new Set(Bokeh.documents.flatMap((of) => [...of.all_models]))]
