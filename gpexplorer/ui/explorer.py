@@ -42,7 +42,7 @@ from .session import Session
 from .shared_limits import Shares
 from .stories import STORIES
 from .styles import HEAD, TEXT
-from .text import record, sentence, text
+from .text import record, sentence
 
 CELL_HEIGHT = 860  # pixels of the page in a notebook cell
 PERIOD = 60  # milliseconds between two looks for a new frame
@@ -367,9 +367,10 @@ class Explorer(pn.viewable.Viewer):
             self.choices.describe(run.rows)
         if bool(frame.failed) != self._failed:
             self._failed = bool(frame.failed)
-            self.pictures.set_stale(self._failed)
-            if self._failed:
-                self.title.object = f"<h1>This run could not be opened</h1><p>{text(frame.failed)}</p>"
+            self.pictures.set_stale(self._failed, self.status.line)
+            if self._failed:  # the message says why
+                before = "" if run is None else "<p>The numbers and pictures are those of the run before.</p>"
+                self.title.object = f"<h1>This run could not be opened</h1>{before}"
             else:
                 self._name_run(run)
         working_since = self.session.player.working_since

@@ -246,8 +246,9 @@ def test_a_failed_opening_is_an_error_and_fades_the_pictures_of_the_run_before()
             if page.status.alert.visible:
                 break
         assert page.status.alert.severity == "error"
-        assert page.pictures.top.styles["opacity"] == "0.25"
+        assert page.pictures.top.styles["opacity"] == page.status.line.styles["opacity"] == "0.25"
         assert "could not be opened" in page.title.object
+        assert "missing.csv" not in page.title.object  # the message says it
         page.session.change_rows({"name": "friedman1", "n": 40})
         for _ in range(100):
             page.update(wait=0.1)

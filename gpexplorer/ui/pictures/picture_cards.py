@@ -279,9 +279,9 @@ class Pictures:
         """Return the keys of the pictures on the screen, with the options that a person chose for each."""
         return {key: _options(self.pictures[key].view) for key in self.visible}
 
-    def set_stale(self, stale: bool) -> None:
-        """Fade the pictures while they are those of an earlier run, because the newest one could not be opened."""
-        for part in (self.top, self.tabs):
+    def set_stale(self, stale: bool, *numbers: Any) -> None:
+        """Fade the pictures and these numbers while they are of an earlier run: the newest one could not be opened."""
+        for part in (self.top, self.tabs, *numbers):
             if stale or part.styles:  # a browser keeps a style that is left out, so that both are named
                 part.styles = {"opacity": "0.25" if stale else "1", "filter": "grayscale(1)" if stale else "none"}
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from gpexplorer.runs import Spec
-from gpexplorer.ui.address import LABORATORY, read_query, write_query
+from gpexplorer.ui.address import LABORATORY, OWN_ROWS, read_query, write_query
 from gpexplorer.ui.explorer import START
 from gpexplorer.ui.screens.first_screen import FirstScreen
 from gpexplorer.views.screens.lesson_page import SWAPS, lesson_spec
@@ -98,3 +98,11 @@ def test_the_laboratory_has_an_address_of_its_own():
     start_itself = read_query(f"page={LABORATORY}&v=1", start)
     assert start_itself == read_query("", start)
     assert write_query(start_itself, start) == f"?page={LABORATORY}&v=1"
+
+
+def test_the_address_of_rows_of_ones_own_opens_the_start_and_is_told_apart():
+    start = Spec(**START)
+    request = read_query(OWN_ROWS, start)
+    assert request.own_rows
+    assert request.link.spec == start
+    assert not read_query(f"?page={LABORATORY}", start).own_rows
