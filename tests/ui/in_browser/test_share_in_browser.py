@@ -157,6 +157,7 @@ def test_a_spec_saved_here_is_opened_again_and_a_bad_one_gets_a_sentence(anywher
     seen = anywhere
     seen.visit("?v=1&set.num_inducing=6")
     seen.page.get_by_text("Link, code and files").click()
+    seen.page.get_by_role("button", name="spec.json", exact=True).wait_for()
     spec_file = seen.page.locator("input[type=file]").last
     spec_file.set_input_files({"name": "a.json", "mimeType": "application/json", "buffer": b'{"method": "nope"}'})
     until(lambda: seen.page.get_by_text("Method 'nope' is not known").count() == 1)
