@@ -37,12 +37,11 @@ from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky
 from ...linalg.deferred_reads import Number, add_multiple, add_product, at_least, number
 from ...linalg.randomness import generator
-from ...posteriors import CovarianceRoot, InducingPosterior, Posterior
+from ...posteriors import CovarianceRoot, InducingPosterior, Posterior, PriorPosterior
 from ...problem import Channel, Cost, Problem, channel, channels_of
 from ..own_points import number_of_points, own_inputs, own_start
 from ..setting_kinds import amount, choice, count, share
 from . import settings
-from .exact_likelihood import exact_posterior
 from .gradients import Parameters
 from .learner import Learner
 from .loop import ADDED_SETTINGS, Evaluation, Minibatches
@@ -149,7 +148,7 @@ class SVGP(Minibatches):
     def posterior(self, problem: Problem, state: MinibatchState) -> Posterior:
         model = Model(self, problem)
         if not state.batches:
-            return exact_posterior(model, state.theta)
+            return PriorPosterior(model.covariance, model.matched(state.theta))
         return self.predictor(model, state.theta, state.w)
 
     def predictor(self, model: Model, theta: Tensor, w: Tensor) -> InducingPosterior:

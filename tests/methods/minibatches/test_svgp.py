@@ -34,6 +34,17 @@ def test_the_kernel_is_that_of_the_features(settings: dict):
     torch.testing.assert_close(K.diagonal(), feature_map.covariance.diag(theta, X))
 
 
+def test_before_the_first_minibatch_it_predicts_the_prior_of_no_rows():
+    """A regression of all rows on a thousand features stood there, whose score took most of a short limit in time."""
+    svgp, at = method("svgp", num_features=2000), problem(n=50, shift=0.6)
+    X = at.train.X[:9]
+
+    start = svgp.posterior(at, next(svgp.steps(at)).state)
+
+    assert start.mean(X).tolist() == [0.0] * 9
+    torch.testing.assert_close(start.var(X), at.kernel.diag(at.theta, X))
+
+
 def test_the_bound_stays_below_the_evidence_and_nears_it():
     at = problem(n=50, shift=0.6)
     feature_map, learner = begun(
