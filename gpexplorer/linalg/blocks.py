@@ -111,6 +111,15 @@ def symmetric_from_lower(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     return A.tril() + A.tril(-1).T
 
 
+def mirrored_(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+    """Copy what is above the diagonal to below it, in place and by blocks, and return A."""
+    for rows in row_blocks(len(A), 2 * A.element_size() * len(A), A):
+        own = A[rows, rows]
+        A[rows, rows] = own.triu() + own.triu(1).T
+        A[rows.stop :, rows] = A[rows, rows.stop :].T
+    return A
+
+
 def sum_of_squares(y: Float[Tensor, " n"]) -> float:
     """Return y'y, added in float64 for any precision of y. Only one strip of y is copied at a time."""
     (total,) = sum_over_rows(_squares, (y,))

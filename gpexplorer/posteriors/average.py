@@ -104,9 +104,10 @@ class AveragePosterior(TablePosterior):
         parts, X, Z = self._asked_alike(noise), self.rows(X), None if Z is None else self.rows(Z)
         at_X = self._differences(parts, X)
         at_Z = at_X if Z is None else self._differences(parts, Z)
-        own = [part.cov(X, Z) for part in parts]
-        pairs = zip(own, at_X, at_Z, strict=True)
-        return self._averaged([K.double() + torch.outer(of_X, of_Z) for K, of_X, of_Z in pairs])
+        total = self.like.new_zeros(len(X), len(X if Z is None else Z))
+        for part, weight, x, z in zip(parts, self.weights, at_X, at_Z, strict=True):
+            total.add_(part.cov(X, Z).double().add_(torch.outer(x, z)), alpha=weight)
+        return total
 
     def sample(self, X: Any, size: int = 1, seed: int = 0, noise: bool | None = None) -> Tensor:
         """Draw joint samples at given rows: a model for each sample, and the sample from the model.

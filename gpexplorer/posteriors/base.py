@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..data.in_memory import refuse_other_order
 from ..errors import DataError, PosteriorError, SettingError, quoted
-from ..linalg.blocks import row_blocks
+from ..linalg.blocks import mirrored_, row_blocks
 from ..linalg.randomness import generator
 from ..problem import MixedRows, Prediction
 from .marginals import Marginals, NormalMarginals, numbers
@@ -86,6 +86,7 @@ class Posterior(ABC):
     """
 
     kind: ClassVar[str] = ""  # the name of the kind in files; a posterior without one cannot be saved
+    joint_by_blocks: ClassVar[bool] = True  # False: `joint` takes any number of rows
     of: Of = "f"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -104,6 +105,20 @@ class Posterior(ABC):
     @abstractmethod
     def joint(self, X: Any, Z: Any) -> Tensor:
         """Covariance [b, c] of f between one block of rows and the rows Z."""
+
+    def covariances(self, X: Any, Z: Any) -> Tensor:
+        """Covariance [t, s] of f between any numbers of rows, in memory of its own; see `joint`.
+
+        If both are the same object, one half is computed, and the other is the same to the last digit.
+        """
+        K = self.like.new_empty(len(X), len(Z))
+        if K.numel() and not self.joint_by_blocks:
+            K = self.joint(X, Z)
+        elif K.numel():
+            for rows in row_blocks(len(X), self.like.element_size() * (self.row_numbers + 2 * len(Z)), self.like):
+                begin = rows.start if X is Z else 0
+                K[rows, begin:] = self.joint(X[rows], Z[begin:])
+        return mirrored_(K) if X is Z else K
 
     @abstractmethod
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
@@ -179,8 +194,7 @@ class Posterior(ABC):
         X : Tensor [t, d], array, frame or sequence
             Inputs.
         """
-        X = self.rows(X)
-        return self._joined([self.block_mean(X[rows]) for rows in self._blocks(X)])
+        return self._of_blocks(self.rows(X), lambda block: [self.block_mean(block)])[0]
 
     def var(self, X: Any, noise: bool | None = None) -> Tensor:
         """Predictive variance [t].
@@ -262,14 +276,9 @@ class Posterior(ABC):
         X = self.rows(X)
         Z_rows = X if Z is None else self.rows(Z)
         check_fits(len(X), len(Z_rows), self.like)
-        blocks = row_blocks(len(X), self.like.element_size() * (self.row_numbers + 2 * len(Z_rows)), self.like)
-        parts = [self.joint(X[rows], Z_rows) for rows in blocks]
-        K = torch.cat(parts) if parts else self.like.new_zeros(0, len(Z_rows))
-        del parts
-        if Z is None:
-            K = (K + K.T).mul_(0.5)  # symmetric to the last digit
-            noise_variance = self._noise(noise)
-            K = K.diagonal_scatter(K.diagonal() + noise_variance) if noise_variance else K
+        K = self.covariances(X, Z_rows)
+        if Z is None and (noise_variance := self._noise(noise)):
+            K.diagonal().add_(noise_variance)
         return K
 
     def sample(self, X: Any, size: int = 1, seed: int = 0, noise: bool | None = None) -> Tensor:
@@ -441,25 +450,33 @@ class Posterior(ABC):
         return self._marginals(X, noise).moments
 
     def _marginals(self, X: Any, noise: bool | None) -> Marginals:
-        """Those of all blocks of rows that have been checked.
+        """Those of all blocks of rows that have been checked."""
+        kind: Any = NormalMarginals(self.like, self.like)
 
-        The moments of many blocks are written where those of all rows will be: small results between large temporaries
-        keep memory from being used again.
+        def numbers(block: Any) -> list[Tensor]:
+            nonlocal kind
+            kind = self.block_marginals(block)
+            return kind.numbers
+
+        whole = iter(self._of_blocks(X, numbers))
+        of_f = kind.with_numbers(whole)
+        return self.observed(of_f) if self.wants_noise(noise) and len(X) else of_f
+
+    def _of_blocks(self, X: Any, numbers: Callable[[Any], list[Tensor]]) -> list[Tensor]:
+        """Tensors [t] of all rows from those of each block.
+
+        They are written where those of all rows will be: small results between large temporaries keep memory from being
+        used again.
         """
-        parts: list[Marginals] = []
+        whole = [self.like, self.like]
         for rows in self._blocks(X):
-            part = self.block_marginals(X[rows])
-            is_plain = isinstance(part, NormalMarginals) and not (part.mean.requires_grad or part.var.requires_grad)
-            if not is_plain or rows == slice(0, len(X)):
-                parts.append(part)
-                continue
-            parts = parts or [NormalMarginals(*(own.new_empty(len(X)) for own in part.moments))]
-            for whole, own in zip(parts[0].moments, part.moments, strict=True):
-                whole[rows] = own
-        if not parts:
-            return NormalMarginals(self.like, self.like)
-        of_f = parts[0].followed_by(parts[1:]) if len(parts) > 1 else parts[0]
-        return self.observed(of_f) if self.wants_noise(noise) else of_f
+            parts = numbers(X[rows])
+            if rows == slice(0, len(X)):
+                return parts
+            whole = whole if rows.start else [part.new_empty(len(X)) for part in parts]
+            for all_rows, part in zip(whole, parts, strict=True):
+                all_rows[rows] = part
+        return whole
 
     def wants_noise(self, noise: bool | None) -> bool:
         """Whether an observation is asked for; None asks for what the posterior is of."""
@@ -474,6 +491,3 @@ class Posterior(ABC):
 
     def _blocks(self, X: Any) -> Iterator[slice]:
         return row_blocks(len(X), self.like.element_size() * max(self.row_numbers, 1), self.like)
-
-    def _joined(self, parts: list[Tensor]) -> Tensor:
-        return torch.cat(parts) if parts else self.like

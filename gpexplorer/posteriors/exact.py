@@ -167,14 +167,16 @@ class RowsPosterior(Posterior):
         return mean, self.kernel.diag(self.theta, X) - self.solver.explained(K)
 
     def joint(self, X: Any, Z: Any) -> Tensor:
-        left, right = self.kernel(self.theta, self.S, X), self.kernel(self.theta, self.S, Z)
-        return self.kernel(self.theta, X, Z) - self.solver.solve(left).T @ right
+        W = self.solver.solve(self.kernel(self.theta, self.S, X)).T  # [b, s]
+        blocks = row_blocks(len(Z), W.element_size() * len(self.S), W)
+        return self.kernel(self.theta, X, Z) - torch.cat(
+            [W @ self.kernel(self.theta, self.S, Z[rows]) for rows in blocks] or [W.new_zeros(len(X), 0)], 1
+        )
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         prior = prior_paths(self.kernel, self.theta, size, draw)
-        at_rows = [prior(self.S[rows]) for rows in row_blocks(len(self.S), 8 * (4096 + size), self.like)]
         noise = self.noise_variance**0.5 * normal_columns(self.alpha, len(self.S), size, draw)
-        C = self.solver.solve(torch.cat(at_rows, 1).T + noise)  # [s, size]
+        C = self.solver.solve(prior(self.S).T + noise)  # [s, size]
         return lambda X: self.block_mean(X) + prior(X) - C.T @ self.kernel(self.theta, self.S, X)
 
     def updated(self: Rows, X: Any, y: Tensor, V: Tensor) -> Rows:
@@ -392,6 +394,7 @@ class StatesPosterior(KeptRowsPosterior):
     """
 
     kind: ClassVar[str] = "states"
+    joint_by_blocks: ClassVar[bool] = False
     row_numbers = 200
 
     def __getstate__(self) -> dict[str, Any]:
@@ -409,16 +412,15 @@ class StatesPosterior(KeptRowsPosterior):
         return (mean[0] * a).to(self.like), (var * a.square()).to(self.like)
 
     def joint(self, X: Tensor, Z: Tensor) -> Tensor:
-        both = torch.cat([X, Z]).double()
-        a = self._scales(both)
-        C = self.smoother.cov(both[:, 0])[: len(X), len(X) :]
-        return (a[: len(X), None] * C * a[len(X) :]).to(self.like)
+        C = self.smoother.cov(X[:, 0].double(), None if Z is X else Z[:, 0].double())
+        if self._is_scaled:
+            C.mul_(self._scales(X)[:, None]).mul_(self._scales(Z))
+        return C.to(self.like)
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         prior = prior_paths(self.kernel, self.theta, size, draw)
         e = normal_columns(self.y, len(self.y), size, draw).double() * self.noise_of_rows.sqrt()[:, None]
-        drawn = torch.cat([prior(self.X[rows]) for rows in row_blocks(len(self.X), 8 * (4096 + size), self.X)], 1)
-        smoother = self._smoothed(self.y.double() - drawn.double() - e.T)
+        smoother = self._smoothed(self.y.double() - prior(self.X).double() - e.T)
         return lambda X: (smoother.moments(X[:, 0].double())[0] * self._scales(X) + prior(X)).to(self.like)
 
     @classmethod
@@ -432,5 +434,8 @@ class StatesPosterior(KeptRowsPosterior):
 
     def _scales(self, X: Tensor) -> Float[Tensor, " b"]:
         """What f is multiplied by at each row."""
-        is_scaled = unscaled_kernel(self.kernel) is not self.kernel
-        return X[:, 1].double() if is_scaled else torch.ones_like(X[:, 0], dtype=torch.float64)
+        return X[:, 1].double() if self._is_scaled else torch.ones_like(X[:, 0], dtype=torch.float64)
+
+    @property
+    def _is_scaled(self) -> bool:
+        return unscaled_kernel(self.kernel) is not self.kernel

@@ -35,6 +35,7 @@ from ..errors import PosteriorError, SettingError
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.base import Covariance
 from ..kernels.row_scaled import plain_rows
+from ..linalg.blocks import row_blocks
 from ..problem import Dataset, MixedRows, Prediction, Problem, Scale, take
 from ..target_transforms import transform_from
 from .base import Posterior, check_fits
@@ -62,6 +63,7 @@ class InUnits(TablePosterior):
     """
 
     kind: ClassVar[str] = "units"
+    joint_by_blocks: ClassVar[bool] = False
 
     def __init__(self, inner: Posterior, train: Dataset, guard: Guard = nullcontext) -> None:
         self.columns = train.rows(torch.arange(0))  # no rows: only how inputs are read
@@ -112,7 +114,7 @@ class InUnits(TablePosterior):
         return self.block_marginals(X).moments
 
     def joint(self, X: Any, Z: Any) -> Tensor:
-        return self._scaled_joint(X, Z) * self.y_sd**2
+        return self._scaled_joint(X, Z).mul_(self.y_sd**2)
 
     def updated(self, X: Any, y: Tensor, V: Tensor) -> Self:
         with self.guard():
@@ -193,7 +195,8 @@ class InUnits(TablePosterior):
 
     def _scaled_joint(self, X: Any, Z: Any) -> Tensor:
         with self.guard():
-            return self.inner.joint(*(scaled_inputs(part, self.columns) for part in (X, Z))).double()
+            scaled = scaled_inputs(X, self.columns)
+            return self.inner.covariances(scaled, scaled if Z is X else scaled_inputs(Z, self.columns)).double()
 
 
 class TransformedInUnits(InUnits):
@@ -232,9 +235,9 @@ class TransformedInUnits(InUnits):
         other = X if Z is None else self.rows(Z)
         check_fits(len(X), len(other), self.like)
         K = self._joint(X, other, self._scaled_noise if self._noise(noise) else 0.0)
-        if Z is not None:
-            return K
-        return (0.5 * (K + K.T)).diagonal_scatter(self._mean_and_var(X, noise)[1])
+        if Z is None:
+            K.diagonal().copy_(self._mean_and_var(X, noise)[1])
+        return K
 
     def sample(self, X: Any, size: int = 1, seed: int = 0, noise: bool | None = None) -> Tensor:
         """Draw joint samples at given rows; see `Posterior.sample`."""
@@ -262,12 +265,23 @@ class TransformedInUnits(InUnits):
     def _joint(self, X: Any, Z: Any, noise: float) -> Tensor:
         """Covariance [b, c] by Mehler's formula, with this noise in the scaled space."""
         C = self._scaled_joint(X, Z)  # [b, c]
-        (A, sd_X), (B, sd_Z) = (self._hermite_coefficients(part, noise) for part in (X, Z))
-        rho = (C / torch.outer(sd_X, sd_Z).clamp_min(1e-150)).clamp(-1.0, 1.0)
-        K = torch.zeros_like(rho)
-        for k in range(TERMS - 1, 0, -1):  # Horner's rule
-            K = rho * (K + torch.outer(A[:, k], B[:, k]))
+        A, sd_X = at_X = self._coefficients_of_rows(X, noise)
+        B, sd_Z = at_X if Z is X else self._coefficients_of_rows(Z, noise)
+        K = torch.empty_like(C)
+        for rows in row_blocks(len(C), 4 * C.element_size() * C.shape[1], C):
+            rho = (C[rows] / torch.outer(sd_X[rows], sd_Z).clamp_min(1e-150)).clamp(-1.0, 1.0)
+            part = torch.zeros_like(rho)
+            for k in range(TERMS - 1, 0, -1):  # Horner's rule
+                part = rho * (part + torch.outer(A[rows, k], B[:, k]))
+            K[rows] = part
         return K
+
+    def _coefficients_of_rows(self, X: Any, noise: float) -> tuple[Tensor, Tensor]:
+        """What `_hermite_coefficients` gives, for any number of rows."""
+        A, sd = self.like.new_empty(len(X), TERMS), self.like.new_empty(len(X))
+        for rows in self._blocks(X):
+            A[rows], sd[rows] = self._hermite_coefficients(X[rows], noise)
+        return A, sd
 
     def _hermite_coefficients(self, X: Any, noise: float) -> tuple[Tensor, Tensor]:
         """a_k [b, TERMS] of each row, and the standard deviations [b] of the scaled function or observation."""
@@ -376,6 +390,7 @@ class UnitRowsPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "unit rows"
+    joint_by_blocks: ClassVar[bool] = False
 
     def __init__(self, inner: Posterior) -> None:
         super().__init__(inner.like, inner.noise_variance)
@@ -392,7 +407,8 @@ class UnitRowsPosterior(Posterior):
         return self.inner.moments(with_ones(X))
 
     def joint(self, X: Any, Z: Any) -> Tensor:
-        return self.inner.joint(with_ones(X), with_ones(Z))
+        rows = with_ones(X)
+        return self.inner.covariances(rows, rows if Z is X else with_ones(Z))
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         paths = self.inner.draw_paths(size, draw)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..data.in_memory import plain_array
 from ..errors import DataError, SettingError, quoted
+from ..linalg.blocks import row_blocks
 from ..problem import Scale
 
 NODES = 32  # of the quadrature
@@ -100,10 +101,6 @@ class Marginals(ABC):
     def widened(self, factors: Tensor) -> Marginals:
         """The same with variances, of the transformed target if there is one, multiplied by `factors` [t]."""
 
-    @abstractmethod
-    def followed_by(self, others: Sequence[Any]) -> Marginals:
-        """These rows and those of others of the same kind."""
-
     def double(self) -> Marginals:
         """The same in float64, as all kinds but normal distributions are."""
         return self
@@ -132,9 +129,14 @@ class NormalMarginals(Marginals):
     def widened(self, factors: Tensor) -> NormalMarginals:
         return NormalMarginals(self.mean, self.var * factors.to(self.var))
 
-    def followed_by(self, others: Sequence[Any]) -> NormalMarginals:
-        rows = [self, *others]
-        return NormalMarginals(torch.cat([own.mean for own in rows]), torch.cat([own.var for own in rows]))
+    @property
+    def numbers(self) -> list[Tensor]:
+        """Tensors [t] that describe the distributions; `with_numbers` makes those of other rows of as many."""
+        return [self.mean, self.var]
+
+    def with_numbers(self, numbers: Iterator[Tensor]) -> NormalMarginals:
+        """Distributions of the same kind that the next of these tensors describe."""
+        return NormalMarginals(next(numbers), next(numbers))
 
     def double(self) -> NormalMarginals:
         return NormalMarginals(self.mean.double(), self.var.double())
@@ -156,15 +158,21 @@ class TransformedMarginals(Marginals):
 
     @property
     def moments(self) -> tuple[Tensor, Tensor]:
-        values, weights = self.at_nodes()
+        blocks = row_blocks(len(self.scaled.mean), 5 * NODES * self.scaled.mean.element_size(), self.scaled.mean)
+        parts = [self._block_moments(rows) for rows in blocks] or [self.scaled.moments]
+        mean, var = (torch.cat(own) for own in zip(*parts, strict=True))
+        return mean, var
+
+    def _block_moments(self, rows: slice) -> tuple[Tensor, Tensor]:
+        values, weights = self.at_nodes(rows)
         mean = values @ weights
         var = (values - mean[:, None]).square() @ weights
         return mean, torch.where(mean.isinf(), math.inf, var)  # where y leaves the numbers, far from all rows
 
-    def at_nodes(self) -> tuple[Tensor, Tensor]:
-        """Values of y at the nodes of the quadrature [t, NODES], and the weights [NODES]."""
+    def at_nodes(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Values of y at the nodes of the quadrature [t, NODES], of all rows or some, and the weights [NODES]."""
         nodes, weights = (part.to(self.scaled.mean) for part in quadrature())
-        z = self.scaled.mean[:, None] + self.scaled.var.sqrt()[:, None] * nodes
+        z = self.scaled.mean[rows, None] + self.scaled.var[rows].sqrt()[:, None] * nodes
         return self.scale.target_in_units(z), weights
 
     def _log_density(self, y: Tensor) -> Tensor:
@@ -182,8 +190,12 @@ class TransformedMarginals(Marginals):
     def widened(self, factors: Tensor) -> TransformedMarginals:
         return TransformedMarginals(self.scaled.widened(factors), self.scale)
 
-    def followed_by(self, others: Sequence[Any]) -> TransformedMarginals:
-        return TransformedMarginals(self.scaled.followed_by([own.scaled for own in others]), self.scale)
+    @property
+    def numbers(self) -> list[Tensor]:
+        return self.scaled.numbers
+
+    def with_numbers(self, numbers: Iterator[Tensor]) -> TransformedMarginals:
+        return TransformedMarginals(self.scaled.with_numbers(numbers), self.scale)
 
 
 class MixtureMarginals(Marginals):
@@ -197,25 +209,28 @@ class MixtureMarginals(Marginals):
     """
 
     def __init__(self, parts: Sequence[Marginals], weights: Sequence[float]) -> None:
-        self.parts, self.weights = [part.double() for part in parts], tuple(weights)
+        self.parts: list[Any] = [part.double() for part in parts]
+        self.weights = tuple(weights)
 
     @property
     def moments(self) -> tuple[Tensor, Tensor]:
         means, variances = zip(*(part.moments for part in self.parts), strict=True)
         mean = self._averaged(means)
-        differences = [var + (own - mean).square() for own, var in zip(means, variances, strict=True)]
+        differences = (var + (own - mean).square() for own, var in zip(means, variances, strict=True))
         return mean, self._averaged(differences)
 
     def _log_density(self, y: Tensor) -> Tensor:
-        logs = [part.log_density(y) + math.log(weight) for part, weight in zip(self.parts, self.weights, strict=True)]
-        return torch.stack(logs).logsumexp(0)
+        pairs = zip(self.parts, self.weights, strict=True)
+        return reduce(torch.logaddexp, (part.log_density(y) + math.log(weight) for part, weight in pairs))
 
     def _cdf(self, y: Tensor) -> Tensor:
-        return self._averaged([part.cdf(y) for part in self.parts])
+        return self._averaged(part.cdf(y) for part in self.parts)
 
     def _quantile(self, levels: Tensor) -> Tensor:
-        ends = torch.stack([part.quantile(levels) for part in self.parts])
-        low, high = ends.amin(0), ends.amax(0)  # [..., t] the quantile of a mixture lies between those of its parts
+        low = high = self.parts[0].quantile(levels)  # [..., t]
+        for part in self.parts[1:]:  # the quantile of a mixture lies between those of its parts
+            end = part.quantile(levels)
+            low, high = torch.minimum(low, end), torch.maximum(high, end)
         below = levels.to(low)[..., None]
         for _ in range(BISECTIONS):
             middle = 0.5 * (low + high)
@@ -226,9 +241,12 @@ class MixtureMarginals(Marginals):
     def widened(self, factors: Tensor) -> MixtureMarginals:
         return MixtureMarginals([part.widened(factors) for part in self.parts], self.weights)
 
-    def followed_by(self, others: Sequence[Any]) -> MixtureMarginals:
-        parts = [part.followed_by([own.parts[k] for own in others]) for k, part in enumerate(self.parts)]
-        return MixtureMarginals(parts, self.weights)
+    @property
+    def numbers(self) -> list[Tensor]:
+        return [number for part in self.parts for number in part.numbers]
 
-    def _averaged(self, values: Sequence[Tensor]) -> Tensor:
-        return reduce(torch.add, [weight * value for weight, value in zip(self.weights, values, strict=True)])
+    def with_numbers(self, numbers: Iterator[Tensor]) -> MixtureMarginals:
+        return MixtureMarginals([part.with_numbers(numbers) for part in self.parts], self.weights)
+
+    def _averaged(self, values: Iterable[Tensor]) -> Tensor:
+        return reduce(torch.add, (weight * value for weight, value in zip(self.weights, values, strict=True)))

@@ -7,7 +7,9 @@
     path   = mean + h(x) - w'(h(N) + e_N)                       h from the prior, e ~ N(0, V)
 
 The covariance is that of the errors of all local predictions together, so that it is never negative, its diagonal is
-the variance, and the paths have it too. With k = n it is the covariance of the exact GP. All is computed in float64.
+the variance, and the paths have it too. With e = T v, where v are the values of f at the new rows and of y at all rows
+near any of them, and G = cov(v), it is T G T'. With k = n it is the covariance of the exact GP. All is computed in
+float64.
 
 References: Vecchia (1988); Datta et al. (2016), section 2.2; Wilson et al. (2020), eq 12, for the paths.
 """
@@ -15,10 +17,10 @@ References: Vecchia (1988); Datta et al. (2016), section 2.2; Wilson et al. (202
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ..kernels.groups import Groups
@@ -30,6 +32,35 @@ from .exact import KeptRowsPosterior
 from .sample_paths import prior_paths
 from .saved.parts import Parts
 from .weights import normal_columns
+
+
+class Terms(NamedTuple):
+    """Terms of sums; the numbers of the sums ascend."""
+
+    row: Tensor  # [s] the sum to which a term belongs
+    column: Tensor  # [s] the value that it takes
+    weight: Tensor  # [s]
+
+    def between(self, begin: int, end: int) -> Terms:
+        """The terms of the values from `begin` to before `end`, numbered from 0."""
+        is_in = (self.column >= begin) & (self.column < end)
+        return Terms(self.row[is_in], self.column[is_in] - begin, self.weight[is_in])
+
+    def sums(self, values: Float[Tensor, "v c"], count: int) -> Tensor:
+        """The sums [count, c] of these values."""
+        counts = self.row.bincount(minlength=count)
+        offsets = counts.cumsum(0) - counts
+        embedding_bag = torch.nn.functional.embedding_bag
+        return embedding_bag(self.column, values.contiguous(), offsets, mode="sum", per_sample_weights=self.weight)
+
+
+class Errors(NamedTuple):
+    """The errors e of b rows as sums of values: of f there, and of y at the u training rows near any of them."""
+
+    values: Tensor  # [b + u, D] where the values are
+    used: Tensor  # [u] training rows, ascending
+    terms: Terms  # of the values
+    y: Terms  # those of y, by training rows
 
 
 class NearestRowsPosterior(KeptRowsPosterior):
@@ -53,10 +84,12 @@ class NearestRowsPosterior(KeptRowsPosterior):
     Notes
     -----
     With few inputs the rows lie in a k-d tree, so that a new row costs O(log n + k^3); see `linalg.nearest`. A
-    covariance of b and c rows takes (b + u) (c + v) entries of the kernel, where u and v rows are near any of them.
+    covariance of b and c rows takes (b + u) (c + v) entries of the kernel, where u and v rows are near any of them, and
+    half as many of b rows among themselves.
     """
 
     kind: ClassVar[str] = "nearest rows"
+    joint_by_blocks: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -93,21 +126,29 @@ class NearestRowsPosterior(KeptRowsPosterior):
         return mean.to(self.like), var.to(self.like)
 
     def joint(self, X: Tensor, Z: Tensor) -> Tensor:
-        _, _, w_x, N_x = self._conditionals(X)
-        _, _, w_z, N_z = self._conditionals(Z)
-        (used_x, at_x), (used_z, at_z) = (N.unique(return_inverse=True) for N in (N_x, N_z))
-        left = torch.cat([X.double(), self.X[used_x].double()])  # [b + u, D]
-        right = torch.cat([Z.double(), self.X[used_z].double()])  # [c + v, D]
-        row = torch.cat([used_x.new_full((len(X),), -1), used_x])  # [b + u] of the training rows
-        column = torch.cat([used_z.new_full((len(Z),), -1), used_z])  # [c + v]
-        noise = torch.cat([w_x.new_zeros(len(X)), self.noise_of_rows[used_x].to(w_x)])  # [b + u]
-        with_e = []
-        for part in row_blocks(len(left), 8 * (len(right) + len(Z)), left):
-            C = self.kernel(self.theta.double(), right, left[part])
-            C = C + noise[part] * (row[part] == column[:, None])  # of y at the training rows
-            with_e.append(C[: len(Z)] - weighted_sums(w_z, at_z, C[len(Z) :]))
-        E = torch.cat(with_e, 1).T  # [b + u, c] with e(z)
-        return (E[: len(X)] - weighted_sums(w_x, at_x, E[len(X) :])).to(self.like)
+        """The covariance T_x G T_z' [b, c], in strips of G.
+
+        If X is Z, it is M + M', where M has the part of G before its diagonal, and half of the blocks on it.
+        """
+        left = self._errors(X)
+        right = left if Z is X else self._errors(Z)
+        n, b, symmetric = len(self.y), len(X), right is left
+        place = left.used.new_full((n,), -1)  # of each training row among the values at the left
+        place[left.used] = torch.arange(b, len(left.values), device=place.device)
+        noise = Terms(right.y.row, place[right.y.column], right.y.weight * self.noise_of_rows[right.y.column])
+        M = left.values.new_zeros(b, len(Z))
+        for part in row_blocks(len(left.values), 8 * (len(right.values) + 2 * len(Z)), M):
+            before, until = (part.start, part.stop) if symmetric else (len(right.values), len(right.values))
+            G = self.kernel(self.theta.double(), right.values[:until], left.values[part])  # [until, strip]
+            E = right.terms.between(0, before).sums(G[:before], len(Z))  # [c, strip] with e(z)
+            own = noise.between(part.start, part.stop)
+            of_own = torch.zeros_like(E).index_put((own.row, own.column), own.weight, accumulate=True)
+            if symmetric:
+                of_own = 0.5 * (of_own + right.terms.between(before, until).sums(G[before:], len(Z)))
+            own = left.terms.between(part.start, part.stop)
+            rows, number = own.row.unique_consecutive(return_inverse=True)
+            M = M.index_add_(0, rows, own._replace(row=number).sums((E + of_own).T, len(rows)))
+        return (M + M.T if symmetric else M).to(self.like)
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         prior = prior_paths(self.kernel, self.theta, size, draw)
@@ -116,8 +157,7 @@ class NearestRowsPosterior(KeptRowsPosterior):
         def evaluate(X: Tensor) -> Tensor:
             mean, _, w, N = self._conditionals(X)
             used, place = N.unique(return_inverse=True)
-            at_rows = [prior(self.X[used[rows]]) for rows in row_blocks(len(used), 8 * (4096 + size), self.X)]
-            drawn = torch.cat(at_rows, 1) + e[used].T  # [size, used]
+            drawn = prior(self.X[used]) + e[used].T  # [size, used]
             return (mean + prior(X) - (drawn[:, place] * w).sum(2)).to(self.like)
 
         return evaluate
@@ -144,10 +184,15 @@ class NearestRowsPosterior(KeptRowsPosterior):
         mean = (w * self.y[N]).sum(1)
         return mean, variance - (w * K_x[:, :, 0]).sum(1), w, N
 
+    def _errors(self, X: Tensor) -> Errors:
+        blocks = [self._conditionals(X[rows])[2:] for rows in self._blocks(X)]
+        w, N = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+        (b, k), (used, place) = N.shape, N.unique(return_inverse=True)
+        row = torch.arange(b, device=N.device)[:, None]
+        columns, weights = torch.cat([row, b + place], 1), torch.cat([torch.ones_like(w[:, :1]), -w], 1)
+        terms = Terms(row.expand(b, k + 1).flatten(), columns.flatten(), weights.flatten())
+        of_y = Terms(row.expand(b, k).flatten(), N.flatten(), -w.flatten())
+        return Errors(torch.cat([X.double(), self.X[used].double()]), used, terms, of_y)
+
     def _places(self, X: Tensor) -> Any:
         return (X[:, : len(self.lengths)].detach().double() / self.lengths.double()).cpu().numpy()
-
-
-def weighted_sums(w: Float[Tensor, "b k"], places: Int[Tensor, "b k"], rows: Float[Tensor, "u c"]) -> Tensor:
-    """The sums [b, c] of k rows each, by their places and with their weights."""
-    return torch.nn.functional.embedding_bag(places, rows.contiguous(), mode="sum", per_sample_weights=w)

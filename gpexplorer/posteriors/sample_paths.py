@@ -72,7 +72,8 @@ def prior_paths(kernel: Kernel, theta: Tensor, size: int, draw: torch.Generator)
     Returns
     -------
     callable
-        Takes inputs [t, d] and gives values [size, t]. 4096 cosines per row and group, and 8192 flops per value.
+        Takes any number of inputs [t, d] and gives values [size, t]. 4096 cosines per row and group, and 8192 flops per
+        value.
 
     Raises
     ------
@@ -81,7 +82,14 @@ def prior_paths(kernel: Kernel, theta: Tensor, size: int, draw: torch.Generator)
     """
     parts = torch.arange(size).chunk(min(MAX_GROUPS, math.ceil(size / GROUP)))
     groups = [_group(kernel, theta.detach(), len(part), draw) for part in parts]
-    return lambda X: torch.cat([group(X) for group in groups])
+
+    def evaluate(X: Any) -> Tensor:
+        values = theta.new_empty(size, len(X))
+        for rows in row_blocks(len(X), theta.element_size() * (2 * FEATURES + size), theta):
+            values[:, rows] = torch.cat([group(X[rows]) for group in groups])
+        return values
+
+    return evaluate
 
 
 def _group(kernel: Kernel, theta: Tensor, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:

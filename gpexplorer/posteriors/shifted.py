@@ -155,6 +155,7 @@ class ShiftedPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "shifted"
+    joint_by_blocks: ClassVar[bool] = False
 
     def __init__(self, mean_function: Any, inner: Posterior | None, like: Tensor, noise_variance: float) -> None:
         super().__init__(like, noise_variance)
@@ -172,7 +173,7 @@ class ShiftedPosterior(Posterior):
         return mean + shift, var
 
     def joint(self, X: Any, Z: Any) -> Tensor:
-        return self.like.new_zeros(len(X), len(Z)) if self.inner is None else self.inner.joint(X, Z)
+        return self.like.new_zeros(len(X), len(Z)) if self.inner is None else self.inner.covariances(X, Z)
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         if self.inner is None:
@@ -384,6 +385,7 @@ class WidenedPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "widened"
+    joint_by_blocks: ClassVar[bool] = False
 
     def __init__(self, inner: Posterior, column: int, knots: Tensor, factors: Tensor) -> None:
         super().__init__(inner.like, inner.noise_variance)
@@ -402,13 +404,13 @@ class WidenedPosterior(Posterior):
         return mean, var + self._added(X, var)
 
     def joint(self, X: Any, Z: Any) -> Tensor:
-        at_X, at_Z = (self._added(part, self.inner.moments(part)[1]).sqrt() for part in (X, Z))
-        return self.inner.joint(X, Z) + torch.outer(at_X, at_Z)
+        at_X = self._deviations(X)
+        return self.inner.covariances(X, Z).addr_(at_X, at_X if Z is X else self._deviations(Z))
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         paths = self.inner.draw_paths(size, draw)
         normal = torch.randn(size, 1, generator=draw, dtype=torch.float64).to(self.like)
-        return lambda X: paths(X) + normal * self._added(X, self.inner.moments(X)[1]).sqrt()
+        return lambda X: paths(X) + normal * self._deviations(X)
 
     def without_rows(self) -> Posterior:
         """The prior, which has no last row."""
@@ -440,6 +442,11 @@ class WidenedPosterior(Posterior):
 
     def check(self) -> None:
         self.inner.check()
+
+    def _deviations(self, X: Any) -> Tensor:
+        """The standard deviations [t] of what is added to f."""
+        parts = [self._added(X[rows], self.inner.moments(X[rows])[1]).sqrt() for rows in self._blocks(X)]
+        return torch.cat(parts) if parts else self.like
 
     def _added(self, X: Any, var: Tensor) -> Tensor:
         """What is added to the variance of f [b], where the inner posterior gives it `var`."""

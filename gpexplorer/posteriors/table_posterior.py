@@ -83,13 +83,6 @@ class GroupedMarginals(Marginals):
     def widened(self, factors: Tensor) -> GroupedMarginals:
         return GroupedMarginals([(rows, part.widened(factors[rows])) for rows, part in self.groups])
 
-    def followed_by(self, others: Sequence[Any]) -> GroupedMarginals:
-        groups = list(self.groups)
-        for other in others:
-            first = sum(len(rows) for rows, _ in groups)
-            groups += [(rows + first, part) for rows, part in other.groups]
-        return GroupedMarginals(groups)
-
     def _joined(self, parts: Sequence[Tensor]) -> Tensor:
         """Values [..., b] of the groups as values [..., t] of the rows."""
         return torch.cat(list(parts), -1)[..., self.order]

@@ -307,6 +307,16 @@ class AtTimes(NamedTuple):
     last: Tensor  # [b] the last row until then, -1 before the first
 
 
+class Reach(NamedTuple):
+    """What covariances need of some times, in any order."""
+
+    t: Tensor  # [b]
+    last: Tensor  # [b] as in `AtTimes`
+    Ph: Tensor  # [d, b] how the state there, and
+    seen: Tensor  # [d, b] how the error of the filter there goes into f
+    half: Tensor  # [q, b] the part of the waves is half'half
+
+
 class Smoother:
     """The posterior of f, given a series.
 
@@ -348,23 +358,43 @@ class Smoother:
             moments[i] = self._with_waves(t[one], mean[:, one], var[one], w)
         return torch.cat([m for m, _ in moments], 1), torch.cat([v for _, v in moments])
 
-    def cov(self, t: Tensor) -> Tensor:
-        """Covariance [b, b] of f at times in any order: O(b^2), after O(n log n) for the way between them."""
-        order = t.argsort(stable=True)
-        at, h = self.at(t[order]), self.space.h
+    def cov(self, t: Tensor, s: Tensor | None = None) -> Tensor:
+        """Covariance [b, c] of f between times and others, in any order; without others, among these times.
+
+        O(b c), after O(n log n) for the way between them.
+        """
+        at_t = self._reach(t)
+        at_s = at_t if s is None else self._reach(s)
+        C = t.new_empty(len(t), len(at_s.t))
+        self._write(at_t, at_s, (C, C.T) if s is None else (C,))
+        if s is not None:
+            self._write(at_s, at_t, (C.T,))
+        return C.addmm_(at_t.half.T, at_s.half) if self.space.q else C
+
+    def _reach(self, t: Tensor) -> Reach:
+        at, h = self.at(t), self.space.h
         Ph = (at.P * h[:, None]).sum(1)  # [d, b]
-        seen = h[:, None] - (at.N * Ph).sum(1)  # [d, b]
-        steps = self._moves(t[order], at.last)
-        upper, carried = t.new_zeros(len(t), len(t)), torch.zeros_like(Ph)
-        for j in range(len(t)):
-            if j:
-                carried[:, :j] = steps[:, :, j - 1] @ carried[:, :j]
-            carried[:, j] = Ph[:, j]
-            upper[: j + 1, j] = seen[:, j] @ carried[:, : j + 1]
-        back = order.argsort()
-        C = (upper + upper.triu(1).T)[back][:, back]
-        half = self._unexplained(t[order], self._means(at, Ph), self.w)[:, back]
-        return C + half.T @ half
+        half = self._unexplained(t, self._means(at, Ph), self.w)
+        return Reach(t, at.last, Ph, h[:, None] - (at.N * Ph).sum(1), half)
+
+    def _write(self, source: Reach, target: Reach, covariances: tuple[Tensor, ...]) -> None:
+        """Write the covariances [b, c] of each source and all targets at its time or later, without the waves."""
+        order, stops = source.t.argsort(stable=True), target.t.argsort(stable=True)
+        times, stop_times = source.t.detach()[order], target.t.detach()[stops].contiguous()
+        first = torch.searchsorted(stop_times, times)  # the target that each source comes to first
+        order, first = order[first < len(stops)], first[first < len(stops)]
+        before = torch.searchsorted(times, stop_times, right=True).tolist()  # sources that have come to each target
+        ends = torch.cat([stops[first], stops[1:]])
+        from_t, from_last = (torch.cat([a[order], b[stops[:-1]]]) for a, b in zip(source[:2], target[:2], strict=True))
+        steps = self._moves(from_t, from_last, target.t[ends], target.last[ends])
+        carried = mm(steps[..., : len(order)], source.Ph[:, None, order])[:, 0]  # [d, b] at the first target
+        steps = steps[..., len(order) :]
+        for k, (stop, come) in enumerate(zip(stops.tolist(), before, strict=True)):
+            if k:
+                carried[:, : before[k - 1]] = steps[..., k - 1] @ carried[:, : before[k - 1]]
+            values = target.seen[:, stop] @ carried[:, :come]
+            for C in covariances:
+                C[order[:come], stop] = values
 
     def at(self, t: Tensor) -> AtTimes:
         """The state at these times [b]."""
@@ -438,12 +468,12 @@ class Smoother:
         """What was found at each position in all chunks, by rows."""
         return torch.stack(parts, -1).flatten(-2)[..., : len(self.t)]
 
-    def _moves(self, t: Tensor, last: Tensor) -> Tensor:
-        """How the error of the filter moves [d, d, b - 1] from each of these times, in their order, to the next."""
-        i, j, n = last[:-1], last[1:], len(self.t)
-        F, _ = self.space.transitions(torch.diff(t))
-        to_row, _ = self.space.transitions((self.t[(i + 1).clamp_max(n - 1)] - t[:-1]).clamp_min(0.0))
-        from_row, _ = self.space.transitions((t[1:] - self.t[j.clamp_min(0)]).clamp_min(0.0))
+    def _moves(self, t: Tensor, i: Tensor, s: Tensor, j: Tensor) -> Tensor:
+        """How the error of the filter moves [d, d, b] from times t to later ones s; i and j are the last rows there."""
+        n = len(self.t)
+        F, _ = self.space.transitions((s - t).clamp_min(0.0))
+        to_row, _ = self.space.transitions((self.t[(i + 1).clamp_max(n - 1)] - t).clamp_min(0.0))
+        from_row, _ = self.space.transitions((s - self.t[j.clamp_min(0)]).clamp_min(0.0))
         over, at, left = to_row, i + 1, (j - i - 1).clamp_min(0)
         power, width = mm(self.F[..., 1:n], self.keep[..., :-1]), 1  # over one row
         while bool((left > 0).any()):
