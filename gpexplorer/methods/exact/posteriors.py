@@ -40,6 +40,7 @@ from ...linalg.kernel_columns import kernel_rows, large_blocks
 from ...linalg.randomness import generator
 from ...objectives import noise_variance
 from ...posteriors import CholeskySolver, Posterior, RowsPosterior, UnsolvedPosterior, exact_gp_posterior
+from ...posteriors.base import machine_memory
 from ...problem import Dataset, Problem, joined_rows, take
 from .block import BlockSizes
 from .right_hand_sides import Columns, Limit, sizes_for, solve_together, target_limit, variance_limit
@@ -228,7 +229,14 @@ class JointPosterior(RowsPosterior):
         return self.changed(X=rows.X, alpha=alpha, S=rows.X, solver=grown)
 
     def _solved(self, X: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """k(S, X) [n, t], solutions V for them, and A V."""
+        """k(S, X) [n, t], solutions V for them, and A V; PosteriorError if this machine has no memory for them."""
+        need, memory = 4.0 * self.alpha.element_size() * len(self.S) * len(X), machine_memory()
+        if self.alpha.is_cpu and need > memory:
+            raise PosteriorError(
+                f"A covariance needs a solution with K + s2 I [n={len(self.S):,}] for each of {len(X):,} rows at once, "
+                f"which take {need / 1e9:.3g} GB, and this machine has {memory / 1e9:.3g} GB of memory: give fewer "
+                "rows at a time, or draw functions with paths(size, seed)."
+            )
         K, prior = self.kernel(self.theta, self.S, X), self.kernel.diag(self.theta, X)
         k = K.detach()
         V, G, _ = self.solver.columns(k.clone, self._limit(prior.detach())).result()

@@ -349,3 +349,15 @@ def test_float32_rows_are_tried_above_a_tolerance_of_100_roundings_of_the_prior_
         blocks.solver.tolerance = factor * least
         assert blocks.solver.mixed == mixed
         assert blocks.row_numbers == math.ceil(per_row * numbers)  # a right-hand side, its solution and its gradient
+
+
+def test_solutions_for_more_rows_than_memory_holds_are_refused_before_any_work(monkeypatch: pytest.MonkeyPatch):
+    problem, Z = task(next(iter(CASES)))
+    joint = both(problem, 1e-6)[1]
+    wanted = joint.cov(Z)
+    monkeypatch.setattr("gpexplorer.methods.exact.posteriors.machine_memory", lambda: 4.0 * 8 * 120 * len(Z))
+    assert torch.equal(joint.cov(Z), wanted)
+    monkeypatch.setattr(JointSolver, "columns", None)
+
+    with pytest.raises(PosteriorError, match=r"\[n=120\] for each of 16 rows at once, which take 6.14e-05 GB"):
+        joint.cov(torch.cat([Z, Z]))
