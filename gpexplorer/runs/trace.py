@@ -76,8 +76,9 @@ class Trace(Sequence[Record]):
             return self._records[index]
         except (IndexError, TypeError):
             count = len(self._records)
-            has = f"it has {count}, from 0 to {count - 1}." if count else f"it has none yet: {self.why_none}"
-            raise RecordError(f"The run has no record {index!r}; {has}") from None
+            if not count:
+                raise RecordError(f"The run has no record yet: {self.why_none}") from None
+            raise RecordError(f"The run has no record {index!r}; it has {count}, from 0 to {count - 1}.") from None
 
     def __len__(self) -> int:
         return len(self._records)

@@ -123,8 +123,13 @@ def test_a_record_that_repeats_a_tensor_costs_nothing_more():
 def test_a_record_that_is_not_there_is_refused_by_its_number():
     run = toy_run()
     for ask in (run.posterior, run.scores, run.fork):
-        with pytest.raises(RecordError, match="no record -1; it has none yet: advance it first"):
+        with pytest.raises(RecordError, match="The run has no record yet: advance it first"):
             ask()
+
+    run.stop()
+    run.finish()
+    with pytest.raises(RecordError, match="The run has no record yet: Stopped on request after 0 steps; it can go on"):
+        run.posterior()
 
     run.finish(steps=3)
     with pytest.raises(IndexError, match="no record 9; it has 4, from 0 to 3"):
@@ -137,7 +142,7 @@ def test_a_run_that_failed_before_its_first_record_says_why_wherever_a_record_is
     assert message.startswith("States needs one input, such as time, but there are 10")
     assert "starts" not in message  # where it would have begun
     for ask in (run.posterior, run.scores):
-        with pytest.raises(RecordError, match="has no record -1; it has none yet: States needs one input"):
+        with pytest.raises(RecordError, match="has no record yet: States needs one input"):
             ask()
 
 
