@@ -21,6 +21,7 @@ HIDE = {"controls": "the controls", "panels": "the panels below"}  # what ?hide=
 FIRST, GALLERY, SIDE_BY_SIDE, LABORATORY = "first", "stories", "side-by-side", "laboratory"
 PAGES = (FIRST, GALLERY, SIDE_BY_SIDE, LABORATORY)  # values of ?page=
 OWN_ROWS = f"?page={LABORATORY}&rows=own"  # the address of a run on rows that no address can bring
+FILE_NEEDED = "An address cannot bring rows of your own, so this run is on others. Choose your file again."
 LONGEST_VALUE = 40  # characters of ?ask= and ?hide= that are read
 
 
@@ -71,7 +72,7 @@ def read_query(query: str, start: Spec) -> PageRequest:
     is_plain = _pop(values, "page") == LABORATORY and not values.keys() - {"hide"}
     question = OPENING if is_plain else _pop(values, "ask")
     hide, own_rows = [part for part in _pop(values, "hide").split(",") if part], _pop(values, "rows") == "own"
-    corrected = []
+    corrected = [FILE_NEEDED] if own_rows else []
     if question and question not in PRESETS:
         corrected.append(f"There is no question {quoted(question)}{closest(question, PRESETS)}")
         question = ""

@@ -49,7 +49,6 @@ PERIOD = 60  # milliseconds between two looks for a new frame
 FIRST_PICTURE_WAIT = 0.5  # seconds that building a page waits at most for its first picture
 STATIC_PICTURE_WAIT = 3.0  # seconds that a cell waits at most for the run of its static picture
 ADDRESS_PERIOD = 2.0  # seconds between two changes of the address while a run plays
-FILE_NEEDED = "An address cannot bring rows of your own, so this run is on others. Choose your file again."
 STORY = "story:"  # begins the value of a story in the list of questions
 START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "budget": {"steps": 300}}
 
@@ -108,11 +107,10 @@ class Explorer(pn.viewable.Viewer):
             raise SettingError("An Explorer takes a Spec and a Store: give Explorer(spec), run=run, or data=rows.")
         super().__init__(spec=spec, **params)
         load_resources()
-        self._opening, self._waiting, self._failed = 0, "", False
+        self._opening, self._addressed_at, self._waiting, self._failed = 0, 0.0, "", False
         self._stop: Callable[[], None] | None = None
         self._address: AddressBar | None = None
         self._addressed: tuple[Any, ...] | None = None  # what the address names; None while it may be corrected
-        self._addressed_at = 0.0
         self._hidden: frozenset[str] = frozenset()
         self.widgets: list[Any] = []
         self.status, self.pulse = Status(), Pulse(self.update)
@@ -174,8 +172,6 @@ class Explorer(pn.viewable.Viewer):
             self.title.visible = False
         if link.at and not self._wait_message:
             remarks.append(self.session.replay(link.at))
-        if request.own_rows:
-            remarks.append(FILE_NEEDED)
         self.pictures.first = link.view
         self.below.visible = "panels" not in request.hide
         self._hidden = request.hide
