@@ -290,6 +290,13 @@ def joined_rows(first: Any, second: Any) -> Any:
     return torch.cat([first, second]) if isinstance(first, Tensor) else [*first, *second]
 
 
+def rows_like(X: Any, like: Tensor) -> Any:
+    """These inputs with the device and the precision of a tensor; objects, such as texts, have neither."""
+    if isinstance(X, MixedRows):
+        return X.to(like.device, like.dtype)
+    return X.to(like) if isinstance(X, Tensor) else X
+
+
 def described_rows(X: Any) -> str:
     """What these inputs are, for a sentence: "columns of numbers", "rows of numbers and texts" or "str objects"."""
     if isinstance(X, Tensor):

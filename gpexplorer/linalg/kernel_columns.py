@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..problem import Kernel, take
+from ..problem import Kernel, rows_like, take
 from .blocks import BLOCK_BYTES, row_blocks
 
 STRIP = 256  # rows of a strip
@@ -117,7 +117,7 @@ class KernelColumns:
         self, kernel: Kernel, theta: Tensor, X: Any, budget: float, dtype: torch.dtype | None = None, apply: Map = map
     ) -> None:
         self.kernel, self.theta, self.n = kernel, theta.to(dtype or theta.dtype), len(X)
-        self.X = X.to(self.theta.dtype) if isinstance(X, Tensor) else X
+        self.X = rows_like(X, self.theta)
         self.apply = apply
         room = int(budget // (self.theta.element_size() * max(self.n, 1)))
         self._kept = self.theta.new_empty(min(room, self.n), self.n)

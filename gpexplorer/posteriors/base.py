@@ -23,7 +23,7 @@ from ..data.in_memory import refuse_other_order
 from ..errors import DataError, PosteriorError, SettingError, quoted
 from ..linalg.blocks import mirrored_, row_blocks
 from ..linalg.randomness import generator
-from ..problem import MixedRows, Prediction
+from ..problem import Prediction, rows_like
 from .marginals import Marginals, NormalMarginals, numbers
 from .sample_paths import Paths, checked_seed, checked_size
 from .saved.model_file import TorchPosterior, save_posterior
@@ -158,9 +158,7 @@ class Posterior(ABC):
 
     def rows(self, X: Any) -> Any:
         """Return the inputs as the posterior computes with them: a tensor on its device, or a sequence of objects."""
-        if isinstance(X, MixedRows):
-            return X.to(self.like.device, self.like.dtype)
-        return X.to(self.like) if isinstance(X, Tensor) else X
+        return rows_like(X, self.like)
 
     def asked_for(self: Kind, of: Of, noise_variance: float | None = None) -> Kind:
         """Return the same posterior, of the function ("f") or of a new observation ("y").
@@ -404,7 +402,7 @@ class Posterior(ABC):
     def updated(self: Kind, X: Any, y: Tensor, V: Tensor) -> Kind:
         """The posterior after these rows, in the units in which it computes; see `with_rows`."""
         raise PosteriorError(
-            f"A {type(self).__name__} does not keep what an update by new rows needs; fit the method again."
+            f"This {type(self).__name__} does not keep what an update by new rows needs; fit the method again."
         )
 
     def save(self, path: str | os.PathLike[str]) -> int:

@@ -9,6 +9,7 @@ from torch import Tensor
 from gpexplorer import kernels
 from gpexplorer.linalg import kernel_columns
 from gpexplorer.linalg.kernel_columns import STRIP, KernelColumns, fill_rows, kernel_rows, large_blocks, strip_product
+from gpexplorer.problem import Columns, MixedRows
 from gpexplorer.runs.counting import Counted, Counter
 
 N = STRIP + 90
@@ -134,6 +135,18 @@ def test_inputs_that_are_objects_are_taken_one_by_one():
     torch.testing.assert_close(columns(torch.tensor([3, 0])), kernel(theta, [texts[3], texts[0]], texts))
     v = torch.arange(5.0, dtype=torch.float64)
     torch.testing.assert_close(columns.product(v), kernel(theta, texts, texts) @ v)
+
+
+def test_rows_of_numbers_and_texts_are_computed_in_the_precision_that_is_asked_for():
+    """Solvers in float32 check their answer in float64, and failed at it for such rows."""
+    numbers = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+    X = MixedRows(numbers, (("u", "v", "u", "w", "v"),))
+    kernel = kernels.make("se-ard * category[c]", 3, Columns(("a", "b"), ("c",)))
+    theta = torch.tensor([0.2, 0.1, -0.3, 0.4, 0.1, -1.0])
+    v = torch.arange(5.0, dtype=torch.float64)
+    product = KernelColumns(kernel, theta, X, 0.0, torch.float64).product(v)
+    double = X.to("cpu", torch.float64)
+    torch.testing.assert_close(product, kernel(theta.double(), double, double) @ v, rtol=1e-14, atol=0.0)
 
 
 def test_blocks_have_enough_rows_however_long_a_row_is(monkeypatch: pytest.MonkeyPatch):
