@@ -151,6 +151,12 @@ class SVGP(Minibatches):
             return PriorPosterior(model.covariance, model.matched(state.theta))
         return self.predictor(model, state.theta, state.w)
 
+    def answer_note(self, problem: Problem, state: MinibatchState) -> str:
+        """That a state before the first minibatch knows nothing of the targets; empty afterwards."""
+        if state.batches:
+            return ""
+        return "No minibatch has been learned from: predictions are those of the prior. Continue the run for others."
+
     def predictor(self, model: Model, theta: Tensor, w: Tensor) -> InducingPosterior:
         """Return the posterior of f from the inducing inputs and the whitened variational normal."""
         Z, m, S = variational_parts(model, w)

@@ -39,8 +39,12 @@ def test_before_the_first_minibatch_it_predicts_the_prior_of_no_rows():
     svgp, at = method("svgp", num_features=2000), problem(n=50, shift=0.6)
     X = at.train.X[:9]
 
-    start = svgp.posterior(at, next(svgp.steps(at)).state)
+    steps = svgp.steps(at)
+    first, later = next(steps).state, next(steps).state
+    start = svgp.posterior(at, first)
 
+    assert "those of the prior" in svgp.answer_note(at, first)
+    assert svgp.answer_note(at, later) == ""
     assert start.mean(X).tolist() == [0.0] * 9
     torch.testing.assert_close(start.var(X), at.kernel.diag(at.theta, X))
 
