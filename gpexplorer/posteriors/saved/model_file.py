@@ -239,7 +239,7 @@ def _prepared(posterior: Any) -> Any:
     is_factored = posterior.kind in ("inducing", "features") or hasattr(getattr(posterior, "solver", None), "L")
     if not is_factored:
         raise PosteriorError(
-            f"This {type(posterior).__name__} cannot be a torch module, because its variances are not those of one factor."
+            f"This {type(posterior).__name__} cannot be a torch module: its variances are not those of one factor."
         )
     kernel: Any = getattr(posterior, "kernel", None)
     if getattr(kernel, "inputs", "real") != "real":
