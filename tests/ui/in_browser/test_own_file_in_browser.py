@@ -85,7 +85,7 @@ def check_predictions(seen: Seen, file: Path) -> None:
     page = seen.page
     page.get_by_role("button", name="Predict: new rows by the run on the screen").click()
     expect(page.get_by_text("New rows (at most")).to_be_visible()
-    page.locator("input[type=file][accept*=parquet]").last.set_input_files(file)
+    page.locator("label", has_text="New rows (at most").locator("input[type=file]").set_input_files(file)
     with page.expect_download() as download:
         page.get_by_role("button", name="predictions.csv").click()
     table = pd.read_csv(download.value.path())

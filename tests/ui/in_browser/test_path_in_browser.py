@@ -81,7 +81,7 @@ def check_predictions(seen: Seen, folder: Path) -> None:
     model.value.save_as(folder / "model.safetensors")
     page.get_by_role("button", name="Predict", exact=True).first.click()
     expect(page.get_by_text("New rows (at most")).to_be_visible(timeout=PATIENCE)
-    page.locator("input[type=file][accept*=parquet]").last.set_input_files(folder / "new.csv")
+    page.locator("label", has_text="New rows (at most").locator("input[type=file]").set_input_files(folder / "new.csv")
     expect(page.get_by_text("Predicted by the trained answer")).to_be_visible(timeout=PATIENCE)
     expect(page.get_by_text(re.compile("30 of 30 rows predicted"))).to_be_visible()
     with page.expect_download() as table:
