@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from ...problem import Cost
 
-ORDER, LENGTH, TIMES = 384, 2_000_000, 4  # of the matrix product, of the vector sum, and repetitions of each
+ORDER, LENGTH, TIMES = 384, 2_000_000, 6  # of the matrix product, of the vector sum, and repetitions of each
 TINY, BLOCK, CALLS = 64, 4, 10  # a step on a block of 4 of 64 unknowns asks for ten tensor operations
 REPEATS = 60  # measurements whose median is taken, because other processes on the same cores delay some
 STEPS = 30  # number of steps or factorisations that should fit into the time
@@ -59,8 +60,8 @@ def machine() -> Speed:
     """Measure this machine once, in about 50 ms: a matrix product, a sum of long vectors, and steps on a tiny block."""
     call = _seconds_per_call()  # measured first, because the threads of a large product go on waiting busily
     a, x = torch.ones(ORDER, ORDER, dtype=torch.float64), torch.ones(LENGTH, dtype=torch.float64)
-    flops, moved_bytes = TIMES * 2 * ORDER**3, TIMES * 3 * 8 * LENGTH
-    return Speed(flops / _elapsed(lambda: a @ a, TIMES), moved_bytes / _elapsed(lambda: x + x, TIMES), call)
+    product, total = min(_elapsed(lambda: a @ a, TIMES)), min(_elapsed(lambda: x + x, TIMES))  # the least disturbed
+    return Speed(2 * ORDER**3 / product, 3 * 8 * LENGTH / total, call)
 
 
 def _seconds_per_call() -> float:
@@ -71,7 +72,7 @@ def _seconds_per_call() -> float:
     """
     A = torch.full((TINY, TINY), 0.1, dtype=torch.float64).fill_diagonal_(3.0)
     y = torch.linspace(1.0, 2.0, TINY, dtype=torch.float64)
-    return statistics.median(_elapsed(lambda: tiny_step(A, y, y), 1) for _ in range(REPEATS)) / CALLS
+    return statistics.median(_elapsed(lambda: tiny_step(A, y, y), REPEATS)) / CALLS
 
 
 def tiny_step(A: Tensor, alpha: Tensor, g: Tensor) -> tuple[Tensor, Tensor, float]:
@@ -83,13 +84,15 @@ def tiny_step(A: Tensor, alpha: Tensor, g: Tensor) -> tuple[Tensor, Tensor, floa
     return alpha, g, float(alpha @ g)
 
 
-def _elapsed(work: Callable[[], object], times: int) -> float:
-    """Seconds that `work` takes when it is repeated this number of times, after one run to warm up."""
+def _elapsed(work: Callable[[], object], times: int) -> list[float]:
+    """Seconds of each of so many runs of `work`, after one to warm up."""
+    clock = time.perf_counter
     work()
-    begin = time.perf_counter()
+    ends = [clock()]
     for _ in range(times):
         work()
-    return max(time.perf_counter() - begin, 1e-6)
+        ends.append(clock())
+    return [max(end - begin, 1e-9) for begin, end in pairwise(ends)]
 
 
 def points_for(n: int, seconds: float, steps: int = STEPS) -> int:
