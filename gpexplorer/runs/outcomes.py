@@ -89,6 +89,23 @@ def usable_memory(like: Tensor) -> float:
     return float(torch.cuda.mem_get_info(like.device)[0] + torch.cuda.memory_reserved(like.device))
 
 
+def refuse_beyond_memory(method: Method, problem: Problem) -> None:
+    """Raise an OutOfMemory if the arrays of a step cannot fit into the memory of this machine.
+
+    The system would end the process without a word, with all that it holds. A GPU raises an error by itself.
+    """
+    if problem.train.y.device.type != "cpu":
+        return
+    cost, most = method.cost(problem), float(psutil.virtual_memory().total)
+    if cost.memory > most:
+        name, size = max(cost.arrays.items(), key=lambda item: item[1])
+        way_out = fitting_setting(method, problem) or "use fewer rows, or a method for many, such as svgp or vecchia"
+        raise OutOfMemory(
+            f"{method.key} needs {cost.memory / 1e9:.3g} GB on {len(problem.train):,} rows by formula, "
+            f"{size / 1e9:.3g} GB of them for {name}, and this machine has {most / 1e9:.3g} GB: {way_out}."
+        )
+
+
 def fitting_setting(method: Method, problem: Problem) -> str:
     """The largest value of one of the method's sizes whose memory by formula can be used, as the end of a sentence.
 

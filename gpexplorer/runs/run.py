@@ -31,7 +31,7 @@ from . import scores
 from .budget import Budget, Progress, ScoringTime, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
-from .outcomes import FINAL, answering, callback_failed, closed, failed, stopped
+from .outcomes import FINAL, answering, callback_failed, closed, failed, refuse_beyond_memory, stopped
 from .rounding import MonotoneWatch, Rise, least_noise_sentence, precision_sentence, rise_sentence
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
@@ -497,6 +497,7 @@ class Run(RunDisplay):
         if requested or self._final:
             return None
         if self._steps is None:  # the method begins, or goes on from the last state
+            refuse_beyond_memory(self.method, self.problem)
             counted = replace(self.problem, kernel=Counted(self.problem.kernel, self.counter))
             last_state = self.trace[-1].step.state if len(self.trace) else None
             self._steps = recording_jitter(self.method.steps(counted, last_state), self.jitters)

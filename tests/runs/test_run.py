@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from gpexplorer import Spec
+from gpexplorer.errors import OutOfMemory
 from gpexplorer.problem import Problem
 from gpexplorer.runs.budget import Budget, ScoringTime, long_step_note, scheduled
 from toy_method import N, Toy, toy_run
@@ -275,3 +276,14 @@ def test_a_mapper_replaces_the_methods_own_for_as_long_as_it_is_asked_and_no_lon
     assert run.method is own
     assert own.map is map
     assert [record.index for record in run.trace] == [0, 1, 2]
+
+
+def test_a_method_whose_arrays_are_larger_than_the_machine_is_refused_before_any_work():
+    """Linux lets a process take more memory than there is, and ends it later with all that it holds."""
+    run = Spec("ml", data={"name": "hypercube", "n": 700_000, "d": 1}, kernel={"name": "se", "start": "one"}).open()
+
+    assert run.finish(steps=1).reason == "failed"
+    assert run.outcome is not None
+    assert "GB of them for n x n matrices, and this machine has" in run.outcome.message
+    assert "use fewer rows, or a method for many" in run.outcome.message
+    assert (len(run.trace), type(run.error)) == (0, OutOfMemory)
