@@ -145,6 +145,15 @@ def test_some_methods_of_one_split_are_judged_as_far_as_they_go():
     assert (order.verdict, order.why, scgd.verdict, scgd.why) == ("fails", "", "worse", "")
 
 
+def test_an_order_is_judged_on_the_splits_that_all_methods_have():
+    some = cells({"scgd": -1.2, "minimax": -1.3, "svgp": -1.0, "bsgd": -1.1}, splits=4)
+    more = cells({"scgd": 9.0}, splits=5).query("split == 4")
+    order, scgd, _ = judge("stochastic-table2", pd.concat([some, more]), full=True)
+    assert (order.verdict, order.why) == ("holds", "4 of 5 splits")
+    assert "scgd -1.2" in order.ours
+    assert "of 5" not in scgd.why
+
+
 def test_the_order_of_methods_is_a_statement_only_where_the_paper_has_it():
     frame = cells({"scgd": -1.75, "minimax": -1.6, "svgp": -0.5, "bsgd": -1.0}, splits=5)
     other = frame.assign(nlml_paper=frame["nlml_paper"].where(frame["method"] != "bsgd", -1.74))
