@@ -9,7 +9,6 @@ else follows from them here. The result of every function can be differentiated 
 from __future__ import annotations
 
 import copy
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from ..data.in_memory import refuse_other_order
 from ..errors import DataError, PosteriorError, SettingError, quoted
 from ..linalg.blocks import mirrored_, row_blocks
 from ..linalg.randomness import generator
+from ..memory import machine_memory
 from ..problem import Prediction, rows_like
 from .marginals import Marginals, NormalMarginals, numbers
 from .sample_paths import Paths, checked_seed, checked_size
@@ -47,14 +47,6 @@ def check_fits(t: int, s: int, like: Tensor) -> None:
             f"machine has {memory / 1e9:.3g} GB of memory: give fewer rows at a time, or draw functions with "
             "paths(size, seed) and evaluate them at any number of rows."
         )
-
-
-def machine_memory() -> float:
-    """The bytes of memory that this machine has; infinite where the system does not say."""
-    names = getattr(os, "sysconf_names", {})
-    if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= names.keys():
-        return math.inf
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 class Gradient(NamedTuple):

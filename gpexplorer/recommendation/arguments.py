@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 
 from .. import data as data_sets
@@ -18,6 +17,7 @@ from ..data.loading import CHOICES
 from ..data.quoting import listing, nearest, quote
 from ..data.splits import ALL
 from ..errors import DataError, SettingError, number, quoted
+from ..memory import free_memory
 from ..problem import Dataset
 
 FEWEST_ROWS = 10
@@ -77,7 +77,7 @@ def repeated_rows(rows: Dataset) -> int:
 def bytes_of(memory: str | float | None) -> float:
     """A number of bytes; by default half of the memory that is free."""
     if memory is None:
-        return 0.5 * psutil.virtual_memory().available
+        return 0.5 * free_memory()
     if isinstance(memory, str):
         match = re.fullmatch(r"\s*([0-9.]{1,12})\s*([KMGT]?B|)\s*", memory, re.IGNORECASE)
         with suppress(ValueError):

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-import psutil
 import torch
 from torch import Tensor
 
 from ..errors import GPExplorerError, OutOfMemory
 from ..linalg.denormals import flushed_to_zero
+from ..memory import free_memory, machine_memory
 from ..methods.base import Method
 from ..problem import Outcome, Problem
 
@@ -85,18 +85,19 @@ def usable_memory(like: Tensor) -> float:
     What torch itself holds on a GPU counts as free, because it belongs to the run that has ended.
     """
     if like.device.type != "cuda":
-        return float(psutil.virtual_memory().available)
+        return free_memory()
     return float(torch.cuda.mem_get_info(like.device)[0] + torch.cuda.memory_reserved(like.device))
 
 
 def refuse_beyond_memory(method: Method, problem: Problem) -> None:
     """Raise an OutOfMemory if the arrays of a step cannot fit into the memory of this machine.
 
-    The system would end the process without a word, with all that it holds. A GPU raises an error by itself.
+    The system would end the process without a word, with all that it holds. A GPU raises an error by itself, and the
+    workers of another mapper than `map` have memory of their own.
     """
-    if problem.train.y.device.type != "cpu":
+    if problem.train.y.device.type != "cpu" or method.map is not map:
         return
-    cost, most = method.cost(problem), float(psutil.virtual_memory().total)
+    cost, most = method.cost(problem), machine_memory()
     if cost.memory > most:
         name, size = max(cost.arrays.items(), key=lambda item: item[1])
         way_out = fitting_setting(method, problem) or "use fewer rows, or a method for many, such as svgp or vecchia"

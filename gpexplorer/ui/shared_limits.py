@@ -14,13 +14,12 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-import psutil
 import torch
 
 from ..data.quoting import size
 from ..errors import GPExplorerError, OutOfMemory, SettingError
+from ..memory import free_memory, machine_memory
 from ..runs import Spec
 from ..runs.studies import machine_speed
 from ..runs.studies.memory_need import Rows, cost_of_step, memory_need, refusal, rows_by_name, rows_need
@@ -34,7 +33,6 @@ SMALL = 64e6  # bytes; the sizes of smaller runs are not compared, because the m
 MANY_CORES = 4  # from which two runs take their steps at the same time
 SHORT_TURN = 0.5  # seconds after which the next run does not wait any longer for the one before
 LIGHT_BYTES, LIGHT_SECONDS, LIGHT_STEPS = 256e6, 5.0, 400  # of a link that is computed without a click
-CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -83,17 +81,6 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def machine_memory() -> float:
-    """Bytes of this machine, or of its container."""
-    return min(float(psutil.virtual_memory().total), _container_limit("memory.max"))
-
-
-def free_memory() -> float:
-    """Bytes that can still be allocated in this machine, or in its container."""
-    in_container = _container_limit("memory.max") - _container_limit("memory.current", 0.0)
-    return max(min(float(psutil.virtual_memory().available), in_container), 0.0)
-
-
 def free_device_memory(device: str) -> float:
     """Bytes that can still be allocated on a GPU such as "cuda:0"; no limit where there is none.
 
@@ -103,13 +90,6 @@ def free_device_memory(device: str) -> float:
         return float("inf")
     idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return float(torch.cuda.mem_get_info(device)[0] + idle)
-
-
-def _container_limit(name: str, otherwise: float = float("inf")) -> float:
-    try:
-        return float((CGROUP / name).read_text())
-    except (OSError, ValueError):  # no container, or its limit is "max"
-        return otherwise
 
 
 class Turns:

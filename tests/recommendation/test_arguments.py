@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -47,7 +45,7 @@ def test_arguments_that_cannot_be_used_are_named(name: str, value: object):
 
 
 def test_half_of_the_free_memory_may_be_used(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(arguments.psutil, "virtual_memory", lambda: SimpleNamespace(available=8e9))
+    monkeypatch.setattr(arguments, "free_memory", lambda: 8e9)
     assert bytes_of(None) == 4e9
 
 

@@ -7,6 +7,8 @@ import math
 import threading
 import time
 import weakref
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -276,6 +278,19 @@ def test_a_mapper_replaces_the_methods_own_for_as_long_as_it_is_asked_and_no_lon
     assert run.method is own
     assert own.map is map
     assert [record.index for record in run.trace] == [0, 1, 2]
+
+
+def test_a_run_in_a_container_may_use_what_the_container_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr("gpexplorer.memory.CGROUP", tmp_path)
+    problem = {"data": {"name": "hypercube", "n": 300, "d": 2}, "kernel": {"name": "se", "start": "one"}}
+    for limit, reason in (("max", "budget"), ("2000000", "failed"), ("90000000", "budget")):
+        (tmp_path / "memory.max").write_text(limit)
+        run = Spec("loo", **problem).open()
+        assert run.finish(steps=1).reason == reason, run.outcome
+    (tmp_path / "memory.max").write_text("2000000")
+    run = Spec("loo", **problem).open()
+    with run.using_mapper(partial(map)):  # workers have memory of their own
+        assert run.finish(steps=1).reason == "budget"
 
 
 def test_a_method_whose_arrays_are_larger_than_the_machine_is_refused_before_any_work():

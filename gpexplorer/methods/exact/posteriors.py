@@ -38,9 +38,9 @@ from ...errors import PosteriorError
 from ...linalg.blocks import BLOCK_BYTES, row_blocks
 from ...linalg.kernel_columns import kernel_rows, large_blocks
 from ...linalg.randomness import generator
+from ...memory import machine_memory
 from ...objectives import noise_variance
 from ...posteriors import CholeskySolver, Posterior, RowsPosterior, UnsolvedPosterior, exact_gp_posterior
-from ...posteriors.base import machine_memory
 from ...problem import Dataset, Problem, joined_rows, take
 from .block import BlockSizes
 from .right_hand_sides import Columns, Limit, sizes_for, solve_together, target_limit, variance_limit

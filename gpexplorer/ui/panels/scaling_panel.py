@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import psutil
 
 from ...data.quoting import size
 from ...errors import GPExplorerError, SettingError
 from ...errors import number as checked
+from ...memory import machine_memory
 from ...methods.base import registry
 from ...runs import Spec
 from ...runs import link as links
@@ -168,7 +168,7 @@ class ScalingPanel(MeasuringPanel):
         parts += [f"Seconds: {scaling.slope().sentence}.", f"Memory: {scaling.slope('memory').sentence}."]
         try:
             target = checked("The size of the forecast", self.target_size.value, whole=True, low=1)
-            parts.append(scaling.forecast(target, psutil.virtual_memory().total).sentence)
+            parts.append(scaling.forecast(target, machine_memory()).sentence)
         except GPExplorerError as error:
             parts.append(str(error))
         self.note.object = "<br>".join(text(part.replace("..", "."), 500) for part in parts)
