@@ -25,6 +25,8 @@ _COMMON: dict[str, Any] = {
         # Material shows where the keyboard is by a tint of one eighth; of an upload, its input is focused.
         "MuiButtonBase": {"styleOverrides": {"root": {"&.Mui-focusVisible, &:has(input:focus-visible)": FOCUS}}},
         "MuiButton": {"styleOverrides": {"contained": {"@media (forced-colors: active)": {"border": "1px solid"}}}},
+        # A section is drawn before it knows the theme of the system, and would be white behind white words.
+        "MuiAccordion": {"styleOverrides": {"root": {"backgroundColor": "transparent"}}},
         "MuiTab": {"styleOverrides": {"root": {"textTransform": "none"}}},
         # The drawer over a narrow page covers the header, so it needs no room for it.
         "MuiDrawer": {

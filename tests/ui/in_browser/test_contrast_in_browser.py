@@ -42,6 +42,8 @@ def test_words_can_be_read_in_both_themes(seen: Seen, theme: str):
     assert len(measured) > 60
     assert faint(measured) == []
     assert wanted <= names
+    section = seen.page.locator(".MuiAccordion-root").first  # drawn before it knows the theme: no colour of its own
+    assert section.evaluate("(part) => getComputedStyle(part).backgroundColor") == "rgba(0, 0, 0, 0)"
     seen.press("One step")  # there is no line of convergence before
     for title in ("Data and prediction", "Swap landscape", "Convergence"):  # what a screen reader says of a canvas
         expect(seen.page.get_by_role("figure", name=f"{title}. ")).to_have_count(1, timeout=PATIENCE)
