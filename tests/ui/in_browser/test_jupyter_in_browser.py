@@ -20,6 +20,11 @@ pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
 EXPLORER = "import gpexplorer as gpx\ngpx.Explorer(gpx.Spec('cholqr', {'num_inducing': 6}, data='snelson-like'))"
 DARK = "rgb(20, 24, 29)"
 INK = "(part) => getComputedStyle(part).color.match(/\\d+/g).slice(0, 3).map(Number)"
+BEHIND = """(parts) => parts.map((part) => {
+  const colour = (one) => getComputedStyle(one).backgroundColor
+  while (colour(part) === "rgba(0, 0, 0, 0)") part = part.assignedSlot ?? part.parentElement ?? part.getRootNode().host
+  return colour(part)
+})"""
 ALIVE = """import threading, json
 print(json.dumps([thread.name for thread in threading.enumerate() if thread.name == "gpexplorer-player"]))"""
 PIXELS = """() => [...document.querySelectorAll("*")].length && (function* all(root) {
@@ -147,9 +152,8 @@ def background(frame: Frame) -> str:
 
 
 def panels(frame: Frame) -> set[str]:
-    """The colours behind More settings, Compare and the other panels that open."""
-    colours = "(parts) => parts.map((part) => getComputedStyle(part).backgroundColor)"
-    return set(frame.locator(".MuiAccordion-root").evaluate_all(colours))
+    """The colours behind More settings, Compare and the other panels that open: their own, or that of what is below."""
+    return set(frame.locator(".MuiAccordion-root").evaluate_all(BEHIND))
 
 
 def alive(book: Notebook, cell: int) -> int:
