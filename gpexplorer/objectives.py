@@ -250,14 +250,8 @@ def nystrom_gradient(
     ----------
     kernel : Covariance
         A kernel with `theta_gradient` and `theta_gradient_diag`.
-    theta : Tensor [p]
-        Log-hyperparameters.
-    train : Dataset
-        n rows.
-    Z : Tensor [m, d] or sequence
-        Inducing inputs.
-    objective : {"vfe", "tight-vfe", "pp", "fitc"}
-        Which objective.
+    theta, train, Z, objective : Tensor [p], Dataset, Tensor [m, d] or sequence, str
+        As those of `nystrom`.
 
     Returns
     -------

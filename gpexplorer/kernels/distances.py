@@ -65,12 +65,7 @@ class Scaled(NamedTuple):
 def scaled_rows(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor) -> Scaled:
     """Scale the rows of X and Z as the module docstring describes. Differentiable; O((n + m) d).
 
-    Parameters
-    ----------
-    X, Z : Tensor [n, d], [m, d]
-        Inputs.
-    lengthscale : Tensor [d] or []
-        One lengthscale per input, or one for all.
+    The lengthscale, [d] or [], is one per input or one for all.
     """
     near, far = (limits.get(X.dtype, limits[torch.float32]) for limits in (NEAR, FAR))
     A, B, A2, B2, largest = _divided(X, Z, lengthscale)

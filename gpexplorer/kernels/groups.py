@@ -95,21 +95,10 @@ def check_stationary(kernel: Kernel, X: Any, method: str) -> None:
 
 
 def correlation_lengths(kernel: Kernel, theta: Float[Tensor, " p"], ranges: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
-    """The distance along each input at which the correlation first falls below one half.
+    """The distance along each input at which the correlation first falls below one half, in float64.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        A stationary kernel, or a `RowScaled` one of it.
-    theta : Tensor [p]
-        Log-hyperparameters.
-    ranges : Tensor [d]
-        Positive: the range of each input, which says what distances matter.
-
-    Returns
-    -------
-    Tensor [d]
-        In float64. Inputs that the kernel does not use get the longest distance that is tried.
+    The kernel is one that `Groups` takes. The positive range of each input says what distances matter. Inputs that the
+    kernel does not use get the longest distance that is tried.
     """
     base: Any = unscaled_kernel(kernel)
     shortest, longest, count = LENGTHS

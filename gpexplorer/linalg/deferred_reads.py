@@ -73,6 +73,13 @@ def happens(condition: Tensor) -> bool:
     return False
 
 
+def _without_reads(work: Callable[[], T], like: Tensor) -> tuple[T, RareCases]:
+    """Return the result of work if no rare case happens, and whether one has, on the device of a tensor."""
+    cases = RareCases(like)
+    with cases.assumed_away():
+        return work(), cases
+
+
 def repeat_if_rare(work: Callable[[], T], undo: Callable[[], None], like: Tensor) -> T:
     """Return the result of work; on a GPU without reads for rare cases, and again with them if one has happened.
 
@@ -87,9 +94,7 @@ def repeat_if_rare(work: Callable[[], T], undo: Callable[[], None], like: Tensor
     """
     if like.is_cpu:
         return work()
-    cases = RareCases(like)
-    with cases.assumed_away():
-        result = work()
+    result, cases = _without_reads(work, like)
     if not bool(cases.happened):
         return result
     undo()
@@ -108,9 +113,7 @@ def read_at_once(work: Callable[[], tuple[T, Tensor]], like: Tensor) -> tuple[T,
     """
     if like.is_cpu:
         return work()
-    cases = RareCases(like)
-    with cases.assumed_away():
-        result, numbers = work()
+    (result, numbers), cases = _without_reads(work, like)
     numbers = torch.cat([numbers, cases.happened.to(numbers)[None]]).cpu()
     if numbers[-1] == 0.0:
         return result, numbers[:-1]

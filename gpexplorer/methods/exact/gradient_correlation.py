@@ -26,24 +26,7 @@ STILL = 1e-9  # share of the largest variation: below it an entry was kept at ze
 def gradient_entries(
     problem: Problem, theta: Tensor, alphas: Float[Tensor, "t n"], rows: Tensor
 ) -> Float[Tensor, "t r"]:
-    """Entries of the gradient A alpha - y at some rows, for several iterates.
-
-    Parameters
-    ----------
-    problem : Problem
-        Training rows and kernel.
-    theta : Tensor [p]
-        Log-hyperparameters.
-    alphas : Tensor [t, n]
-        One iterate per row.
-    rows : Tensor [r]
-        Indices of the entries.
-
-    Returns
-    -------
-    Tensor [t, r]
-        The entries; n kernel entries per row index.
-    """
+    """Entries of the gradient A alpha - y at some rows, for several iterates; n kernel entries per row."""
     train, s2, out = problem.train, noise_variance(theta), alphas.new_empty(len(alphas), len(rows))
     for block in row_blocks(len(rows), alphas.element_size() * len(train), alphas):
         index = rows[block]
@@ -68,10 +51,8 @@ def gradient_correlations(
 
     Parameters
     ----------
-    problem : Problem
-        Training rows and kernel.
-    theta : Tensor [p]
-        Log-hyperparameters.
+    problem, theta : Problem, Tensor [p]
+        Training rows, and the kernel with its log-hyperparameters.
     alphas : Tensor [t, n]
         Iterates. With fewer than two there are no coefficients.
     centres : int, default 100

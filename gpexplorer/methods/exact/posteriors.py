@@ -60,10 +60,8 @@ class JointSolver:
 
     Parameters
     ----------
-    problem : Problem
-        Training rows and kernel.
-    theta : Tensor [p]
-        Log-hyperparameters.
+    problem, theta : Problem, Tensor [p]
+        Training rows, and the kernel with the log-hyperparameters of A.
     cache : float
         Bytes of kernel rows that are kept.
     tolerance : float

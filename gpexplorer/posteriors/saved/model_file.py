@@ -105,12 +105,7 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu", by_blocks:
     Returns
     -------
     Posterior
-        With the units, the columns and the noise of the model that was saved.
-
-    Raises
-    ------
-    PosteriorError
-        If the file is not such a file, comes from a later version, or contradicts itself.
+        As `gpexplorer.load_posterior`, which says what is raised.
     """
     from safetensors import SafetensorError, safe_open
 

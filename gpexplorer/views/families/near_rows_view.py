@@ -60,6 +60,14 @@ class _OfOneRow(View):
     def _of_near_rows(self, layers: Layers, near: NearRows) -> Layers:
         return layers
 
+    def _row_and_neighbours(self, layers: Layers, name: str, size: int) -> list[hv.Element]:
+        """The row, under this name and in this size, on top of its neighbours and the segments to them."""
+        return [
+            segments(layers, "lines", "depends on", color=ROLES["proposed"], line_width=1.5, alpha=0.8),
+            dots(layers, "neighbours", "neighbours", color=ROLES["proposed"], size=size - 4),
+            dots(layers, "chosen", name, color=ROLES["inducing"], size=size, marker="diamond"),
+        ]
+
     def _place_in(self, near: NearRows) -> int | None:
         """Which of the sampled rows is chosen; None with fewer rows than neighbours, which is an exact GP."""
         return round(self.place * (len(near.places) - 1)) if len(near.places) else None
@@ -82,9 +90,7 @@ class Neighbours(_OfOneRow):
         """Draw all rows, the segments, and the row on top."""
         parts = [
             dots(layers, "rows", "training rows", color=ROLES["data"], size=3, alpha=0.45),
-            segments(layers, "lines", "depends on", color=ROLES["proposed"], line_width=1.5, alpha=0.8),
-            dots(layers, "neighbours", "neighbours", color=ROLES["proposed"], size=7),
-            dots(layers, "chosen", "the row", color=ROLES["inducing"], size=11, marker="diamond"),
+            *self._row_and_neighbours(layers, "the row", 11),
         ]
         return overlay(parts, layers["rows"], 4)
 
@@ -133,9 +139,7 @@ class Factor(_OfOneRow):
             line(layers, "diagonal", color=ROLES["reference"], line_dash="dashed"),
             dots(layers, "entries", "filled entries", color=ROLES["mean"], size=2, alpha=0.6),
             dots(layers, "rows", "rows on the map", color=ROLES["data"], size=2, alpha=0.45),
-            segments(layers, "lines", "depends on", color=ROLES["proposed"], line_width=1.5, alpha=0.8),
-            dots(layers, "neighbours", "neighbours", color=ROLES["proposed"], size=6),
-            dots(layers, "chosen", "newest row", color=ROLES["inducing"], size=10, marker="diamond"),
+            *self._row_and_neighbours(layers, "newest row", 10),
         ]
         return overlay(parts, layers["rows"], 3)
 
