@@ -25,9 +25,23 @@ def test_the_printed_numbers_are_found():
 def test_the_tables_are_listed_with_their_pieces(number: int):
     figure = papers.find(f"stochastic-table{number}")
 
-    assert len(figure.units(True)) == 3 * 5 * 3 * 4
+    pieces = 3 * 5 * 3 * 4
+    assert len(figure.units(True)) == pieces * (1 + 5)  # by rows set aside, and each rate of the grid
+    assert sum("rate" in unit for unit in figure.units(True)) == 5 * pieces
     assert {unit["split"] for unit in figure.units(True)} == set(range(5))
     assert len(figure.units(False)) == 8
+
+
+def test_the_rule_of_the_paper_takes_the_least_likelihood_where_all_rates_were_tried():
+    place = {"data": "elevators", "batch": 32, "method": "scgd", "rmse": 1.0, "rule": stochastic.BY_LIKELIHOOD}
+    tried = [{**place, "split": 0, "rate": rate, "nlml": k - 3.0} for k, rate in enumerate(stochastic.GRID)]
+    tried[0]["nlml"], tried[1]["nlml"] = math.nan, math.inf  # they diverged
+    some = [{**place, "split": 1, "rate": rate, "nlml": -9.0} for rate in stochastic.GRID[1:]]
+    aside = {**place, "split": 0, "rate": 0.1, "nlml": -9.0, "rule": None}
+    rules = stochastic.by_rule(pd.DataFrame([*some, aside, *tried]))
+    assert rules[stochastic.BY_LIKELIHOOD][["split", "rate", "nlml"]].to_numpy().tolist() == [[0, 1.0, -1.0]]
+    assert rules[stochastic.BY_ROWS]["nlml"].tolist() == [-9.0]
+    assert stochastic.by_rule(pd.DataFrame([aside]).drop(columns="rule"))[stochastic.BY_LIKELIHOOD].empty
 
 
 @pytest.mark.usefixtures("data_dir")
@@ -44,6 +58,8 @@ def test_a_piece_leaves_a_row_that_is_drawn_beside_the_paper(monkeypatch: pytest
     assert figure.estimate is not None
     assert 0.0 < figure.estimate(unit) < 100.0
 
+    [tried] = figure.work({**unit, "rate": 0.02})
+    assert (row["rule"], tried["rule"], tried["rate"]) == (stochastic.BY_ROWS, stochastic.BY_LIKELIHOOD, 0.02)
     assert (row["data"], row["rows"], row["nlml_paper"], row["rmse_paper"]) == ("kin40k", 100, -1.760, 0.056)
     assert row["ended"] == "budget"
     assert 0.0 < row["rmse"] < 2.0

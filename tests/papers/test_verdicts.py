@@ -13,6 +13,7 @@ from gpexplorer.errors import DataError, SettingError
 from papers import verdict_report
 from papers.__main__ import CELLS, reproduce
 from papers.base import Figure
+from papers.stochastic import BY_LIKELIHOOD, GRID
 from papers.verdicts import judge
 from papers.verdicts.rules import Verdict, lower, number, statement
 
@@ -152,6 +153,25 @@ def test_an_order_is_judged_on_the_splits_that_all_methods_have():
     assert (order.verdict, order.why) == ("holds", "4 of 5 splits")
     assert "scgd -1.2" in order.ours
     assert "of 5" not in scgd.why
+
+
+def test_numbers_are_those_of_the_rule_of_the_paper_where_all_its_rates_were_tried():
+    values = {"scgd": -1.3, "minimax": -1.4, "svgp": -1.0, "bsgd": -1.1}
+    aside = cells(values, splits=5)
+    tried = [
+        cells({method: value - 0.1 * k}, splits=5).assign(rate=rate, rule=BY_LIKELIHOOD)
+        for method, value in (values | {"scgd": -1.35}).items()
+        for k, rate in enumerate(GRID)
+    ]
+    order, scgd, minimax = judge("stochastic-table2", pd.concat([aside, *tried], ignore_index=True), full=True)
+    assert (scgd.ours, scgd.verdict) == ("-1.75 ± 0 (5)", "same")
+    assert scgd.why == "rates of the least NLML, as in the paper; of rows set aside: -1.3"
+    assert (order.verdict, order.why) == ("holds", "rates of the least NLML, as in the paper")
+    assert "svgp -1.4" in order.ours
+    order, *_ = judge("stochastic-table2", pd.concat([aside, *tried[:-1]], ignore_index=True), full=True)
+    assert (order.verdict, order.why) == ("holds", "")  # one rate of BSGD is missing
+    assert "svgp -1" in order.ours
+    assert (minimax.ours, minimax.verdict) == ("-1.8 ± 0 (5)", "better")
 
 
 def test_the_order_of_methods_is_a_statement_only_where_the_paper_has_it():
