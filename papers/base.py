@@ -33,6 +33,7 @@ Rows = Sequence[Mapping[str, Any]]
 SECONDS_FILE = "seconds.json"  # what `measure` found
 SECONDS = "seconds of the processor"  # of a whole piece of work, kept with its rows
 REPEATED = ("seed", "trial", "split", "fold")  # names of the parameters that number the repeats of a piece
+ALIKE = ("rate",)  # names of the parameters whose value does not change how long a piece takes
 LIMIT = "seconds"  # name of the parameter that ends the run of a piece
 FRAME = {"frame_width": 260, "frame_height": 220}
 silence(FIXED_SIZING_MODE, True)  # a figure is as large as its frame, its axes and its legend together
@@ -150,7 +151,7 @@ class Figure:
     def measure(self, out: Path, full: bool) -> Iterator[str]:
         """Measure by a part of each missing piece how long the whole takes.
 
-        Repeats of a piece are measured once, and so are the same pieces of several figures.
+        Repeats of a piece are measured once, and so are its rates, and the same pieces of several figures.
 
         Yields
         ------
@@ -171,7 +172,7 @@ class Figure:
         return sum(known.get(self._measured_key(unit), math.nan) for unit in units)
 
     def _measured_key(self, unit: Unit) -> str:
-        measured = {name: value for name, value in unit.items() if name not in REPEATED}
+        measured = {name: "any" if name in ALIKE else value for name, value in unit.items() if name not in REPEATED}
         return f"{getattr(self.estimate, '__qualname__', '')} {_piece(measured)}"
 
     def _table(self, out: Path) -> Path:

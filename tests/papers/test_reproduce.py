@@ -162,10 +162,10 @@ def test_the_command_takes_values_of_parameters_and_measures_pieces(tmp_path: Pa
     for _ in range(2):  # the second time nothing is left to measure
         with pytest.raises(SystemExit):
             main(asked)
-    assert len(requests) == 4  # methods; the five splits of each take as long
+    assert len(requests) == 2 * 4  # methods, and the first of five rates of each; the five splits take as long
     assert all({"kin40k", "128"} <= values for values in requests)
     twin = replace(papers.find("stochastic-table2"), estimate=measured)  # shows the same rows
-    assert twin.seconds(tmp_path / "full", twin.only(["kin40k", "128"]).units(True)) == 4 * 5 * 7.0
+    assert twin.seconds(tmp_path / "full", twin.only(["kin40k", "128"]).units(True)) == 4 * 5 * (1 + 5) * 7.0
     with pytest.raises(SystemExit):
         main(["stochastic-table4", "--only", "nowhere", "--out", str(tmp_path)])
 
