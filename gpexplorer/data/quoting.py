@@ -54,6 +54,11 @@ def about(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.12g}"
 
 
+def exact(value: float) -> str:
+    """Return a number with all its digits, as programs read it: -999, 999.9 or 9.969209968386869e+36."""
+    return f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+
+
 def size(nbytes: float) -> str:
     """Return a number of bytes in a readable unit, such as "1.1 MB" (powers of 1000)."""
     if nbytes >= 1e15:

@@ -13,13 +13,22 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..errors import DataError
-from .quoting import count, listing, quote
+from .quoting import count, exact, listing, quote
 
 Floats = NDArray[np.float64]
 MIN_ROWS = 3
 LARGEST = 1e150  # its square is still a 64-bit number
 SMALLEST = 1e-150  # a difference whose square is not yet 0
-STAND_IN = re.compile(r"-9+|9{3,}")  # whole numbers that often stand for a gap
+LIMITS = (
+    2.0**15 - 1,
+    -(2.0**15),
+    2.0**16 - 1,
+    2.0**31 - 1,
+    -(2.0**31),
+    2.0**32 - 1,
+    -(2.0**63),
+)  # of kinds of whole numbers
+FILL = re.compile(r"1e\+(1[5-9]|[2-9][0-9])|9\.96921e\+36|3\.40282e\+38")  # powers of ten, NetCDF's, largest float32
 STAND_IN_DATES = (
     "0001-01-01", "1601-01-01", "1753-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1970-01-01", "2099-12-31",
     "2999-12-31", "9999-12-31",
@@ -183,16 +192,20 @@ def notes_on_values(title: str, kind: str, column: pa.ChunkedArray, values: Floa
     return notes + (note_on_rounding(title, column, values) if kind == "number" else ())
 
 
+def is_stand_in(value: float) -> bool:
+    """Whether a number is one that often stands for a gap: nines, as in -9, 999 or 99.9, a limit of a type, or 1e20."""
+    for text in (exact(abs(value)), f"{abs(value):.7g}"):  # the second of 99.9 in float32
+        if set(text) <= set("9."):
+            return value < 0.0 or text.count("9") >= 3
+    return value in LIMITS or FILL.fullmatch(f"{abs(value):.6g}") is not None
+
+
 def note_on_stand_in(title: str, values: Floats, are_dates: bool = False) -> tuple[str, ...]:
     """A note if a number such as -999, or a date such as 9999-12-31, lies further from all others than these from each
     other: it may be a gap."""
     present = values[np.isfinite(values)]
     ends = (present.min(), present.max()) if len(present) else ()
-    known = {
-        float(end)
-        for end in ends
-        if (end in STAND_IN_DAYS if are_dates else STAND_IN.fullmatch(f"{end:.0f}") and end == round(end))
-    }
+    known = {float(end) for end in ends if (end in STAND_IN_DAYS if are_dates else is_stand_in(end))}
     for stand_in in sorted(known):
         others = present[present != stand_in]
         if len(others) and np.abs(others - stand_in).min() > np.ptp(others) > 0.0:
@@ -204,9 +217,9 @@ def note_on_stand_in(title: str, values: Floats, are_dates: bool = False) -> tup
                     "the others: leave such cells empty if they are gaps.",
                 )
             return (
-                f"{quote(title)} is {stand_in:.0f} in {number} and from {others.min():.4g} to {others.max():.4g} in "
+                f"{quote(title)} is {exact(stand_in)} in {number} and from {others.min():.4g} to {others.max():.4g} in "
                 f"the others: does it stand for a missing value?\n"
-                f'kinds={{{quote(title)}: "number missing {stand_in:.0f}"}} reads it as a gap.',
+                f'kinds={{{quote(title)}: "number missing {exact(stand_in)}"}} reads it as a gap.',
             )
     return ()
 

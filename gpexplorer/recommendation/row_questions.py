@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.stats import rankdata
 
-from ..data.quoting import count, listing, quote
+from ..data.quoting import count, exact, listing, quote
+from ..data.table_checks import is_stand_in
 from ..problem import Dataset
 from .row_order import numbers_of
 
@@ -26,9 +27,6 @@ Array = NDArray[np.float64]
 MOST_ROWS = 5000  # that are looked at
 LEAK = 0.998  # squared rank correlation of a column with the target, above which it is suspected
 LEAK_ERROR = 1e-3  # and the share of the variance that the neighbours in this column leave
-SENTINELS = tuple(
-    sign * float(digit * k) for k in (1, 11, 111, 1111, 11111, 111111) for digit in (9, 8) for sign in (-1, 1)
-)
 LEAST_SENTINELS, SENTINEL_GAP = 3, 2.0  # rows with the number, and its distance from the others in their ranges
 MOST_OUTLIERS = 0.05  # share of the rows
 FAR = 12.0  # robust standard deviations from the targets of the nearest rows, and from all targets
@@ -145,17 +143,19 @@ def _leaks(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[
 
 def _sentinels(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
     for name, values in [*zip(names, X.T, strict=True), (target, y)]:
-        for sentinel in SENTINELS:
+        for sentinel in (values.min(), values.max()):
             here = values == sentinel
             others = values[~here]
-            if here.sum() < LEAST_SENTINELS or len(np.unique(others)) < 3:
+            is_code = is_stand_in(sentinel) or any(set(exact(abs(sentinel))) == {digit} for digit in "89")
+            if not is_code or here.sum() < LEAST_SENTINELS or len(np.unique(others)) < 3:
                 continue
             low, high = others.min(), others.max()
             if max(low - sentinel, sentinel - high) > SENTINEL_GAP * (high - low):
+                rows = count(int(here.sum()), "row")
                 yield (
-                    f"{quote(name)} is {sentinel:g} in {count(int(here.sum()), 'row')} and {low:.4g} to {high:.4g} in "
-                    "all others, so that it seems to stand for a missing value.\n"
-                    f'kinds={{{quote(name)}: "number missing {sentinel:g}"}} reads these cells as gaps.'
+                    f"{quote(name)} is {exact(sentinel)} in {rows} and {low:.4g} to {high:.4g} in all others, so that "
+                    "it seems to stand for a missing value.\n"
+                    f'kinds={{{quote(name)}: "number missing {exact(sentinel)}"}} reads these cells as gaps.'
                 )
 
 

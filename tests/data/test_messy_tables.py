@@ -292,6 +292,14 @@ def test_a_first_line_of_numbers_and_gaps_is_a_row_but_years_are_names(tmp_path:
         ([1.5, "", 3, 2.5, 2], "1 row without a value of any input, the first of them row 2: all inputs were filled"),
         ([1.5, -9, 30, 2.5, -9], ""),
         ([-999, -999, 0, 1, -998], ""),
+        ([1.5, 999.9, 3, 2.5, 999.9], '"x" is 999.9 in 2 cells'),
+        ([1.5, 3, "1e30", 2.5, "1E+30"], '"x" is 1e+30 in 2 cells'),
+        ([1.5, 3, 9.969209968386869e36, 2.5, 2], '"x" is 9.969209968386869e+36 in 1 cell'),
+        ([1.5, -32768, 3, 2.5, 2], '"x" is -32768 in 1 cell'),
+        ([1.5, 99, 3, 2.5, 2], ""),
+        ([1.5, 9.9, 3, 2.5, 2], ""),
+        ([1.5, 2e30, 3, 2.5, 2], ""),
+        ([1.5, 1e6, 3, 2.5, 2], ""),
     ],
 )
 def test_numbers_that_stand_for_gaps_and_rows_without_inputs_are_mentioned(
@@ -302,10 +310,11 @@ def test_numbers_that_stand_for_gaps_and_rows_without_inputs_are_mentioned(
     split = gpx.load(path, split="all")
     notes = [note for note in split.notes if "filled in with the median" not in note]
     assert notes[0].startswith(says) if says else not notes
-    if "999" in says:
-        code = re.search("number missing [-0-9]+", notes[0])[0]
+    if " is " in says:
+        code = re.search("number missing [-+.0-9e]+", notes[0])[0]
         again = gpx.load(path, split="all", kinds={"x": code}).train
-        assert float(again.X.max()) <= 3.0
+        assert 1.5 <= float(again.X.min()) <= float(again.X.max()) <= 3.0
+        assert again.reader.decisions["x"].endswith(code.removeprefix("number "))  # with all its digits
 
 
 def test_dates_that_stand_for_gaps_are_mentioned(tmp_path: Path) -> None:

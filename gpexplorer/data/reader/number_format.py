@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, NamedTuple
 
+from ..quoting import exact
 from .cells import PLAIN_NUMBER
 
 SYMBOLS = "$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9\u20ba\u20ab\u20aa\u0e3f\u20b4\u20a6"
@@ -202,14 +203,14 @@ class NumberFormat(NamedTuple):
     def shown(self) -> str:
         """The format in words, for a table of columns."""
         marks = "1.234,5" if self.decimal == "," else "1,234.5"
-        gap = "" if self.missing is None else f"; {self.missing:g} is a gap"
+        gap = "" if self.missing is None else f"; {exact(self.missing)} is a gap"
         return f"{marks} {self.unit}".strip() + gap
 
     @property
     def decision(self) -> str:
         """The format as the option `kinds` takes it."""
         marks = "1.234,5" if self.decimal == "," else "1,234.5"
-        return f"number {marks}" + ("" if self.missing is None else f" missing {self.missing:g}")
+        return f"number {marks}" + ("" if self.missing is None else f" missing {exact(self.missing)}")
 
 
 def groups_by_points(cells: Iterable[str]) -> bool:
