@@ -385,7 +385,7 @@ def _gap_words(cells: list[str], counts: dict[str, int]) -> tuple[tuple[str, ...
 
 
 def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) -> ColumnReader | None:
-    """A column of which nearly all cells are dates, with the others as unreadable cells."""
+    """A column of which nearly all cells are dates, in one order or in two, with the others as unreadable cells."""
     if kind not in ("", "date"):
         return None
     counts = texts.counts()
@@ -393,8 +393,8 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) 
     orders = [o for o in ORDERS if form in ("", o, ORDER_NAMES[o])]
     readable = {o: [text for text in cells if DateFormat(o).days(text) is not None] for o in orders}
     order = max(orders, key=lambda o: len(readable[o]))
-    share = len(readable[order]) / len(cells)
-    if share < 0.9 and (kind == "" or not readable[order]):
+    dated = readable[order] if form else {text for one in ("dmy", "mdy") for text in readable[one]} | {*readable[order]}
+    if len(dated) < 0.9 * len(cells) and (kind == "" or not readable[order]):
         return None
     dates = DateFormat(order) if form else date_format(readable[order]) or DateFormat(order)
     dates = dates.with_century(readable[order])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import pytest
 import gpexplorer as gpx
 from gpexplorer.data.reader.column_reader import column_reader
 from gpexplorer.data.reader.date_format import PIVOT
+from gpexplorer.errors import DataError
 
+DAYS = [*enumerate(range(13, 29))] * 2
 EPOCH = dt.datetime(1970, 1, 1)
 
 
@@ -116,6 +119,20 @@ def test_where_training_shows_no_order_a_date_with_two_meanings_is_unreadable(tr
 def test_a_date_in_another_order_is_unreadable_and_never_turned_round() -> None:
     reader = column_reader("when", column(["06/05/2021", "03/22/2021"]))
     assert reader.cells(column(["25/12/2021", "12/25/2021", ""])).unreadable.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("month_first", [2, 5, 9])
+def test_dates_in_two_orders_are_not_taken_for_words(tmp_path: Path, month_first: int) -> None:
+    """Where every other cell had its month first, the column was left out, or each date became a word."""
+    days = [f"{day:02d}-05-2022 08:15" if k % 10 >= month_first else f"05-{day:02d}-2022 08:15" for k, day in DAYS]
+    reader = column_reader("when", column(days))
+    assert reader.kind == "date"
+    assert {cell for _, cell in reader.examples if cell} < set(days)
+    path = tmp_path / "t.csv"
+    path.write_text("when,x,y\n" + "".join(f"{day},{k % 5},{k**2 % 7}\n" for k, day in enumerate(days)))
+    with pytest.raises(DataError, match=r'"when" has text in row \d+: "\d\d-\d\d-2022 08:15".* no date like the'):
+        gpx.load(path)
+    assert gpx.load(path, drop=["when"]).train.names == ("x",)
 
 
 @pytest.mark.parametrize(
