@@ -75,8 +75,10 @@ def work(unit: Unit) -> Rows:
     """Return one row: the best NLML per row and the test error at that epoch, in the units of the file."""
     method, problem, split = _prepared(unit)
     key, full = unit["method"], unit["full"]
-    if full:
-        method.rate = unit["rate"] if "rate" in unit else best_validation_rate(method, problem)
+    if "rate" in unit:
+        method.rate = unit["rate"]
+    elif full:
+        method.rate = best_validation_rate(method, problem)
     run = Run(method, problem, split)
     outcome = run.finish(seconds=math.inf if full else SECONDS)
     n, scale = len(split.train), split.train.scale
@@ -85,7 +87,7 @@ def work(unit: Unit) -> Rows:
     table = run.table()
     values = table["objective"].to_numpy(float)
     best = int(np.nanargmin(values)) if np.isfinite(values).any() else len(values) - 1
-    nlml, rmse = printed(unit["kernel"], unit["data"], unit["batch"], key)
+    paper = printed(unit["kernel"], unit["data"], unit["batch"], key)
     return [
         {
             **{name: unit[name] for name in ("data", "split", "batch", "method")},
@@ -95,9 +97,9 @@ def work(unit: Unit) -> Rows:
             "epochs": float(table["epoch"].max()),
             "ended": outcome.reason,
             "nlml": values[best] / n + constant,
-            "nlml_paper": nlml,
+            "nlml_paper": paper["nlml"][0],
             "rmse": run.scores(best)["rmse"],
-            "rmse_paper": rmse,
+            "rmse_paper": paper["rmse"][0],
         }
     ]
 

@@ -14,6 +14,7 @@ from typing import cast
 import pandas as pd
 
 from ..stochastic import BY_LIKELIHOOD, BY_ROWS, by_rule
+from ..stochastic_published import printed as published
 from .rules import Verdict, listed, number, of_repeats, statement
 
 SPLITS = 5  # of the paper
@@ -22,16 +23,17 @@ OURS, OTHERS = ("scgd", "minimax"), ("svgp", "bsgd")
 AS_PUBLISHED = "rates of the least NLML, as in the paper"
 
 
-def table(value: str, frame: pd.DataFrame, full: bool) -> list[Verdict]:
+def table(value: str, kernel: str, frame: pd.DataFrame, full: bool) -> list[Verdict]:
     """Numbers beside the printed ones, and the order of the methods at each batch size at which the paper has it."""
     return [
         verdict
         for place, rows in frame.groupby(["data", "batch"], sort=False)
-        for verdict in _of_batch_size(value, *cast("tuple[str, int]", place), rows, full)
+        for verdict in _of_batch_size(value, (kernel, *cast("tuple[str, int]", place)), rows, full)
     ]
 
 
-def _of_batch_size(value: str, data: str, batch: int, rows: pd.DataFrame, full: bool) -> list[Verdict]:
+def _of_batch_size(value: str, place: tuple[str, str, int], rows: pd.DataFrame, full: bool) -> list[Verdict]:
+    _, data, batch = place
     verdicts, name, rules = [], f"{data}, b = {batch}", by_rule(rows)
     printed = {str(k): float(v) for k, v in rows.groupby("method", sort=False)[f"{value}_paper"].first().items()}
     ours, others = ([printed[key] for key in keys if key in printed] for keys in (OURS, OTHERS))
@@ -47,8 +49,8 @@ def _of_batch_size(value: str, data: str, batch: int, rows: pd.DataFrame, full: 
         if len(chosen):
             why = "; ".join(filter(None, [of_repeats(chosen, "split", SPLITS), *beside])) if full else QUICK
             verdicts.append(
-                number(f"{name}: {method}", printed[method], chosen[value], comparable=full, why=why,
-                       data=[data], batch=[batch], method=[method], rate=[None])
+                number(f"{name}: {method}", printed[method], chosen[value], sd=published(*place, method)[value][1],
+                       comparable=full, why=why, data=[data], batch=[batch], method=[method], rate=[None])
             )  # fmt: skip
     return verdicts
 
@@ -74,6 +76,6 @@ def _order(
 
 
 JUDGES: dict[str, Callable[[pd.DataFrame, bool], list[Verdict]]] = {
-    "stochastic-table2": partial(table, "nlml"), "stochastic-table3": partial(table, "nlml"),
-    "stochastic-table4": partial(table, "rmse"), "stochastic-table5": partial(table, "rmse"),
+    "stochastic-table2": partial(table, "nlml", "linear"), "stochastic-table3": partial(table, "nlml", "gaussian"),
+    "stochastic-table4": partial(table, "rmse", "linear"), "stochastic-table5": partial(table, "rmse", "gaussian"),
 }  # fmt: skip

@@ -15,10 +15,11 @@ from papers.stochastic_published import PRINTED, printed
 
 
 def test_the_printed_numbers_are_found():
-    assert printed("linear", "kin40k", 32, "scgd") == (-1.760, 0.056)
-    assert printed("gaussian", "kin40k", 16, "bsgd") == (-0.515, 0.147)
-    assert math.isnan(printed("linear", "friedman1", 32, "scgd")[0])
-    assert {len(values) for pair in PRINTED.values() for values in pair} == {4}
+    assert printed("linear", "kin40k", 32, "scgd") == {"nlml": (-1.760, 0.090), "rmse": (0.056, 0.011)}
+    assert printed("gaussian", "kin40k", 16, "bsgd") == {"nlml": (-0.515, 0.042), "rmse": (0.147, 0.007)}
+    assert math.isnan(printed("linear", "friedman1", 32, "scgd")["nlml"][0])
+    assert {len(values) for rows in PRINTED.values() for values in rows} == {4}
+    assert all(spread > 0.0 for rows in PRINTED.values() for spread in (*rows[1], *rows[3]))
 
 
 @pytest.mark.parametrize("number", [2, 3, 4, 5])
