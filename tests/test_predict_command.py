@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -23,7 +24,7 @@ from gpexplorer.methods.base import registry
 from gpexplorer.posteriors import InUnits
 from gpexplorer.runs import Run, Spec
 from gpexplorer.runs.studies import prediction_table as prediction_table_module
-from gpexplorer.runs.studies.prediction_table import prediction_table
+from gpexplorer.runs.studies.prediction_table import count_reasons, prediction_table, sentence_of_counts
 from messy_table import messy_csv
 from toy_method import ROWS, Toy
 
@@ -262,6 +263,15 @@ def test_a_messy_new_file_is_predicted_strip_by_strip_with_a_flag_for_far_rows(
         Path("new.csv").write_text("\n".join([*lines, f"2020-03-01;red;{last}"]) + "\n", "cp1252")
         assert call("predict", "model.safetensors", "new.csv", "--out", "p.csv") == 0
         assert pd.read_csv("p.csv")["why"][0] == says
+
+
+def test_the_counts_show_the_first_cell_that_cannot_be_read():
+    counts: Counter[str] = Counter()
+    for cells in (["5,5", "6,5", "7"], ["9,5"]):  # two strips
+        why = ["predicted" if cell == "7" else f'unreadable: x "{cell}"; filled: w' for cell in cells]
+        mean = [1.0 if cell == "7" else float("nan") for cell in cells]
+        counts.update(count_reasons(pd.DataFrame({"mean": mean, "why": why})))
+    assert sentence_of_counts(counts) == '1 of 4 rows predicted: 3 filled: w; 3 unreadable: x, such as "5,5".'
 
 
 def test_rows_are_far_where_the_posterior_is_the_prior():

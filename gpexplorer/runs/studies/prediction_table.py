@@ -42,6 +42,7 @@ Floats = NDArray[np.float64]
 Model = InUnits | AveragePosterior
 UNINFORMED = 0.9  # share of the prior variance
 QUOTED = r'"[^"]*"?$'  # the text of a cell at the end of a remark
+EXAMPLE = ", such as "  # between a remark and a cell
 BETWEEN_REMARKS = r"; (?=predicted$|far$|filled: |word not seen: |unreadable: |no value: |unit not in training: )"
 BEYOND = 0.25  # of the range of dates
 FAR = 6.0  # standard deviations of a training input
@@ -138,21 +139,31 @@ def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequenc
 
 
 def count_reasons(table: pd.DataFrame) -> dict[str, int]:
-    """How many rows a table has, how many are answered, and how many have each remark, such as "filled: x"."""
-    remarks = Counter(
-        re.sub(QUOTED, "", part).strip()
-        for why in table["why"]
-        for part in set(re.split(BETWEEN_REMARKS, why))
-        if part != "predicted"
-    )
-    return {"rows": len(table), "answered": int(table["mean"].notna().sum()), **remarks}
+    """How many rows a table has, how many are answered, and how many have each remark, such as "filled: x".
+
+    A remark on cells that cannot be read goes on with the first of them.
+    """
+    remarks, first = Counter[str](), dict[str, str]()
+    for why in table["why"]:
+        for part in {*re.split(BETWEEN_REMARKS, why)} - {"predicted"}:
+            remark = re.sub(QUOTED, "", part).strip()
+            remarks[remark] += 1
+            first.setdefault(remark, part.removeprefix(remark).strip())
+    named = {f"{r}{EXAMPLE}{first[r]}" if r.startswith("unreadable: ") else r: count for r, count in remarks.items()}
+    return {"rows": len(table), "answered": int(table["mean"].notna().sum()), **named}
 
 
 def sentence_of_counts(counts: Counter[str]) -> str:
     """How many rows were predicted, and of how many there is something to be said."""
     total, answered = counts.pop("rows", 0), counts.pop("answered", 0)
-    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:12]
-    parts = [f"{number:,} {reason}" for reason, number in most]
+    shown: dict[str, str] = {}
+    by_remark = Counter[str]()
+    for reason, number in counts.items():  # of a file of several strips, the first example is shown
+        remark = reason.partition(EXAMPLE)[0]
+        shown.setdefault(remark, reason)
+        by_remark[remark] += number
+    most = sorted(by_remark.items(), key=lambda item: (-item[1], item[0]))[:12]
+    parts = [f"{number:,} {shown[remark]}" for remark, number in most]
     return f"{answered:,} of {total:,} rows predicted" + (f": {'; '.join(parts)}." if parts else ".")
 
 
