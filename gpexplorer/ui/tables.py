@@ -41,6 +41,9 @@ TITLES = {  # column of the table of runs -> title, in the order of the table
 TEXT_COLUMNS = ("run", "method", "outcome", "differs", "note")
 FILTERED = TEXT_COLUMNS[:3]
 FORMATS = {"steps": "0,0", "entries": "0,0", "memory": "0,0.0", "seconds": "0,0.00"}
+LOOK = """.tabulator { font-size: 13px !important; }
+.tabulator-cell:not(.tabulator-frozen), .tabulator-col:not(.tabulator-frozen) > .tabulator-col-content {
+  padding: 4px 8px !important; }"""  # not of the boxes that select rows
 FOUR_DIGITS = """<div style="text-align: right"><%=
   !Number.isFinite(value) ? "—"
   : (Math.abs(value) < 1000 ? String(Number(value.toPrecision(4)))
@@ -162,7 +165,7 @@ def rows(runs: Mapping[str, Finished], by: str, top: int | None, baseline: str =
         frame = frame.join(relative[[name for name in relative if name not in frame]])
     frame["memory"] = frame["memory"] / 1e6
     frame = frame.reset_index()
-    return frame[[name for name in TITLES if name in frame]]
+    return frame[[name for name in TITLES if name in frame and (name != "differs" or frame[name].any())]]
 
 
 def cell(value: Any) -> str:
@@ -177,7 +180,7 @@ def cell(value: Any) -> str:
 
 def _tabulator(frame: pd.DataFrame, **style: Any) -> pn.widgets.Tabulator:
     look = {"show_index": False, "sizing_mode": "stretch_width", "layout": "fit_data_fill", "theme": "simple"}
-    return pn.widgets.Tabulator(frame, **look, **style)
+    return pn.widgets.Tabulator(frame, stylesheets=[LOOK], **look, **style)
 
 
 def _format(name: str) -> CellFormatter:

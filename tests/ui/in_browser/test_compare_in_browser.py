@@ -52,6 +52,9 @@ def test_what_is_kept_and_swept_lands_in_one_table(anywhere: Seen):
     assert seen.fact("SMSE") in kept.split()
     assert seen.number("SNLP") < 0
     assert seen.fact("SNLP") in kept.split()  # with the minus sign of the status line
+    held = seen.page.locator(".tabulator-tableholder", has=rows)
+    assert held.evaluate("(table) => table.scrollWidth - table.clientWidth") <= 0  # no column is cut
+    assert "differs in" not in held.locator("..").inner_text()  # of one run
 
     seen.page.get_by_text("Link, code and files").click()
     note = seen.page.get_by_label("Note on this run")
@@ -64,6 +67,7 @@ def test_what_is_kept_and_swept_lands_in_one_table(anywhere: Seen):
     seen.page.get_by_role("textbox", name="Steps per run").press("Enter")
     seen.page.get_by_role("button", name="Sweep", exact=True).click()
     until(lambda: rows.count() == 3)
+    assert "differs in" in held.locator("..").inner_text()
     assert {"Inducing points m = 3", "Inducing points m = 5"} <= {row.split("\n")[0] for row in rows.all_inner_texts()}
 
     seen.page.get_by_label("Small multiples").check()
