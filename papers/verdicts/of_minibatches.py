@@ -35,9 +35,9 @@ def table(value: str, kernel: str, frame: pd.DataFrame, full: bool) -> list[Verd
 def _of_batch_size(value: str, place: tuple[str, str, int], rows: pd.DataFrame, full: bool) -> list[Verdict]:
     _, data, batch = place
     verdicts, name, rules = [], f"{data}, b = {batch}", by_rule(rows)
-    printed = {str(k): float(v) for k, v in rows.groupby("method", sort=False)[f"{value}_paper"].first().items()}
-    ours, others = ([printed[key] for key in keys if key in printed] for keys in (OURS, OTHERS))
-    if max(ours, default=-math.inf) <= min(others, default=math.inf):
+    printed = {key: published(*place, key)[value][0] for key in (*OURS, *OTHERS)}
+    printed |= {str(k): float(v) for k, v in rows.groupby("method", sort=False)[f"{value}_paper"].first().items()}
+    if max(printed[key] for key in OURS) <= min(printed[key] for key in OTHERS):
         verdicts.append(_order(value, name, rules, printed, full, data=[data], batch=[batch], rate=[None]))
     for method in OURS:
         of_rule = {rule: of[of["method"] == method] for rule, of in rules.items()}

@@ -183,6 +183,10 @@ def test_the_order_of_methods_is_a_statement_only_where_the_paper_has_it():
     assert order.verdict == "holds"
     assert [v.about for v in judge("stochastic-table2", other, full=True)] == [v.about for v in numbers]
     assert len(numbers) == 2
+    others = frame[frame["method"].isin(["svgp", "bsgd"])]
+    for data, batch, is_claimed in (("kin40k", 16, True), ("elevators", 32, False)):  # MINIMAX: -1.559, -1.042
+        place = others.assign(data=data, batch=batch, nlml_paper=-1.092)
+        assert len(judge("stochastic-table3", place, full=True)) == is_claimed
 
 
 def test_statements_of_the_quick_version_are_settled_by_pieces_in_full_or_by_the_time_that_they_take(tmp_path):
