@@ -19,15 +19,7 @@ Floats = NDArray[np.float64]
 MIN_ROWS = 3
 LARGEST = 1e150  # its square is still a 64-bit number
 SMALLEST = 1e-150  # a difference whose square is not yet 0
-LIMITS = (
-    2.0**15 - 1,
-    -(2.0**15),
-    2.0**16 - 1,
-    2.0**31 - 1,
-    -(2.0**31),
-    2.0**32 - 1,
-    -(2.0**63),
-)  # of kinds of whole numbers
+LIMITS = (2.0**15 - 1, -(2.0**15), 2.0**16 - 1, 2.0**31 - 1, -(2.0**31), 2.0**32 - 1, -(2.0**63))  # of integers
 FILL = re.compile(r"1e\+(1[5-9]|[2-9][0-9])|9\.96921e\+36|3\.40282e\+38")  # powers of ten, NetCDF's, largest float32
 STAND_IN_DATES = (
     "0001-01-01", "1601-01-01", "1753-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1970-01-01", "2099-12-31",

@@ -36,7 +36,6 @@ def _of_batch_size(value: str, place: tuple[str, str, int], rows: pd.DataFrame, 
     _, data, batch = place
     verdicts, name, rules = [], f"{data}, b = {batch}", by_rule(rows)
     printed = {key: published(*place, key)[value][0] for key in (*OURS, *OTHERS)}
-    printed |= {str(k): float(v) for k, v in rows.groupby("method", sort=False)[f"{value}_paper"].first().items()}
     if max(printed[key] for key in OURS) <= min(printed[key] for key in OTHERS):
         verdicts.append(_order(value, name, rules, printed, full, data=[data], batch=[batch], rate=[None]))
     for method in OURS:

@@ -176,16 +176,14 @@ def test_numbers_are_those_of_the_rule_of_the_paper_where_all_its_rates_were_tri
 
 def test_the_order_of_methods_is_a_statement_only_where_the_paper_has_it():
     frame = cells({"scgd": -1.75, "minimax": -1.6, "svgp": -0.5, "bsgd": -1.0}, splits=5)
-    other = frame.assign(nlml_paper=frame["nlml_paper"].where(frame["method"] != "bsgd", -1.74))
 
     order, *numbers = judge("stochastic-table2", frame, full=True)
 
     assert order.verdict == "holds"
-    assert [v.about for v in judge("stochastic-table2", other, full=True)] == [v.about for v in numbers]
     assert len(numbers) == 2
     others = frame[frame["method"].isin(["svgp", "bsgd"])]
     for data, batch, is_claimed in (("kin40k", 16, True), ("elevators", 32, False)):  # MINIMAX: -1.559, -1.042
-        place = others.assign(data=data, batch=batch, nlml_paper=-1.092)
+        place = others.assign(data=data, batch=batch)
         assert len(judge("stochastic-table3", place, full=True)) == is_claimed
 
 
