@@ -221,13 +221,17 @@ const gpexplorerSideBySide = (() => {
       const meet = (a, b) => a.x < b.x + b.wide && b.x < a.x + a.wide && a.y < b.y + b.high && b.y < a.y + a.high
       for (const label of labels) {
         const wide = label.wide, high = 16
-        const places = [0, 18, 36, 54, 72].flatMap((away) => [10, 24, 38].flatMap((out) => [
+        const inside = (box) => box.x > 52 && box.x + wide < right && box.y > 2 && box.y + high < low
+        const free = (box) => inside(box) && !taken.some((other) => meet(box, other))
+        const around = [0, 18, 36, 54, 72].flatMap((away) => [10, 24, 38].flatMap((out) => [
           [out, -high - 3 - away], [out, 5 + away], [-wide - out, -high - 3 - away], [-wide - out, 5 + away],
         ].map(([dx, dy]) => ({ x: label.x + dx, y: label.y + dy, wide, high, away: Math.abs(dy) + out }))))
-          .filter((box) => box.x > 52 && box.x + wide < right && box.y > 2 && box.y + high < low)
+        const anywhere = () => along([[3, 0], [low, 0]]).flatMap(([y]) => along([[53, 0], [right - wide, 0]]).map(([x]) =>
+          ({ x, y, wide, high, away: Math.hypot(x - label.x, y - label.y) })))
+        const near = around.filter(free), places = near.length ? near : anywhere().filter(free)
         const cost = (box) => 0.2 * box.away + lines.reduce((sum, [x, y, worth = 1]) =>
           sum + (x > box.x - 4 && x < box.x + wide + 4 && y > box.y - 1 && y < box.y + high + 1 ? worth : 0), 0) +
-          dots.filter((other) => meet(box, other)).length * 20 + taken.filter((other) => meet(box, other)).length * 500 +
+          dots.filter((other) => meet(box, other)).length * 20 +
           labels.filter((other) => gap(box, other) < gap(box, label)).length * 6  // it would seem to name another dot
         label.box = places.reduce((best, box) => (cost(box) < cost(best) ? box : best), places[0] ?? { x: label.x + 10, y: label.y - high, wide, high })
         taken.push(label.box)

@@ -6,6 +6,7 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
@@ -44,6 +45,21 @@ MEASURED = """(times) => {
   const surface = { n: 250, side: 2, small: 2, steps: 3, sizes: [250], rows: [[0], [0]], ends: [-1, 1] }
   gpexplorerSideBySide(root, { surface, send: () => {} }).time(times, "")
 }"""  # another page in place of the first one
+
+CROWDED = """([seconds, errors]) => {
+  const root = document.createElement("div")
+  document.body.replaceChildren(root)
+  const steps = seconds[0].length - 1
+  const surface = { n: 250, side: 1, small: 1, steps, sizes: [250], rows: [[0], [0]], ends: [-1, 1] }
+  const page = gpexplorerSideBySide(root, { surface, send: () => {} })
+  const [map, gain, estimate] = ["AA==", 0, 0]
+  const marks = { map, function: map, points: [], block: [], batch: [], lengths: [1], weights: [1], gain, estimate }
+  const names = ["swaps", "blocks", "eigenfunctions", "folds", "minibatches", "exact"]
+  names.forEach((name, i) => page.add(name, {
+    title: name[0].toUpperCase() + name.slice(1), note: "", link: "",
+    frames: seconds[i].map((spent, k) => ({ ...marks, seconds: spent, smse: errors[i][k] })),
+  }))
+}"""  # the page with other seconds and errors of the families
 
 pytestmark = pytest.mark.ui
 
@@ -153,6 +169,30 @@ def test_no_name_in_the_chart_of_times_touches_another_one(file: str, browser: B
     words = page.locator(".times svg text").evaluate_all(WORDS)
     assert {"Swaps", "Blocks", "Minibatches", "Exact"} <= {each["words"].capitalize() for each in words}
     assert [pair for pair in combinations(words, 2) if meet(*pair)] == []
+    page.close()
+
+
+@pytest.mark.parametrize("spread", [0.3, 2.0])
+def test_no_name_in_the_chart_of_errors_touches_another_one(file: str, browser: Browser, spread: float):
+    """Machines differ in their seconds, so that dots of families come together anywhere."""
+    page = browser.new_page()
+    Seen(page, file, "?page=side-by-side")
+    page.locator("[data-families='6']").wait_for(timeout=PATIENCE)
+    rng, touching = np.random.default_rng(0), []
+    names = {"Swaps", "Blocks", "Eigenfunctions", "Folds", "Minibatches"}
+    for width, height in [(320, 568), (390, 844), (1280, 720)]:
+        page.set_viewport_size({"width": width, "height": height})
+        for _ in range(2):
+            pace = 0.01 * np.exp(spread * rng.normal(size=(6, 1)))
+            seconds = 0.002 + pace * np.cumsum(rng.exponential(size=(6, 65)), axis=1)
+            errors = np.exp(rng.uniform(-3, 0) * np.linspace(0.1, 1, 65) + 0.3 * spread * rng.normal(size=(6, 1)))
+            page.evaluate(CROWDED, [seconds.tolist(), errors.tolist()])
+            for step in (0, 5, 20, 64):
+                page.locator("input[type=range]").fill(str(step))
+                words = page.locator(".errors svg text").evaluate_all(WORDS)
+                assert names <= {each["words"] for each in words}
+                touching += [pair for pair in combinations(words, 2) if meet(*pair)]
+    assert touching == []
     page.close()
 
 
