@@ -136,6 +136,7 @@ def _prepared(unit: Unit) -> tuple[Any, Problem, Split]:
     """The method with its settings, its problem, and the rows, of which the quick version has fewer."""
     key, full = unit["method"], unit["full"]
     settings = {**FULL, **OWN.get(key, {}), "epochs": 100} if full else {**QUICK, "epochs": EPOCHS[unit["kernel"]]}
+    settings |= {name: unit[name] for name in ("optimiser", "schedule") if name in unit}
     split = data.load(unit["data"], split=unit["split"])
     if not full:
         order = torch.randperm(len(split.train), generator=generator(0, "reproduce"))

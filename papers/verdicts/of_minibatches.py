@@ -15,6 +15,7 @@ import pandas as pd
 
 from ..stochastic import BY_LIKELIHOOD, BY_ROWS, by_rule
 from ..stochastic_published import printed as published
+from ..stochastic_schedules import OPTIMISERS, RATES
 from .rules import Verdict, listed, number, of_repeats, statement
 
 SPLITS = 5  # of the paper
@@ -74,7 +75,27 @@ def _order(
     return statement(about, listed(printed), listed(means), holds, why, **pieces, method=missing)
 
 
+def with_falling_rates(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """The least NLML with each optimiser beside the printed number; the error on test rows is named with it."""
+    verdicts = list[Verdict]()
+    for place, rows in frame.groupby(["data", "batch", "method", "optimiser"], sort=False):
+        data, batch, method, optimiser = cast("tuple[str, int, str, str]", place)
+        (nlml, spread), (rmse, _) = published("linear", data, batch, method).values()
+        rates = RATES[optimiser]
+        are_all = set(rates) <= set(rows["rate"])
+        best = rows.nsmallest(1 if are_all or not full else 0, "nlml")
+        error = f"RMSE {', '.join(map('{:.3g}'.format, best['rmse']))}, published {rmse:.3g}"
+        why = f"{of_repeats(best, 'split', SPLITS)}; {error}" if are_all else f"it takes all {len(rates)} rates"
+        about = f"{data}, b = {batch}: {method}, {OPTIMISERS[optimiser]} with a falling rate"
+        verdicts.append(
+            number(about, nlml, best["nlml"], sd=spread, comparable=full, why=why if full else QUICK,
+                   data=[data], batch=[batch], method=[method], optimiser=[optimiser])
+        )  # fmt: skip
+    return verdicts
+
+
 JUDGES: dict[str, Callable[[pd.DataFrame, bool], list[Verdict]]] = {
     "stochastic-table2": partial(table, "nlml", "linear"), "stochastic-table3": partial(table, "nlml", "gaussian"),
     "stochastic-table4": partial(table, "rmse", "linear"), "stochastic-table5": partial(table, "rmse", "gaussian"),
+    "stochastic-schedules": with_falling_rates,
 }  # fmt: skip

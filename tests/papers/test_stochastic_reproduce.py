@@ -68,3 +68,20 @@ def test_a_piece_leaves_a_row_that_is_drawn_beside_the_paper(monkeypatch: pytest
     drawn = figure.plot(pd.DataFrame([row, {**row, "batch": 128}, {**row, "data": "another"}]))
     assert isinstance(drawn, hv.Layout)
     assert [panel.opts["title"].split(",")[0] for panel in drawn] == [row["data"], "another"]
+
+
+@pytest.mark.usefixtures("data_dir")
+def test_a_piece_with_a_falling_rate_says_its_optimiser(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stochastic, "QUICK", {"minibatches": 4, "evaluate_every": 1, "width": 8})
+    monkeypatch.setattr(stochastic, "ROWS", 100)
+    figure = papers.find("stochastic-schedules")
+    unit, other = figure.units(False)
+
+    [row] = figure.work(unit)
+    assert (row["optimiser"], row["rate"], other["optimiser"]) == ("adadelta", 10.0**0.5, "adam")
+    method, *_ = stochastic._prepared(unit)
+    assert (method.optimiser, method.schedule) == ("adadelta", "cosine")
+    drawn = figure.plot(pd.DataFrame([row, {**row, "batch": 128}, {**row, "optimiser": "adam"}]))
+    assert [panel.opts["title"] for panel in drawn] == ["kin40k, 100 rows"]
+    assert {unit["split"] for unit in figure.units(True)} == {0}
+    assert len(figure.units(True)) == 3 * 3 * 2 * 5  # sets, sizes, methods and rates

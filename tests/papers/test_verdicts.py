@@ -10,7 +10,7 @@ import pytest
 
 import papers
 from gpexplorer.errors import DataError, SettingError
-from papers import verdict_report
+from papers import stochastic_schedules, verdict_report
 from papers.__main__ import CELLS, reproduce
 from papers.base import Figure
 from papers.stochastic import BY_LIKELIHOOD, GRID
@@ -185,6 +185,22 @@ def test_the_order_of_methods_is_a_statement_only_where_the_paper_has_it():
     for data, batch, is_claimed in (("kin40k", 16, True), ("elevators", 32, False)):  # MINIMAX: -1.559, -1.042
         place = others.assign(data=data, batch=batch)
         assert len(judge("stochastic-table3", place, full=True)) == is_claimed
+
+
+def test_falling_rates_are_judged_by_the_least_likelihood_once_all_were_tried():
+    tried = pd.concat(
+        cells({"scgd": value}).assign(optimiser="adam", rate=rate, rmse=0.06, rows=100)
+        for rate, value in zip(stochastic_schedules.RATES["adam"], (-1.5, -1.8, -1.6), strict=True)
+    )
+    [scgd] = judge("stochastic-schedules", tried.reset_index(drop=True), full=True)
+    assert (scgd.ours, scgd.published, scgd.verdict) == ("-1.8", "-1.76 ± 0.09", "same")
+    assert scgd.why == "1 of 5 splits; RMSE 0.06, published 0.056"
+
+    [scgd] = judge("stochastic-schedules", tried.iloc[1:].reset_index(drop=True), full=True)
+    assert (scgd.verdict, scgd.why) == ("no basis", "it takes all 3 rates")
+    assert scgd.takes({"data": "kin40k", "batch": 32, "method": "scgd", "optimiser": "adam", "rate": 1e-3})
+    [quick] = judge("stochastic-schedules", tried.reset_index(drop=True), full=False)
+    assert quick.verdict == "no basis"
 
 
 def test_statements_of_the_quick_version_are_settled_by_pieces_in_full_or_by_the_time_that_they_take(tmp_path):
