@@ -129,25 +129,32 @@ def colours(page: Page) -> set[str]:
     return set(page.evaluate(BACKGROUNDS))
 
 
-def test_in_a_thousand_pixels_a_curve_is_what_is_seen_first(browser: Browser, host: str) -> None:
-    page, errors = opened(browser, f"{host}/narrow")
-    until(lambda: page.locator(".bk-Figure").count() >= 2, 60)
-    until(lambda: page.locator(".prediction").first.bounding_box() is not None, 30)
-    box = page.locator(".prediction").first.bounding_box()
-    assert box["y"] < 400
-    assert box["x"] + box["width"] <= 1000
-    page.evaluate(RECOLOURED_AND_SHORTENED)  # in one go, as by one message: "Size mismatch" of Bokeh
-    page.wait_for_timeout(500)
-    assert errors == []
-    page.close()
-
-
-def test_a_step_in_a_host_asks_for_no_style_lays_out_no_page_and_is_one_message(browser: Browser, host: str) -> None:
+@pytest.fixture(scope="module")
+def narrow(browser: Browser, host: str) -> Iterator[tuple[Page, list[str], Messages]]:
+    """A page with one explorer beside a figure of the host, what its console says against it, and its messages."""
     messages, page, errors = Messages(), new_page(browser), []
     page.on("pageerror", lambda error: errors.append(str(error)))
     messages.count(page)
     page.goto(f"{host}/narrow")
     page.get_by_role("tab", name="Calibration").wait_for()
+    yield page, errors, messages
+    page.close()
+
+
+def test_in_a_thousand_pixels_a_curve_is_what_is_seen_first(narrow: tuple[Page, list[str], Messages]) -> None:
+    page, errors, _ = narrow
+    until(lambda: page.locator(".bk-Figure").count() >= 2, 60)
+    until(lambda: page.locator(".prediction").first.bounding_box() is not None, 30)
+    box = page.locator(".prediction").first.bounding_box()
+    assert box["y"] < 400
+    assert box["x"] + box["width"] <= 1000
+    assert errors == []
+
+
+def test_a_step_in_a_host_asks_for_no_style_lays_out_no_page_and_is_one_message(
+    narrow: tuple[Page, list[str], Messages],
+) -> None:
+    page, errors, messages = narrow
     page.evaluate(COUNT)
     messages.reset()
     page.get_by_role("button", name="Play or pause").click()
@@ -158,7 +165,16 @@ def test_a_step_in_a_host_asks_for_no_style_lays_out_no_page_and_is_one_message(
     assert page.evaluate("() => [asked, layouts]") == [0, 0]
     assert page.evaluate(OUTLINE) == "red"  # the figures of the host keep the style sheets of the host
     assert errors == []
-    page.close()
+
+
+def test_lines_in_a_host_are_recoloured_and_shortened_in_one_message(
+    narrow: tuple[Page, list[str], Messages],
+) -> None:
+    """The last one on this page, whose lines stay short."""
+    page, errors, _ = narrow
+    page.evaluate(RECOLOURED_AND_SHORTENED)  # in one go, as by one message: "Size mismatch" of Bokeh
+    page.wait_for_timeout(500)
+    assert errors == []
 
 
 @pytest.mark.parametrize(("template", "figures", "dark"), [("dark", 5, True), ("material", 2, False)])
