@@ -237,11 +237,12 @@ def test_play_is_reached_with_five_tab_stops_and_reduced_motion_jumps_and_the_la
 
     page.get_by_role("link", name="Laboratory").click()
     page.wait_for_url("**page=laboratory", wait_until="commit")
-    page.goto(served.url)
+    page.goto(served.url, wait_until="commit")  # what follows waits for the page itself; no laboratory is loaded whole
     page.wait_for_url("**page=laboratory", wait_until="commit")
-    page.goto(served.url + "?page=first")  # from here on, the plain address is the first screen again
+    # From here on, the plain address is the first screen again.
+    page.goto(served.url + "?page=first", wait_until="commit")
     page.locator("[data-ready=yes]").wait_for(timeout=PATIENCE)
-    page.goto(served.url)
+    page.goto(served.url, wait_until="commit")
     page.locator("[data-ready=yes]").wait_for(timeout=PATIENCE)
     page.get_by_role("link", name="Laboratory").click()
     page.wait_for_url("**page=laboratory", wait_until="commit")

@@ -120,7 +120,7 @@ def opened(browser: Browser, address: str) -> tuple[Page, list[str]]:
     """A page of the host, and what its console says against it."""
     page, errors = new_page(browser), []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(address)
+    page.goto(address, timeout=120_000)  # the host computes five runs first
     return page, errors
 
 
