@@ -26,6 +26,8 @@ STAND_IN_DATES = (
     "2999-12-31", "9999-12-31",
 )  # fmt: skip
 STAND_IN_DAYS = [float(np.datetime64(date, "D").astype(int)) for date in STAND_IN_DATES]  # since 1970-01-01
+SHORT_CODE = re.compile(r"8+|9+")  # 8, 99 and so on: many columns have such a number that is meant
+SHORT_ROWS, SHORT_GAP = 3, 2.0  # so it has to be in these rows, and as far from the others, in their ranges
 LARGEST_EXACT = 2.0**53  # whole numbers beyond it are rounded
 TOTAL = re.compile(r"(?i)^\W*(grand |sub)?(totals?|sums?|mean|averages?|gesamt|summe|insgesamt|total g.n.ral|suma)\b.*")
 
@@ -194,24 +196,26 @@ def is_stand_in(value: float) -> bool:
 
 def note_on_stand_in(title: str, values: Floats, are_dates: bool = False) -> tuple[str, ...]:
     """A note if a number such as -999, or a date such as 9999-12-31, lies further from all others than these from each
-    other: it may be a gap."""
+    other: it may be a gap. A number such as 99 has to be in several rows, and further away."""
     present = values[np.isfinite(values)]
-    ends = (present.min(), present.max()) if len(present) else ()
-    known = {float(end) for end in ends if (end in STAND_IN_DAYS if are_dates else is_stand_in(end))}
-    for stand_in in sorted(known):
-        others = present[present != stand_in]
-        if len(others) and np.abs(others - stand_in).min() > np.ptp(others) > 0.0:
-            number = count(int((present == stand_in).sum()), "cell")
+    for end in sorted({float(present.min()), float(present.max())}) if len(present) else ():
+        others = present[present != end]
+        rows, spread = len(present) - len(others), float(np.ptp(others)) if len(others) else 0.0
+        is_known = end in STAND_IN_DAYS if are_dates else is_stand_in(end)
+        is_short = not (are_dates or is_known) and SHORT_CODE.fullmatch(exact(abs(end))) and rows >= SHORT_ROWS
+        ranges = SHORT_GAP if is_short and len(np.unique(others)) >= SHORT_ROWS else 1.0
+        if (is_known or ranges > 1.0) and np.abs(others - end).min(initial=np.inf) > ranges * spread > 0.0:
+            number = count(rows, "cell")
             if are_dates:
-                low, high = (np.datetime64(int(end // 1), "D") for end in (others.min(), others.max()))
+                low, high = (np.datetime64(int(day // 1), "D") for day in (others.min(), others.max()))
                 return (
-                    f"{quote(title)} is {np.datetime64(int(stand_in), 'D')} in {number} and from {low} to {high} in "
+                    f"{quote(title)} is {np.datetime64(int(end), 'D')} in {number} and from {low} to {high} in "
                     "the others: leave such cells empty if they are gaps.",
                 )
             return (
-                f"{quote(title)} is {exact(stand_in)} in {number} and from {others.min():.4g} to {others.max():.4g} in "
+                f"{quote(title)} is {exact(end)} in {number} and from {others.min():.4g} to {others.max():.4g} in "
                 f"the others: does it stand for a missing value?\n"
-                f'kinds={{{quote(title)}: "number missing {exact(stand_in)}"}} reads it as a gap.',
+                f'kinds={{{quote(title)}: "number missing {exact(end)}"}} reads it as a gap.',
             )
     return ()
 

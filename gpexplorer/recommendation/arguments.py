@@ -28,7 +28,10 @@ MOST_COMPARED = 200_000  # rows that are compared with each other: sorting them 
 
 
 def rows_of(X: Any, y: Any, options: Mapping[str, Any] | None = None) -> Split:
-    """The training rows in memory, in the units of the file; the notes are those on rows of one's own.
+    """The training rows in memory, in the units of the file, with notes on them.
+
+    Those of a Split, and of a set with a name, are known: only the ones that ask how to read a column are kept, whose
+    second line has the option that says so.
 
     Parameters
     ----------
@@ -48,14 +51,10 @@ def rows_of(X: Any, y: Any, options: Mapping[str, Any] | None = None) -> Split:
     source = X if y is None else (X, y)
     if isinstance(source, Split) and options:
         raise SettingError(f"A Split has its columns already: give {listing(options)} to gpx.load.")
-    if isinstance(source, Split):
-        split = replace(source, notes=())
-    elif y is None and not isinstance(source, tuple):
-        named = data_sets.is_named(source)
-        split = data_sets.load(source, split=0 if named else ALL, **options)
-        split = replace(split, notes=()) if named else split
-    else:
-        split = data_sets.load(source, split=ALL, **options)
+    is_named = data_sets.is_named(source)
+    split = source if isinstance(source, Split) else data_sets.load(source, split=0 if is_named else ALL, **options)
+    if is_named or isinstance(source, Split):
+        split = replace(split, notes=tuple(note for note in split.notes if "\n" in note))
     if split.train.scale is not None:
         raise DataError(
             "The rows are scaled or mapped from a file; recommend takes rows in memory, in the units of the file. Load "

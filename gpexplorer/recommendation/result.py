@@ -178,7 +178,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
         *_logarithms(winner, train),
         *split.notes,
         *filter(None, promise(scores, train, plan, between)),
-        *(fact for fact in facts if not _advice(fact) or _advice(fact) not in map(_advice, split.notes)),
+        *facts,
         *_pursued_in_words(split, winner),
         *widening_in_words([winner.widening] if average is None else average.widenings),
         *band_sentences(scores, train.target),
@@ -290,11 +290,6 @@ def facts_of_rows(train: Dataset) -> tuple[str, ...]:
         f"{count(copies, 'row')} of {len(train):,} {verb} an earlier one in every column. Copies of rows to fit may be "
         "held out, which makes the expected error too low: remove copies, unless they are measurements of their own.",
     )
-
-
-def _advice(sentence: str) -> str:
-    """What the second line of a sentence would have a program write; empty without one."""
-    return sentence.partition("\n")[2].partition(" reads ")[0]
 
 
 def _unused(split: Split) -> str:

@@ -2,7 +2,6 @@
 
 leak        one column alone explains the targets, as a copy of the target in other units would
 outliers    a few targets lie far from those of the nearest rows, and far from all others
-sentinels   a number such as -999 stands for a missing value
 counters    a column counts the rows
 copies      a column is another one, up to a factor and a shift
 two values  the target is yes or no
@@ -17,8 +16,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.stats import rankdata
 
-from ..data.quoting import count, exact, listing, quote
-from ..data.table_checks import is_stand_in
+from ..data.quoting import count, listing, quote
 from ..problem import Dataset
 from .row_order import numbers_of
 
@@ -27,7 +25,6 @@ Array = NDArray[np.float64]
 MOST_ROWS = 5000  # that are looked at
 LEAK = 0.998  # squared rank correlation of a column with the target, above which it is suspected
 LEAK_ERROR = 1e-3  # and the share of the variance that the neighbours in this column leave
-LEAST_SENTINELS, SENTINEL_GAP = 3, 2.0  # rows with the number, and its distance from the others in their ranges
 MOST_OUTLIERS = 0.05  # share of the rows
 FAR = 12.0  # robust standard deviations from the targets of the nearest rows, and from all targets
 ALONE = 0.5  # distance of the nearest outlier from the other targets, in ranges of these
@@ -46,7 +43,7 @@ def findings(rows: Dataset) -> list[str]:
     X, y = numbers_of(rows)[:MOST_ROWS], rows.y[:MOST_ROWS].double().cpu().numpy()
     names = rows.names[: X.shape[1]]
     checks: list[Callable[[Array, Array, tuple[str, ...], str], Iterator[str]]]
-    checks = [_two_values, _leaks, _sentinels, _outliers_in_words, _counters, _copies]
+    checks = [_two_values, _leaks, _outliers_in_words, _counters, _copies]
     return [sentence for check in checks for sentence in check(X, y, names, rows.target)]
 
 
@@ -139,24 +136,6 @@ def _leaks(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[
                 f"{quote(name)} alone explains {100 * (1 - left):.2f} % of the variance of {quote(target)}: if it is "
                 f'not known before {quote(target)} is, leave it out.\ndrop=["{name}"] leaves it out.'
             )
-
-
-def _sentinels(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
-    for name, values in [*zip(names, X.T, strict=True), (target, y)]:
-        for sentinel in (values.min(), values.max()):
-            here = values == sentinel
-            others = values[~here]
-            is_code = is_stand_in(sentinel) or any(set(exact(abs(sentinel))) == {digit} for digit in "89")
-            if not is_code or here.sum() < LEAST_SENTINELS or len(np.unique(others)) < 3:
-                continue
-            low, high = others.min(), others.max()
-            if max(low - sentinel, sentinel - high) > SENTINEL_GAP * (high - low):
-                rows = count(int(here.sum()), "row")
-                yield (
-                    f"{quote(name)} is {exact(sentinel)} in {rows} and {low:.4g} to {high:.4g} in all others, so that "
-                    "it seems to stand for a missing value.\n"
-                    f'kinds={{{quote(name)}: "number missing {exact(sentinel)}"}} reads these cells as gaps.'
-                )
 
 
 def _counters(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:

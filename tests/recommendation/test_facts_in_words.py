@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -235,14 +234,6 @@ def test_an_answer_ends_with_its_gain_its_runner_up_and_its_time():
     assert "the NLPD of the average is lower by 0.5 nats" in both[-3]
     assert not any("runner-up" in each for each in both)
     assert not any("NLPD of the average" in each for each in answer({"trees": 1.0}, []))
-
-
-def test_a_number_that_may_be_a_gap_is_asked_about_once_where_the_file_brought_the_question():
-    note = '"a" is 99.9 in 3 cells and from 1 to 2 in all others\nkinds={"a": "number missing 99.9"} reads it.'
-    facts = tuple(f'"{name}" is 99.9.\nkinds={{"{name}": "number missing 99.9"}} reads these cells.' for name in "ab")
-    split, made = replace(split_of(60), notes=(note,)), (lane("winner"), [], {}, None, (3.25, 10.0), "", Plan(), None)
-    assert [fact in result.sentences(split, *made, facts) for fact in facts] == [False, True]
-    assert [fact in result.sentences(split_of(60), *made, facts) for fact in facts] == [True, True]
 
 
 def test_an_answer_in_a_notebook_has_its_sentences_and_a_table_without_numbers_of_rows():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from gpexplorer.linalg.cholesky import cholesky
 from gpexplorer.linalg.seasons import is_curved
 from gpexplorer.problem import Dataset
 from gpexplorer.recommendation import relevance_pursuit
+from gpexplorer.recommendation.arguments import rows_of
 from gpexplorer.recommendation.candidates import Candidate, candidates, series_kernels
 from gpexplorer.recommendation.promises import planned
 from gpexplorer.recommendation.relevance_pursuit import pursuit
@@ -52,7 +54,6 @@ def test_plain_rows_raise_no_question():
     ("change", "words"),
     [
         (lambda c, y: (c | {"paid": 1.2 * y + 7.0}, y), '"paid" alone explains'),
-        (lambda c, y: (c | {"a": np.where(np.arange(len(y)) % 20 == 3, -999.0, c["a"])}, y), '"a" is -999 in 10 rows'),
         (lambda c, y: (c | {"row": np.arange(1.0, len(y) + 1)}, y), '"row" counts the rows from 1 to 200'),
         (lambda c, y: (c | {"feet": c["a"] * 3.28 + 5.0}, y), '"feet" is a copy of "a"'),
         (lambda c, y: (c, (y > 2.0).astype(float)), '"y" has two values, 0'),
@@ -61,6 +62,22 @@ def test_plain_rows_raise_no_question():
 )
 def test_each_kind_is_a_sentence_with_its_numbers(change, words):
     assert any(words in sentence for sentence in findings(dataset(*change(*plain()))))
+
+
+def test_a_number_that_may_be_a_gap_is_asked_about_once_at_every_door(tmp_path: Path):
+    columns, y = plain()
+    a = np.where(np.arange(len(y)) % 20 == 3, -999.0, columns["a"])
+    frame = pd.DataFrame(columns | {"a": a, "y": y})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for X, target, column in (
+        (frame, None, "a"), (tmp_path / "t.csv", None, "a"), (load(frame, split="all"), None, "a"),
+        (lambda _: load(frame, split="all"), None, "a"), (frame[["a", "b"]].to_numpy(), y, "x0"),
+    ):  # fmt: skip
+        rows = rows_of(X, target)
+        notes = [note for note in (*rows.notes, *findings(rows.train)) if "999" in note]
+        assert len(notes) == 1
+        assert notes[0].startswith(f'"{column}" is -999 in 10 cells and from ')
+        assert notes[0].endswith(f'\nkinds={{"{column}": "number missing -999"}} reads it as a gap.')
 
 
 def test_a_skewed_target_has_no_outliers():
