@@ -18,7 +18,6 @@ from gpexplorer.data.files.inputs_by_name import as_inputs
 from gpexplorer.data.files.reading import strips
 from gpexplorer.data.loading import _file_identity
 from gpexplorer.data.reader.column_reader import column_reader
-from gpexplorer.data.table_checks import note_on_stand_in
 from gpexplorer.errors import DataError
 from messy_table import messy_csv
 
@@ -316,31 +315,6 @@ def test_numbers_that_stand_for_gaps_and_rows_without_inputs_are_mentioned(
         again = gpx.load(path, split="all", kinds={"x": code}).train
         assert 1.5 <= float(again.X.min()) <= float(again.X.max()) <= 3.0
         assert again.reader.decisions["x"].endswith(code.removeprefix("number "))  # with all its digits
-
-
-@pytest.mark.parametrize(
-    ("others", "code", "rows", "is_asked"),
-    [
-        ([1.0, 2.0], -999, 3, True),
-        ([1.0, 2.0, 3.0], -999, 1, True),
-        ([1.0, 2.0, 3.0], 8, 3, True),
-        ([1.0, 2.0, 3.0], 88, 5, True),
-        ([0.25, 0.5, 7.5], 99, 3, True),
-        ([1.0, 2.0, 3.0], -88, 3, True),
-        ([1.0, 2.0, 3.0], 88, 2, False),
-        ([1.0, 2.0], 99, 3, False),
-        ([1.0, 2.0, 4.0], 9, 3, False),
-        ([1.0, 2.0, 4.0], 77, 3, False),
-        ([10.0, 20.0, 40.0], 99, 30, False),
-        ([1.0, 2.0, 3.0], 98, 3, False),
-    ],
-)
-def test_short_codes_are_asked_about_where_they_are_repeated_far_from_the_others(
-    others: list[float], code: float, rows: int, is_asked: bool
-) -> None:
-    notes = note_on_stand_in("a", np.array(others * 10 + [code] * rows))
-    says = f'"a" is {code} in {rows} cell{"s" * (rows > 1)} and from {others[0]:g} to {others[-1]:g} in the others: '
-    assert [note.startswith(says) for note in notes] == [True] * is_asked
 
 
 def test_dates_that_stand_for_gaps_are_mentioned(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from .. import table_checks
 from ..quoting import count, listing, quote
 from ..reader.cells import is_missing, texts_of
 from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
+from ..reader.doubts import doubts
 from ..reader.input_columns import inputs_from
 from ..reader.number_format import groups_by_points
 from ..reader.table_reader import TableReader, with_policies
@@ -129,7 +130,7 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     readable = tuple(c for c in numbers if not columns[c].cells.gap.any())
     notes = raw.notes + omitted + _notes_on(table, columns, inputs, choice) + total
     for c in (*inputs, target):
-        notes += columns[c].reader.doubts(table[c])
+        notes += doubts(columns[c].reader, table[c], c == target or bool(choice.asked(c)))
         notes += table_checks.notes_on_values(c, columns[c].reader.kind, table[c], columns[c].cells.values)
     notes += table_checks.note_on_blank_rows([column.gap & keep for column in cells.values()])
     notes += survey.dropped + survey.notes_on(readable)

@@ -150,3 +150,13 @@ def typed_values(column: pa.ChunkedArray, kind: str) -> Floats | None:
 def _float64(column: pa.ChunkedArray) -> Floats:
     values = pc.cast(column.cast(pa.int64()), pa.float64(), safe=False)
     return np.array(pc.fill_null(values, float("nan")).to_numpy())
+
+
+def plain_numbers(column: pa.ChunkedArray) -> Floats | None:
+    """The numbers of a column of texts, NaN for gaps; None if a cell is written in another way than 1234.5."""
+    cells = pc.utf8_trim_whitespace(pc.fill_null(column, ""))
+    gap = pc.is_in(pc.utf8_lower(cells), pa.array(MISSING, cells.type))
+    if not pc.all(pc.or_(gap, pc.match_substring_regex(cells, f"^{PLAIN_NUMBER}$")), min_count=0).as_py():
+        return None
+    numbers = pc.cast(pc.if_else(gap, None, cells), pa.float64())
+    return np.array(pc.fill_null(numbers, float("nan")).to_numpy())

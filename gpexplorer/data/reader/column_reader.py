@@ -11,17 +11,44 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..quoting import listing, quote
-from .cells import MISSING, PLAIN_NUMBER, Floats, Mask, Texts, is_number, is_text, plain, texts_of, typed_values
-from .date_format import ORDER_NAMES, ORDERS, DateFormat, clock_hours, date_format, may_be_digits
-from .number_format import DAYS, OTHER, NumberFormat, missing_number, number_format, without_limit, written
-from .words import Levels, are_smiles, are_yes_no, levels_of, nearly_number, yes_no
+from ..quoting import quote
+from .cells import (
+    Floats,
+    Mask,
+    Texts,
+    is_number,
+    is_text,
+    plain,
+    plain_numbers,
+    texts_of,
+    typed_values,
+)
+from .date_format import (
+    ORDER_NAMES,
+    ORDERS,
+    DateFormat,
+    are_versions,
+    clock_hours,
+    date_format,
+    is_marked_as_date,
+    may_be_digits,
+)
+from .number_format import (
+    DAYS,
+    DURATION_NAME,
+    OTHER,
+    NumberFormat,
+    missing_number,
+    number_format,
+    without_limit,
+    written,
+)
+from .words import Levels, are_smiles, are_yes_no, gap_words_of, levels_of, nearly_number, yes_no
 
 KINDS = ("number", "yes/no", "date", "time of day", "words", "text", "molecules", "empty", "raw text")
 FEW = 8  # words that become inputs of 0 and 1 by themselves
 MOST_LEVELS = 30  # words that become inputs of 0 and 1 if that is asked for
 MOST_WORDS = 5000
-MOST_GAP_WORDS = 3  # different texts without a digit that are gaps of a column of numbers, such as "unknown"
 MONTH_AND_YEAR = r"^\s*(0?[1-9]|1[0-2])\.(19|20)[0-9]{2}\s*$"  # may be a number as well
 THOUSANDS = r"^\s*[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*$"  # likewise, with points between the groups of digits
 SAMPLE = 500  # first different cells by which molecules are recognised
@@ -126,7 +153,7 @@ class ColumnReader:
             gap = np.isnan(typed)
             return Cells(typed, gap, nothing, nothing, nothing)
         if self.kind == "number" and is_text(column.type) and self.numbers.decimal == "." and not contradicted:
-            values = _plain_numbers(column)
+            values = plain_numbers(column)
             if values is not None:
                 return Cells(values, np.isnan(values), nothing, nothing, nothing)
         return self._of_texts(texts_of(column), contradicted)
@@ -193,34 +220,6 @@ class ColumnReader:
             return self.numbers.decision
         return f"date {self.dates.order}".strip() if self.kind == "date" and not self.dates.compact else self.kind
 
-    def doubts(self, column: pa.ChunkedArray) -> tuple[str, ...]:
-        """What of the cells of training could be meant otherwise, as notes with the option that reads them so."""
-        name, notes = quote(self.name), list[str]()
-        if self.numbers.evidence == "either" and is_text(plain(column).type):
-            meant = self.numbers.doubt(texts_of(column).distinct)
-            notes += [meant.format(name=name)] if meant else []
-        if self.gap_words:
-            notes.append(f"{name}: cells that say {listing(self.gap_words)} were read as gaps.")
-        texts = texts_of(column) if self.numbers.unit and is_text(plain(column).type) else None
-        if texts and (note := self.numbers.note_on_unit(texts.counts())):
-            notes.append(f"{name}: {note}")
-        if (text := nearly_number(self.levels.names)) and not self.left_out:
-            advice = "write a number alone, such as 5, to use it as one"
-            notes.append(f"{name}: cells such as {quote(text)} are words: {advice}.")
-        if self.numbers.limits:
-            notes.append(f"{name}: of cells such as <0.5 or >100, the number was read.")
-        return tuple(notes)
-
-
-def _plain_numbers(column: pa.ChunkedArray) -> Floats | None:
-    """The numbers of a column of texts, NaN for gaps; None if a cell is written in another way than 1234.5."""
-    cells = pc.utf8_trim_whitespace(pc.fill_null(column, ""))
-    gap = pc.is_in(pc.utf8_lower(cells), pa.array(MISSING, cells.type))
-    if not pc.all(pc.or_(gap, pc.match_substring_regex(cells, f"^{PLAIN_NUMBER}$")), min_count=0).as_py():
-        return None
-    numbers = pc.cast(pc.if_else(gap, None, cells), pa.float64())
-    return np.array(pc.fill_null(numbers, float("nan")).to_numpy())
-
 
 def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: str = "") -> ColumnReader:
     """Decide how a column is read.
@@ -285,7 +284,7 @@ def _by_plain_numbers(name: str, column: pa.ChunkedArray, kind: str, decimal: st
     """A column of texts that are numbers such as 1234.5, read quickly; None for anything else."""
     if kind not in ("", "number") or decimal == "," or not is_text(column.type):
         return None
-    values = _plain_numbers(column)
+    values = plain_numbers(column)
     if values is None or np.isnan(values).all() or (kind == "" and _may_be_compact(values)):
         return None
     points = pc.match_substring(column, ".")
@@ -320,16 +319,18 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
         return _of_words(name, texts)
     if kind == "" and may_be_digits(cells) and (dates := date_format(cells)):
         return ColumnReader(name, "date", dates=dates)
-    if kind in ("", "number") and (numbers := number_format(cells, decimal)):
+    has_durations = kind == "number" or DURATION_NAME.search(name) is not None
+    if kind in ("", "number") and (numbers := number_format(cells, decimal, has_durations)):
         return ColumnReader(name, "number", numbers=numbers)
-    if kind in ("", "date") and (dates := _dates(texts, cells, form)):
+    has_versions = kind == "" and are_versions(name, cells)
+    if kind in ("", "date") and not has_versions and (dates := _dates(texts, cells, form)):
         return ColumnReader(name, "date", dates=dates)
     if kind in ("", "time") and all(clock_hours(text) is not None for text in cells):
         return ColumnReader(name, "time of day")
     if kind == "" and are_yes_no(levels_of(texts).names):
         return ColumnReader(name, "yes/no", levels=levels_of(texts))
     for attempt in (_mostly_numbers, _mostly_dates):
-        decided = attempt(name, texts, kind, form, decimal)
+        decided = None if has_versions else attempt(name, texts, kind, form, decimal)
         if decided is not None:
             return decided
     if kind == "" and are_smiles(cells[:SAMPLE]) and 2 * len(cells) > len(texts.place):
@@ -353,7 +354,7 @@ def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str
     if kind not in ("", "number"):
         return None
     parts = {text: written(text) for text in texts.distinct if text}
-    units = Counter(part.unit for part in parts.values() if part)
+    units = Counter(part.unit for part in parts.values() if part and part.unit)
     unit = max(units, key=units.__getitem__, default="")
     cells = [text for text, part in parts.items() if part is not None and part.unit in ("", unit)]
     numbers = number_format(cells, decimal) or max(
@@ -369,19 +370,8 @@ def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str
     limits = [text for text in others if text[0] in "<>\u2264\u2265"]
     limits = [text for text in limits if numbers.number(without_limit(text)) is not None]
     numbers, others = numbers._replace(limits=bool(limits)), [text for text in others if text not in limits]
-    gap_words, others = _gap_words(others, counts)
+    gap_words, others = gap_words_of(others, counts)
     return ColumnReader(name, "number", numbers=numbers, gap_words=gap_words, examples=_first(texts, others))
-
-
-def _gap_words(cells: list[str], counts: dict[str, int]) -> tuple[tuple[str, ...], list[str]]:
-    """Texts that stand for gaps, since they have no letter or are there more than once, and the other texts."""
-    words = tuple(
-        text
-        for text in cells
-        if not any(c.isdigit() for c in text) and (counts[text] > 1 or not any(c.isalpha() for c in text))
-    )
-    words = words if len(words) <= MOST_GAP_WORDS else ()
-    return words, [text for text in cells if text not in words]
 
 
 def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) -> ColumnReader | None:
@@ -393,12 +383,14 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) 
     orders = [o for o in ORDERS if form in ("", o, ORDER_NAMES[o])]
     readable = {o: [text for text in cells if DateFormat(o).days(text) is not None] for o in orders}
     order = max(orders, key=lambda o: len(readable[o]))
-    dated = readable[order] if form else {text for one in ("dmy", "mdy") for text in readable[one]} | {*readable[order]}
+    dated = {*readable[order]}
+    if not form:
+        dated |= {text for one in ("dmy", "mdy") for text in readable[one] if is_marked_as_date(name, text)}
     if len(dated) < 0.9 * len(cells) and (kind == "" or not readable[order]):
         return None
     dates = DateFormat(order) if form else date_format(readable[order]) or DateFormat(order)
     dates = dates.with_century(readable[order])
-    gap_words, others = _gap_words([text for text in cells if dates.days(text) is None], counts)
+    gap_words, others = gap_words_of([text for text in cells if dates.days(text) is None], counts)
     return ColumnReader(name, "date", dates=dates, gap_words=gap_words, examples=_first(texts, others))
 
 

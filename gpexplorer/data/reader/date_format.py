@@ -64,6 +64,7 @@ _TIME = (
     rf"(?:(?:\s*[T,:]\s*|\s+(?:(?:at|um|klo|kl\.?|\u00e0|a las)\s+)?){_CLOCKS}"
     r"\s*(?P<z>Z|z|[A-Z]{3,4}|(?:UTC|GMT)?[+-](?:\d{1,2}:\d{2}|\d{4}|\d{2})|(?:UTC|GMT)[+-]\d)?(?:\s*\[[^\]]*\])?)?"
 )
+_YEAR = r"(?:1[5-9]|2[01])\d{2}"  # beside a month or a number of the day alone: 3/1000 and 4711-12 are no dates
 _FORMS = (
     *(
         re.compile(rf"(?:{form}){_TIME}")
@@ -77,13 +78,13 @@ _FORMS = (
             rf"{_MONTH}[-/., ]*{_OF}(?P<y>\d{{4}})",
             rf"{_MONTH}(?:-|[-/ ]*')(?P<y>\d{{2}})",
             rf"(?P<y>\d{{4}})[-/. ]+{_MONTH}",
-            r"(?P<y>\d{4})[-/Mm](?P<m>\d{1,2})",
-            r"(?P<m>\d{1,2})/(?P<y>\d{4})",
+            rf"(?P<y>{_YEAR})[-/Mm](?P<m>\d{{1,2}})",
+            rf"(?P<m>\d{{1,2}})/(?P<y>{_YEAR})",
             r"(?P<m>\d{1,2})[-.](?P<y>(?:19|20)\d{2})",
             r"(?P<y>\d{4})[- ]?W(?P<w>\d{2})(?:-?(?P<wd>[1-7]))?",
             r"(?P<y>\d{4})[- ]?[Qq](?P<q>[1-4])",
             r"[Qq](?P<q>[1-4])[-/ ]*(?P<y>\d{4})",
-            r"(?P<y>\d{4})-(?P<yd>\d{3})",
+            rf"(?P<y>{_YEAR})-(?P<yd>\d{{3}})",
             r"(?P<y>\d{4})\s?[\u5e74\ub144]\s?(?P<m>\d{1,2})\s?[\u6708\uc6d4](?:\s?(?P<d>\d{1,2})\s?[\u65e5\uc77c])?",
         )
     ),
@@ -97,6 +98,10 @@ _COMPACT = re.compile(
 _ANY_ORDER = re.compile(r"(?<!\d)\d{1,2}([-/ ])\s?\d{1,2}\1\s?\d{2,4}")  # with points, the day comes first
 _AMBIGUOUS = re.compile(r"\d{6}(?:\.0)?|\d{1,2}\.(?:19|20)\d{2}")  # 202103 and 03.2021 are numbers as well
 FEWEST_AMBIGUOUS = 6  # different cells that must all be months
+_DATED = re.compile(r"(?i)date|time|day|when|datum|zeit|fecha|jour|dag$|tag$|data$")  # names of columns
+_VERSIONS = re.compile(r"(?i)version|firmware|revision|section|chapter")
+LONG_DATE = 6  # digits of 03.16.21
+_FOUR_DIGITS = re.compile(r"\d{4}")
 _LONG_YEAR = re.compile(r"(?<![\d.,])\d{4}")
 _CLOCK = re.compile(
     r"(?P<h>\d{1,2}):(?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?\s*(?P<ap>[AaPp]\.?[Mm]\.?)?"
@@ -223,6 +228,19 @@ def may_be_digits(cells: Sequence[str]) -> bool:
     return len(cells) >= FEWEST_AMBIGUOUS or not any(_AMBIGUOUS.fullmatch(text) for text in few)
 
 
+def are_versions(name: str, cells: Sequence[str]) -> bool:
+    """Whether the name of a column says that cleaned cells such as 1.2.10 are versions, and no dates."""
+    return bool(_VERSIONS.search(name)) and all("." in text and not _FOUR_DIGITS.search(text) for text in cells)
+
+
+def is_marked_as_date(name: str, text: str) -> bool:
+    """Whether three numbers are to be a date: by a year of four digits, by slashes, or by the name of their column.
+
+    Others in more than one order may be versions such as 13.10.20 and 10.13.20, or numbers of parts.
+    """
+    return "/" in text or bool(_FOUR_DIGITS.search(text) or _DATED.search(name))
+
+
 def clock_hours(text: str) -> float | None:
     """A time of day such as 13:45 or 1:45 PM as hours; None if the cleaned cell is none."""
     match = _CLOCK.fullmatch(text)
@@ -248,6 +266,8 @@ def _from_parts(parts: dict[str, str | None], order: str, pivot: int) -> float |
         numbers = dict(zip(order, (parts["a"], parts["b"], parts["c"]), strict=True))
         if len(str(numbers["y"])) == 1 or len(str(numbers["d"])) > 2 or len(str(numbers["m"])) > 2:
             return None
+        if order == "mdy" and parts["sep"] == "." and sum(len(str(number)) for number in numbers.values()) < LONG_DATE:
+            return None  # 1.13.20 is a version
         parts = {**parts, **numbers}
     day, time = _day(parts, pivot), _time(parts)
     return None if day is None or time is None else day * DAY + time

@@ -19,7 +19,8 @@ CURRENCY = (
     rf"(?:[A-Z]{{0,3}}[{SYMBOLS}]|(?i:USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|ISK|PLN|CZK|HUF|AUD|CAD|NZD|BRL|MXN|ZAR"
     r"|SGD|HKD|TRY|RUB|kr\.?|sfr\.?|fr\.?|rs\.?|z\u0142|k\u010d|ft))"
 )
-UNIT = rf"(?:[{SYMBOLS}%\u2030\u00b0\u00b5\u03bc]|[^\W\d_])(?:[^\d,;:()<>=\"]{{0,15}}[23\u00b2\u00b3]?)"
+FRACTIONS = "\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209f\u2150-\u215f"  # as in 2\u00bd and 5\u00b2, which are no units
+UNIT = rf"(?:[{SYMBOLS}%\u2030\u00b0\u00b5\u03bc]|[^\W\d_{FRACTIONS}])(?:[^\d,;:()<>=\"]{{0,15}}[23\u00b2\u00b3]?)"
 BODY = r"[0-9](?:[0-9.,' _]*[0-9.,])?|[.,][0-9]+"
 _CELL = re.compile(
     rf"(?P<first>{CURRENCY}\s*(?=\())?(?P<open>\()?\s*(?P<sign>[+\-\u2013])?\s*(?P<before>{CURRENCY})?\s*(?P<inner>[+\-\u2013])?\s*"
@@ -32,6 +33,7 @@ SCALES = {
 }  # fmt: skip
 LETTERS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 _SCALED = re.compile(rf"(?P<scale>{'|'.join(LETTERS)}|(?i:{'|'.join(SCALES)}))\.?(?:\s*(?P<currency>{CURRENCY}))?")
+_AFTER_MINUS = re.compile(rf"%|{CURRENCY}")
 _LIMIT = re.compile(r"[<>\u2264\u2265]=?\s*")
 _PLAIN = re.compile(PLAIN_NUMBER)
 _DURATION = re.compile(
@@ -48,6 +50,8 @@ _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 DAYS = "days"  # the unit of durations such as 27:10:05, 2 days 03:10:05 and 3 h 30 min
 MINUTES = "minutes"  # of durations such as 59:30 beside 1:02:15, and 59:30.25
 EITHER = "minutes or hours"  # of durations such as 31:20 alone
+DURATIONS = (DAYS, MINUTES, EITHER)
+DURATION_NAME = re.compile(r"(?i)duration|elapsed|\btook\b|(run|lap|travel).?time|dauer$|dur[\u00e9e]e|duraci")
 FEWEST_GROUPED = 3  # different cells such as 1.234
 DAY = 24  # hours: a smaller number before the colon may be a time of day
 _INFINITE = re.compile(r"(?i)[+-]?inf(inity)?")
@@ -100,6 +104,8 @@ def written(text: str) -> Written | None:
     before, after = (match["first"] or match["before"] or "").strip(), (match["after"] or "").strip()
     if len(signs) + bool(match["open"]) > 1 or trailing not in ("", "-"):
         return None
+    if trailing and after and match.end("trailing") == match.start("after") and not _AFTER_MINUS.fullmatch(after):
+        return None  # 5-inch and 1-Jan
     negative, exponent = bool(match["open"]) or signs not in ([], ["+"]), (match["exponent"] or "").replace("D", "e")
     scale, unit = _scale_of(after, bool(before), bool(match["space"]))
     return None if before and unit else Written(body, negative, exponent, before or unit, scale, after)
@@ -156,7 +162,7 @@ class NumberFormat(NamedTuple):
             return float(text)
         if _INFINITE.fullmatch(text):
             return float(text)
-        if self.unit in (DAYS, MINUTES, EITHER) and (duration := _duration(text, self.unit)) is not None:
+        if self.unit in DURATIONS and (duration := _duration(text, self.unit)) is not None:
             return duration
         parts = written(without_limit(text) if self.limits else text)
         if parts is not None and ((parts.is_letter and not self.scaled) or _same_unit(parts.suffix, self.unit)):
@@ -200,11 +206,29 @@ class NumberFormat(NamedTuple):
             f'kinds={{{{{{name}}: "number {other}"}}}} reads them the other way.'
         )
 
+    def note_on_marks(self, texts: Collection[str]) -> str:
+        """What to say of 3,512 beside 10.25 and others that all have decimals; "" where there is nothing to say."""
+        other = OTHER[self.decimal]
+        grouped = [text for text in texts if other in text]
+        is_odd = not any(self.decimal in text for text in grouped) and all(
+            self.decimal in text for text in texts if text and other not in text
+        )
+        if not grouped or not is_odd:
+            return ""
+        meant = grouped[0].replace(other, self.decimal)
+        value = f"{self.number(grouped[0]):g}"
+        return f": {grouped[0]} was read as {value}, and all others have decimals: is {meant} meant?"
+
     def shown(self) -> str:
         """The format in words, for a table of columns."""
         marks = "1.234,5" if self.decimal == "," else "1,234.5"
         gap = "" if self.missing is None else f"; {exact(self.missing)} is a gap"
         return f"{marks} {self.unit}".strip() + gap
+
+    @property
+    def is_told(self) -> bool:
+        """Whether cells alone may not tell this format again."""
+        return self.decimal == "," or self.missing is not None or self.unit in DURATIONS
 
     @property
     def decision(self) -> str:
@@ -230,7 +254,10 @@ def groups_by_points(cells: Iterable[str]) -> bool:
 
 
 def _same_unit(first: str, second: str) -> bool:
-    return first.strip(" .").casefold() == second.strip(" .").casefold()
+    """Whether capitals and points alone differ; those of mW and MW, or mg and Mg, are a factor of 10^9."""
+    first, second = first.strip(" ."), second.strip(" .")
+    is_factor = {first[:1], second[:1]} == {"m", "M"} and first[1:] == second[1:] and re.match("[A-Z]|g", first[1:])
+    return first.casefold() == second.casefold() and not is_factor
 
 
 def _duration(text: str, unit: str) -> float | None:
@@ -257,8 +284,8 @@ def duration_parts(text: str) -> dict[str, float]:
     return {name: sign * float(part) * _SECONDS[name] for name, part in parts.items() if _PLAIN.fullmatch(part)}
 
 
-def _unit_of_durations(cells: list[str]) -> str:
-    """The unit in which all these cells are durations, not all of which can be times of a day; "" if there is none."""
+def _unit_of_durations(cells: list[str], is_asked: bool) -> str:
+    """The unit in which all these cells are durations; "" if there is none, or all of them can be times of a day."""
     has_parts = any(cell[:1] in "Pp" or len(duration_parts(cell)) > 1 for cell in cells)
     if has_parts and all(duration_parts(cell) or _DURATION.fullmatch(cell) for cell in cells):
         return DAYS
@@ -268,7 +295,7 @@ def _unit_of_durations(cells: list[str]) -> str:
     beyond_a_day = [match["days"] or match["sign"] or int(match["h"]) > DAY for match in long]
     have_decimals = any("." in match["second"] for match in short)
     beyond_a_day += [match["sign"] or have_decimals or int(match["first"]) > DAY for match in short]
-    if len(beyond_a_day) < len(cells) or not any(beyond_a_day):
+    if len(beyond_a_day) < len(cells) or not (any(beyond_a_day) or is_asked):
         return ""
     return DAYS if not short else MINUTES if long or have_decimals else EITHER
 
@@ -279,7 +306,7 @@ def missing_number(form: str) -> float | None:
     return float(number) if number and _PLAIN.fullmatch(number.strip()) else None
 
 
-def number_format(cells: Iterable[str], decimal: str = "") -> NumberFormat | None:
+def number_format(cells: Iterable[str], decimal: str = "", is_asked: bool = False) -> NumberFormat | None:
     """The format in which all these cleaned cells are numbers.
 
     Parameters
@@ -288,6 +315,8 @@ def number_format(cells: Iterable[str], decimal: str = "") -> NumberFormat | Non
         The different cells of a column, without gaps.
     decimal : {"", ".", ","}
         The mark before the decimals, if it is known; of a column that can be read with both, this one is taken.
+    is_asked : bool
+        Whether 1:30 is a duration, also where all cells can be times of day.
 
     Returns
     -------
@@ -295,7 +324,7 @@ def number_format(cells: Iterable[str], decimal: str = "") -> NumberFormat | Non
         None if there is no such format, as for words, or numbers with different units.
     """
     cells = list(cells)
-    if unit := _unit_of_durations(cells):
+    if unit := _unit_of_durations(cells, is_asked):
         return NumberFormat(unit=unit)
     parts = [written(cell) for cell in cells if not _INFINITE.fullmatch(cell)]
     known = [part for part in parts if part is not None]
@@ -304,8 +333,8 @@ def number_format(cells: Iterable[str], decimal: str = "") -> NumberFormat | Non
     scales = {part.scale for part in known}
     scaled = len(scales) > 1 and not scales.isdisjoint(("k", "K"))
     known = [part._replace(unit=part.scale) if part.is_letter and not scaled else part for part in known]
-    units = {part.unit.strip(" .").casefold(): part.unit for part in known if part.unit}
-    if len(units) > 1:
+    units = sorted({part.unit for part in known if part.unit})
+    if not all(_same_unit(one, other) for one in units for other in units):
         return None
     possible = [mark for mark in OTHER if all(_BODIES[mark].fullmatch(part.body) for part in known)]
     if not possible:
@@ -313,5 +342,5 @@ def number_format(cells: Iterable[str], decimal: str = "") -> NumberFormat | Non
     has_marks = any(mark in part.body for part in known for mark in OTHER)
     evidence = "none" if not has_marks else "sure" if len(possible) == 1 else "either"
     return NumberFormat(
-        decimal if decimal in possible else possible[0], next(iter(units.values()), ""), False, evidence, scaled=scaled
+        decimal if decimal in possible else possible[0], next(iter(units), ""), False, evidence, scaled=scaled
     )

@@ -261,8 +261,7 @@ class TableReader:
         return {
             column.name: column.decision
             for column in used
-            if column.kind in ("date", "words", "time of day")
-            or (column.kind == "number" and (column.numbers.decimal == "," or column.numbers.missing is not None))
+            if column.kind in ("date", "words", "time of day") or (column.kind == "number" and column.numbers.is_told)
         }
 
     def rows_of_table(self) -> list[dict[str, Any]]:

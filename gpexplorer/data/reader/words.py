@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .cells import Texts
-from .number_format import NumberFormat
+from .cells import PLAIN_NUMBER, Texts
+from .number_format import FRACTIONS
 
+MOST_GAP_WORDS = 3  # different texts without a digit that are gaps of a column of numbers, such as "unknown"
 SHORT = 2  # letters of words whose capitals may matter
 YES_NO = (
     ("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("non", "oui"),
@@ -25,19 +26,20 @@ YES_NO = (
     ("nie", "tak"), ("no", "s\u00ec"), ("\u043d\u0435\u0442", "\u0434\u0430"), ("0", "1"),
 )  # fmt: skip
 _VALUES = {word: float(value) for pair in YES_NO for value, word in enumerate(pair)}
-_PLAIN = NumberFormat()
+_PLAIN = re.compile(PLAIN_NUMBER)
 # The atoms, bonds, branches and rings of SMILES; a third of the texts must contain a bond, a branch or a ring.
 _SMILES = re.compile(r"(?=.*[BCNOPSFIbcnops])(?:Cl|Br|[BCNOPSFIbcnops]|\[[^\[\]\s]{1,40}\]|[-=#$:/\\.()%0-9@+*])+")
 _STRUCTURE = re.compile(r"[=#()1-9\[]")
-_NEARLY_NUMBER = re.compile(r"[~\u2248]\s*[0-9.,]+|[0-9.,]+\s*(\u00b1|\+/?-)\s*[0-9.,]+|([0-9]+\s+)?[0-9]+/[0-9]+")
+_NEARLY_NUMBER = re.compile(
+    rf"[~\u2248]\s*[0-9.,]+|[0-9.,]+\s*(\u00b1|\+/?-)\s*[0-9.,]+|([0-9]+\s+)?[0-9]+/[0-9]+|[0-9]*\s*[{FRACTIONS}]"
+)
 _NO_RING = re.compile(r"\[[^\]]*\]|%\d\d|\D")  # atoms in brackets, rings of two digits, and all that is no digit
 
 
 def word_key(text: str) -> str:
     """What two spellings of one word have in common."""
-    number = _PLAIN.number(text) if text[:1] in "+-.0123456789" else None
-    if number is not None and number == number and abs(number) < 1e15:
-        return f"{number:.12g}"
+    if _PLAIN.fullmatch(text) and abs(float(text)) < 1e15:
+        return f"{float(text):.12g}"
     return unicodedata.normalize("NFC", " ".join(text.split())).casefold()
 
 
@@ -99,6 +101,17 @@ def are_yes_no(names: Sequence[str]) -> bool:
 def yes_no(text: str) -> float | None:
     """1 for yes, 0 for no, None for another text."""
     return _VALUES.get(word_key(text))
+
+
+def gap_words_of(cells: list[str], counts: dict[str, int]) -> tuple[tuple[str, ...], list[str]]:
+    """Texts that stand for gaps, since they have no letter or are there more than once, and the other texts."""
+    words = tuple(
+        text
+        for text in cells
+        if not any(c.isdigit() for c in text) and (counts[text] > 1 or not any(c.isalpha() for c in text))
+    )
+    words = words if len(words) <= MOST_GAP_WORDS else ()
+    return words, [text for text in cells if text not in words]
 
 
 def nearly_number(names: Sequence[str]) -> str:

@@ -9,11 +9,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import gpexplorer as gpx
 from gpexplorer.data.files.choice import Choice
 from gpexplorer.data.files.columns import pick
 from gpexplorer.data.files.reading import read_bytes
 from gpexplorer.data.files.size_limits import LOCAL
+from gpexplorer.data.in_memory import table_of
 from gpexplorer.data.reader.column_reader import column_reader
+from gpexplorer.data.reader.table_reader import reader_from
 
 
 def column(cells: list[Any]) -> pa.ChunkedArray:
@@ -83,3 +86,31 @@ def test_a_note_says_how_durations_of_two_parts_were_read() -> None:
     numbers = pick(read_bytes("runs.csv", f"pace,y\n{rows}".encode(), LOCAL), Choice())
     assert numbers.names == ("pace",)
     assert "durations; 20:00 was read as 20, in minutes or hours" in " ".join(numbers.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "cells", "values", "says"),
+    [
+        ("gap", {}, ["0:50", "3:15", "11:06"], "clock", "such as 0:50 were read as times of day, none of which is in"),
+        ("gap", {}, ["00:50:30", "03:15:06"], "clock", 'kinds={"gap": "number"} reads them as durations.'),
+        ("gap", {}, ["0:50", "13:15"], "clock", ""),
+        ("gap", {}, ["8:50 AM", "11:15 AM"], "clock", ""),
+        ("gap", {"gap": "number"}, ["0:51", "3:15", "11:06"], [0.85, 3.25, 11.1], "0:51 was read as 0.85"),
+        ("Trip duration", {}, ["0:51", "3:15", "13:06"], [0.85, 3.25, 13.1], "0:51 was read as 0.85"),
+        ("Reisedauer", {}, ["00:36:00", "12:00:00"], [0.025, 0.5], ""),
+    ],
+)
+def test_times_that_may_be_durations_are_mentioned_or_read_so(
+    name: str, kinds: dict[str, str], cells: list[str], values: Any, says: str
+) -> None:
+    frame = pd.DataFrame({name: cells * 8, "y": np.arange(8 * len(cells)) % 7})
+    train = (split := gpx.load(frame, target="y", kinds=kinds, split="all")).train
+    assert says in "".join(split.notes) if says else not split.notes
+    if values == "clock":
+        assert train.names == (f"{name}: clock sin", f"{name}: clock cos")
+        return
+    np.testing.assert_allclose(train.X[: len(cells), 0], values, rtol=1e-12)
+    again = gpx.load(frame, target="y", kinds=train.reader.decisions, split="all").train
+    assert again.X.tolist() == train.X.tolist()
+    read = reader_from(train.reader.to_json()).read(table_of(pd.DataFrame({name: [cells[0], "nonsense"]})))
+    assert (read.X[0, 0], read.answered.tolist()) == (pytest.approx(values[0]), [True, False])

@@ -143,6 +143,39 @@ def test_texts_with_marks_are_no_dates(cells: list[str]) -> None:
     assert column_reader("c", column(cells)).kind == "words"
 
 
+@pytest.mark.parametrize(
+    ("name", "cells", "kind"),
+    [
+        ("build", ["14.11.19", "11.14.19", "2.9.18", "8.15.21"], "words"),
+        ("c", ["4.1.17", "4.16.10", "5.2.30", "12.3.11"], "words"),
+        ("firmware version", ["1.4.10", "1.5.12", "2.11.11"], "words"),
+        ("part", ["14-11-19", "11-14-19", "02-09-18", "08-15-21"], "words"),
+        ("sort code", ["20 14 11", "11 20 14", "08 15 21"], "words"),
+        ("address", ["10.1.0.7", "172.20.3.14", "192.168.2.9"], "words"),
+        ("ratio", ["5/8", "11/16", "1/2", "3/4"], "words"),
+        ("odds", ["1/1200", "7/4000", "11/1000"], "words"),
+        ("score", ["3-1", "0-2", "1-1"], "words"),
+        ("article", ["4811-07", "3050-11", "2250-3"], "words"),
+        ("phone", ["5552-117", "4200-330", "3331-002"], "words"),
+        ("when", ["14.11.19", "11.14.19", "12.10.19", "08.15.19"], "date"),
+        ("c", ["14/11/19", "11/14/19", "12/10/19"], "date"),
+        ("c", ["14.11.2019", "11.14.2019", "12.10.2019"], "date"),
+        ("c", ["14-11-2019", "11-14-2019", "12-10-2019"], "date"),
+        ("version", ["14.11.2019", "9.12.2019", "1.1.2020"], "date"),
+        ("c", ["11.14.19", "08.15.19", "02.09.18"], "date"),
+        ("c", ["14.11.19", "8.9.19", "2.2.20"], "date"),
+        ("c", ["7/1850", "11/1851", "3/2021"], "date"),
+        ("c", ["1850-07", "1851-11", "2021-03"], "date"),
+        ("c", ["1850-117", "2019-330", "2021-002"], "date"),
+    ],
+)
+def test_versions_parts_and_ratios_are_words_and_dates_are_dates(name: str, cells: list[str], kind: str) -> None:
+    reader = column_reader(name, column(cells * 5))
+    assert reader.kind == kind
+    two_orders = kind == "date" and any("14" == cell[:2] for cell in cells) and any("14" == cell[3:5] for cell in cells)
+    assert bool(reader.examples) == two_orders
+
+
 def test_seconds_since_1970_stay_numbers() -> None:
     cells = [str(1_600_000_000 + 3600 * i) for i in range(20)]
     reader = column_reader("c", column(cells))

@@ -1,0 +1,110 @@
+"""What stands behind a number: a unit, a sign, or a part of a word; and which words are one word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.data.reader.column_reader import column_reader
+from gpexplorer.data.reader.words import word_key
+from gpexplorer.errors import DataError
+
+
+def column(cells: list[str]) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(cells)])
+
+
+def notes_of(cells: list[str], **options: Any) -> str:
+    frame = pd.DataFrame({"c": cells, "y": np.arange(len(cells)) ** 2 % 7})
+    return " ".join(gpx.load(frame, target="y", **options).notes)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["4-inch", "9-inch"], ["7-Feb", "19-Feb", "28-Feb"], ["2-pack", "6-pack"], ["6\u2013Oct", "7\u2013Oct"],
+        ["1\u00bd", "4\u00bd", "6\u00bc"], ["3\u00bd rooms", "4\u00bd rooms"], ["7\u00b2", "8\u00b3"],
+    ],
+)  # fmt: skip
+def test_what_stands_behind_a_number_without_a_blank_may_be_no_unit(cells: list[str]) -> None:
+    """They were -4, -9 with the unit inch, and 1, 4 with a half as the unit."""
+    reader = column_reader("c", column(cells * 4))
+    assert (reader.kind, reader.levels.names) == ("words", tuple(sorted(cells)))
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["4,50-", "9,25"], [-4.5, 9.25]),
+        (["4,50-\u20ac", "9,25\u20ac"], [-4.5, 9.25]),
+        (["4,50- EUR", "9,25 EUR"], [-4.5, 9.25]),
+        (["4,-Fr.", "9,25 Fr."], [4, 9.25]),
+        (["4-%", "9%"], [-4, 9]),
+        (["4 m\u00b2", "9 m\u00b2"], [4, 9]),
+        (["4 inch", "9 INCH"], [4, 9]),
+    ],
+)
+def test_a_minus_behind_a_number_and_units_are_read(cells: list[str], values: list[float]) -> None:
+    assert column_reader("c", column(cells)).cells(column(cells)).values.tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "is_same"),
+    [
+        ("mV", "MV", False),
+        ("mHz", "MHz", False),
+        ("mg", "Mg", False),
+        ("mL", "ML", False),
+        ("mm", "MM", True),
+        ("min", "Min.", True),
+        ("kg", "KG", True),
+        ("km", "KM", True),
+    ],
+)
+def test_units_that_differ_by_a_factor_are_not_one_unit(first: str, other: str, is_same: bool) -> None:
+    cells = [f"3 {first}", f"8 {first}", f"5 {other}"]
+    reader = column_reader("c", column(cells))
+    assert [text for _, text in reader.examples] == ([] if is_same else [cells[2]])
+    trained = column_reader("c", column(cells[:2]))
+    assert trained.cells(column([cells[2]])).unreadable[0] == (not is_same)
+
+
+def test_of_two_units_among_plain_numbers_one_is_refused() -> None:
+    """12 kg beside 7 g and numbers without a unit were all numbers, without a word."""
+    frame = pd.DataFrame({"c": ["12 kg", "3", "7 g", "5", "4", "11 kg"] * 3, "y": np.arange(18) % 5})
+    with pytest.raises(DataError, match='column "c" has text in row 3: "7 g"'):
+        gpx.load(frame, target="y")
+    notes = notes_of(["12%", "3", "unknown", "5", "4", "unknown"] * 3)
+    assert '"c": 3 of 12 numbers have the sign %; the others were read as if they had it.' in notes
+
+
+def test_words_with_other_units_stay_two_words() -> None:
+    cells = ["20 mm", "20 cm", "20 mm", "S", "M", "large", "L"] * 4
+    assert column_reader("c", column(cells)).levels.names == ("20 cm", "20 mm", "L", "M", "S", "large")
+    assert len({word_key(text) for text in ("7 kg", "7 g", "7", "7-Jan", "7-Feb")}) == 5
+    assert len({word_key(text) for text in ("7", "7.0", "+7", "07", "7e0")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        (["04109", "80331", "20095"], '"c" has cells such as 04109, which were read as numbers, without the zero.'),
+        (["0730", "1245", "0815"], 'kinds={"c": "words"} reads them as words.'),
+        (["01", "12", "07"], ""),
+        (["0.25", "0", "0.5"], ""),
+        (["4109", "80331", "20095"], ""),
+        (["2,125", "17.5", "0.25"], '"c": 2,125 was read as 2125, and all others have decimals: is 2.125 meant?'),
+        (["2.125", "17,5", "0,25"], '"c": 2.125 was read as 2125, and all others have decimals: is 2,125 meant?'),
+        (["2,125", "17.5", "250"], ""),
+        (["2,125.5", "17.5", "0.25"], ""),
+    ],
+)
+def test_numbers_that_may_be_meant_otherwise_are_mentioned(cells: list[str], says: str) -> None:
+    notes = notes_of(cells * 6)
+    assert says in notes if says else not notes
+    assert "the zero" not in notes_of(cells * 6, kinds={"c": "number"})
