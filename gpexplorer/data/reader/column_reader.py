@@ -170,7 +170,8 @@ class ColumnReader:
         values = np.full(len(gap), np.nan) if parse is None else texts.parsed(parse)
         gap = gap | texts.spread(np.array([text in self.gap_words for text in texts.distinct], dtype=bool))
         unreadable = nothing if parse is None else np.isnan(values) & ~gap
-        if contradicted or unreadable.any():
+        has_groups = self.kind == "number" and any(OTHER[self.numbers.decimal] in text for text in texts.distinct)
+        if contradicted or has_groups or unreadable.any():
             unreadable |= texts.spread(self._in_doubt(texts.distinct, contradicted))
             values[unreadable] = np.nan
         with_unit = nothing
@@ -196,10 +197,24 @@ class ColumnReader:
         return [(self.dates.days(text), other_order.days(text)) for text in distinct]
 
     def _in_doubt(self, distinct: Sequence[str], contradicted: bool) -> Mask:
-        """Which texts mean something else in a format that others need: 1,234 beside 2,5, or 3/2 beside 3/16."""
+        """Which texts mean something else in a format that others need: 1,234 beside 2,5, or 3/2 beside 3/16; and
+        1,234 alone where all numbers of training are between 0 and 10."""
         meanings = self._meanings(distinct) if self.kind in ("number", "date") else [(None, None)] * len(distinct)
         contradicted |= any(old is None and new is not None for old, new in meanings)
-        return np.array([contradicted and new is not None and new != old for old, new in meanings], dtype=bool)
+        return np.array(
+            [
+                new is not None and new != old and (contradicted or self._is_other_mark(old, new))
+                for old, new in meanings
+            ],
+            dtype=bool,
+        )
+
+    def _is_other_mark(self, own: float | None, other: float | None) -> bool:
+        """Whether a number is one of training by the other decimal mark alone, and far from all of them by its own."""
+        if self.kind != "number" or own is None or other is None or not self.quantiles:
+            return False
+        span = self.high - self.low
+        return self.low <= other <= self.high and not self.low - span <= own <= self.high + span
 
     def shown_format(self) -> str:
         """The format in words."""

@@ -41,6 +41,19 @@ def test_a_new_file_with_the_other_decimal_mark_is_not_read_as_thousands(
     )
 
 
+@pytest.mark.parametrize(("mark", "other"), [(".", ","), (",", ".")])
+def test_a_number_that_is_one_of_training_by_the_other_mark_alone_is_not_read_as_thousands(
+    mark: str, other: str
+) -> None:
+    """Without a cell such as 2,5 beside it, 6,125 was 6125, a thousand times as large as all of training."""
+    small = column_reader("c", column([f"0{mark}5", f"8{mark}75", "3"]))
+    cells = column([f"6{other}125", f"7{other}250{mark}5", f"9{other}125", "41250", f"-6{other}125"])
+    assert small.cells(cells).unreadable.tolist() == [True, False, False, False, False]
+    assert small.cells(cells).values.tolist()[1:] == [7250.5, 9125, 41250, -6125]
+    large = column_reader("c", column([f"0{mark}5", f"975{mark}75", "300"]))
+    assert large.cells(column([f"1{other}375", f"1{other}950"])).values.tolist() == [1375, 1950]
+
+
 def test_durations_of_a_frame_are_those_of_its_file() -> None:
     lasted = pd.Series(pd.to_timedelta([40.5, 3.0, 0.25], unit="h"))
     typed = pa.chunked_array([pa.array(lasted.to_numpy().astype("timedelta64[us]"))])
