@@ -208,6 +208,7 @@ def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:
 
 def _of_objects(cells: list[Any]) -> pa.Array:
     """Objects of Python: numbers and dates if all of them are, else texts."""
+    cells = [cell.decode(errors="replace") if isinstance(cell, bytes) else cell for cell in cells]
     present = [cell for cell in cells if cell is not None]
     if present and all(isinstance(cell, bool | np.bool_) for cell in present):
         return pa.array([None if cell is None else bool(cell) for cell in cells])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import DataError
 from .quoting import count, exact, listing, quote
+from .reader.cells import is_text
 
 Floats = NDArray[np.float64]
 MIN_ROWS = 3
@@ -29,6 +30,7 @@ STAND_IN_DAYS = [float(np.datetime64(date, "D").astype(int)) for date in STAND_I
 SHORT_CODE = re.compile(r"8+|9+")  # 8, 99 and so on: many columns have such a number that is meant
 SHORT_ROWS, SHORT_GAP = 3, 2.0  # so it has to be in these rows, and as far from the others, in their ranges
 LARGEST_EXACT = 2.0**53  # whole numbers beyond it are rounded
+SUBTOTAL = r"(?i)^\W*(grand |sub-? ?)(totals?|sums?)\b|^\W*(zwischensumme|sous-total)\b"
 TOTAL = re.compile(r"(?i)^\W*(grand |sub)?(totals?|sums?|mean|averages?|gesamt|summe|insgesamt|total g.n.ral|suma)\b.*")
 
 
@@ -174,6 +176,20 @@ def note_on_total(table: pa.Table) -> tuple[str, ...]:
             return (
                 f"Row {table.num_rows:,} has {quote(word)} in {quote(title)}: if it is a total of the others, "
                 "remove that row.",
+            )
+    return ()
+
+
+def note_on_subtotals(table: pa.Table) -> tuple[str, ...]:
+    """A note on the first column of texts in which cells above the last row say that they are totals of others."""
+    for title, column in zip(table.column_names, table.slice(0, table.num_rows - 1).columns, strict=True):
+        if not is_text(column.type):
+            continue
+        rows = np.flatnonzero(pc.fill_null(pc.match_substring_regex(column, SUBTOTAL), False).to_numpy())
+        if len(rows):
+            words = f"{count(len(rows), 'row')} above the last one, the first of them row {rows[0] + 1}, "
+            return (
+                f"{words}have words such as {quote(column[int(rows[0])])} in {quote(title)}: remove totals of others.",
             )
     return ()
 

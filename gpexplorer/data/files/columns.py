@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...errors import DataError
 from .. import table_checks
-from ..quoting import count, listing, quote
+from ..quoting import count, quote
 from ..reader.cells import is_missing, texts_of
 from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
 from ..reader.doubts import doubts
@@ -128,7 +128,8 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
 
     numbers = (c for c in inputs if columns[c].reader.kind in ("number", "yes/no"))
     readable = tuple(c for c in numbers if not columns[c].cells.gap.any())
-    notes = raw.notes + omitted + _notes_on(table, columns, inputs, choice) + total
+    notes = raw.notes + omitted + _notes_on_gaps(columns, inputs, choice, keep)
+    notes += total + table_checks.note_on_subtotals(table)
     for c in (*inputs, target):
         notes += doubts(columns[c].reader, table[c], c == target or bool(choice.asked(c)))
         notes += table_checks.notes_on_values(c, columns[c].reader.kind, table[c], columns[c].cells.values)
@@ -221,26 +222,21 @@ def _gaps_of_texts(texts: dict[str, list[str]], groups: list[str], choice: Choic
     return gaps | ({choice.groups: _missing_texts(groups)} if choice.groups else {})
 
 
-def _notes_on(table: pa.Table, columns: dict[str, Column], inputs: Sequence[str], choice: Choice) -> tuple[str, ...]:
-    """Notes on gaps that were filled, and on formats that could be meant otherwise."""
+def _notes_on_gaps(
+    columns: dict[str, Column], inputs: Sequence[str], choice: Choice, keep: NDArray[np.bool_]
+) -> tuple[str, ...]:
+    """Notes on gaps that were filled in the rows that are kept."""
     notes = []
-    filled = [c for c in inputs if columns[c].cells.gap.any() and choice.missing in (None, "fill")]
-    numbers = [f"{quote(c)} ({int(columns[c].cells.gap.sum()):,})" for c in filled if columns[c].reader.kind != "words"]
-    words = [f"{quote(c)} ({int(columns[c].cells.gap.sum()):,})" for c in filled if columns[c].reader.kind == "words"]
+    gaps = {c: int((columns[c].cells.gap & keep).sum()) for c in inputs if choice.missing in (None, "fill")}
+    filled = {c: f"{quote(c)} ({number:,})" for c, number in gaps.items() if number}
+    numbers = [shown for c, shown in filled.items() if columns[c].reader.kind != "words"]
+    words = [shown for c, shown in filled.items() if columns[c].reader.kind == "words"]
     if numbers:
         more = f" and {len(numbers) - 12} more columns" if len(numbers) > 12 else ""
         ways = "with the median of their column, or with what the other columns suggest where these explain it"
         notes.append(f"Missing values were filled in {ways}: {', '.join(numbers[:12])}{more}.")
     if words:
         notes.append(f"Missing words count as a word of their own: {', '.join(words[:12])}.")
-    for c in inputs:
-        reader = columns[c].reader
-        if reader.kind == "date":
-            notes += [f"{quote(c)}: {doubt}" for doubt in reader.dates.doubts(quote(c), reader.low, reader.high)]
-        if reader.levels.merged:
-            notes.append(
-                f"{quote(c)} has words in more than one spelling, each read as one: {listing(reader.levels.merged, 5)}."
-            )
     return tuple(notes)
 
 
@@ -300,7 +296,8 @@ def left_out(columns: dict[str, Column], title: str, choice: Choice) -> str:
         return "text"
     present = values[~np.isnan(values)]
     if reader.kind != "words" and len(present) and not columns[title].cells.gap.any() and (present == present[0]).all():
-        return f"always {present[0]:g}" if reader.kind == "number" else "always the same"
+        rounded = " after rounding" if abs(present[0]) > table_checks.LARGEST_EXACT else ""
+        return f"always {present[0]:g}{rounded}" if reader.kind == "number" else "always the same"
     if reader.kind == "number" and not keeps_time(title):
         return is_row_name(title, values)
     return ""
@@ -324,7 +321,10 @@ def default_target(name: str, columns: dict[str, Column], choice: Choice) -> str
     taken = choice.inputs or ()
     numbers = [c for c, column in columns.items() if column.is_number and c not in taken]
     if not numbers:
-        raise DataError(f"{name} has no column of numbers that could be the target; it has {_contents(columns)}.")
+        marks = ": separate its cells by commas, semicolons, tabs or |" if len(columns) == 1 else ""
+        raise DataError(
+            f"{name} has no column of numbers that could be the target; it has {_contents(columns)}{marks}."
+        )
     last = numbers[-1]
     if is_row_name(last, columns[last].cells.values):
         others = [c for c in numbers if not is_row_name(c, columns[c].cells.values)]
@@ -408,10 +408,13 @@ def _way_out(title: str, column: Column, is_target: bool, rows: int) -> str:
         top = "row 1 seems" if len(cells) == 1 else f"the first {len(cells)} rows seem"
         it = "that row" if len(cells) == 1 else "them"
         return f"{top} to have titles, units or a second header: remove {it} from the file"
-    if len(cells) == 1 and (
-        table_checks.TOTAL.match(cells[0][1]) or (cells[0][0] == rows - 1 and column.reader.kind == "number")
-    ):
+    is_end = [row for row, _ in cells] == list(range(rows - len(cells), rows)) and column.reader.kind == "number"
+    if len(cells) == 1 and (is_end or table_checks.TOTAL.match(cells[0][1])):
         return f"row {cells[0][0] + 1} seems to have a total or a remark: remove that row from the file"
+    if is_end and len(cells) < MOST_TITLES:
+        return f"the last {len(cells)} rows seem to have totals or remarks: remove them from the file"
+    if all(text in (title, "") for _, text in cells):
+        return "such rows repeat the names of the columns: remove them from the file"
     if is_target:
         return "correct the cell, or leave its row out of the file"
     column_name = f"[{quote(title)}]"

@@ -25,7 +25,7 @@ import pyarrow.csv as pv
 
 from ...errors import DataError
 from ..quoting import count, listing, quote
-from ..reader.cells import PLAIN_NUMBER
+from ..reader.cells import INVISIBLE, PLAIN_NUMBER
 from ..reader.date_format import clock_hours, date_format
 from ..reader.number_format import duration_parts, number_format
 from .size_limits import LOCAL, Limits
@@ -40,8 +40,11 @@ _FIRST_BYTES = {  # the first bytes of other kinds of files, which are often nam
     b"PAR1": "a Parquet file: give it a name that ends in .parquet",
     b"\xd0\xcf\x11\xe0": "a spreadsheet or another file of Office, despite its name: save its table as CSV",
     b"ARROW1": "an Arrow or Feather file, despite its name: give pandas.read_feather(...) of it",
-    b"[{": "JSON, despite its name: give pandas.read_json(...) of it",
-    b'{"': "JSON, despite its name: give pandas.read_json(...) of it",
+    **dict.fromkeys(
+        (b"<!DOCTYPE", b"<!doctype", b"<html", b"<table", b"<?xml"),
+        "a page of the web or XML, despite its name: save its table as CSV",
+    ),
+    **dict.fromkeys((b"[{", b'{"'), "JSON, despite its name: give pandas.read_json(...) of it"),
 }
 _WINDOW = 50  # lines that are used to guess the delimiter
 _UNICODE = {  # marks of encodings, the longer ones first, since one of UTF-32 begins with that of UTF-16
@@ -219,7 +222,10 @@ def _opened(text: bytes) -> tuple[bytes, str, int, tuple[str, ...]]:
         remarks += [line.strip(f" {delimiter}\r\n") for line in lines[top:title]]
         top, rest = title, text[len("".join(lines[:title]).encode()) :]
     note = _note_on_skipped([line for line in remarks if line])
-    return _with_all_names(rest, delimiter), delimiter, _count(lines[:top]), note
+    named = _with_all_names(rest, delimiter)
+    if named is not rest and named.endswith(rest.lstrip(b"\r\n")):
+        note += ("The first line has one name fewer than rows have cells: they belong to the columns after the first.",)
+    return named, delimiter, _count(lines[:top]), note
 
 
 def _note_on_skipped(lines: list[str]) -> tuple[str, ...]:
@@ -419,7 +425,7 @@ def _names(
     name: str, first: list[str], below: list[list[str]], header: bool | None, known: Collection[str]
 ) -> tuple[list[str], tuple[str, ...], int]:
     """Column names, notes, and the number of rows that the header takes, from the first lines."""
-    first = [unicodedata.normalize("NFC", _LINE_BREAK.sub(" ", cell.strip())) for cell in first]
+    first = [unicodedata.normalize("NFC", _LINE_BREAK.sub(" ", cell.translate(INVISIBLE).strip())) for cell in first]
     if header is None and known and set(known) <= set(first):
         header = True
     has_years = header is None and _are_years(first, below)

@@ -27,9 +27,9 @@ MISSING = (
 )  # fmt: skip
 PLAIN_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 SPACES = "\u00a0\u202f\u2007\u2009\u3000"  # blanks that spreadsheets write between digits
-_CLEAN = {ord(space): " " for space in SPACES} | {
-    ord("\u2212"): "-", ord("\u2019"): "'", ord("\u2018"): "'", ord("\u00b4"): "'", ord("\ufeff"): None,
-    ord("\u200b"): None,
+INVISIBLE: dict[int, str | None] = {ord("\ufeff"): None, ord("\u200b"): None}
+_CLEAN = {ord(space): " " for space in SPACES} | INVISIBLE | {
+    ord("\u2212"): "-", ord("\u2019"): "'", ord("\u2018"): "'", ord("\u00b4"): "'",
 }  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def texts_of(column: pa.ChunkedArray) -> Texts:
         values = column.to_numpy()
         cells = pa.array([None if v != v else f"{v:.15g}" for v in values.tolist()], pa.string())
         column = pa.chunked_array([cells])
-    elif pa.types.is_nested(kind):
+    elif pa.types.is_nested(kind) or pa.types.is_duration(kind):
         column = pa.chunked_array([[None if cell is None else str(cell) for cell in column.to_pylist()]], pa.string())
     elif not is_text(kind):
         column = column.cast(pa.string())
@@ -125,24 +125,23 @@ def texts_of(column: pa.ChunkedArray) -> Texts:
 
 
 def typed_values(column: pa.ChunkedArray, kind: str) -> Floats | None:
-    """Numbers, days or hours of cells that are no texts; None where they are texts, or are read as words."""
+    """Numbers, days or hours of cells of a type that belongs to this kind; None where they are to be read as texts.
+
+    A kind is one of a column, or "duration".
+    """
     types, of = pa.types, column.type
     if types.is_null(of):
         return np.full(len(column), np.nan)
-    if is_text(of) or kind in ("words", "raw text", "text", "molecules"):
-        return None
-    if types.is_boolean(of):
-        column = column.cast(pa.int8())
-    if kind == "date" and (types.is_integer(of) or types.is_floating(of)):
-        return None  # 20210301
-    if is_number(of):
+    if types.is_boolean(of) and kind in ("number", "yes/no"):
+        column, kind = column.cast(pa.int8()), "number"
+    if is_number(of) and kind == "number":
         return np.array(pc.fill_null(column.cast(pa.float64(), safe=False), float("nan")).to_numpy())
-    if types.is_timestamp(of) or types.is_date(of):
+    if (types.is_timestamp(of) or types.is_date(of)) and kind == "date":
         stamps = column.cast(pa.timestamp("us"), safe=False)
         return _float64(stamps) / 1e6 / DAY
-    if types.is_time(of):
+    if types.is_time(of) and kind == "time of day":
         return _float64(column.cast(pa.time64("us"), safe=False)) / 3.6e9
-    if types.is_duration(of):
+    if types.is_duration(of) and kind == "duration":
         return _float64(column.cast(pa.duration("us"), safe=False)) / 1e6 / DAY
     return None
 

@@ -148,7 +148,8 @@ class ColumnReader:
         column = plain(column)
         nothing = np.zeros(len(column), dtype=bool)
         is_number = self.dates.compact and self.low > 1e7  # earlier versions learned from 20210301 itself, if not text
-        typed = typed_values(column, "number" if is_number else self.kind)
+        is_duration = pa.types.is_duration(column.type) and self.numbers.unit == DAYS
+        typed = typed_values(column, "number" if is_number else "duration" if is_duration else self.kind)
         if typed is not None:
             gap = np.isnan(typed)
             return Cells(typed, gap, nothing, nothing, nothing)
@@ -168,7 +169,8 @@ class ColumnReader:
             "number": self.numbers.number, "date": self.dates.days, "time of day": clock_hours, "yes/no": yes_no,
         }.get(self.kind)  # fmt: skip
         values = np.full(len(gap), np.nan) if parse is None else texts.parsed(parse)
-        gap = gap | texts.spread(np.array([text in self.gap_words for text in texts.distinct], dtype=bool))
+        gap_words = {text.casefold() for text in self.gap_words}
+        gap = gap | texts.spread(np.array([text.casefold() in gap_words for text in texts.distinct], dtype=bool))
         unreadable = nothing if parse is None else np.isnan(values) & ~gap
         has_groups = self.kind == "number" and any(OTHER[self.numbers.decimal] in text for text in texts.distinct)
         if contradicted or has_groups or unreadable.any():
@@ -201,13 +203,9 @@ class ColumnReader:
         1,234 alone where all numbers of training are between 0 and 10."""
         meanings = self._meanings(distinct) if self.kind in ("number", "date") else [(None, None)] * len(distinct)
         contradicted |= any(old is None and new is not None for old, new in meanings)
-        return np.array(
-            [
-                new is not None and new != old and (contradicted or self._is_other_mark(old, new))
-                for old, new in meanings
-            ],
-            dtype=bool,
-        )
+        is_needed = [contradicted or self._is_other_mark(old, new) for old, new in meanings]
+        differs = [new is not None and new != old for old, new in meanings]
+        return np.array(is_needed, dtype=bool) & np.array(differs, dtype=bool)
 
     def _is_other_mark(self, own: float | None, other: float | None) -> bool:
         """Whether a number is one of training by the other decimal mark alone, and far from all of them by its own."""

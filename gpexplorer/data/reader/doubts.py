@@ -31,6 +31,10 @@ def doubts(reader: ColumnReader, column: pa.ChunkedArray, is_told: bool = False)
     column, name, notes = plain(column), quote(reader.name), list[str]()
     if is_text(column.type):
         notes += [f"{name}{note}" for note in _of_texts(reader, column, name, is_told)]
+    if reader.kind == "date":
+        notes += [f"{name}: {doubt}" for doubt in reader.dates.doubts(name, reader.low, reader.high)]
+    if merged := reader.levels.merged:
+        notes.append(f"{name} has words in more than one spelling, each read as one: {listing(merged, 5)}.")
     if reader.gap_words:
         notes.append(f"{name}: cells that say {listing(reader.gap_words)} were read as gaps.")
     if (text := nearly_number(reader.levels.names)) and not reader.left_out:

@@ -180,6 +180,8 @@ class NumberFormat(NamedTuple):
         """Whether a cleaned cell has a unit, other than a currency or %, where training has none."""
         if self.unit or _PLAIN.fullmatch(text) or (parts := written(text)) is None:
             return False
+        if parts.is_letter and not self.scaled:  # 2M is 2 with the unit M
+            return True
         return bool(parts.unit) and parts.unit != "%" and not re.fullmatch(CURRENCY, parts.unit)
 
     def note_on_unit(self, counts: Mapping[str, int]) -> str:
@@ -331,7 +333,7 @@ def number_format(cells: Iterable[str], decimal: str = "", is_asked: bool = Fals
     if not known or len(known) < len(parts):
         return None
     scales = {part.scale for part in known}
-    scaled = len(scales) > 1 and not scales.isdisjoint(("k", "K"))
+    scaled = "k" in scales or (len(scales) > 1 and "K" in scales)
     known = [part._replace(unit=part.scale) if part.is_letter and not scaled else part for part in known]
     units = sorted({part.unit for part in known if part.unit})
     if not all(_same_unit(one, other) for one in units for other in units):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .cells import PLAIN_NUMBER, Texts
+from .cells import INVISIBLE, PLAIN_NUMBER, Texts
 from .number_format import FRACTIONS
 
 MOST_GAP_WORDS = 3  # different texts without a digit that are gaps of a column of numbers, such as "unknown"
@@ -130,4 +130,4 @@ def are_smiles(sample: Sequence[str]) -> bool:
 
 def name_key(title: str) -> str:
     """What two spellings of the name of a column have in common."""
-    return re.sub(r"[\s_'\"`]+", "", unicodedata.normalize("NFC", title)).casefold()
+    return re.sub(r"[\s_'\"`]+", "", unicodedata.normalize("NFC", title.translate(INVISIBLE))).casefold()

@@ -108,3 +108,27 @@ def test_numbers_that_may_be_meant_otherwise_are_mentioned(cells: list[str], say
     notes = notes_of(cells * 6)
     assert says in notes if says else not notes
     assert "the zero" not in notes_of(cells * 6, kinds={"c": "number"})
+
+
+@pytest.mark.parametrize(
+    ("trained", "read", "with_unit"),
+    [
+        (["1.5k", "90k", "2k"], {"4k": 4000, "4K": 4000, "4M": 4e6, "40": 40}, ["4 K"]),
+        (["15", "90", "20"], {"4k": 4000, "40": 40}, ["4K", "4M", "4 M", "4B"]),
+        (["15M", "90M"], {"4M": 4, "4 M": 4, "40": 40}, []),
+    ],
+)
+def test_a_letter_of_a_thousand_or_a_million_is_never_dropped_without_a_word(
+    trained: list[str], read: dict[str, float], with_unit: list[str]
+) -> None:
+    """4K was 4 where training had 1.5k, and 4M was 4 where it had no letter."""
+    reader = column_reader("c", column(trained * 3))
+    cells = reader.cells(column([*read, *with_unit]))
+    assert cells.values[: len(read)].tolist() == list(read.values())
+    assert (cells.with_unit | cells.unreadable).tolist() == [False] * len(read) + [True] * len(with_unit)
+
+
+def test_a_word_that_stands_for_a_gap_does_so_in_other_capitals() -> None:
+    reader = column_reader("c", column(["4.5", "open", "3", "6"] * 4))
+    cells = reader.cells(column(["Open", "OPEN ", "opened", "4"]))
+    assert (cells.gap.tolist(), cells.unreadable.tolist()) == ([True, True, False, False], [False, False, True, False])
