@@ -172,10 +172,11 @@ class ColumnReader:
         gap_words = {text.casefold() for text in self.gap_words}
         gap = gap | texts.spread(np.array([text.casefold() in gap_words for text in texts.distinct], dtype=bool))
         unreadable = nothing if parse is None else np.isnan(values) & ~gap
-        has_groups = self.kind == "number" and any(OTHER[self.numbers.decimal] in text for text in texts.distinct)
-        if contradicted or has_groups or unreadable.any():
+        if contradicted or unreadable.any():
             unreadable |= texts.spread(self._in_doubt(texts.distinct, contradicted))
-            values[unreadable] = np.nan
+        if self.kind == "number" and self.quantiles:
+            unreadable |= self._with_other_mark(texts, values)
+        values[unreadable] = np.nan
         with_unit = nothing
         if self.kind == "number" and not self.numbers.unit:
             units = np.array([self.numbers.unknown_unit(text) for text in texts.distinct], dtype=bool)
@@ -199,20 +200,19 @@ class ColumnReader:
         return [(self.dates.days(text), other_order.days(text)) for text in distinct]
 
     def _in_doubt(self, distinct: Sequence[str], contradicted: bool) -> Mask:
-        """Which texts mean something else in a format that others need: 1,234 beside 2,5, or 3/2 beside 3/16; and
-        1,234 alone where all numbers of training are between 0 and 10."""
+        """Which texts mean something else in a format that others need: 1,234 beside 2,5, or 3/2 beside 3/16."""
         meanings = self._meanings(distinct) if self.kind in ("number", "date") else [(None, None)] * len(distinct)
         contradicted |= any(old is None and new is not None for old, new in meanings)
-        is_needed = [contradicted or self._is_other_mark(old, new) for old, new in meanings]
-        differs = [new is not None and new != old for old, new in meanings]
-        return np.array(is_needed, dtype=bool) & np.array(differs, dtype=bool)
+        return np.array([contradicted and new is not None and new != old for old, new in meanings], dtype=bool)
 
-    def _is_other_mark(self, own: float | None, other: float | None) -> bool:
-        """Whether a number is one of training by the other decimal mark alone, and far from all of them by its own."""
-        if self.kind != "number" or own is None or other is None or not self.quantiles:
-            return False
+    def _with_other_mark(self, texts: Texts, values: Floats) -> Mask:
+        """Which cells are far from all numbers of training, and between these by the other decimal mark."""
         span = self.high - self.low
-        return self.low <= other <= self.high and not self.low - span <= own <= self.high + span
+        far = (values < self.low - span) | (values > self.high + span)
+        if far.any():
+            meant = texts.parsed(self.numbers._replace(decimal=OTHER[self.numbers.decimal]).number)
+            far &= (meant >= self.low) & (meant <= self.high)
+        return np.asarray(far)
 
     def shown_format(self) -> str:
         """The format in words."""
