@@ -258,8 +258,10 @@ def test_a_messy_new_file_is_predicted_strip_by_strip_with_a_flag_for_far_rows(
     assert table["mean"].notna()[62]
     assert len(table) == 63
 
-    lines[1] = "2020-01-01;red;103.250"  # thousands, unless another strip has a point before decimals
-    for last, says in (("104,5", "far"), ("104.5", 'unreadable: größe "103.250"')):
+    # thousands, unless another strip has a point before decimals, or it is a number of training by that alone
+    for first, last in (("903.250", "104,5"), ("903.250", "104.5"), ("103.250", "104,5")):
+        says = "far" if (first, last) == ("903.250", "104,5") else f'unreadable: größe "{first}"'
+        lines[1] = f"2020-01-01;red;{first}"
         Path("new.csv").write_text("\n".join([*lines, f"2020-03-01;red;{last}"]) + "\n", "cp1252")
         assert call("predict", "model.safetensors", "new.csv", "--out", "p.csv") == 0
         assert pd.read_csv("p.csv")["why"][0] == says
