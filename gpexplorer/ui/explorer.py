@@ -26,7 +26,7 @@ from .browser.components import HELP, AddressBar, Pulse
 from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.field import Field
-from .inputs.presets import PRESETS, question
+from .inputs.presets import PRESETS, not_opened, question
 from .inputs.sliders import HyperparameterBox
 from .notebook.shown_in_cells import mimebundle
 from .page import explorer_in_host, explorer_page, in_own_design, load_resources, own_page
@@ -107,13 +107,13 @@ class Explorer(pn.viewable.Viewer):
             raise SettingError("An Explorer takes a Spec and a Store: give Explorer(spec), run=run, or data=rows.")
         super().__init__(spec=spec, **params)
         load_resources()
-        self._opening, self._addressed_at, self._waiting, self._failed = 0, 0.0, "", False
+        self._opening, self._addressed_at, self._waiting, self._failed = 0, 0.0, "", ""
         self._stop: Callable[[], None] | None = None
         self._address: AddressBar | None = None
         self._addressed: tuple[Any, ...] | None = None  # what the address names; None while it may be corrected
         self._hidden: frozenset[str] = frozenset()
         self.widgets: list[Any] = []
-        self.status, self.pulse = Status(), Pulse(self.update)
+        self.status, self.pulse = Status(self._name_failure), Pulse(self.update)
         read_rows = None if data is None else partial(data_sets.load, data)
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
         self.transport = Transport(self.session.player, self.session.open)
@@ -361,13 +361,10 @@ class Explorer(pn.viewable.Viewer):
             self._name_run(run)
             self.sources.describe(run.rows, run.test_rows, run.inputs, run.notes)
             self.choices.describe(run.rows)
-        if bool(frame.failed) != self._failed:
-            self._failed = bool(frame.failed)
-            self.pictures.set_stale(self._failed, self.status.line)
-            if self._failed:  # the message says why
-                before = "" if run is None else "<p>The numbers and pictures are those of the run before.</p>"
-                self.title.object = f"<h1>This run could not be opened</h1>{before}"
-            else:
+        if frame.failed != self._failed:
+            self._failed = frame.failed
+            self.pictures.set_stale(bool(self._failed), self.status.line)
+            if not self._failed:
                 self._name_run(run)
         working_since = self.session.player.working_since
         self.transport.update(frame)
@@ -402,6 +399,12 @@ class Explorer(pn.viewable.Viewer):
         target = run.target if run is not None and session.read is not None else ""
         self.title.object = question(session.spec, run.rows if run else None, session.question, target, session.answer)
         self.recommendation.ask_about(target)
+
+    def _name_failure(self) -> None:
+        """Say that the newest run could not be opened, and why, once the message that says why has been closed."""
+        if self._failed:
+            reason = "" if self.status.shows(self._failed) else self._failed
+            self.title.object = not_opened(reason, bool(self.pictures.pictures))
 
     def __panel__(self) -> Any:
         self._stop_following()

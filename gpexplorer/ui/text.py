@@ -20,6 +20,7 @@ from ..errors import GPExplorerError
 from ..runs.outcomes import WAY_OUT, is_memory
 
 MAX_LENGTH = 400  # characters of one text on the page
+LONGEST_MESSAGE = 800  # characters of a message to the person
 
 
 def texts_beside(module: str, name: str) -> dict[str, Any]:
@@ -80,7 +81,7 @@ def sentence(error: BaseException, activity: str) -> str:
         return f"Memory ran out while {activity}: {WAY_OUT}. The log entry is {log_id}."
     return (
         f"Something unexpected went wrong while {activity}. The log entry is {log_id}. "
-        "Press Reset, or choose other settings."
+        "Start again, or choose other settings."
     )
 
 

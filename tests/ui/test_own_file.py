@@ -18,6 +18,7 @@ from gpexplorer.runs.link import write
 from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.inputs.data_source import DataSource
 from gpexplorer.ui.inputs.own_file import OwnFile
+from gpexplorer.ui.inputs.presets import BEFORE
 from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
 from messy_table import messy_csv, sensor_csv
 
@@ -249,6 +250,13 @@ def test_a_failed_opening_is_an_error_and_fades_the_pictures_of_the_run_before()
         assert page.pictures.top.styles["opacity"] == page.status.line.styles["opacity"] == "0.25"
         assert "could not be opened" in page.title.object
         assert "missing.csv" not in page.title.object  # the message says it
+        assert BEFORE in page.title.object
+        assert not page.transport.play.disabled  # the run before is still open
+        for close in (lambda: page.status.alert.param.update(closed=True), lambda: page.key("?")):
+            close()  # the sentence stands on the page once
+            assert "missing.csv" in page.title.object
+            page.status.say(page._failed, "error")
+            assert "missing.csv" not in page.title.object
         page.session.change_rows({"name": "friedman1", "n": 40})
         for _ in range(100):
             page.update(wait=0.1)
@@ -327,9 +335,15 @@ def test_a_method_that_does_not_suit_the_rows_is_refused_and_the_next_one_opens(
         assert page.status.alert.severity == "error"
         assert "States needs one input, such as time, but there are 10" in page.status.alert[0].object
         assert page.session.run is None
-        page.session.player.play()  # there is nothing to play
+        assert BEFORE in page.title.object  # the pictures are still there, although their run is closed
+        buttons = (page.transport.play, page.transport.forward, page.transport.back, page.transport.stop)
+        assert all(button.disabled for button in buttons)
+        page.key(" ")  # there is nothing to play
+        assert not page.session.player.playing
+        page.session.player.play()
         page.session.choose(gpx.Spec("fitc", {"num_inducing": 4}, data=rows))
         wait_for("1")
         assert page.session.run is not None
+        assert [page.transport.play.disabled, page.transport.forward.disabled] == [False, False]
     finally:
         page.close()

@@ -243,6 +243,34 @@ def test_play_where_nothing_could_be_opened_waits_for_rows_that_can(messages: li
     session.close()
 
 
+def test_a_run_that_is_stopped_before_its_first_record_is_no_error(monkeypatch: pytest.MonkeyPatch):
+    """It said that the run has no record."""
+    advance, stopped = OpenRun.advance, [False]
+
+    def stop_first(opened: OpenRun) -> bool:
+        if not stopped[0]:
+            stopped[0] = True
+            opened.halt()
+        return advance(opened)
+
+    monkeypatch.setattr(OpenRun, "advance", stop_first)
+    session, notices = Session(SPEC), []
+    session.open()
+    end = time.monotonic() + 30
+    while not stopped[0] or session.player.working_since:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    frame = session.take(0.2)
+    assert frame is not None
+    notices.append(frame.notice[1])
+    assert len(session.run.trace) == 0
+
+    session.player.step()
+    follow(session, lambda: len(session.run.trace) == 1 and session.screen.spec == SPEC)
+    session.close()
+    assert notices == [""]
+
+
 def test_seconds_pause_a_run_by_the_clock_and_play_continues_for_as_long_again():
     spec = Spec("cholqr", {"num_inducing": 5}, SPEC.data, kernel="se", budget={"steps": 500, "seconds": 3.0})
     opened = OpenRun()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ...methods.base import registry
 from ...methods.capabilities import HasInducingPoints
 from ...runs import Spec
-from ..text import cut, text, texts_beside
+from ..text import LONGEST_MESSAGE, cut, text, texts_beside
 
 
 class Preset(NamedTuple):
@@ -34,6 +34,7 @@ class Preset(NamedTuple):
 
 
 PRESETS = {key: Preset(**fields) for key, fields in texts_beside(__file__, "presets.yaml").items()}
+BEFORE = "The numbers and pictures are those of the run before."
 OPENING = "stand-for"  # what the laboratory shows where an address asks for nothing else: the run of the first screen
 
 BY_FAMILY = {
@@ -84,3 +85,17 @@ def what_predicts(target: str) -> str:
 
 def _heading(title: str, line: str) -> str:
     return f"<h1>{text(title)}</h1><p>{line}</p>"
+
+
+def not_opened(reason: str, is_before: bool) -> str:
+    """Return the heading, as HTML, where the newest run could not be opened.
+
+    Parameters
+    ----------
+    reason : str
+        Why not; empty where a message says it.
+    is_before : bool
+        Whether there are pictures, which are those of the run before then.
+    """
+    lines = [f"<p>{text(reason, LONGEST_MESSAGE)}</p>"] * bool(reason) + [f"<p>{BEFORE}</p>"] * is_before
+    return f"<h1>This run could not be opened</h1>{''.join(lines)}"

@@ -307,7 +307,7 @@ class OpenRun:
         stepped = time.perf_counter()
         self._step_seconds += stepped - begin
         if record is None:
-            if run.outcome is not None and run.outcome.reason != "failed":
+            if len(run.trace) and run.outcome is not None and run.outcome.reason != "failed":
                 run.scores()
             return False
         if self._score_seconds <= SCORING_SHARE * (self._step_seconds + self._score_seconds):

@@ -342,6 +342,8 @@ class Player(BackgroundWorker):
             at, visible, paused = self._requests.at, self._requests.visible, not self._requests.playing
             with_hyperparameters = self._requests.hyperparameters
         begin, run = time.monotonic(), self._open_run
+        if run.last < 0:  # stopped before its first record, which Play takes
+            return self._publish(layers={})
         at = run.last if at is None else min(at, run.last)
         if paused:
             run.score(at)

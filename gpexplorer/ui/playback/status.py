@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import panel as pn
@@ -10,7 +11,7 @@ import panel_material_ui as pmui
 
 from ...data.quoting import size
 from ..styles import beside
-from ..text import span, text
+from ..text import LONGEST_MESSAGE, span, text
 from ..widgets import WIDE, WithLayout, button, column, line_of_text, row
 from .open_run import Frame, RunSummary
 from .readings import StatusNumbers
@@ -41,10 +42,15 @@ class Status(WithLayout):
     """An alert for messages, the line of numbers, a progress bar, and a line on what a step costs.
 
     Three numbers are shown; a button unfolds the others, the costs, and `folded`, which a page adds.
+
+    Parameters
+    ----------
+    on_message : callable, optional
+        Called when a message has been shown or closed.
     """
 
-    def __init__(self) -> None:
-        self._last_notice, self._unfolded = 0, False
+    def __init__(self, on_message: Callable[[], None] = lambda: None) -> None:
+        self._last_notice, self._unfolded, self._on_message, self._said = 0, False, on_message, ""
         self._last_cost, self._activity = "", ""
         self.line = line_of_text(_cells([("step", "0")]), (2, 12), [CSS])
         self.line.param.update(min_height=38, sizing_mode=None, css_classes=["few"])
@@ -56,6 +62,7 @@ class Status(WithLayout):
         self.sentence = pn.pane.HTML("", margin=0, stylesheets=[SAID])
         look = {"closeable": True, "severity": "warning", "margin": 0, "stylesheets": [TOAST]}
         self.alert = pmui.Alert(self.sentence, visible=False, **WIDE, **look)
+        self.alert.param.watch(lambda _: self._on_message(), ["visible", "closed"])
         self.folded = row(visible=False, margin=0)
         self._layout = column(
             self.bar, self.folded, self.cost, margin=0, css_classes=["status"], styles={"position": "relative"}
@@ -104,8 +111,14 @@ class Status(WithLayout):
 
     def say(self, message: str, severity: str = "warning") -> None:
         """Show a message in an alert that can be closed. It is escaped, as it may repeat text that a person gave."""
-        self.sentence.object = f'<span class="said">{text(message, 800)}</span>'
+        self._said = message
+        self.sentence.object = f'<span class="said">{text(message, LONGEST_MESSAGE)}</span>'
         self.alert.param.update(severity=severity, visible=True, closed=False)
+        self._on_message()
+
+    def shows(self, message: str) -> bool:
+        """Whether this message is in the alert, and a person has not closed it."""
+        return bool(self._said == message and self.alert.visible and not self.alert.closed)
 
     def report(self, message: str, severity: str = "warning") -> None:
         """Show a message; an empty one closes the alert."""

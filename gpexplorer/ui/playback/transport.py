@@ -67,7 +67,9 @@ class Transport(WithLayout):
         self._layout = row(buttons, self.scrub)
 
     def toggle(self) -> None:
-        """Play if paused, pause if playing."""
+        """Play if paused, pause if playing; nothing where no run could be opened."""
+        if self.play.disabled:
+            return
         self._player.pause() if self._player.playing else self._player.play()
         self._show_playing(self._player.playing)
 
@@ -82,8 +84,14 @@ class Transport(WithLayout):
         """Show where the run is."""
         self._show_playing(self._player.playing)
         numbers = frame.numbers
+        self.play.disabled = bool(frame.failed) and frame.run is None
         if numbers is None:
+            if self.play.disabled:
+                for part in (self.back, self.forward, self.stop, self.undo):
+                    part.disabled = True
+                self.scrub.param.update(at=0, last=0)
             return
+        self.forward.disabled = False
         self.scrub.param.update(at=numbers.at, last=numbers.last)
         self.back.disabled, self.stop.disabled = numbers.at < 1, not self.playing
         self.undo.disabled = not numbers.by_hand
