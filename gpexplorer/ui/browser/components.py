@@ -312,7 +312,8 @@ def repaired(*parts: Any, **look: Any) -> pn.Column:
     return pn.Column(BokehFixes(), *parts, tags=["gpexplorer"], **look)
 
 
-# A page of our own is mended by its head, before anything is drawn on it.
+# A page of our own is mended, and gets its theme, by its head, before anything is drawn on it.
 OWN_PAGE = """{{% extends "base.html" %}}
-{{% block custom_css %}}<script>{{% raw %}}{}mend(managing){{% endraw %}}</script>{{% endblock %}}
-""".format(BokehFixes._esm.partition("export ")[0])
+{{% block custom_css %}}<script>{{% raw %}}{}{}mend(managing)
+drawInTheme(){{% endraw %}}</script>{{% endblock %}}
+""".format(*(part._esm.partition("export ")[0] for part in (BokehFixes, PageTheme)))

@@ -12,39 +12,67 @@ const AROUND = {  // what lies around lines and marks, by the name of its colour
 const parts = () => (window.Bokeh?.documents ?? []).flatMap((document) => document.roots())
   .flatMap((root) => [...root.references()])
 
-export function render({ model, el }) {
-  el.style.display = "none"
-  const on_light = Object.fromEntries(Object.entries(model.on_dark).map((pair) => pair.reverse()))
-  // The server paints all of a figure too, but takes its time, in which words would be dark on dark.
-  const paint = () => {
-    const twins = dark ? model.on_dark : on_light
-    for (const part of new Set(parts())) {
-      const changed = {}
-      for (const name of INKS) {
-        const ink = part.properties[name]?.get_value?.(), twin = twins[ink?.value ?? ink]
-        if (twin) changed[name] = ink.value ? { ...ink, value: twin } : twin
-      }
-      for (const [colour, names] of Object.entries(AROUND)) for (const name of names)
-        if (part.properties[name]?.get_value?.()) changed[name] = model.around[dark ? "dark" : "light"][colour]
-      part.setv(changed, { sync: false })
-      if ("entries" in part.properties) {
-        const entries = part.entries.map((entry) => entry.map((value) => twins[value] ?? value))
-        part.setv({ entries }, { sync: false })
-      }
+const system = window.matchMedia("(prefers-color-scheme: dark)")
+const wantsDark = () => (chosen() ? chosen() === "dark" : system.matches)
+
+// The server paints all of a figure too, but takes its time, in which words would be dark on dark.
+const paint = ({ on_dark, around }, dark) => {
+  const twins = dark ? on_dark : Object.fromEntries(Object.entries(on_dark).map((pair) => pair.reverse()))
+  for (const part of new Set(parts())) {
+    const changed = {}
+    for (const name of INKS) {
+      const ink = part.properties[name]?.get_value?.(), twin = twins[ink?.value ?? ink]
+      if (twin) changed[name] = ink.value ? { ...ink, value: twin } : twin
+    }
+    for (const [colour, names] of Object.entries(AROUND)) for (const name of names)
+      if (part.properties[name]?.get_value?.()) changed[name] = around[dark ? "dark" : "light"][colour]
+    part.setv(changed, { sync: false })
+    if ("entries" in part.properties) {
+      const entries = part.entries.map((entry) => entry.map((value) => twins[value] ?? value))
+      part.setv({ entries }, { sync: false })
     }
   }
+}
+
+// The server builds a page light, and Panel draws it so and each of its parts, before they hear of the theme.
+function drawInTheme() {
+  const component = window.Bokeh?.Models?.get("panel.models.esm.ReactiveESM")?.prototype.default_view?.prototype
+  if (!component) return
+  const { initialize } = component
+  component.initialize = function () {
+    const { data } = this.model, page = this.root.model.data
+    if (data && "dark_theme" in data && this === this.root) {
+      const theme = [...this.model.references()].find((model) => model.data && "on_dark" in model.data)
+      if (theme && wantsDark()) {
+        data.setv({ dark_theme: true }, { sync: false })
+        paint(theme.data, true)
+      }
+    } else if (data && "dark_theme" in data && page && "dark_theme" in page) {
+      data.setv({ dark_theme: page.dark_theme }, { sync: false })
+    }
+    return initialize.call(this)
+  }
+  if (wantsDark()) document.documentElement.style.background = "#14181d"  // until the page has a colour of its own
+}
+
+export function render({ model, el }) {
+  el.style.display = "none"
   const system = window.matchMedia("(prefers-color-scheme: dark)")
   let dark = system.matches
   const begin = () => {
-    dark = chosen() ? chosen() === "dark" : system.matches
-    for (const page of pages()) page.dark_theme = dark
-    paint()
+    dark = wantsDark()
+    for (const page of pages()) {
+      if (dark) page.setv({ dark_theme: false }, { silent: true })  // so that the server hears of what is drawn already
+      page.dark_theme = dark
+    }
+    document.documentElement.style.removeProperty("background")
+    paint(model, dark)
   }
   const note = (page) => {
     if (page.dark_theme === dark) return
     dark = page.dark_theme
     remember(dark)
-    paint()
+    paint(model, dark)
   }
   const start = () => {
     // Panel does not pass on to the page what the server changes before all of the page is drawn.
