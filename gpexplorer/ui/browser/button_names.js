@@ -16,7 +16,7 @@ function name(root) {
 
 const MORE = {  // what else would be announced without a name or a role: selector -> attributes
   ".MuiAccordion-region[role=region]": { role: "presentation" },  // a landmark without a name
-  "input[type=search]:not([aria-label])": { "aria-label": "Rows with" },  // above a column of a table
+  ".tabulator-col.empty": { "aria-hidden": "true" },  // what is left of a table beside its columns
   "[role=progressbar]:not([aria-label])": { "aria-label": "Progress" },
   "span[aria-label]:not([role])": { role: "img" },
   "div[aria-label]:not([role])": { role: "separator" },
@@ -29,11 +29,30 @@ function complete(root) {
       for (const [key, value] of Object.entries(attributes)) part.setAttribute(key, value)
 }
 
+// A table calls all of itself a grid, also the buttons of its pages, which are none of a grid's rows.
+function nameTables(root) {
+  for (const table of root.querySelectorAll(".tabulator[role=grid]")) {
+    const head = table.querySelector(".tabulator-header"), rows = table.querySelector(".tabulator-tableholder")
+    if (!head || !rows) continue
+    head.id ||= "tabulator-table-head"
+    table.setAttribute("role", "group")
+    table.removeAttribute("aria-owns")
+    rows.setAttribute("role", "grid")
+    rows.setAttribute("aria-label", "Table")
+    rows.setAttribute("aria-owns", head.id)
+  }
+  for (const filter of root.querySelectorAll("input[type=search]:not([aria-label])")) {
+    const column = filter.closest(".tabulator-col")?.querySelector(".tabulator-col-title")?.textContent
+    filter.setAttribute("aria-label", column ? `Rows whose ${column} contains` : "Search")
+  }
+}
+
 function look(root) {
   for (const host of root.querySelectorAll("*")) {
     if (!host.shadowRoot) continue
     name(host.shadowRoot)
     complete(host.shadowRoot)
+    nameTables(host.shadowRoot)
     look(host.shadowRoot)
   }
 }

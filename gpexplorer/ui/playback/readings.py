@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from ...errors import GPExplorerError
 from ...methods.capabilities import HasMovablePoints
 from ...problem import Outcome
 from ...runs import Record, Run
 from ...runs.counting import jitter_sentence
 from ...runs.rounding import rise_sentence
+from ...views.runs.convergence import objective_of_start
 from ..text import number
 
 TERMS = ("fit", "logdet", "trace", "objective")  # fields of a method's info: three terms, and their sum
 PHASES = {"swap": "swapping", "learn": "learning", "full": "learning on all rows", "choose": "choosing"}
 TABLE_ROWS = 200  # steps in the table
+
+
+class Fact(NamedTuple):
+    """One number of the status line.
+
+    Attributes
+    ----------
+    label, value : str
+        What it is, with its unit, and the number as it is shown.
+    is_first : bool
+        Whether it is one of the three that are always shown.
+    """
+
+    label: str
+    value: str
+    is_first: bool = False
 
 
 class StatusNumbers(NamedTuple):
@@ -27,8 +46,8 @@ class StatusNumbers(NamedTuple):
     ----------
     at, last : int
         Index of this record and of the newest one.
-    cells : list of tuple of str
-        Label and value of each number in the status line.
+    cells : list of Fact
+        The numbers in the status line.
     total_seconds : float
         Working time of the whole run.
     memory : int
@@ -51,7 +70,7 @@ class StatusNumbers(NamedTuple):
 
     at: int
     last: int
-    cells: list[tuple[str, str]]
+    cells: list[Fact]
     total_seconds: float
     memory: int
     budget: float
@@ -99,24 +118,28 @@ def status_numbers(
     )
 
 
-def _cells(run: Run, at: int, wall_seconds: float) -> list[tuple[str, str]]:
+def _cells(run: Run, at: int, wall_seconds: float) -> list[Fact]:
     record, last, scores = run.trace[at], len(run.trace) - 1, _newest_scores(run, at)
     phase = str(getattr(record.step.info, "phase", ""))
     first = run.method.channels[0] if run.method.channels else None
-    name, objective = (first.name, first.label) if first is not None else ("", "objective")
+    name, objective = (first.name, first.axis) if first is not None else ("", "objective")
+    value = float(getattr(record.step.info, name, math.nan))
+    if at == 0 and name == "objective" and math.isnan(value):
+        with suppress(GPExplorerError):  # the picture of convergence says what is wrong
+            value = objective_of_start(run)
     rose_at = next((rise.index for rise in run.rises if rise.index <= at and rise.channel.name == name), None)
     if rose_at is not None:
         objective += f" (not trustworthy from step {rose_at} on)"
     variance = f" (variance: {run.variance_note})" if run.variance_note else ""
     return [
-        ("step", f"{at}" if at == last else f"{at} of {last}"),
-        ("phase", PHASES.get(phase, phase or "—")),
-        (objective, number(float(getattr(record.step.info, name, math.nan)))),
-        ("SMSE on test rows", number(scores.get("smse", math.nan))),
-        (f"SNLP on test rows{variance}", number(scores.get("snlp", math.nan))),
-        ("seconds of work", f"{record.seconds:.2f}"),
-        ("on the clock", f"{wall_seconds:.1f}"),
-        ("kernel entries", f"{record.cost.entries:,}"),
+        Fact("step", f"{at}" if at == last else f"{at} of {last}"),
+        Fact("phase", PHASES.get(phase, phase or "—")),
+        Fact(objective, number(value), is_first=True),
+        Fact("SMSE on test rows", number(scores.get("smse", math.nan)), is_first=True),
+        Fact(f"SNLP on test rows{variance}", number(scores.get("snlp", math.nan))),
+        Fact("seconds of work", f"{record.seconds:.2f}", is_first=True),
+        Fact("on the clock", f"{wall_seconds:.1f}"),
+        Fact("kernel entries", f"{record.cost.entries:,}"),
     ]
 
 

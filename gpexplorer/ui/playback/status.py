@@ -14,7 +14,7 @@ from ..styles import beside
 from ..text import LONGEST_MESSAGE, span, text
 from ..widgets import WIDE, WithLayout, button, column, line_of_text, row
 from .open_run import Frame, RunSummary
-from .readings import StatusNumbers
+from .readings import Fact, StatusNumbers
 
 CSS = beside(__file__, "status.css")
 TOAST = """
@@ -33,7 +33,6 @@ WAITING = {
     },
     "&.MuiLinearProgress-indeterminate .MuiLinearProgress-bar2": {"display": "none"},
 }  # the bar's own animation moves edges, for which the browser lays out the page sixty times a second
-SHOWN = ("objective", "SMSE", "seconds of work")  # the beginnings of labels; the other numbers unfold
 SAID = ":host { color: inherit; font-size: 13.5px; line-height: 1.4; }"
 LONG_STEP = 1.0  # seconds after which the step under way is mentioned
 
@@ -52,7 +51,7 @@ class Status(WithLayout):
     def __init__(self, on_message: Callable[[], None] = lambda: None) -> None:
         self._last_notice, self._unfolded, self._on_message, self._said = 0, False, on_message, ""
         self._last_cost, self._activity = "", ""
-        self.line = line_of_text(_cells([("step", "0")]), (2, 12), [CSS])
+        self.line = line_of_text(_cells([Fact("step", "0")]), (2, 12), [CSS])
         self.line.param.update(min_height=38, sizing_mode=None, css_classes=["few"])
         self.more = button("All numbers", "", self.unfold, size="small", variant="text", margin=(2, 4))
         self.bar = pmui.LinearProgress(value=0, variant="determinate", **WIDE, margin=(0, 12), sx=WAITING)
@@ -133,11 +132,11 @@ def _went_well(frame: Frame) -> bool:
     return outcome is None or outcome.reason in ("converged", "budget", "stopped")
 
 
-def _cells(entries: list[tuple[str, str]]) -> str:
-    kinds = ["first" if label.startswith(SHOWN) else "more" for label, _ in entries]
+def _cells(facts: list[Fact]) -> str:
     cells = "".join(
-        f'<div class="{kind}"><b>{text(value)}</b><span>{text(label)}</span></div>'
-        for kind, (label, value) in zip(kinds, entries, strict=True)
+        f'<div class="{"first" if fact.is_first else "more"}"><b>{text(fact.value)}</b>'
+        f"<span>{text(fact.label)}</span></div>"
+        for fact in facts
     )
     return f'<div class="facts" role="status">{cells}</div>'
 

@@ -134,13 +134,10 @@ class Convergence(View):
         return layers
 
     def _objective_of_start(self, run: Run) -> float:
-        """The objective of the first record, which no step reports; nan where it is not known or takes long."""
-        name = getattr(run.method, "objective", None)
-        if name is None or not isinstance(run.method, HasMovablePoints) or len(run.problem.train) > EXACT_ROWS:
-            return math.nan
+        """The same as `objective_of_start`, computed once."""
         state = run.trace[0].step.state
         if state is not self._start[0]:
-            self._start = state, float(run.method.bound_terms(run.problem, state).total(name))
+            self._start = state, objective_of_start(run)
         return self._start[1]
 
     def _exact_objective(self, run: Run, at: int) -> float:
@@ -192,6 +189,14 @@ class Convergence(View):
         if "range" in layers:
             parts.insert(0, band(layers, "range", color=ROLES["band"], fill_alpha=0.3, line_alpha=0))
         return overlay(parts, layers["series"], 0, logy=self.log)
+
+
+def objective_of_start(run: Run) -> float:
+    """The objective of the first record, which no step reports; nan where it is not known or takes long."""
+    name = getattr(run.method, "objective", None)
+    if name is None or not isinstance(run.method, HasMovablePoints) or len(run.problem.train) > EXACT_ROWS:
+        return math.nan
+    return float(run.method.bound_terms(run.problem, run.trace[0].step.state).total(name))
 
 
 def _offered(run: Run) -> tuple[Channel, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from playwright.sync_api import Locator, Page
 
 from gpexplorer import Spec, Store
 from gpexplorer.views.drawing.palette import LOG_TICKS
+from looks import violations
 from pages import LABORATORY, ON_PAGE, Seen, Served, until
 
 pytestmark = [pytest.mark.ui, pytest.mark.panels]
@@ -25,6 +27,22 @@ MORE_WHILE_BUILT = f"""() => {{
   const twice = Object.entries(table.source.data).map(([name, values]) => [name, [...values, ...values]])
   table.source.data = Object.fromEntries(twice)
 }}"""
+
+
+def test_axe_finds_nothing_in_the_tables(open_page: Callable[..., Seen]):
+    """Buttons of pages among the rows of a grid, a focus without a role, and a heading without words."""
+    seen = open_page(query="?v=1&data=sin-product&data.n=60&set.num_inducing=4&at=3")
+    rows = open_panel(seen, "?v=1&data=sin-product&data.n=60&set.num_inducing=4&at=4", 4)
+    seen.press("Keep this run")
+    until(lambda: rows.count() == 1)
+    seen.page.get_by_role("tab", name="Steps").click()
+    grids = seen.page.get_by_role("grid", name="Table")
+    until(lambda: grids.count() == 2)  # names that are missing are completed every two seconds
+
+    assert violations(seen.page) == []
+    for grid in grids.all():
+        assert grid.get_by_role("row").count() >= 1
+    assert seen.page.get_by_role("searchbox", name="Rows whose method contains").count() == 1
 
 
 def open_panel(seen: Seen, query: str, step: int) -> Locator:

@@ -1,0 +1,48 @@
+"""The line of numbers of a run: which three are always shown, for every family."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpexplorer import Spec
+from gpexplorer.ui.playback.readings import status_numbers
+from gpexplorer.ui.playback.status import Status
+from gpexplorer.ui.text import number
+from gpexplorer.views.runs.convergence import Convergence
+
+FAMILIES = ["cholqr", "gbcd", "grief", "gpcv-admm", "scgd", "vecchia", "ml"]
+
+
+@pytest.mark.parametrize("method", FAMILIES)
+def test_the_objective_the_error_and_the_seconds_are_always_shown(method: str):
+    """Only a label that began with "objective" was: five of six families showed two numbers."""
+    run = Spec(method, data={"name": "snelson-like", "n": 40}, kernel="se").open()
+    for _ in range(3):
+        run.advance()
+
+    shown = [fact for fact in status_numbers(run, 2, None, by_hand=False).cells if fact.is_first]
+
+    assert [fact.label for fact in shown] == [run.method.channels[0].axis, "SMSE on test rows", "seconds of work"]
+    assert shown[0].value == number(getattr(run.trace[2].step.info, run.method.channels[0].name)) != "—"
+    run.close()
+
+
+def test_the_objective_of_the_start_is_that_of_the_picture_of_convergence():
+    """The picture showed 516 nat, and the number beside it was a dash."""
+    run = Spec("cholqr", {"num_inducing": 5}, {"name": "snelson-like", "n": 40}, kernel="se").open()
+    run.advance()
+    view = Convergence()
+    assert view.applies(run)
+
+    [_, _, objective, *_] = status_numbers(run, 0, None, by_hand=False).cells
+
+    assert objective.label == "objective F [nat]"
+    assert objective.value == number(view.data(run, 0)["now"]["y"].item())
+    run.close()
+
+
+def test_a_number_that_is_not_shown_unfolds():
+    status = Status()
+    assert status.line.css_classes == ["few"]
+    status.unfold()
+    assert status.line.css_classes == []
