@@ -363,7 +363,7 @@ class Explorer(pn.viewable.Viewer):
             self.choices.describe(run.rows)
         if frame.failed != self._failed:
             self._failed = frame.failed
-            self.pictures.set_stale(bool(self._failed), self.status.line)
+            self.pictures.set_stale(bool(self._failed), self.status.line, self.status.bar)
             if not self._failed:
                 self._name_run(run)
         working_since = self.session.player.working_since

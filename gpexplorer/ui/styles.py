@@ -181,5 +181,6 @@ TOOLTIP = """
 .MuiTooltip-popper[data-popper-placement^="left"] { translate: 40% calc(-50% - 22px); }
 .MuiTooltip-tooltip { width: max-content; max-width: 260px; }
 .MuiTooltip-arrow { display: none; }
+:host([pressed]) .MuiTooltip-popper { visibility: hidden; }
 """
 TOOLTIP_BELOW = TOOLTIP.replace("calc(-50% - 22px)", "calc(50% + 22px)")  # in the title bar

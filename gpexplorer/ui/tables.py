@@ -43,7 +43,10 @@ FILTERED = TEXT_COLUMNS[:3]
 FORMATS = {"steps": "0,0", "entries": "0,0", "memory": "0,0.0", "seconds": "0,0.00"}
 LOOK = """.tabulator { font-size: 13px !important; }
 .tabulator-cell:not(.tabulator-frozen), .tabulator-col:not(.tabulator-frozen) > .tabulator-col-content {
-  padding: 4px 8px !important; }"""  # not of the boxes that select rows
+  padding: 4px 8px !important; }
+.tabulator-row.tabulator-selectable:not(.tabulator-selected):hover {
+  background: rgba(127, 140, 153, .2) !important; color: inherit !important; }
+"""  # not of the boxes that select rows; a row under the pointer looked selected, in words too faint to read
 FOUR_DIGITS = """<div style="text-align: right"><%=
   !Number.isFinite(value) ? "—"
   : (Math.abs(value) < 1000 ? String(Number(value.toPrecision(4)))

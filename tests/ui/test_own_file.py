@@ -21,6 +21,7 @@ from gpexplorer.ui.inputs.own_file import OwnFile
 from gpexplorer.ui.inputs.presets import BEFORE
 from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
 from messy_table import messy_csv, sensor_csv
+from pages import until
 
 pytestmark = pytest.mark.usefixtures("uploads_here")
 
@@ -247,7 +248,8 @@ def test_a_failed_opening_is_an_error_and_fades_the_pictures_of_the_run_before()
             if page.status.alert.visible:
                 break
         assert page.status.alert.severity == "error"
-        assert page.pictures.top.styles["opacity"] == page.status.line.styles["opacity"] == "0.25"
+        faded = (page.pictures.top, page.status.line, page.status.bar)
+        assert [part.styles["opacity"] for part in faded] == ["0.25"] * 3
         assert "could not be opened" in page.title.object
         assert "missing.csv" not in page.title.object  # the message says it
         assert BEFORE in page.title.object
@@ -345,5 +347,23 @@ def test_a_method_that_does_not_suit_the_rows_is_refused_and_the_next_one_opens(
         wait_for("1")
         assert page.session.run is not None
         assert [page.transport.play.disabled, page.transport.forward.disabled] == [False, False]
+    finally:
+        page.close()
+
+
+def test_a_refusal_that_nobody_waits_for_any_more_is_not_shown() -> None:
+    """Who passed a method that does not suit the rows on the way to another read its refusal above the other's run."""
+    rows = {"name": "friedman1", "n": 40}
+    page = Explorer(gpx.Spec("cholqr", {"num_inducing": 4}, data=rows))
+    try:
+        page.settle()
+        page.session.choose(gpx.Spec("states", data=rows))
+        until(lambda: page.session.player._failed)
+        page.session.choose(gpx.Spec("fitc", {"num_inducing": 4}, data=rows))
+        until(lambda: page.session.run is not None)
+        for _ in range(5):
+            page.update(wait=0.1)
+        assert not page.status.alert.visible
+        assert "could not be opened" not in page.title.object
     finally:
         page.close()

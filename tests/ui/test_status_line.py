@@ -22,7 +22,10 @@ def test_the_objective_the_error_and_the_seconds_are_always_shown(method: str):
 
     shown = [fact for fact in status_numbers(run, 2, None, by_hand=False).cells if fact.is_first]
 
-    assert [fact.label for fact in shown] == [run.method.channels[0].axis, "SMSE on test rows", "seconds of work"]
+    assert shown[0].about == run.method.channels[0].axis
+    assert [fact.label for fact in shown[1:]] == ["SMSE on test rows", "seconds of work"]
+    assert len(shown[0].label) <= 30  # else it needs a line of its own
+    assert shown[0].label.endswith("[nat]") == shown[0].about.endswith("[nat]")
     assert shown[0].value == number(getattr(run.trace[2].step.info, run.method.channels[0].name)) != "—"
     run.close()
 

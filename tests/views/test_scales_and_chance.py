@@ -67,8 +67,8 @@ def test_the_convergence_does_not_lose_its_scale_to_first_values():
     values = np.array([np.nan, 875.0, 559.5, 12.0, 11.0, 10.5, 10.0, 9.8, 9.7, 9.6, 9.5, 9.4])
     focus = focused(values, 11)
     assert focus["extent"] == (9.4, 12.0)
-    assert focus["title"] == "steps up to 2 off the axis, at 559.5"
-    assert focused(values - 600.0, 11)["title"] == "steps up to 2 off the axis, at −40.5"
+    assert focus["title"] == "steps up to 2 are beyond the axis, step 2 at 559.5"
+    assert focused(values - 600.0, 11)["title"] == "steps up to 2 are beyond the axis, step 2 at −40.5"
     assert focused(values, 2) == {}  # a person looks at one of them
     assert focused(values[:7], 6)["extent"] == (10.0, 12.0)
     assert focused(values[:5], 4)["extent"] == (11.0, 12.0)

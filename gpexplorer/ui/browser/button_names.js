@@ -57,8 +57,20 @@ function look(root) {
   }
 }
 
+// Who has pressed a button knows what it does: its tooltip would lie over the page for as long as the mouse rests on it.
+function quieten(event) {
+  const host = event.composedPath().find((part) => part.shadowRoot)
+  if (!host) return
+  host.toggleAttribute("pressed", true)
+  host.addEventListener("pointerleave", () => host.removeAttribute("pressed"), { once: true })
+}
+
 export function render({ model, el }) {
   el.style.display = "none"
   const again = setInterval(() => document.hidden || look(document), 2000)
-  model.on("remove", () => clearInterval(again))
+  document.addEventListener("pointerdown", quieten)
+  model.on("remove", () => {
+    clearInterval(again)
+    document.removeEventListener("pointerdown", quieten)
+  })
 }

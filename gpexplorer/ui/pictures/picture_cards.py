@@ -281,6 +281,7 @@ class Pictures:
 
     def set_stale(self, stale: bool, *numbers: Any) -> None:
         """Fade the pictures and these numbers while they are of an earlier run: the newest one could not be opened."""
+        self.top.visible = bool(self.pictures) or not stale
         for part in (self.top, self.tabs, *numbers):
             if stale or part.styles:  # a browser keeps a style that is left out, so that both are named
                 part.styles = {"opacity": "0.25" if stale else "1", "filter": "grayscale(1)" if stale else "none"}

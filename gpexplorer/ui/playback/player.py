@@ -300,6 +300,8 @@ class Player(BackgroundWorker):
             self._failed = sentence(error, "the run was being opened")
             self._notify(self._failed, pause=True)
             return False
+        if self._failed and self._notice[1] == self._failed:
+            self._notice = (self._notice[0], "")  # it is of a run that nobody waits for any more
         self._failed = ""
         self._opening, self._last, self._warned = self._opening + 1, self._open_run.last, False
         with self._changed:

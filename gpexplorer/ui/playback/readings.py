@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...errors import GPExplorerError
 from ...methods.capabilities import HasMovablePoints
-from ...problem import Outcome
+from ...problem import Channel, Outcome
 from ...runs import Record, Run
 from ...runs.counting import jitter_sentence
 from ...runs.rounding import rise_sentence
@@ -32,11 +32,14 @@ class Fact(NamedTuple):
         What it is, with its unit, and the number as it is shown.
     is_first : bool
         Whether it is one of the three that are always shown.
+    about : str
+        The label in more words, where there are more.
     """
 
     label: str
     value: str
     is_first: bool = False
+    about: str = ""
 
 
 class StatusNumbers(NamedTuple):
@@ -122,7 +125,7 @@ def _cells(run: Run, at: int, wall_seconds: float) -> list[Fact]:
     record, last, scores = run.trace[at], len(run.trace) - 1, _newest_scores(run, at)
     phase = str(getattr(record.step.info, "phase", ""))
     first = run.method.channels[0] if run.method.channels else None
-    name, objective = (first.name, first.axis) if first is not None else ("", "objective")
+    name, objective, about = _named(first) if first is not None else ("", "objective", "")
     value = float(getattr(record.step.info, name, math.nan))
     if at == 0 and name == "objective" and math.isnan(value):
         with suppress(GPExplorerError):  # the picture of convergence says what is wrong
@@ -134,13 +137,19 @@ def _cells(run: Run, at: int, wall_seconds: float) -> list[Fact]:
     return [
         Fact("step", f"{at}" if at == last else f"{at} of {last}"),
         Fact("phase", PHASES.get(phase, phase or "—")),
-        Fact(objective, number(value), is_first=True),
+        Fact(objective, number(value), is_first=True, about=about),
         Fact("SMSE on test rows", number(scores.get("smse", math.nan)), is_first=True),
         Fact(f"SNLP on test rows{variance}", number(scores.get("snlp", math.nan))),
         Fact("seconds of work", f"{record.seconds:.2f}", is_first=True),
         Fact("on the clock", f"{wall_seconds:.1f}"),
         Fact("kernel entries", f"{record.cost.entries:,}"),
     ]
+
+
+def _named(channel: Channel) -> tuple[str, str, str]:
+    """The field of a channel, its label up to a comma and with its unit, and all of its label."""
+    short = channel.label.partition(",")[0]
+    return channel.name, channel.axis.replace(channel.label, short, 1), channel.axis
 
 
 def newest_steps(run: Run, at: int) -> pd.DataFrame:

@@ -72,7 +72,8 @@ class Status(WithLayout):
         number_of_notice, message = frame.notice
         if number_of_notice > self._last_notice:
             self._last_notice = number_of_notice
-            self.say(message, "error" if frame.failed else "info" if _went_well(frame) else "warning")
+            if message:
+                self.say(message, "error" if frame.failed else "info" if _went_well(frame) else "warning")
         if frame.numbers is None or frame.run is None:
             return
         self.line.object = _cells(frame.numbers.cells)
@@ -134,7 +135,7 @@ def _went_well(frame: Frame) -> bool:
 
 def _cells(facts: list[Fact]) -> str:
     cells = "".join(
-        f'<div class="{"first" if fact.is_first else "more"}"><b>{text(fact.value)}</b>'
+        f'<div class="{"first" if fact.is_first else "more"}" title="{text(fact.about)}"><b>{text(fact.value)}</b>'
         f"<span>{text(fact.label)}</span></div>"
         for fact in facts
     )

@@ -135,6 +135,8 @@ class Convergence(View):
 
     def _objective_of_start(self, run: Run) -> float:
         """The same as `objective_of_start`, computed once."""
+        if not _has_bound(run):
+            return math.nan
         state = run.trace[0].step.state
         if state is not self._start[0]:
             self._start = state, objective_of_start(run)
@@ -193,10 +195,15 @@ class Convergence(View):
 
 def objective_of_start(run: Run) -> float:
     """The objective of the first record, which no step reports; nan where it is not known or takes long."""
-    name = getattr(run.method, "objective", None)
-    if name is None or not isinstance(run.method, HasMovablePoints) or len(run.problem.train) > EXACT_ROWS:
+    if not (_has_bound(run) and isinstance(run.method, HasMovablePoints)):
         return math.nan
-    return float(run.method.bound_terms(run.problem, run.trace[0].step.state).total(name))
+    return float(run.method.bound_terms(run.problem, run.trace[0].step.state).total(run.method.objective))
+
+
+def _has_bound(run: Run) -> bool:
+    """Whether the bound of a record can be computed, and quickly."""
+    has_name = getattr(run.method, "objective", None) is not None
+    return has_name and isinstance(run.method, HasMovablePoints) and len(run.problem.train) <= EXACT_ROWS
 
 
 def _offered(run: Run) -> tuple[Channel, ...]:
@@ -236,8 +243,10 @@ def focused(values: np.ndarray, at: int, least: float = 0.0) -> dict[str, Any]:
     if not left_out or at < finite[left_out]:
         return {}
     rest, last = values[finite[left_out:]], finite[left_out - 1]
-    number = f"step {last}" if left_out == 1 else f"steps up to {last}"
-    sentence = f"{number} off the axis, at {_number(values[last])}"
+    number = (
+        f"step {last} is beyond the axis" if left_out == 1 else f"steps up to {last} are beyond the axis, step {last}"
+    )
+    sentence = f"{number} at {_number(values[last])}"
     return {"extent": (float(rest.min()), float(rest.max())), "title": sentence}
 
 

@@ -98,3 +98,8 @@ def test_the_tooltip_of_a_button_does_not_cover_the_numbers_of_the_run(seen: See
         tip = page.locator(".MuiTooltip-tooltip").first
         expect(tip).to_be_visible()
         until(lambda tip=tip: lies_between(tip, 48, numbers))  # below the header; it moves while it opens
+    page.get_by_role("button", name="One step").first.click()  # its tooltip lay over the heading while the mouse rested
+    expect(page.locator(".MuiTooltip-tooltip").locator("visible=true")).to_have_count(0)
+    page.mouse.move(5, 5)
+    page.get_by_role("button", name="One step").first.hover()
+    expect(page.locator(".MuiTooltip-tooltip").first).to_be_visible()
