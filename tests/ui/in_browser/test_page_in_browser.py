@@ -46,11 +46,12 @@ COUNT_LISTENERS = """() => {
 EARLY_COLOUR = f"""() => {{
   const bars = {ON_PAGE}.filter((model) => model.type === "ColorBar")
   const view = bars.map((bar) => Bokeh.index.find_one(bar)).find((found) => found?.layout)
+  if (!view) return -1
   const bar = view.model, {{ layout }} = view
   view.layout = undefined
   try {{ bar.label_standoff += 1 }} finally {{ view.layout = layout; bar.label_standoff -= 1 }}
   return bar.label_standoff
-}}"""  # changes a bar of colours as if it had not been laid out yet
+}}"""  # changes a bar of colours as if it had not been laid out yet; -1 where there is none
 
 
 def test_play_lowers_the_objective_and_moves_the_points_and_the_transport_answers(seen: Seen):
@@ -91,7 +92,7 @@ def test_a_page_is_laid_out_once_and_then_writes_no_style_sheet(seen: Seen):
 def test_a_bar_of_colours_is_painted_before_it_is_laid_out(seen: Seen):
     """As where somebody changes the theme while pictures are drawn: an exception would end all further changes."""
     seen.visit("?v=1&method=subset-of-data&data=sin-product&data.n=100&kernel=se&set.num_rows=15")
-    assert seen.page.evaluate(EARLY_COLOUR) >= 0
+    until(lambda: seen.page.evaluate(EARLY_COLOUR) >= 0)
 
 
 def test_figures_of_earlier_runs_are_forgotten(open_page: Callable[..., Seen]):
