@@ -1,7 +1,8 @@
 """What the commands share: their call, options for programs, tables, JSON, durations, progress, and what a signal does.
 
-At SIGINT and SIGTERM while `run`, `sweep` or `recommend` computes, the step in progress ends, all is kept, and the exit
-code says so. Any other command ends at once, without a file that is half written.
+At SIGINT and SIGTERM while `run`, `sweep` or `recommend` computes, the step in progress ends, or is given up if it is
+long; all steps before it are kept, and the exit code says so. Any other command ends at once, without a file that is
+half written.
 """
 
 from __future__ import annotations

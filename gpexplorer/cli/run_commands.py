@@ -119,8 +119,9 @@ def run(  # noqa: PLR0913 - the options of the command
     """Run a Spec to its end or its budget and keep every step. The same command continues where it was stopped.
 
     The exit code is 0 if the run converged or used its budget, 1 if it failed, 3 if it diverged, and 2 for a mistake in
-    the command. After an interrupt (SIGINT) it is 130 and after SIGTERM 143: the step in progress ends, and every step
-    is kept. A second signal ends the command at once.
+    the command. After an interrupt (SIGINT) it is 130 and after SIGTERM 143: the step in progress ends within about a
+    second, or is given up and taken again later, and every step before it is kept. A second signal ends the command at
+    once.
     """
     from ..runs import Store, working
     from .files import NO_MODEL, read_spec, require_writable, writable
@@ -218,8 +219,12 @@ def progress_line(run: Run) -> str:
         recent = [float(getattr(record.step.info, first.name, math.nan)) for record in run.trace[-50:]]
         finite = [value for value in recent if math.isfinite(value)]
         parts += [f"{first.label} {finite[-1]:.6g}"] if finite else []
-    if run.outcome:
-        return ", ".join([*parts, "taking the last scores"])
+    scoring = run.scoring.progress
+    if run.outcome or scoring:
+        parts.append("taking the last scores" if run.outcome else "taking scores")
+        if scoring and math.isfinite(scoring.eta):
+            parts.append(f"about {format_duration(scoring.eta)} to go")
+        return ", ".join(parts)
     fraction, seconds_to_go = run.progress()
     if math.isfinite(fraction):
         parts.append(f"{fraction:.0%} of the budget")

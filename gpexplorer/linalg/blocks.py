@@ -2,7 +2,8 @@
 
 A function maps each strip of rows to its contribution, and the contributions are added, on this process or on the
 workers of a cluster. The builtin `map` computes one strip at a time and holds no other. A strip of a tensor that maps a
-file is read when it is computed, so rows that do not fit into memory can be used.
+file is read when it is computed, so rows that do not fit into memory can be used. Before each block, a person who waits
+no longer ends the computation (`interruption`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from .interruption import go_on
 
 BLOCK_BYTES = 24 * 2**20  # new buffers above about 32 MB cost page faults
 GPU_BYTES = 256 * 2**20  # on an H100 a pass over it takes .2 ms, as long as 40 launches
@@ -54,6 +57,7 @@ def row_blocks(n: int, row_bytes: int, like: Tensor, block_bytes: int = BLOCK_BY
         block_bytes = max(block_bytes, min(GPU_BYTES, most))
     size = max(1, int(block_bytes // max(row_bytes, 1)))
     for begin in range(0, n, size):
+        go_on()
         yield slice(begin, min(begin + size, n))
 
 
@@ -82,6 +86,7 @@ def sum_over_rows(
     strips = (tuple(array[begin : begin + rows] for array in arrays) for begin in range(0, n, rows))
     total: Sums = ()
     for contribution in apply(part, strips):
+        go_on()
         if not total:
             total = tuple(contribution)
             continue

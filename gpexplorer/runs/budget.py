@@ -1,8 +1,9 @@
-"""The budget of a run: when it must end, how much of the budget is used, and which records are scored."""
+"""When a run must end: its budget, how much of it is used, a stop that was asked for, and which records are scored."""
 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from .setting_checks import of_kind
 
 LIMITS = ("steps", "seconds")
 NAN = float("nan")
-MOST_OVERRUN, LEAST_OVERRUN = 1.5, 0.1  # a run that ends later than this (share, seconds) says so
+MOST_OVERRUN, LEAST_OVERRUN = 1.5, 0.1  # a step that lasts longer than this (share, seconds) is given up
+PATIENCE = 1.0  # seconds that a step, or the last scores, may still take once a stop was asked for
 
 
 class Progress(NamedTuple):
@@ -70,11 +72,15 @@ class Budget:
             return f"The budget of {self.seconds:g} s is used up after {max(steps, 0)} steps; raise it to go on."
         return ""
 
+    def is_overrun(self, seconds: float) -> bool:
+        """Whether a run that took this long is well beyond its limit in seconds."""
+        return self.seconds is not None and seconds > MOST_OVERRUN * self.seconds + LEAST_OVERRUN
+
     def overrun(self, seconds: float) -> str:
         """A sentence if the last step ended well after the limit in seconds; it begins with a blank."""
-        if self.seconds is None or seconds <= MOST_OVERRUN * self.seconds + LEAST_OVERRUN:
+        if not self.is_overrun(seconds):
             return ""
-        return f" It used {seconds:.3g} s, because a step that has begun is not interrupted: use smaller settings."
+        return f" It used {seconds:.3g} s, because its last step took that long: use smaller settings."
 
     def progress(self, steps: int, seconds: float) -> Progress:
         """The progress of a run that took this much. Of two limits, the one that will end the run first counts."""
@@ -85,6 +91,39 @@ class Budget:
         if self.seconds is not None:
             by_limit.append(Progress(min(seconds / self.seconds, 1.0), max(self.seconds - seconds, 0.0)))
         return max(by_limit, key=lambda progress: progress.fraction, default=Progress(NAN, NAN))
+
+
+class StopRequest:
+    """The wish that a run ends, which any thread may have. What takes longer than `PATIENCE` after it is given up."""
+
+    def __init__(self) -> None:
+        self._lock, self.is_asked, self._moment = threading.Lock(), False, math.inf
+
+    def ask(self) -> None:
+        """Ask for the end before the next step."""
+        with self._lock:
+            self.is_asked = True
+            self._moment = min(self._moment, time.monotonic())
+
+    def hurry(self) -> None:
+        """Ask that the step in progress ends soon, and for nothing after it."""
+        with self._lock:
+            self._moment = min(self._moment, time.monotonic())
+
+    def answer(self) -> None:
+        """The run has ended. Its last scores are still to end soon."""
+        self.is_asked = False
+
+    def forget(self, answered: bool = True) -> None:
+        """Forget an earlier request; unless it is `answered`, only one that the run has ended for."""
+        with self._lock:
+            if answered or not self.is_asked:
+                self.is_asked, self._moment = False, math.inf
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether what was in progress when the end was asked for has gone on for longer than `PATIENCE`."""
+        return time.monotonic() > self._moment + PATIENCE
 
 
 def named_limits(limits: Any) -> dict[str, Any]:
@@ -125,13 +164,42 @@ class ScoringTime:
         return not self._limited or elapsed < (1.0 + SHARE_OF_SCORES) * stepping
 
 
+class ScoringClock:
+    """How long the scores of a run take: those in progress, and the ones before them. A context while they are taken.
+
+    Attributes
+    ----------
+    latest : float
+        Seconds of the latest scores; nan before.
+    """
+
+    def __init__(self) -> None:
+        self.latest, self._begin = NAN, NAN
+
+    def __enter__(self) -> None:
+        self._begin = time.monotonic()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.latest = time.monotonic() - self._begin if kind is None else self.latest
+        self._begin = NAN
+
+    @property
+    def progress(self) -> Progress | None:
+        """The share of the scores in progress that is done, and the seconds to go; None while none are taken."""
+        elapsed = time.monotonic() - self._begin
+        if math.isnan(elapsed):
+            return None
+        share = min(elapsed / self.latest, 1.0) if self.latest > 0.0 else NAN
+        return Progress(share, max(self.latest - elapsed, 0.0) if share < 1.0 else NAN)
+
+
 def long_step_note(expected: float, seconds: float | None) -> str:
     """A sentence if a step is expected to take longer than the limit in seconds; empty otherwise."""
     if seconds is None or not expected > seconds:
         return ""
     return (
-        f"By its formula, one step takes about {expected:.2g} s, longer than the {seconds:g} s that you gave. A step "
-        "is not interrupted: choose smaller settings for less."
+        f"By its formula, one step takes about {expected:.2g} s, longer than the {seconds:g} s that you gave. The "
+        "first step is taken all the same: choose smaller settings for less."
     )
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..linalg.cholesky import record_jitter
+from ..linalg.interruption import go_on
 from ..methods.base import Steps
 from ..problem import Dataset, Kernel
 
@@ -41,7 +42,8 @@ class Counter:
         self.entries = entries
 
     def add(self, entries: int) -> None:
-        """Count more entries."""
+        """Count more entries, which are computed next; raise Interrupted if they are no longer wanted."""
+        go_on()
         self.entries += entries
 
 

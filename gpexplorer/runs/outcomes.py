@@ -26,6 +26,17 @@ def stopped(steps: int) -> Outcome:
     return Outcome("stopped", f"Stopped on request after {steps} steps; it can go on from there.")
 
 
+def given_up(steps: int, spent: str = "") -> Outcome:
+    """The outcome of a run whose step in progress was given up: on request, or as the budget was spent, by its message.
+
+    The step is lost: it begins again from the last record if the run goes on.
+    """
+    lost = f"Step {steps + 1} was given up before its end, and begins again if the run goes on."
+    if spent:
+        return Outcome("budget", f"{spent} {lost}")
+    return Outcome("stopped", f"{stopped(steps).message} {lost}")
+
+
 def closed(steps: int) -> Outcome:
     """The outcome of a run that was closed after this number of steps, before its method ended."""
     return Outcome(

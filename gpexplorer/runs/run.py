@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,28 +17,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.standardising import inputs_in_units, targets
+from ..data.standardising import targets
 from ..display import RunDisplay
 from ..errors import SettingError, StoreError, not_written, quoted
-from ..hyperparameters import Hyperparameters, hyperparameters
-from ..kernels.row_scaled import input_count, plain_rows
-from ..kernels.theta.restrictions import has_priors, log_prior, noise_limits, restricted_problem
+from ..hyperparameters import Hyperparameters
+from ..kernels.row_scaled import plain_rows
+from ..kernels.theta.restrictions import has_priors, restricted_problem
 from ..linalg.denormals import flushed_to_zero
+from ..linalg.interruption import Interrupted, interruptible
 from ..methods.base import Method, Steps
 from ..methods.capabilities import EstimatesNoise, NotesAnswer, NotesVariance
 from ..posteriors import InUnits, Of, as_posterior, in_units
 from ..problem import Outcome, Problem, Step
 from . import scores
-from .budget import Budget, Progress, ScoringTime, scheduled
+from .budget import Budget, Progress, ScoringClock, ScoringTime, StopRequest, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
-from .outcomes import FINAL, answering, callback_failed, closed, failed, refuse_beyond_memory, stopped
+from .learned_values import hyperparameters_of, inducing_points_of, log_prior_of
+from .outcomes import FINAL, answering, callback_failed, closed, failed, given_up, refuse_beyond_memory, stopped
 from .rounding import MonotoneWatch, Rise, least_noise_sentence, precision_sentence, rise_sentence
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
 
 Watcher = Callable[[Record], object]
-QUICK_FLOPS = 1e10  # of derivatives and standard errors of hyperparameters that are computed without being asked for
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,6 +87,8 @@ class Run(RunDisplay):
         What the method raised, for the log.
     rises : list of Rise
         Every rise of a channel that the method declares monotone. It shows that the computation went wrong.
+    scoring : ScoringClock
+        How far the scores are that are being taken.
     jitters : dict of str to float
         The largest jitter that each matrix needed since the run was opened, by the matrix's name.
     test_errors : tuple of int and Tensor, or None
@@ -124,16 +128,17 @@ class Run(RunDisplay):
         self.jitters: dict[str, float] = {}
         self._watchers: list[Watcher] = []
         self._stop_reason: Outcome | None = None  # of a callback
-        prior = partial(_log_prior, problem)  # not a method of the run: nothing may keep a run that nobody holds
+        prior = partial(log_prior_of, problem)  # not a method of the run: nothing may keep a run that nobody holds
         self._watch = MonotoneWatch(method.channels, problem.train.y.dtype, method.learned_channel, prior)
         self.test_errors: tuple[int, Tensor] | None = None
         self.rises: list[Rise] = [rise for record in self.trace for rise in self._watch.check(record)]
         last = self.trace[-1] if len(self.trace) else None
         self._seconds = last.seconds if last else 0.0
-        self.start_note = start_note
+        self.start_note, self.scoring = start_note, ScoringClock()
         self.counter = Counter(last.cost.entries if last else 0)  # of kernel entries, also of workers
         self._clock, self._journal = clock, store
-        self._stop_requested, self._busy = threading.Event(), threading.RLock()
+        self._stop, self._busy = StopRequest(), threading.RLock()
+        self._limits = Budget()  # of the call of `finish` in progress
         self._steps: Steps | None = None
 
     def __repr__(self) -> str:
@@ -190,7 +195,8 @@ class Run(RunDisplay):
 
         Notes
         -----
-        Records 0, 1, 2, 5, 10, 20, 50, ... and the last one are scored; with a limit in seconds, see `ScoringTime`.
+        Records 0, 1, 2, 5, 10, 20, 50, ... and the last one are scored; with a limit in seconds, see `ScoringTime`. A
+        step after the first that takes the run half as long again as that limit is given up, and begins again later.
         """
         if callback is not None:
             stop_watching = self.watch(callback)
@@ -199,18 +205,22 @@ class Run(RunDisplay):
             finally:
                 stop_watching()
         budget = self._budget if steps is None and seconds is None else Budget(steps, seconds)
-        scoring = ScoringTime(budget, self._seconds)
-        while True:
-            # where a callback has failed, the run ends with that
-            if not (self._stop_reason or self._final) and (message := budget.spent(self.done, self._seconds)):
-                self._end(Outcome("budget", message + budget.overrun(self._seconds)))
-                break
-            if self.advance(score=scheduled(len(self.trace)) and scoring.allowed(self._seconds)) is None:
-                break
-        if len(self.trace) and self.outcome and self.outcome.reason != "failed":
-            self.scores()
-            if scoring.allowed(self._seconds):  # of a run with a limit in seconds: the others have this score
-                self.scores(0)
+        scoring, self._limits = ScoringTime(budget, self._seconds), budget
+        try:
+            while True:
+                # where a callback has failed, the run ends with that
+                if not (self._stop_reason or self._final) and (message := budget.spent(self.done, self._seconds)):
+                    self._end(Outcome("budget", message + budget.overrun(self._seconds)))
+                    break
+                if self.advance(score=scheduled(len(self.trace)) and scoring.allowed(self._seconds)) is None:
+                    break
+            if len(self.trace) and self.outcome and self.outcome.reason != "failed":
+                self.score_unless_stopped()
+                if scoring.allowed(self._seconds):  # of a run with a limit in seconds: the others have this score
+                    self.score_unless_stopped(0)
+                self._stop.forget()
+        finally:
+            self._limits = Budget()
         if self.closed and (self.outcome is None or self.outcome.reason == "budget"):
             return closed(self.done)
         return self.outcome or stopped(self.done)
@@ -255,12 +265,19 @@ class Run(RunDisplay):
             self._exchange_method(original)
 
     def stop(self) -> None:
-        """Ask the run to end before its next step. `finish` or `advance` can continue it later."""
-        self._stop_requested.set()
+        """Ask the run to end before its next step. `finish` or `advance` can continue it later.
+
+        A step, or scores, that would take longer than a second from now are given up at the next block of rows.
+        """
+        self._stop.ask()
 
     def close(self) -> None:
-        """Free the method's memory and the store without waiting: a step in progress ends first. The trace stays."""
+        """Free the method's memory and the store without waiting: a step in progress ends first, or is given up.
+
+        The trace stays.
+        """
         self.closed = True
+        self._stop.hurry()
         if self._busy.acquire(blocking=False):
             try:
                 self._release()
@@ -324,12 +341,12 @@ class Run(RunDisplay):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has the trace and the answers, and continues by itself. It has no store and no running generator."""
-        left_out = ("_steps", "_journal", "_stop_requested", "_busy", "error", "_watchers")
+        left_out = ("_steps", "_journal", "_stop", "_busy", "error", "_watchers")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _steps=None, _journal=None, error=None, _watchers=[])
-        self._stop_requested, self._busy = threading.Event(), threading.RLock()
+        self._stop, self._busy = StopRequest(), threading.RLock()
 
     def posterior(self, at: int = -1, of: Of = "f") -> InUnits:
         """The predictive distribution at one record, rebuilt from the state that the record keeps.
@@ -374,16 +391,9 @@ class Run(RunDisplay):
         gradient : bool, optional
             Whether derivatives are computed, by one gradient of the objective; by default with the standard errors.
         """
-        problem = self.problem
         state = self.trace[at].step.state if len(self.trace) else None
-        theta = getattr(state, "theta", problem.theta)
-        flops = (2.0 * len(problem.theta) + 1.0) * self.method.cost(problem).flops
-        wanted = flops < QUICK_FLOPS if curvature is None else curvature
-        asked = state is not None and (wanted if gradient is None else gradient or wanted)
-        in_theta = self.method.theta_gradient(problem, state) if asked else None
-        start = getattr(self.trace[0].step.state, "theta", problem.theta) if len(self.trace) else theta
-        start = problem.theta if len(start) == len(problem.theta) else start  # not of features of a method
-        return hyperparameters(problem.kernel, plain_rows(problem), theta, start, in_theta, errors=wanted)
+        first = self.trace[0].step.state if len(self.trace) else None
+        return hyperparameters_of(self.method, self.problem, state, first, curvature, gradient)
 
     def inducing_points(self, at: int = -1) -> NDArray[np.float64]:
         """The inducing points [m, d] of one record, in the units of the file, as the setting `start` takes them.
@@ -393,16 +403,7 @@ class Run(RunDisplay):
         SettingError
             If the method has no inducing points, or they are not rows of numbers.
         """
-        state, train = self.trace[at].step.state, self.problem.train
-        Z = getattr(state, "Z", None)
-        if Z is None and (rows := getattr(state, "inducing", None)) is not None:
-            Z = train.rows(rows).X
-        elif Z is None:  # they are among the weights that the posterior reads
-            Z = getattr(self.method.posterior(self.problem, state), "Z", None)
-        if not isinstance(Z, Tensor):
-            raise SettingError(f"Method {self.method.key!r} has no inducing points that are rows of numbers.")
-        points: NDArray[np.float64] = inputs_in_units(Z[:, : input_count(self.problem)], train)
-        return points
+        return inducing_points_of(self.method, self.problem, self.trace[at].step.state)
 
     def scores(self, at: int = -1) -> dict[str, float]:
         """Score one record on the test rows, for observations y in the units of the file.
@@ -424,14 +425,20 @@ class Run(RunDisplay):
             values = self.trace[index].scores
             if values is None and self.split is not None and len(self.split.test):
                 train, test = plain_rows(self.problem), self.split.test
-                marginals = self.posterior(index, "y").marginals_at_scaled(test.X)
-                y = targets(test.y, train)
-                if self.test_errors is None or index >= self.test_errors[0]:
-                    self.test_errors = (index, (marginals.moments[0] - y).square())
-                values = scores.scores_of(y, marginals, targets(train.y, train))
+                with self.scoring:
+                    marginals = self.posterior(index, "y").marginals_at_scaled(test.X)
+                    y = targets(test.y, train)
+                    if self.test_errors is None or index >= self.test_errors[0]:
+                        self.test_errors = (index, (marginals.moments[0] - y).square())
+                    values = scores.scores_of(y, marginals, targets(train.y, train))
                 self.trace.score(index, values)
                 self._write(lambda journal: journal.score(index, self.trace[index].scores or {}))
         return dict(values or {})
+
+    def score_unless_stopped(self, at: int = -1) -> None:
+        """Score one record as `scores` does, but give up a second after `stop` was called; the record then has none."""
+        with suppress(Interrupted), interruptible(lambda: self._stop.is_overdue):
+            self.scores(at)
 
     @property
     def variance_note(self) -> str:
@@ -456,7 +463,7 @@ class Run(RunDisplay):
         if not has_priors(self.problem.kernel) or learned not in table:
             return table
         place = list(table.columns).index(learned) + 1
-        table.insert(place, "log_prior", [_log_prior(self.problem, record) for record in self.trace[: len(table)]])
+        table.insert(place, "log_prior", [log_prior_of(self.problem, record) for record in self.trace[: len(table)]])
         table.insert(place + 1, "map_objective", table[learned] - table["log_prior"])
         return table
 
@@ -492,7 +499,7 @@ class Run(RunDisplay):
 
     def _next(self, score: bool) -> Record | None:
         """Ask the method for one step. Time it, keep it and write it to the store."""
-        if requested := self._stop_requested.is_set():
+        if requested := self._stop.is_asked:
             self._end(self._stop_reason or stopped(self.done))
         if requested or self._final:
             return None
@@ -501,10 +508,17 @@ class Run(RunDisplay):
             counted = replace(self.problem, kernel=Counted(self.problem.kernel, self.counter))
             last_state = self.trace[-1].step.state if len(self.trace) else None
             self._steps = recording_jitter(self.method.steps(counted, last_state), self.jitters)
-        begin = device_time(self._clock, self.problem.train.y)
+        self._stop.forget(answered=False)
+        begin, entries = device_time(self._clock, self.problem.train.y), self.counter.entries
         try:
-            with flushed_to_zero():
+            with flushed_to_zero(), interruptible(partial(self._is_too_late, time.monotonic())):
                 step = next(self._steps)
+        except Interrupted:
+            self._close_method()
+            self.counter.entries = entries
+            if not self.closed:
+                self._end(given_up(self.done, "" if self._stop.is_asked else self._limits.spent(self.done, math.inf)))
+            return None
         except StopIteration as end:
             self._steps = None  # it is exhausted: a later call begins again from the last state, and ends the same way
             self._end(end.value)
@@ -515,9 +529,15 @@ class Run(RunDisplay):
         self.rises += self._watch.check(record)
         self._write(lambda journal: journal.extend(self.trace[len(journal) :]))
         if score:
-            self.scores()
+            self.score_unless_stopped()
         self._call_watchers()
         return self.trace[-1]
+
+    def _is_too_late(self, begun: float) -> bool:
+        """Whether a step that began at this moment is given up. By a limit in seconds, the first step is not."""
+        if self._stop.is_overdue:
+            return True
+        return self.done > 0 and self._limits.is_overrun(self._seconds + time.monotonic() - begun)
 
     def _call_watchers(self) -> None:
         """Call those that watch with the newest record; stop if one says so or raises an error."""
@@ -528,12 +548,12 @@ class Run(RunDisplay):
                     self.stop()
             except Exception as error:
                 self.error, self._stop_reason = error, callback_failed(error, self.done)
-                self._stop_requested.set()
+                self._stop.ask()
                 return
 
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended, with sentences on rounding. Only a used-up budget leaves the generator open."""
-        self._stop_requested.clear()
+        self._stop.answer()
         self._stop_reason = None
         notes, last = [outcome.message], self.trace[-1:]
         if isinstance(self.method, NotesAnswer) and last:
@@ -579,12 +599,3 @@ class Run(RunDisplay):
         if self._journal is not None:
             self._journal.close()
             self._journal = None
-
-
-def _log_prior(problem: Problem, record: Record) -> float:
-    """The log density of the priors at the theta of a record; 0 without priors."""
-    theta = getattr(record.step.state, "theta", problem.theta)
-    if theta.shape == problem.theta.shape:
-        return log_prior(problem.kernel, theta)
-    limits = noise_limits(problem.kernel, problem.theta)  # theta is that of features, with the noise as its last entry
-    return 0.0 if limits is None or not len(theta) else -limits.penalty(float(theta[-1]))[0]

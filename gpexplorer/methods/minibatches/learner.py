@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...kernels.theta.restrictions import noise_limits
 from ...linalg.deferred_reads import WARM_UP, Number, RareCases, RecordedMinibatch
+from ...linalg.interruption import go_on
 from ...linalg.randomness import generator
 from .exact_likelihood import ExactLikelihood
 from .gradients import Parameters
@@ -144,6 +145,7 @@ class Learner(ABC):
         """
         if not self.on_gpu:
             for t in range(first, end):
+                go_on()
                 self.move(t)
             return
         changed = self._changed()

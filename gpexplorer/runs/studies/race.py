@@ -1,7 +1,7 @@
 """A race: several methods on the same rows, in turns of equal wall-clock time.
 
 The methods take turns and do not run at the same time, so that no lane uses another's cores, caches or memory
-bandwidth. A step cannot be interrupted, so a lane whose step exceeded its turn waits until the others have caught up.
+bandwidth. A turn interrupts no step, so a lane whose step exceeded its turn waits until the others have caught up.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from ...posteriors.base import Of
 from ...problem import Cost, Problem, Step
 from ...runs import Run, Spec
 from ...runs.budget import long_step_note
-from ...runs.run import QUICK_FLOPS
+from ...runs.learned_values import QUICK_FLOPS
 from ...runs.studies import machine_speed
 from ...runs.studies.comparison import Finished
 from ...runs.studies.memory_need import Rows
@@ -308,7 +308,7 @@ class OpenRun:
         self._step_seconds += stepped - begin
         if record is None:
             if len(run.trace) and run.outcome is not None and run.outcome.reason != "failed":
-                run.scores()
+                run.score_unless_stopped()
             return False
         if self._score_seconds <= SCORING_SHARE * (self._step_seconds + self._score_seconds):
             run.scores()

@@ -321,6 +321,8 @@ class Player(BackgroundWorker):
                 if not self._open_run.advance():
                     if self._open_run.run and self._open_run.run.outcome:
                         self._notify(self._open_run.run.outcome.message, pause=True)
+                    with self._changed:
+                        self._requests.steps = 0  # such as that of `stop`, if it came while a step was given up
                     break
         self._last = self._open_run.last
         return True
