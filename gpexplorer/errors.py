@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import errno
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 DISK_FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EFBIG")}  # no more bytes fit on the disk
@@ -126,7 +126,7 @@ def number(owner: str, value: Any, *, whole: bool, low: float, high: float = mat
     SettingError
         If the value is not such a number.
     """
-    value = value.item() if getattr(value, "shape", None) == () else value  # of NumPy and torch
+    value = listed(value) if getattr(value, "shape", None) == () else value
     kind, form = ("a whole number", ",") if whole else ("a number", "g")
     right_type = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     span = f"above {low:{form}}" if above else f"of at least {low:{form}}"
@@ -136,12 +136,56 @@ def number(owner: str, value: Any, *, whole: bool, low: float, high: float = mat
     return value
 
 
+def flag(owner: str, value: Any) -> bool:
+    """Check that a value is True or False, also NumPy's, or 1 or 0; SettingError for others, such as an array."""
+    value = listed(value) if getattr(value, "shape", None) == () else value
+    if not isinstance(value, int) or value not in (0, 1):
+        raise SettingError(f"{owner} is {quoted(value)}; give True or False.")
+    return bool(value)
+
+
+def function(owner: str, value: Any, of: str) -> Callable[..., Any]:
+    """Check that a value can be called; SettingError otherwise, which says what it is a function of."""
+    if not callable(value):
+        raise SettingError(f"{owner} is {quoted(value)}; give a function {of}.")
+    checked: Callable[..., Any] = value
+    return checked
+
+
+def is_one_of(value: Any, words: Iterable[str]) -> bool:
+    """Whether a value is one of these texts. A list or an array is none, and whether one is true is not asked.
+
+    Examples
+    --------
+    >>> is_one_of("fill", ("drop", "fill")), is_one_of(["fill"], ("drop", "fill"))
+    (True, False)
+    """
+    return isinstance(value, str) and value in words
+
+
+def has_items(value: Any) -> bool:
+    """Whether a value can be taken apart into items: not an array without axes, which says that it can."""
+    return isinstance(value, Iterable) and getattr(value, "shape", None) != ()
+
+
+def listed(value: Any) -> Any:
+    """An array of NumPy or torch as Python's numbers, or lists of them; any other value as it is.
+
+    A tensor that has no values, as on the device "meta", or none in order, as a sparse one, stays as it is too.
+    """
+    try:
+        return value.tolist() if hasattr(value, "tolist") else value
+    except (NotImplementedError, RuntimeError):
+        return value
+
+
 def quoted(value: Any) -> str:
     """A value as text for a message, cut to a length that cannot fill a screen."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a whole number of more than 4300 digits, or lists nested too deeply
         text = f"a {type(value).__name__} too long to write"
+    text = " ".join(text.split()) if "\n" in text else text  # a frame is written on several lines
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from ..errors import SettingError, quoted
 from ..linalg.randomness import generator
 from ..problem import RowGroups
+from .in_memory import plain_array
 
 Rows = NDArray[np.int64]
 FORMS = "give a splitter such as GroupKFold(5), or a list of pairs (training rows, held-out rows)"
@@ -88,7 +89,7 @@ def folds_of_rows(pairs: list[Pair], n: int) -> RowGroups:
 
 def groups_of_rows(groups: Any, n: int) -> RowGroups:
     """Return groups given as numbers or texts [n]; SettingError unless there are two at least, one value per row."""
-    values = np.asarray(groups)
+    values = np.asarray(plain_array(groups))
     if values.shape != (n,):
         raise SettingError(f"groups has shape {list(values.shape)}; give one value for each of {n} rows.")
     if values.dtype.kind == "f" and not np.isfinite(values).all():

@@ -18,7 +18,7 @@ from .files.reading import Raw
 from .quoting import quote
 
 if TYPE_CHECKING:
-    pass
+    from torch import Tensor
 
 TABLE, ARRAYS = "the table", "the pair (X, y)"
 OBJECT = "object"
@@ -260,8 +260,16 @@ def plain_array(values: Any) -> Any:
         return np.where(mask, gap, values.data) if mask.any() else values.data
     if not hasattr(values, "detach"):
         return values
-    values = values.detach().cpu().to_dense().resolve_conj().resolve_neg()
+    values = with_values(values.detach()).cpu().resolve_conj().resolve_neg()
     return (values.double() if values.is_floating_point() else values).numpy()
+
+
+def with_values(values: Tensor) -> Tensor:
+    """Return a tensor with all its entries, also those of a sparse one; DataError if it has none."""
+    if values.is_meta:
+        shape = list(values.shape)
+        raise DataError(f'A tensor of shape {shape} on the device "meta" has no values: give one that has.')
+    return values.to_dense()
 
 
 def _array(name: str, values: Any) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..errors import DataError
+from ..errors import DataError, has_items, is_one_of
 from ..problem import Dataset, MixedRows
 from .edits import edited
 from .files.choice import Choice
@@ -79,7 +79,7 @@ def fetch(name: str, progress: Progress | None = None) -> tuple[Path, ...]:
     tuple of Path
         The files, whose checksums are correct.
     """
-    return () if name in (POSES, *GENERATORS) else fetch_card(card(name), progress)
+    return () if is_one_of(name, (POSES, *GENERATORS)) else fetch_card(card(str(name)), progress)
 
 
 def is_named(source: Any) -> bool:
@@ -183,14 +183,14 @@ def _choice(name: str, options: Mapping[str, Any]) -> Choice:
     fields = {key: value for key, value in options.items() if value is not None}
     for key in ("inputs", "drop", "encode", "dates", "texts"):
         if key in fields:
-            single = isinstance(fields[key], str) or not isinstance(fields[key], Iterable)
+            single = isinstance(fields[key], str) or not has_items(fields[key])
             fields[key] = (str(fields[key]),) if single else tuple(map(str, fields[key]))
     fields |= {key: str(fields[key]) for key in ("target", "objects", "groups") if key in fields}
     if "kinds" in fields:
         fields["kinds"] = _kinds(name, fields["kinds"])
-    if fields.get("missing", "fill") not in ("refuse", "drop", "fill"):
+    if not is_one_of(fields.get("missing", "fill"), ("refuse", "drop", "fill")):
         raise DataError(f'{name}: missing={quote(fields["missing"])} is not known: choose "refuse", "drop" or "fill".')
-    if fields.get("decimal", ".") not in (".", ","):
+    if not is_one_of(fields.get("decimal", "."), (".", ",")):
         raise DataError(f'{name}: decimal={quote(fields["decimal"])} is not known: choose "." or ",".')
     return Choice(**fields)
 

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import DataError, SettingError
+from ..errors import DataError, SettingError, is_one_of
 from ..problem import Dataset, MixedRows, Scale
 from ..target_transforms import fitted_transform
-from .in_memory import array_table, column_titles, is_frame, plain_array, table_of
+from .in_memory import array_table, column_titles, is_frame, plain_array, table_of, with_values
 from .quoting import quote
 from .reader.column_names import note_on_position
 from .reader.table_reader import RowsRead
@@ -98,7 +98,7 @@ def checked_input_transform(name: object) -> str:
     SettingError
         If there is none of this name.
     """
-    if name not in ("", LOG_INPUTS):
+    if not is_one_of(name, ("", LOG_INPUTS)):
         raise SettingError(f'input_transform is {quote(name)}; give "log", or "" for inputs as they are.')
     return str(name)
 
@@ -316,10 +316,12 @@ def _finite_rows(X: Tensor) -> Tensor:
 
 def _numbers(X: Any) -> Tensor:
     try:
-        numbers = X.to_dense() if isinstance(X, Tensor) else np.asarray(plain_array(X))
+        numbers = with_values(X) if isinstance(X, Tensor) else np.asarray(plain_array(X))
         if isinstance(numbers, np.ndarray) and not np.iscomplexobj(numbers):
             numbers = torch.from_numpy(numbers.astype(np.float64))  # a copy: torch must not share a frame's memory
-    except (TypeError, ValueError) as error:
+    except DataError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
         dense = ", such as its toarray()" if hasattr(X, "toarray") else ""
         raise DataError(f"Inputs are not rows of numbers ({error}): give an array [rows, columns]{dense}.") from None
     if not isinstance(numbers, Tensor) or numbers.is_complex():

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import kernels
-from ..errors import KernelError, SettingError, number, quoted
+from ..errors import KernelError, SettingError, is_one_of, number, quoted
 from ..kernels.base import Covariance
 from ..methods.base import Method
 from ..problem import Dataset
@@ -86,13 +86,14 @@ def sized_settings(
     """
     completed, n = dict(settings), len(train)
     if method is not None and "num_inducing" in method.param and num_inducing is not None:
-        by_budget = num_inducing == "auto" and "gap" not in completed  # with a gap, the method chooses their number
+        # with a gap, the method chooses their number
+        by_budget = is_one_of(num_inducing, ("auto",)) and "gap" not in completed
         completed.setdefault("num_inducing", points_for_budget(n, budget) if by_budget else num_inducing)
     points = completed.get("num_inducing")
     if isinstance(points, (int, np.integer)) and points is not True:
         completed["num_inducing"] = points = min(int(points), n)
         can_move = method is not None and method.key == "cholqr" and points < n and _has_gradient(kernel, train)
-        if num_inducing == "auto" and can_move and "gap" not in completed:
+        if is_one_of(num_inducing, ("auto",)) and can_move and "gap" not in completed:
             timed = "seconds" in budget
             completed.setdefault("polish", POLISH_WITH_SECONDS if timed else POLISH)
             if completed["polish"]:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from ..data.in_memory import array_table, column_titles, is_frame, is_texts, plain_array
 from ..data.standardising import inputs_in_units
 from ..data.standardising import targets as targets_in_units
-from ..errors import DataError, PosteriorError, SettingError, number
+from ..errors import DataError, PosteriorError, SettingError, flag, number
 from ..kernels.row_scaled import log_density_change, plain_rows, unscaled_kernel
 from ..kernels.theta.restrictions import kept_options
 from ..methods.base import registry
@@ -273,6 +273,7 @@ class Estimator(RegressorMixin, BaseEstimator):
             rows with a word that training does not have are averaged over its words, which widens the band; the
             covariance has such words in the middle.
         """
+        return_std, return_cov = flag("return_std", return_std), flag("return_cov", return_cov)
         if return_std and return_cov:
             raise SettingError(
                 "Give return_std or return_cov, not both: the diagonal of a covariance has the variances."

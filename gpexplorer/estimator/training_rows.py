@@ -115,7 +115,7 @@ def kept_rows(
     name, row_values = ("noise", noise) if sample_weight is None else ("sample_weight", sample_weight)
     try:
         numbers = np.asarray(plain_array(row_values), np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         numbers = np.full(0, np.nan)
     numbers = np.full(len(y), numbers) if numbers.ndim == 0 else numbers
     positive = numbers > 0.0 if noise is not None else numbers >= 0.0

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import operator
 import pkgutil
+from contextlib import suppress
 from typing import SupportsIndex
 
-from ..errors import KernelError
+from ..errors import KernelError, quoted
 from ..problem import Columns
 from .base import Covariance, registry
 from .composites import OnColumns, Product, Sum, check_all_are_read, parse
@@ -83,8 +85,10 @@ def make(text: str, d: SupportsIndex = 1, columns: Columns | None = None) -> Cov
         raise KernelError(f"A kernel is named by text such as 'se-ard', not by {text!r}.")
     if len(text) > MAX_LENGTH:
         raise KernelError(f"The text of a kernel may have {MAX_LENGTH} characters; this one has {len(text)}.")
-    if not hasattr(d, "__index__") or isinstance(d, bool):
-        raise KernelError(f"Kernel {text!r}: d is {d!r}; give the number of inputs, such as 8.")
+    with suppress(TypeError):
+        d = d if isinstance(d, bool) else operator.index(d)
+    if isinstance(d, bool) or not isinstance(d, int):
+        raise KernelError(f"Kernel {text!r}: d is {quoted(d)}; give the number of inputs, such as 8.")
 
     def atom(key: str, chosen: tuple[str, ...] | None) -> Covariance:
         if key not in registry:

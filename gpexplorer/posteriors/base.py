@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..data.in_memory import refuse_other_order
-from ..errors import DataError, PosteriorError, SettingError, quoted
+from ..errors import DataError, PosteriorError, SettingError, is_one_of, quoted
 from ..linalg.blocks import mirrored_, row_blocks
 from ..linalg.randomness import generator
 from ..memory import machine_memory
@@ -161,8 +161,8 @@ class Posterior(ABC):
         noise_variance : float, optional
             Replaces that of the posterior.
         """
-        if of not in ("f", "y"):
-            raise SettingError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
+        if not is_one_of(of, ("f", "y")):
+            raise SettingError(f'of is {quoted(of)}; give "f" for the function or "y" for an observation of it.')
         noise = self.noise_variance if noise_variance is None else float(noise_variance)
         return self.changed(of=of, noise_variance=noise)
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.in_memory import plain_array
+from ..data.in_memory import plain_array, with_values
 from ..errors import DataError, SettingError, quoted
 from ..linalg.blocks import row_blocks
 from ..problem import Scale
@@ -46,13 +46,13 @@ def quadrature() -> Quadrature:
 def numbers(name: str, values: Any, like: Tensor) -> Tensor:
     """Return a number or numbers by their position, in float64 and on the device of `like`; DataError for others."""
     if isinstance(values, Tensor) and not values.is_complex():
-        return values.to(like.device, torch.float64)
+        return with_values(values).to(like.device, torch.float64)
     array = plain_array(values)
     try:
         if array is None or np.iscomplexobj(array):
             raise ValueError
         return torch.from_numpy(np.array(array, np.float64)).to(like.device)  # a Series has labels of its own
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"{name} is {quoted(values)}; give numbers.") from None
 
 

@@ -21,6 +21,7 @@ from ..problem import Kernel
 from .weights import normal_columns
 
 FEATURES = 4096  # random features of a prior path: its covariance errs by about 1.5 % of the prior variance
+MOST_SAMPLES = 2**31 - 1
 GROUP, MAX_GROUPS = 32, 8  # paths that share random features, at least; more groups make averages over paths better
 
 
@@ -107,8 +108,8 @@ def _group(kernel: Kernel, theta: Tensor, size: int, draw: torch.Generator) -> C
 
 def checked_size(size: int) -> int:
     """A number of samples; SettingError if it is none."""
-    if (whole := _whole(size)) is None or whole < 1:
-        raise SettingError(f"size is {quoted(size)}; give the number of samples, 1 or more.")
+    if (whole := _whole(size)) is None or not 1 <= whole <= MOST_SAMPLES:
+        raise SettingError(f"size is {quoted(size)}; give the number of samples, from 1 to {MOST_SAMPLES:,}.")
     return whole
 
 

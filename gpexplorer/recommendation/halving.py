@@ -35,7 +35,7 @@ import numpy as np
 
 from ..data import Split
 from ..data.given_folds import fold_pairs
-from ..errors import SettingError, number, quoted
+from ..errors import SettingError, function, is_one_of, number, quoted
 from ..methods.base import registry
 from ..runs.setting_checks import of_kind
 from ..runs.spec import Spec
@@ -160,8 +160,11 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     seconds = float(number("seconds", seconds, whole=False, low=0, above=True))
     limit = bytes_of(memory)
     seed = int(number("seed", seed, whole=True, low=0, high=2**31 - 1))
-    if prefer not in PREFERENCES:
+    if not is_one_of(prefer, PREFERENCES):
         raise SettingError(f'prefer is {quoted(prefer)}; give "nlpd", "rmse" or "gp".')
+    function("should_stop", should_stop, "without arguments that returns whether to stop")
+    if on_progress is not None:
+        function("on_progress", on_progress, "of a report")
     split, plan = planned(X, y, options, folds, before, groups)
     train = split.train
     are_given = folds is not None and not isinstance(folds, str)
@@ -186,6 +189,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         count = lanes_for(SERIES_ROWS if is_long_series else len(train), left, len(held_out))
     else:
         possible = list(of_kind("among", among, Sequence, "candidates"))
+        for candidate in possible:
+            of_kind("One of among", candidate, Candidate, "a Candidate")
         count = len(possible)
     if not possible:
         raise SettingError("among is empty: give at least one Candidate, or leave it out.")

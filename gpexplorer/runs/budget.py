@@ -56,7 +56,7 @@ class Budget:
     def __post_init__(self) -> None:
         if self.steps is not None:
             object.__setattr__(self, "steps", number("The budget's steps", self.steps, whole=True, low=0))
-        if self.seconds is not None and self.seconds != math.inf:
+        if self.seconds is not None and not (isinstance(self.seconds, float) and self.seconds == math.inf):
             number("The budget's seconds", self.seconds, whole=False, low=0)
 
     @classmethod

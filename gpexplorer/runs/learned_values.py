@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.standardising import inputs_in_units
-from ..errors import SettingError
+from ..errors import SettingError, flag
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.row_scaled import input_count, plain_rows
 from ..kernels.theta.restrictions import log_prior, noise_limits
@@ -32,8 +32,9 @@ def hyperparameters_of(
     """
     theta = getattr(state, "theta", problem.theta)
     flops = (2.0 * len(problem.theta) + 1.0) * method.cost(problem).flops
-    wanted = flops < QUICK_FLOPS if curvature is None else curvature
-    asked = state is not None and (wanted if gradient is None else gradient or wanted)
+    wanted = flops < QUICK_FLOPS if curvature is None else flag("curvature", curvature)
+    in_any_case = gradient is not None and flag("gradient", gradient)
+    asked = state is not None and (wanted or in_any_case)
     in_theta = method.theta_gradient(problem, state) if asked else None
     start = theta if first is None else getattr(first, "theta", problem.theta)
     start = problem.theta if len(start) == len(problem.theta) else start  # not of features of a method

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..data.standardising import targets
 from ..display import RunDisplay
-from ..errors import SettingError, StoreError, not_written, quoted
+from ..errors import SettingError, StoreError, function, not_written
 from ..hyperparameters import Hyperparameters
 from ..kernels.row_scaled import plain_rows
 from ..kernels.theta.restrictions import has_priors, restricted_problem
@@ -239,8 +239,7 @@ class Run(RunDisplay):
         callable
             Without arguments; it ends the watch.
         """
-        if not callable(callback):
-            raise SettingError(f"A run is watched by a function of a record, and not by {quoted(callback)}.")
+        function("What watches a run", callback, "of a record")
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback) if callback in self._watchers else None
 
@@ -257,7 +256,7 @@ class Run(RunDisplay):
         -----
         The method's generator is closed at both ends of the block. The next step continues from the last record.
         """
-        original = self.method
+        original, mapper = self.method, function("The mapper", mapper, "that is called as the builtin map is")
         self._exchange_method(original.with_mapper(mapper))
         try:
             yield
@@ -297,8 +296,12 @@ class Run(RunDisplay):
             The same rows with other hyperparameters to begin with, or other restrictions of them; see
             `with_hyperparameters`.
         """
-        records = self.trace[: self.trace[at].index + 1]
-        records += [records[-1]._replace(index=len(records), step=step, scores=None)] if step else []
+        records = self.trace[: self.trace.at(at).index + 1]
+        if step is not None:
+            of_kind("The step of a fork", step, Step, "what a method yields, such as run.trace[3].step")
+            records.append(records[-1]._replace(index=len(records), step=step, scores=None))
+        if problem is not None:
+            of_kind("The problem of a fork", problem, Problem, "a Problem, such as run.problem")
         kept: dict[str, Any] = {"spec": self.spec, "start_note": self.start_note, "clock": self._clock}
         return Run(self.method, problem or self.problem, self.split, resume=records, **kept)
 
@@ -333,11 +336,11 @@ class Run(RunDisplay):
         kernel = self.hyperparameters_at(at, curvature=False).kernel(**(kept | options))
         if getattr(self.problem.kernel, "noise_is_known", False):
             del kernel["values"]["noise"]
-        theta = getattr(self.trace[at].step.state, "theta", self.problem.theta)
+        theta = getattr(self.trace.at(at).step.state, "theta", self.problem.theta)
         problem = restricted_problem(replace(self.problem, theta=theta), kernel)
         self.method.check_restrictions(problem)
-        after = self.trace[at].index if after is None else after
-        return self.fork(after, self.method.set_by_hand(problem, self.trace[after].step.state), problem)
+        after = self.trace.at(at).index if after is None else after
+        return self.fork(after, self.method.set_by_hand(problem, self.trace.at(after).step.state), problem)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has the trace and the answers, and continues by itself. It has no store and no running generator."""
@@ -363,7 +366,7 @@ class Run(RunDisplay):
         InUnits
             In the units of the file. A call with inputs [t, d] gives mean and variance [t]; see `Posterior` for more.
         """
-        state, guard = self.trace[at].step.state, partial(answering, self.trace[at].index)
+        state, guard = self.trace.at(at).step.state, partial(answering, self.trace.at(at).index)
         with guard():
             model = self.method.posterior(self.problem, state)
             inner = as_posterior(model, getattr(state, "theta", self.problem.theta))
@@ -391,7 +394,7 @@ class Run(RunDisplay):
         gradient : bool, optional
             Whether derivatives are computed, by one gradient of the objective; by default with the standard errors.
         """
-        state = self.trace[at].step.state if len(self.trace) else None
+        state = self.trace.at(at).step.state if len(self.trace) else None
         first = self.trace[0].step.state if len(self.trace) else None
         return hyperparameters_of(self.method, self.problem, state, first, curvature, gradient)
 
@@ -403,7 +406,7 @@ class Run(RunDisplay):
         SettingError
             If the method has no inducing points, or they are not rows of numbers.
         """
-        return inducing_points_of(self.method, self.problem, self.trace[at].step.state)
+        return inducing_points_of(self.method, self.problem, self.trace.at(at).step.state)
 
     def scores(self, at: int = -1) -> dict[str, float]:
         """Score one record on the test rows, for observations y in the units of the file.
@@ -420,7 +423,7 @@ class Run(RunDisplay):
             are computed once and then kept with the record. `variance_note` says whether the variances behind snlp,
             nlpd and the coverages are exact.
         """
-        index = self.trace[at].index
+        index = self.trace.at(at).index
         with self._busy:
             values = self.trace[index].scores
             if values is None and self.split is not None and len(self.split.test):

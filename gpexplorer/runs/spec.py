@@ -20,7 +20,7 @@ import torch
 from .. import kernels
 from ..data.standardising import checked_input_transform
 from ..display import SpecDisplay
-from ..errors import SettingError, closest, number, quoted
+from ..errors import SettingError, closest, is_one_of, listed, number, quoted
 from ..hyperparameters import Hyperparameters
 from ..kernels.theta.options import OPTIONS, checked_options
 from ..methods.base import registry
@@ -247,7 +247,7 @@ def _checked_kernel(kernel: Any) -> str | dict[str, Any]:
     options = checked_options(entries)
     entries = {name: value for name, value in entries.items() if name not in OPTIONS}
     start = entries.get("start", SEVERAL_STARTS)
-    if start not in STARTS or len(entries) > 2:
+    if not is_one_of(start, STARTS) or len(entries) > 2:
         ways = " or ".join(f'"start": "{way}"' for way in STARTS)
         raise SettingError(f"kernel is {quoted(kernel)}; give {ways}, or theta in place of it.")
     if start == SEVERAL_STARTS:
@@ -285,9 +285,9 @@ def _canonical(value: Any) -> str:
 
 def _as_json(value: Any) -> Any:
     """Numbers and arrays of NumPy and torch as JSON represents them, such as a theta that was learned."""
-    if not isinstance(value, (np.generic, np.ndarray, torch.Tensor)):
+    if not isinstance(value, (np.generic, np.ndarray, torch.Tensor)) or listed(value) is value:
         raise TypeError(f"JSON cannot represent a {type(value).__name__}.")
-    return value.tolist()
+    return listed(value)
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -330,4 +330,4 @@ def in_words(value: Any) -> str:
         return f"{name} ({entries})".strip() if entries else name or "none"
     if isinstance(value, list | tuple):
         return "[" + " ".join(map(in_words, value)) + "]"
-    return json.dumps(value)
+    return json.dumps(value, default=quoted)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from ..errors import RecordError
+from ..errors import RecordError, SettingError, quoted
 from ..problem import Channel, Step
 
 if TYPE_CHECKING:
@@ -75,10 +75,22 @@ class Trace(Sequence[Record]):
         try:
             return self._records[index]
         except (IndexError, TypeError):
-            count = len(self._records)
-            if not count:
-                raise RecordError(f"The run has no record yet: {self.why_none}") from None
-            raise RecordError(f"The run has no record {index!r}; it has {count}, from 0 to {count - 1}.") from None
+            raise self._no_record(index) from None
+
+    def at(self, index: int) -> Record:
+        """The record with this index, counted from the last one if it is below 0; RecordError if there is none.
+
+        A slice, of which there may be several records, and True are no index.
+        """
+        if isinstance(index, (slice, bool)):
+            raise self._no_record(index)
+        return self[index]
+
+    def _no_record(self, index: object) -> RecordError:
+        count = len(self._records)
+        if not count:
+            return RecordError(f"The run has no record yet: {self.why_none}")
+        return RecordError(f"The run has no record {quoted(index)}; it has {count}, from 0 to {count - 1}.")
 
     def __len__(self) -> int:
         return len(self._records)
@@ -102,6 +114,8 @@ class Trace(Sequence[Record]):
         name : str
             "index", "seconds", "entries", or a field of the info. The value is nan where the info has no such field.
         """
+        if not isinstance(name, str):
+            raise SettingError(f'A series is named by text, such as "seconds", and not by {quoted(name)}.')
         return [_number(record, name) for record in self._records[:]]
 
     def table(self, channels: Sequence[Channel]) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from holoviews.plotting.bokeh import OverlayPlot
 from param.parameterized import resolve_ref
 
 from ..display import InPanel
-from ..errors import SettingError, closest, quoted
+from ..errors import SettingError, closest, has_items, quoted
 from ..runs import Run
 from ..runs.studies import comparison, split_comparison
 from ..runs.studies.comparison import Finished
@@ -125,7 +125,7 @@ class Picture(InPanel, param.Parameterized):
         if run is None or not len(run.trace):
             raise SettingError("The run has no record to draw yet. Take a step first: run.advance().")
         at: Any = -1 if self.at is None else self.at
-        return self.view.data(run, run.trace[int(at) if float(at).is_integer() else at].index)
+        return self.view.data(run, run.trace.at(int(at) if isinstance(at, float) and at.is_integer() else at).index)
 
     @property
     def element(self) -> hv.Overlay | hv.Element:
@@ -197,7 +197,7 @@ class Compare(InPanel, param.Parameterized):
 
     def __init__(self, runs: Mapping[str, Compared] | Iterable[Compared] = ()) -> None:
         is_reference = bool(resolve_ref(runs))
-        is_iterator = isinstance(runs, Iterable) and not isinstance(runs, Mapping)
+        is_iterator = has_items(runs) and not isinstance(runs, Mapping)
         super().__init__(runs=list(runs) if is_iterator and not is_reference else runs)
         self._number()
 
@@ -316,7 +316,7 @@ class Compare(InPanel, param.Parameterized):
 def _named(runs: Mapping[str, Compared] | Iterable[Compared]) -> dict[str, Compared]:
     if isinstance(runs, Mapping):
         return dict(runs)
-    if not isinstance(runs, Iterable):
+    if not has_items(runs):
         raise SettingError(f'Compare takes runs, or {{"its name": run}}, and not {quoted(runs)}.')
     named: dict[str, Compared] = {}
     for number, run in enumerate(runs, 1):

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 import gpexplorer as gpx
 from gpexplorer.errors import DataError, GPExplorerError, KernelError, RecordError, SettingError, StoreError
 from gpexplorer.methods.base import registry
+from gpexplorer.posteriors.sample_paths import checked_size
 from gpexplorer.runs import Run
 from gpexplorer.runs.budget import Budget
 from gpexplorer.runs.studies.race import Race
@@ -295,3 +296,74 @@ def test_a_run_says_when_its_last_step_went_far_beyond_the_seconds() -> None:
     assert budget.overrun(0.9) == ""
     assert "It used 7.9 s" in budget.overrun(7.9)
     assert Budget(steps=3).overrun(7.9) == ""
+
+
+WRONG_KINDS: list[Any] = [
+    slice(0, 2), True, 1.5, float("nan"), "1", None, [1], np.array([0, 1]), pd.Series([1.0]), pd.NA, object(), 1j,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", WRONG_KINDS, ids=repr)
+@pytest.mark.parametrize("name", ["posterior", "scores", "fork", "inducing_points", "hyperparameters_at"])
+def test_a_record_is_named_by_its_index_alone(run: Run, name: str, at: Any) -> None:
+    with pytest.raises(RecordError, match=r"has no record .*; it has 3, from 0 to 2"):
+        getattr(run, name)(at)
+
+
+META, SPARSE, NOTHING = torch.zeros(4, 10, device="meta"), torch.eye(4).to_sparse(), np.array(2)
+AMBIGUOUS = [np.array(["a", "b"]), pd.Series(["a", "b"]), pd.NA, ["a"], slice(0, 2), {"a"}]
+FEW = [0.0, 1.0, 2.0, 3.0]
+KINDS: list[tuple[Callable[[Run, Any], object], list[Any], str]] = [
+    (lambda run, v: run.posterior(of=v), AMBIGUOUS, 'of is .*; give "f" for the function'),
+    (lambda run, v: spec(input_transform=v), AMBIGUOUS, "input_transform is"),
+    (lambda run, v: spec(kernel={"name": "se", "start": v}), AMBIGUOUS, 'kernel is .*; give "start"'),
+    (lambda run, v: gpx.load((X_OF_FOUR, FEW), missing=v), AMBIGUOUS, "missing=.* is not known"),
+    (lambda run, v: gpx.data.fetch(v), AMBIGUOUS, "no data set"),
+    (lambda run, v: around(spec(), v), AMBIGUOUS, "has no setting"),
+    (lambda run, v: Scaling(spec(), v, [8]), AMBIGUOUS, "does not grow along"),
+    (lambda run, v: gpx.Compare([run]).curves(v), AMBIGUOUS, "There is no .* to compare by"),
+    (lambda run, v: gpx.recommend(X_OF_FOUR, FEW, prefer=v), AMBIGUOUS, "prefer is"),
+    (lambda run, v: run.trace.series(v), [*AMBIGUOUS, 3, None], "A series is named by text.* and not by"),
+    (lambda run, v: run.finish(seconds=v), [*AMBIGUOUS, META], "budget's seconds is"),
+    (lambda run, v: run.hyperparameters_at(curvature=v), [*AMBIGUOUS, META, 1.5], "curvature is .*; give True or"),
+    (lambda run, v: run.hyperparameters_at(gradient=v), [*AMBIGUOUS, META, 1.5], "gradient is .*; give True or"),
+    (lambda run, v: run.fork(step=v), ["", 3, True, META], "The step of a fork is .*; give what a method yields"),
+    (lambda run, v: run.fork(problem=v), ["", 3, META], "The problem of a fork is .*; give a Problem"),
+    (lambda run, v: run.using_mapper(v).__enter__(), [3, None], "The mapper is .*; give a function that"),
+    (lambda run, v: run.posterior()(v), [META, [[HUGE] * 10]], 'device "meta" has no values|not rows of numbers'),
+    (lambda run, v: run.posterior().log_density(X_OF_FOUR, v), [META, [HUGE] * 4], "no values: give one that|y is"),
+    (lambda run, v: checked_size(v), [HUGE, 0], "size is .*; give the number of samples, "),
+    (lambda run, v: run.plot(at=v).layers, [1.5, float("nan"), True], "has no record"),
+    (lambda run, v: spec(kernel={"name": "se", "theta": v}), [META, SPARSE], "kernel is .*; give text"),
+    (lambda run, v: spec(kernel={"name": "se", "bounds": {"noise": v}}), [META, SPARSE], "two numbers"),
+    (lambda run, v: gpx.load((v, FEW)), [META], 'shape .4, 10. on the device "meta" has no values'),
+    (lambda run, v: gpx.load((X_OF_FOUR, FEW), inputs=v), [NOTHING], "2"),
+    (lambda run, v: gpx.load("friedman1", noise=v), [HUGE, -1.0], "noise=.* is not a standard deviation"),
+    (lambda run, v: gpx.kernels.make("se", v), [META, np.array(1.5), True], "d is .*; give the number of inputs"),
+    (lambda run, v: Scaling(spec(), "n", v), [NOTHING], "The sizes are array.2.; give whole numbers"),
+    (lambda run, v: grid(spec(), {"seed": v}), [NOTHING, META, [object()]], "give a (list of values|whole number)"),
+    (lambda run, v: gpx.Compare(v), [NOTHING], "Compare takes runs"),
+    (lambda run, v: gpx.recommend(ROWS_OF_TWO, ROWS_OF_TWO[:, 0], among=v), ["ab", [1]], "One of among is"),
+    (lambda run, v: gpx.recommend(ROWS_OF_TWO, ROWS_OF_TWO[:, 0], on_progress=v), [3, "x"], "on_progress is"),
+    (lambda run, v: gpx.recommend(ROWS_OF_TWO, ROWS_OF_TWO[:, 0], should_stop=v), [3, None], "should_stop is"),
+    (lambda run, v: gpx.recommend(ROWS_OF_TWO, ROWS_OF_TWO[:, 0], groups=v), [META], "has no values"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "values", "says"), KINDS, ids=[says[:24] for *_, says in KINDS])
+def test_a_value_of_another_kind_is_refused_without_asking_whether_it_is_true(
+    call: Callable[[Run, Any], object], values: list[Any], says: str, run: Run
+) -> None:
+    for value in values:
+        with pytest.raises(GPExplorerError, match=says):
+            call(run, value)
+
+
+@pytest.mark.parametrize("name", ["return_std", "return_cov"])
+def test_flags_of_an_estimator_are_true_or_false(name: str) -> None:
+    model = gpx.Estimator(method="random", budget={"steps": 1}).fit(ROWS_OF_TWO, ROWS_OF_TWO[:, 0])
+    for value in (*AMBIGUOUS, META, "yes", None, 1.0):
+        with pytest.raises(SettingError, match=f"{name} is .*; give True or False"):
+            model.predict(ROWS_OF_TWO, **{name: value})
+    for value in (True, np.True_, 1, np.array(True)):
+        assert len(model.predict(ROWS_OF_TWO, **{name: value})) == 2

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from ...errors import DataError
+from ...errors import DataError, is_finite
 from ...problem import Dataset, MixedRows
 from ..quoting import listing, quote
 
@@ -190,7 +190,7 @@ def complete(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if values["n"] * values["d"] > 10**9:
         raise DataError(f"{name}: n={values['n']:,} rows of d={values['d']:,} inputs need over 8 GB: lower n or d.")
     noise = values["noise"]
-    if isinstance(noise, bool) or not isinstance(noise, int | float) or not 0 <= noise < math.inf:
+    if isinstance(noise, bool) or not isinstance(noise, int | float) or not is_finite(noise) or noise < 0:
         raise DataError(f"{name}: noise={quote(noise)} is not a standard deviation: give a number of at least 0.")
     return values
 

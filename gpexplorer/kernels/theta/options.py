@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...errors import SettingError, closest, number, quoted
+from ...errors import SettingError, closest, listed, number, quoted
 
 FORM = re.compile(r"\s*([A-Za-z_-]+)\s*\(([^()]*)\)\s*")
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -159,7 +159,7 @@ def _fixed(names: Any) -> list[str]:
 def _bounds(bounds: Any) -> dict[str, list[float | None]]:
     checked = dict[str, list[float | None]]()
     for name, pair in _by_name("bounds", bounds, 'names with two bounds, such as {"noise": [0.1, 1.0]}').items():
-        pair = pair.tolist() if hasattr(pair, "tolist") else pair  # of NumPy and torch
+        pair = listed(pair)
         if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
             raise SettingError(f"The bounds of {name} are {quoted(pair)}; give two numbers, or None for no bound.")
         low, high = (None if end is None or end == 0 else _value(f"A bound of {name}", end) for end in pair)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...errors import SettingError, number, quoted
+from ...errors import SettingError, is_one_of, number, quoted
 from ...methods.base import registry
 from ..opening import DTYPES
 from ..rounding import first_rise
@@ -361,6 +361,6 @@ def _text(value: Any) -> str:
 
 def checked_choice(name: str, names: Sequence[str] | Mapping[str, str]) -> str:
     """Return the name if it is one of the names; SettingError otherwise."""
-    if name not in names:
+    if not is_one_of(name, names):
         raise SettingError(f"There is no {quoted(name)} to compare by; choose one of {', '.join(names)}.")
     return name

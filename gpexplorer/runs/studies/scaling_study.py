@@ -15,7 +15,7 @@ Each size is measured in a process of its own (`measured_run.in_child`). Formula
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from ... import kernels
 from ...data.quoting import size
 from ...data.sets.generators import GENERATORS
 from ...display import ScalingDisplay
-from ...errors import GPExplorerError, SettingError, closest, number, quoted
+from ...errors import GPExplorerError, SettingError, closest, has_items, is_one_of, number, quoted
 from ...problem import Cost, Dataset, Problem
 from ..opening import DTYPES
 from ..setting_checks import method_of, of_kind
@@ -165,12 +165,12 @@ class Scaling(ScalingDisplay, param.Parameterized):
     ) -> None:
         super().__init__()
         choices = axes(of_kind("What is to grow", spec, Spec, "a Spec and the sizes to measure it at"))
-        if axis not in choices:
+        if not is_one_of(axis, choices):
             reason = "its rows are in memory or a file, and cannot be redrawn"
             reason = f"it has {', '.join(choices)}" if choices else reason
             raise SettingError(f"{spec.method} on these data does not grow along {axis!r}; {reason}.")
         self.spec, self.axis = spec, choices[axis]
-        sizes = list(values) if isinstance(values, Iterable) else []
+        sizes = list(values) if has_items(values) else []
         if not sizes:
             raise SettingError(f"The sizes are {quoted(values)}; give whole numbers, such as [1000, 2000, 4000].")
         self.values = sorted({number("A size", value, whole=True, low=1) for value in sizes})

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import pandas as pd
 import param
 
 from ...data.loading import plain
-from ...errors import ClusterError, DataError, GPExplorerError, SettingError, closest, quoted
+from ...errors import ClusterError, DataError, GPExplorerError, SettingError, closest, has_items, is_one_of, quoted
 from ...methods.base import registry
 from ..run import Run
 from ..setting_checks import of_kind
@@ -102,9 +102,9 @@ def around(spec: Spec, name: str) -> list[Any]:
         A setting of its method, or "seed" or "split".
     """
     of_kind("The spec of a sweep", spec, Spec, A_SPEC)
-    if name in ("seed", "split"):
+    if is_one_of(name, ("seed", "split")):
         return list(range(COUNT))
-    if name not in spec.settings:
+    if not is_one_of(name, spec.settings):
         raise SettingError(f"{spec.method} has no setting {quoted(name)}{closest(name, spec.settings)}")
     setting = registry[spec.method].param.objects()[name]
     if isinstance(setting, param.Boolean):
@@ -215,7 +215,7 @@ def _lists(over: Any) -> dict[str, list[Any]]:
     if not isinstance(over, Mapping):
         raise SettingError(f'over is {quoted(over)}; give names with lists of values, such as {{"seed": [0, 1]}}.')
     for name, values in over.items():
-        if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable):
+        if isinstance(values, (str, Mapping)) or not has_items(values):
             raise SettingError(f"The sweep over {name} is {quoted(values)}; give a list of values.")
     return {name: [plain(value) for value in values] for name, values in over.items()}
 
