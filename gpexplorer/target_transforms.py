@@ -167,7 +167,9 @@ def fitted_transform(text: str, y: Tensor) -> TargetTransform | None:
                 f"(the smallest is {float(y.min()):.4g}): choose 'yeo-johnson', or leave these rows out."
             )
         return Log()
-    mean, sd = float(y.mean()), float(y.std(correction=0)) or 1.0
+    mean, sd = float(y.mean()), float(y.std(correction=0))
+    if not bool((y != y[:1]).any()):  # where all targets are equal, the standard deviation may be rounding
+        mean, sd = float(y[:1].sum()), 1.0
     words = text.split()
     power = float(words[1]) if len(words) == 2 else _most_normal_power((y - mean) / sd)
     return YeoJohnson(power, mean, sd)

@@ -98,6 +98,16 @@ def test_constant_targets_are_transformed_to_themselves() -> None:
     torch.testing.assert_close(own.inverse(own.forward(y)), y)
 
 
+def test_equal_targets_whose_mean_rounds_keep_their_unit() -> None:
+    y = torch.full((40,), 123456.789, dtype=torch.float64)
+    transform = fitted_transform("yeo-johnson", y)
+
+    assert float(y.std(correction=0)) > 0.0  # by rounding
+    assert isinstance(transform, YeoJohnson)
+    assert (transform.mean, transform.sd) == (123456.789, 1.0)
+    assert float(transform.inverse(transform.forward(y))[0]) == 123456.789
+
+
 def test_a_logarithm_of_targets_not_above_0_is_refused() -> None:
     y = torch.tensor([1.0, -2.0, 0.0, 4.0], dtype=torch.float64)
     with pytest.raises(DataError, match=r"2 of 4 training targets are not above 0 \(the smallest is -2\)"):

@@ -31,7 +31,12 @@ def rmse(y: Tensor, mean: Tensor) -> float:
 
 
 def smse(y: Tensor, mean: Tensor) -> float:
-    """Mean squared error over the variance of the test targets: 1 is a constant at their mean, 0 is perfect."""
+    """Mean squared error over the variance of the test targets: 1 is a constant at their mean, 0 is perfect.
+
+    It is nan where the targets do not vary, as where there is one test row.
+    """
+    if not bool((y != y[:1]).any()):
+        return math.nan
     return float((y - mean).square().mean() / y.var(correction=0))
 
 

@@ -39,6 +39,15 @@ def test_scores_are_the_textbook_formulas(shift: float, scale: float):
     assert result["coverage95"] == np.mean(np.abs(y - mean) <= 1.959963985 * np.sqrt(var))
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_equal_test_targets_have_no_standardised_error(count: int):
+    y = torch.full((count,), 0.1, dtype=torch.float64)
+    values = scores.scores(y, y + 0.5, torch.ones_like(y), torch.tensor([0.0, 1.0], dtype=torch.float64))
+
+    assert math.isnan(values["smse"])
+    assert values["rmse"] == pytest.approx(0.5)
+
+
 def test_units_change_rmse_and_nlpd_as_they_must_and_nothing_else():
     plain, in_other_units = scores.scores(*predicted()), scores.scores(*predicted(-700.0, 8.0))
 

@@ -323,6 +323,17 @@ def test_the_share_of_two_components_is_that_of_the_singular_values_and_both_inc
     assert all(np.corrcoef(frame[axis], frame["value"])[0, 1] >= 0.0 for axis in "xy")
 
 
+@pytest.mark.parametrize("method", ["scgd", "svgp"])
+def test_features_that_are_equal_in_all_rows_have_no_share_of_their_variance(method: str):
+    rows = np.ones((20, 2)), np.random.default_rng(0).normal(size=20)
+    run = gpx.Spec(method).open(data=rows)
+    run.finish(steps=1)
+
+    titles = [view(run, "stochastic-features").data(run, at)["rows"].attrs["title"] for at in (0, 1)]
+
+    assert titles == ["the features are equal in all rows, coloured by y"] * 2
+
+
 def test_titles_count_exact_values_and_state_the_newest_gap():
     run = played("minimax")
     at = len(run.trace) - 1

@@ -34,15 +34,18 @@ class Features(View):
         index = torch.randperm(model.n, generator=generator(0, "features"))[:MAX_ROWS]
         X, y = model.rows(index)
         Phi = model.features(model.parts(theta), X).Phi
-        Phi = Phi - Phi.mean(0)
+        size, Phi = float(Phi.square().sum()), Phi - Phi.mean(0)
         U, S, _ = torch.linalg.svd(Phi, full_matrices=False)
         plane = torch.zeros(len(y), 2).to(Phi)
         plane[:, : min(2, len(S))] = (U * S)[:, :2]
         plane = plane * torch.where(plane.T @ (y - y.mean()) < 0.0, -1.0, 1.0)
         columns = {"x": plane[:, 0], "y": plane[:, 1], "value": targets(y, train)}
         frame = pd.DataFrame({name: column.cpu().double().numpy() for name, column in columns.items()})
-        share = float(S[:2].square().sum() / S.square().sum().clamp_min(1e-300))
-        title = f"{share:.0%} of the features' variance, coloured by {train.target}"
+        variance = float(S.square().sum())
+        title = f"the features are equal in all rows, coloured by {train.target}"
+        if variance > torch.finfo(S.dtype).eps * size:
+            share = float(S[:2].square().sum()) / variance
+            title = f"{share:.0%} of the features' variance, coloured by {train.target}"
         return {"rows": named(frame, "first component", "second component", title)}
 
     def plot(self, layers: Layers) -> hv.Overlay:

@@ -7,7 +7,6 @@ file is ever used as markup. Each molecule has one cell, with its row and the de
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -30,6 +29,7 @@ MOST_ENTRIES = 4e7  # entries of a factor: with more of them the picture would d
 COLUMNS = ("x", "y", "row", "exact", "approx")
 DECREASE = "decrease of the objective [nat]"
 SIDE, ROOM = 0.2, 0.2  # what the words at a row take of the range of the inputs, and of that of the exact values
+SAME, FEWEST_RANKED = 1e-3, 3  # nat: decreases that differ by less may be rounding; rows whose ranks are compared
 LEAST_NAMED = 0.05  # nat: a smaller number would read 0.0
 WORTH_A_SWAP = (0.0, 1.0)  # nat; an axis or colours that end below would magnify what decides nothing
 OVER_DATA, SCATTER, RANKS = "over the data", "predicted against exact", "ranks"
@@ -82,10 +82,9 @@ class SwapLandscape(View):
             layers = self._against_each_other(frame)
         pivots = frame["row"].isin(landscape.pivots.tolist()).to_numpy()
         layers["pivots"] = layers["exact"][pivots].drop(columns="value", errors="ignore")
-        title = f"in place of row {landscape.removed}"
-        if math.isfinite(landscape.correlation):  # it takes at least two different values of each kind
-            title += f": rank correlation {landscape.correlation:.2f}".replace("-", "\u2212")
-        layers["exact"].attrs["title"] = title
+        layers["exact"].attrs["title"] = (
+            f"in place of row {landscape.removed}{_agreement(frame, landscape.correlation)}"
+        )
         return layers
 
     def _over_plane(self, run: Run, frame: pd.DataFrame, landscape: Landscape) -> Layers:
@@ -148,6 +147,15 @@ def both_values(landscape: Landscape) -> pd.DataFrame:
     approx, exact = (values.cpu().double().numpy() for values in (landscape.approx, landscape.exact))
     rows = np.flatnonzero(np.isfinite(exact) & np.isfinite(approx))
     return pd.DataFrame({"row": rows, "exact": exact[rows], "approx": approx[rows]})
+
+
+def _agreement(frame: pd.DataFrame, correlation: float) -> str:
+    """The end of the title: how well the approximate decreases rank the rows, or why that cannot be said."""
+    if len(frame) < FEWEST_RANKED:
+        return ": no other row to swap in" if not len(frame) else ""
+    if min(np.ptp(frame["exact"]), np.ptp(frame["approx"])) < SAME:
+        return f": decreases within {SAME:g} nat of each other, nothing to rank"
+    return f": rank correlation {correlation:.2f}".replace("-", "\u2212")
 
 
 def _points(layers: Layers) -> list[hv.Element]:
