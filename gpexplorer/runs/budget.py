@@ -15,6 +15,7 @@ from .setting_checks import of_kind
 LIMITS = ("steps", "seconds")
 NAN = float("nan")
 MOST_OVERRUN, LEAST_OVERRUN = 1.5, 0.1  # a step that lasts longer than this (share, seconds) is given up
+LONG_STEP = 600.0  # seconds from which on a step is announced also where there is no limit
 PATIENCE = 1.0  # seconds that a step, or the last scores, may still take once a stop was asked for
 
 
@@ -194,7 +195,12 @@ class ScoringClock:
 
 
 def long_step_note(expected: float, seconds: float | None) -> str:
-    """A sentence if a step is expected to take longer than the limit in seconds; empty otherwise."""
+    """A sentence if a step is expected to take longer than the limit in seconds, or without one than `LONG_STEP`."""
+    if seconds is None and expected > LONG_STEP:
+        return (
+            f"By its formula, one step takes about {expected / 60:,.0f} minutes: choose smaller settings, fewer rows, "
+            "or a method for many rows, such as svgp or vecchia."
+        )
     if seconds is None or not expected > seconds:
         return ""
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +16,10 @@ from ..linalg.denormals import flushed_to_zero
 from ..memory import free_memory, machine_memory
 from ..methods.base import Method
 from ..problem import Outcome, Problem
+from .budget import long_step_note
 
 FINAL = ("converged", "diverged", "failed")  # after these no further step can follow
+FASTEST = 1e12  # flops per second that no processor of today exceeds
 WAY_OUT = "use fewer points, rows or features, or float32"
 SIZES = ("num_inducing", "num_eigenfunctions", "num_regressors", "num_features", "block", "batch_size", "subset")
 
@@ -116,6 +119,16 @@ def refuse_beyond_memory(method: Method, problem: Problem) -> None:
             f"{method.key} needs {cost.memory / 1e9:.3g} GB on {len(problem.train):,} rows by formula, "
             f"{size / 1e9:.3g} GB of them for {name}, and this machine has {most / 1e9:.3g} GB: {way_out}."
         )
+
+
+def warn_of_long_steps(method: Method, problem: Problem) -> None:
+    """Warn if a step takes longer than `LONG_STEP` by its formula, however fast the CPU; not on a cluster or GPU."""
+    if problem.train.y.device.type != "cpu" or method.map is not map:
+        return
+    cost = method.cost(problem)
+    if note := long_step_note(cost.flops / FASTEST, None):
+        rows = f"{len(problem.train):,} rows"
+        warnings.warn(f"{method.key} on {rows} takes {cost.flops:.2g} flops per step. {note}", stacklevel=2)
 
 
 def fitting_setting(method: Method, problem: Problem) -> str:

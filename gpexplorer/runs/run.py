@@ -34,7 +34,17 @@ from .budget import Budget, Progress, ScoringClock, ScoringTime, StopRequest, sc
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
 from .learned_values import hyperparameters_of, inducing_points_of, log_prior_of
-from .outcomes import FINAL, answering, callback_failed, closed, failed, given_up, refuse_beyond_memory, stopped
+from .outcomes import (
+    FINAL,
+    answering,
+    callback_failed,
+    closed,
+    failed,
+    given_up,
+    refuse_beyond_memory,
+    stopped,
+    warn_of_long_steps,
+)
 from .rounding import MonotoneWatch, Rise, least_noise_sentence, precision_sentence, rise_sentence
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
@@ -508,6 +518,7 @@ class Run(RunDisplay):
             return None
         if self._steps is None:  # the method begins, or goes on from the last state
             refuse_beyond_memory(self.method, self.problem)
+            warn_of_long_steps(self.method, self.problem)
             counted = replace(self.problem, kernel=Counted(self.problem.kernel, self.counter))
             last_state = self.trace[-1].step.state if len(self.trace) else None
             self._steps = recording_jitter(self.method.steps(counted, last_state), self.jitters)

@@ -17,7 +17,7 @@ import torch
 
 from gpexplorer import Spec
 from gpexplorer.errors import OutOfMemory
-from gpexplorer.problem import Problem
+from gpexplorer.problem import Cost, Problem
 from gpexplorer.runs.budget import Budget, ScoringTime, long_step_note, scheduled
 from toy_method import N, Toy, toy_run
 
@@ -131,7 +131,19 @@ def test_no_score_begins_once_scores_have_taken_a_quarter_of_the_time_of_the_ste
 
 def test_a_step_that_is_expected_to_take_too_long_is_announced():
     assert "one step takes about 50 s, longer than the 0.7 s" in long_step_note(50.0, 0.7)
+    assert "one step takes about 1,131 minutes: choose smaller settings" in long_step_note(67869.0, None)
     assert long_step_note(0.1, 0.7) == long_step_note(50.0, None) == long_step_note(math.nan, 1.0) == ""
+
+
+def test_a_run_warns_before_a_step_that_takes_very_long_on_any_machine(monkeypatch: pytest.MonkeyPatch):
+    run = toy_run()
+    monkeypatch.setattr(Toy, "cost", lambda self, problem: Cost(3.4e15, 8.0, {"K": 8.0}))
+
+    with pytest.warns(UserWarning, match=r"toy on 54 rows takes 3.4e\+15 flops per step. By .* about 57 minutes"):
+        run.advance()
+
+    monkeypatch.setattr(Toy, "cost", lambda self, problem: Cost(1e14, 8.0, {"K": 8.0}))
+    assert toy_run().advance() is not None  # warnings are errors here
 
 
 def test_the_methods_own_end_is_final():

@@ -387,8 +387,8 @@ class OpenRun:
 
     @property
     def first_step_too_long(self) -> str:
-        """Message that says, before the first step, that it takes longer than the seconds of the budget."""
-        if self.summary is None or self._pause_seconds is None or self.last > 0:
+        """Message that says, before the first step, that it takes longer than the budget's seconds, or very long."""
+        if self.summary is None or self.last > 0:
             return ""
         note = long_step_note(self.summary.seconds, self._pause_seconds)
         return note and f"{note} Press Play to take it all the same."
