@@ -5,7 +5,9 @@ Apart from `run`, since it is computed from a state alone: no step, no clock and
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +17,13 @@ from ..data.standardising import inputs_in_units
 from ..errors import SettingError, flag
 from ..hyperparameters import Hyperparameters, hyperparameters
 from ..kernels.row_scaled import input_count, plain_rows
-from ..kernels.theta.restrictions import log_prior, noise_limits
+from ..kernels.theta.restrictions import has_priors, log_prior, noise_limits, restricted_problem
 from ..methods.base import Method
 from ..problem import Problem
 from .trace import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 QUICK_FLOPS = 1e10  # of derivatives and standard errors of hyperparameters that are computed without being asked for
 
@@ -61,3 +66,24 @@ def log_prior_of(problem: Problem, record: Record) -> float:
         return log_prior(problem.kernel, theta)
     limits = noise_limits(problem.kernel, problem.theta)  # theta is that of features, with the noise as its last entry
     return 0.0 if limits is None or not len(theta) else -limits.penalty(float(theta[-1]))[0]
+
+
+def changed_problem(problem: Problem, table: Hyperparameters, theta: Tensor, options: Mapping[str, Any]) -> Problem:
+    """The problem with the hyperparameters of a table and these options, and what is restricted already."""
+    restrictions = getattr(problem.kernel, "restrictions", None)
+    asked = {} if restrictions is None else restrictions.options  # also of what is fixed now
+    kept = {name: asked[name] for name in ("bounds", "tied", "priors") if name in asked}
+    kernel = table.kernel(**{**kept, **options})
+    if getattr(problem.kernel, "noise_is_known", False):
+        del kernel["values"]["noise"]
+    return restricted_problem(replace(problem, theta=theta), kernel)
+
+
+def with_priors(table: pd.DataFrame, problem: Problem, records: Sequence[Record], learned: str) -> pd.DataFrame:
+    """The table of a run, with two more columns after the channel that is learned where there are priors."""
+    if not has_priors(problem.kernel) or learned not in table:
+        return table
+    place = list(table.columns).index(learned) + 1
+    table.insert(place, "log_prior", [log_prior_of(problem, record) for record in records])
+    table.insert(place + 1, "map_objective", table[learned] - table["log_prior"])
+    return table

@@ -22,7 +22,6 @@ from ..display import RunDisplay
 from ..errors import SettingError, StoreError, function, not_written
 from ..hyperparameters import Hyperparameters
 from ..kernels.row_scaled import plain_rows
-from ..kernels.theta.restrictions import has_priors, restricted_problem
 from ..linalg.denormals import flushed_to_zero
 from ..linalg.interruption import Interrupted, interruptible
 from ..methods.base import Method, Steps
@@ -33,7 +32,7 @@ from . import scores
 from .budget import Budget, Progress, ScoringClock, ScoringTime, StopRequest, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
-from .learned_values import hyperparameters_of, inducing_points_of, log_prior_of
+from .learned_values import changed_problem, hyperparameters_of, inducing_points_of, log_prior_of, with_priors
 from .outcomes import (
     FINAL,
     answering,
@@ -310,10 +309,8 @@ class Run(RunDisplay):
         if step is not None:
             of_kind("The step of a fork", step, Step, "what a method yields, such as run.trace[3].step")
             records.append(records[-1]._replace(index=len(records), step=step, scores=None))
-        if problem is not None:
-            of_kind("The problem of a fork", problem, Problem, "a Problem, such as run.problem")
         kept: dict[str, Any] = {"spec": self.spec, "start_note": self.start_note, "clock": self._clock}
-        return Run(self.method, problem or self.problem, self.split, resume=records, **kept)
+        return Run(self.method, self.problem if problem is None else problem, self.split, resume=records, **kept)
 
     def with_hyperparameters(self, at: int = -1, after: int | None = None, **options: Any) -> Run:
         """Make a second run in which hyperparameters have other values, or other restrictions, from one record on.
@@ -340,14 +337,8 @@ class Run(RunDisplay):
         """
         if self.method.own_kernel:
             raise SettingError(f"Method {self.method.key!r} learns features of its own in place of the kernel.")
-        restrictions = getattr(self.problem.kernel, "restrictions", None)
-        asked = {} if restrictions is None else restrictions.options  # also of what is fixed now
-        kept = {name: asked[name] for name in ("bounds", "tied", "priors") if name in asked}
-        kernel = self.hyperparameters_at(at, curvature=False).kernel(**(kept | options))
-        if getattr(self.problem.kernel, "noise_is_known", False):
-            del kernel["values"]["noise"]
         theta = getattr(self.trace.at(at).step.state, "theta", self.problem.theta)
-        problem = restricted_problem(replace(self.problem, theta=theta), kernel)
+        problem = changed_problem(self.problem, self.hyperparameters_at(at, curvature=False), theta, options)
         self.method.check_restrictions(problem)
         after = self.trace.at(at).index if after is None else after
         return self.fork(after, self.method.set_by_hand(problem, self.trace.at(after).step.state), problem)
@@ -472,13 +463,7 @@ class Run(RunDisplay):
         `map_objective`, which is minimised, their difference.
         """
         table = self.trace.table(self.method.channels)
-        learned = self.method.learned_channel
-        if not has_priors(self.problem.kernel) or learned not in table:
-            return table
-        place = list(table.columns).index(learned) + 1
-        table.insert(place, "log_prior", [log_prior_of(self.problem, record) for record in self.trace[: len(table)]])
-        table.insert(place + 1, "map_objective", table[learned] - table["log_prior"])
-        return table
+        return with_priors(table, self.problem, self.trace[: len(table)], self.method.learned_channel)
 
     def progress(self, budget: Mapping[str, float] | None = None) -> Progress:
         """How much of a budget is used, and the seconds to go.

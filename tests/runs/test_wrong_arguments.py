@@ -328,7 +328,7 @@ KINDS: list[tuple[Callable[[Run, Any], object], list[Any], str]] = [
     (lambda run, v: run.hyperparameters_at(curvature=v), [*AMBIGUOUS, META, 1.5], "curvature is .*; give True or"),
     (lambda run, v: run.hyperparameters_at(gradient=v), [*AMBIGUOUS, META, 1.5], "gradient is .*; give True or"),
     (lambda run, v: run.fork(step=v), ["", 3, True, META], "The step of a fork is .*; give what a method yields"),
-    (lambda run, v: run.fork(problem=v), ["", 3, META], "The problem of a fork is .*; give a Problem"),
+    (lambda run, v: run.fork(problem=v), ["", 3, META], "A run takes a Method and a Problem; this is"),
     (lambda run, v: run.using_mapper(v).__enter__(), [3, None], "The mapper is .*; give a function that"),
     (lambda run, v: run.posterior()(v), [META, [[HUGE] * 10]], 'device "meta" has no values|not rows of numbers'),
     (lambda run, v: run.posterior().log_density(X_OF_FOUR, v), [META, [HUGE] * 4], "no values: give one that|y is"),
