@@ -188,9 +188,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         possible = with_transforms(candidates(split, share, time_name), suitable)
         count = lanes_for(SERIES_ROWS if is_long_series else len(train), left, len(held_out))
     else:
-        possible = list(of_kind("among", among, Sequence, "candidates"))
-        for candidate in possible:
-            of_kind("One of among", candidate, Candidate, "a Candidate")
+        given = of_kind("among", among, Sequence, "candidates")
+        possible = [of_kind("One of among", candidate, Candidate, "a Candidate") for candidate in given]
         count = len(possible)
     if not possible:
         raise SettingError("among is empty: give at least one Candidate, or leave it out.")
