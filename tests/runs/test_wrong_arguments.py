@@ -303,7 +303,7 @@ WRONG_KINDS: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("at", WRONG_KINDS, ids=repr)
+@pytest.mark.parametrize("at", WRONG_KINDS, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("name", ["posterior", "scores", "fork", "inducing_points", "hyperparameters_at"])
 def test_a_record_is_named_by_its_index_alone(run: Run, name: str, at: Any) -> None:
     with pytest.raises(RecordError, match=r"has no record .*; it has 3, from 0 to 2"):
