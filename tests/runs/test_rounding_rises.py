@@ -133,7 +133,7 @@ def test_the_status_line_says_from_which_step_on():
     numbers = status_numbers(run, 8, None, False)
 
     assert "Do not trust the objective from step 4 on" in numbers.rise
-    assert "objective (not trustworthy from step 4 on)" in dict(numbers.cells)
+    assert "objective (not trustworthy from step 4 on)" in [fact.label for fact in numbers.cells]
     assert status_numbers(run, 3, None, False).rise == ""
 
 

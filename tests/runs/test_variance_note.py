@@ -43,7 +43,7 @@ def test_the_status_line_says_so_beside_the_snlp():
         run = spec(rows).open()
         run.finish()
         numbers = readings.status_numbers(run, len(run.trace) - 1, None, False)
-        assert label in dict(numbers.cells)
+        assert label in [fact.label for fact in numbers.cells]
 
 
 def test_the_board_of_a_race_says_so_beside_the_snlp():

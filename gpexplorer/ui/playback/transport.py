@@ -83,18 +83,15 @@ class Transport(WithLayout):
     def update(self, frame: Frame) -> None:
         """Show where the run is."""
         self._show_playing(self._player.playing)
-        numbers = frame.numbers
-        self.play.disabled = bool(frame.failed) and frame.run is None
-        if numbers is None:
-            if self.play.disabled:
-                for part in (self.back, self.forward, self.stop, self.undo):
-                    part.disabled = True
-                self.scrub.param.update(at=0, last=0)
-            return
-        self.forward.disabled = False
-        self.scrub.param.update(at=numbers.at, last=numbers.last)
-        self.back.disabled, self.stop.disabled = numbers.at < 1, not self.playing
-        self.undo.disabled = not numbers.by_hand
+        numbers, has_no_run = frame.numbers, bool(frame.failed) and frame.run is None
+        self.play.disabled = self.forward.disabled = has_no_run
+        if has_no_run:
+            self.back.disabled = self.stop.disabled = self.undo.disabled = True
+            self.scrub.param.update(at=0, last=0)
+        elif numbers is not None:
+            self.scrub.param.update(at=numbers.at, last=numbers.last)
+            self.back.disabled, self.stop.disabled = numbers.at < 1, not self.playing
+            self.undo.disabled = not numbers.by_hand
 
     def _make_buttons(self) -> None:
         look = {"variant": "contained", "width": 104, "margin": (4, 6, 4, 10), "description_delay": 900}

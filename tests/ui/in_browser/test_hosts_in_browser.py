@@ -171,7 +171,12 @@ def test_lines_in_a_host_are_recoloured_and_shortened_in_one_message(
     narrow: tuple[Page, list[str], Messages],
 ) -> None:
     """The last one on this page, whose lines stay short."""
-    page, errors, _ = narrow
+    page, errors, messages = narrow
+    for _ in range(20):  # until no picture is on its way
+        before = messages.frames
+        page.wait_for_timeout(1500)
+        if messages.frames == before:
+            break
     page.evaluate(RECOLOURED_AND_SHORTENED)  # in one go, as by one message: "Size mismatch" of Bokeh
     page.wait_for_timeout(500)
     assert errors == []
