@@ -125,11 +125,14 @@ def new_page(browser: Browser, width: int = SIZE["width"], height: int = SIZE["h
 
 
 class Seen:
-    """One open page, with its controls, its numbers, the errors it logged, and its requests to other hosts."""
+    """One open page, with its controls, its numbers, the errors it logged, and its requests to other hosts.
+
+    A test that leaves what others would take for their own, such as predictions, says that the page `is_spent`.
+    """
 
     def __init__(self, page: Page, url: str, query: str = "") -> None:
         self.page, self.complaints, self.elsewhere = page, [], []
-        self.is_fuller = False
+        self.is_fuller = self.is_spent = False
         page.on("console", lambda entry: self.complaints.append(entry.text) if entry.type == "error" else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self._note(request.url))

@@ -86,7 +86,7 @@ def anywhere(
             seen.tidy()
             assert seen.complaints == []
             assert seen.elsewhere == []
-            shared.append(seen)
+            shared += [] if seen.is_spent else [seen]
     finally:
         if seen not in shared:
             seen.page.close()
