@@ -228,10 +228,12 @@ const gpexplorerSideBySide = (() => {
         ].map(([dx, dy]) => ({ x: label.x + dx, y: label.y + dy, wide, high, away: Math.abs(dy) + out }))))
         const anywhere = () => along([[3, 0], [low, 0]]).flatMap(([y]) => along([[53, 0], [right - wide, 0]]).map(([x]) =>
           ({ x, y, wide, high, away: Math.hypot(x - label.x, y - label.y) })))
-        const near = around.filter(free), places = near.length ? near : anywhere().filter(free)
+        const clear = (box) => free(box) && !dots.some((dot) => meet({ x: box.x - 1, y: box.y - 7, wide: wide + 2, high: 27 }, dot))
+        const kinds = [() => around.filter(clear), () => anywhere().filter(clear), () => around.filter(free), () => anywhere().filter(free)]
+        const places = kinds.reduce((found, kind) => (found.length ? found : kind()), [])
         const cost = (box) => 0.2 * box.away + lines.reduce((sum, [x, y, worth = 1]) =>
           sum + (x > box.x - 4 && x < box.x + wide + 4 && y > box.y - 1 && y < box.y + high + 1 ? worth : 0), 0) +
-          dots.filter((other) => meet(box, other)).length * 20 +
+          dots.filter((other) => meet(box, other)).length * 20 +  // where no place is clear of all
           labels.filter((other) => gap(box, other) < gap(box, label)).length * 6  // it would seem to name another dot
         label.box = places.reduce((best, box) => (cost(box) < cost(best) ? box : best), places[0] ?? { x: label.x + 10, y: label.y - high, wide, high })
         taken.push(label.box)

@@ -173,7 +173,7 @@ def test_no_name_in_the_chart_of_times_touches_another_one(file: str, browser: B
 
 
 @pytest.mark.parametrize("spread", [0.3, 2.0])
-def test_no_name_in_the_chart_of_errors_touches_another_one(file: str, browser: Browser, spread: float):
+def test_no_name_in_the_chart_of_errors_touches_another_one_or_a_dot(file: str, browser: Browser, spread: float):
     """Machines differ in their seconds, so that dots of families come together anywhere."""
     page = browser.new_page()
     Seen(page, file, "?page=side-by-side")
@@ -191,7 +191,9 @@ def test_no_name_in_the_chart_of_errors_touches_another_one(file: str, browser: 
                 page.locator("input[type=range]").fill(str(step))
                 words = page.locator(".errors svg text").evaluate_all(WORDS)
                 assert names <= {each["words"] for each in words}
-                touching += [pair for pair in combinations(words, 2) if meet(*pair)]
+                dots = [dot.bounding_box() for dot in page.locator(".errors circle.now").all()]
+                own = [each for each in words if each["words"] in names]
+                touching += [pair for pair in (*combinations(words, 2), *product(own, dots)) if meet(*pair)]
     assert touching == []
     page.close()
 
