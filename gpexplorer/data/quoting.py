@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import PurePosixPath
+from typing import Any
 
 
 def quote(value: object, width: int = 40) -> str:
@@ -24,6 +25,12 @@ def display_name(name: str) -> str:
     last = PurePosixPath(name.replace("\\", "/")).name or "unnamed file"
     text = "".join(c if c.isprintable() else "�" for c in last)
     return text if len(text) <= 80 else f"{text[:50]}…{text[-29:]}"
+
+
+def data_title(data: Any) -> str:
+    """Return what the data of a spec are called in a sentence: the name of their set or of their file."""
+    name = str(data.get("file") or data.get("name", "the data")) if isinstance(data, dict) else str(data)
+    return display_name(name)
 
 
 def listing(names: Iterable[object], most: int = 12) -> str:

@@ -27,6 +27,7 @@ from .styles import FigureTheme
 
 MOST_REPEATED = 200  # steps repeated at most after rows were edited; Play takes the steps after these
 OF_OBJECTS, NUMERIC_KERNEL = "cholqr", "se-ard"  # the method for molecules, and the kernel after them
+CHOOSE = "choose data and settings that can be opened"
 RowReader = Callable[[Any], Any]  # a split -> the rows of that split
 
 
@@ -181,6 +182,8 @@ class Session:
         Key of the preset that the open run belongs to; empty where it belongs to none.
     answer : str
         What is said of the trained model of a recommendation, where that is open; else empty.
+    has_failed : bool
+        Whether the run that was asked for last could not be opened; the one on the screen is the one before.
     """
 
     def __init__(
@@ -199,7 +202,7 @@ class Session:
         self.theme = FigureTheme()
         self.panels: list[Working] = []
         self._studies: list[tuple[str, BackgroundWorker]] = []
-        self.screen, self.question, self.answer = Screen(spec), "", ""
+        self.screen, self.question, self.answer, self.has_failed = Screen(spec), "", "", False
         self._report, self._adopt = report, adopt
         self._drag_start = 0
 
@@ -207,6 +210,23 @@ class Session:
     def run(self) -> Run | None:
         """The open run, for reading: only the player's thread takes its steps."""
         return self.player.run
+
+    @property
+    def missing_run(self) -> str:
+        """What a panel that uses the open run waits for, as a sentence; empty where a run is open."""
+        run = self.run
+        if run is not None and len(run.trace):
+            return ""
+        if self.has_failed:
+            return f"No run is open: {CHOOSE}."
+        if self.screen.key:  # another run is being opened in its place
+            return ""
+        return "No run is open yet: press Play." if self.player.waits_for_play else "The run is being opened."
+
+    @property
+    def missing_settings(self) -> str:
+        """What a panel that uses the chosen settings waits for, as a sentence; empty where they were not refused."""
+        return f"The run that was asked for last could not be opened: {CHOOSE}." if self.has_failed else ""
 
     def open(self, play: bool = False, row: Sequence[float] = ()) -> None:
         """Open the chosen spec at step 0; `row` is a row that it adds to the open run."""
@@ -316,6 +336,8 @@ class Session:
     def take(self, wait: float = 0.0) -> Frame | None:
         """Return the newest frame of the player, if there is one; within `wait` seconds if a drawn one comes."""
         frame = self.player.take(wait)
+        if frame is not None:
+            self.has_failed = bool(frame.failed)
         if frame is not None and frame.run is not None and frame.numbers is not None:
             run, numbers = frame.run, frame.numbers
             self.screen = Screen(run.spec, numbers.at, self.screen.view, numbers.by_hand, run.key)

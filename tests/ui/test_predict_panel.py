@@ -74,21 +74,27 @@ def test_predictions_have_as_many_digits_as_their_unit_needs(mean: float, sd: fl
     panel._session.close()
 
 
+def frames(session: Session, panel: PredictPanel, holds: Callable[[], object]) -> None:
+    """Take frames, as the page does, until something holds."""
+    end = time.monotonic() + 30
+    while not holds():
+        session.take(0.02)
+        panel.update()
+        assert time.monotonic() < end
+
+
+def in_own_loop(story: Coroutine[Any, Any, None]) -> None:
+    with ThreadPoolExecutor(1) as thread:  # this thread may have a loop already, of a browser test before
+        thread.submit(asyncio.run, story).result()
+
+
 def test_predictions_name_their_step_and_are_offered_again_when_the_run_has_gone_on() -> None:
     session = Session(gpx.Spec("cholqr", {"num_inducing": 8}, {"name": "friedman1", "n": 60}, budget={"steps": 2}))
     panel = PredictPanel(session)
     header = ",".join(gpx.load({"name": "friedman1", "n": 60}).train.names)
 
     def wait(holds: Callable[[], object]) -> None:
-        end = time.monotonic() + 30
-        while not holds():
-            session.take(0.02)
-            panel.update()
-            assert time.monotonic() < end
-
-    def in_own_loop(story: Coroutine[Any, Any, None]) -> None:
-        with ThreadPoolExecutor(1) as thread:  # this thread may have a loop already, of a browser test before
-            thread.submit(asyncio.run, story).result()
+        frames(session, panel, holds)
 
     def predict() -> None:
         in_own_loop(panel._predict_again())
@@ -130,6 +136,42 @@ def test_predictions_name_their_step_and_are_offered_again_when_the_run_has_gone
         wait(lambda: session.screen.step == 0)
         predict()
         assert "The run has gone on to step 1: show that step" in panel.note.object
+    finally:
+        panel.close()
+        session.close()
+
+
+def test_predictions_by_a_run_on_other_rows_go_and_those_by_another_run_say_so() -> None:
+    few, more = ({"name": "friedman1", "n": n} for n in (60, 80))
+    session = Session(gpx.Spec("cholqr", {"num_inducing": 8}, few))
+    panel = PredictPanel(session)
+    try:
+        session.open()
+        frames(session, panel, lambda: session.screen.key)
+        first = session.spec
+        panel._file = "new.csv", f"{','.join(gpx.load(few).train.names)}\n{','.join(['0.5'] * 10)}\n".encode()
+        in_own_loop(panel._predict_again())
+        frames(session, panel, lambda: panel._table is not None)
+        said = panel.note.object
+
+        key = session.screen.key
+        session.change(gpx.Spec("cholqr", {"num_inducing": 9}, few))
+        frames(session, panel, lambda: session.screen.key != key)
+        panel.update()
+        assert panel.note.object == f"{said} Another run is on the screen now: predict again for its predictions."
+        session.change(first)
+        frames(session, panel, lambda: session.screen.key == key)
+        panel.update()
+        assert panel.note.object == said
+        assert panel.files.visible
+
+        session.change_rows(more)
+        frames(session, panel, lambda: session.screen.key != key)
+        panel.update()
+        assert "predictions of new.csv were removed, because their run was on other rows" in panel.note.object
+        assert panel.head.object == panel.counts.object == ""
+        assert not panel.files.visible
+        assert not panel.again.disabled
     finally:
         panel.close()
         session.close()

@@ -68,10 +68,17 @@ def test_the_answer_is_words_and_a_picture_and_sets_the_page(tmp_path: Path) -> 
         assert adopted[-1].method == answer.method
         assert adopted[-1].data == SPEC.data
         assert session.spec.kernel == answer.kernel  # without its theta, so that other rows can be opened
+        said = panel.note.object
         session.change_rows("snelson-like")
+        panel.update()
+        assert panel.note.object == "Other rows are open now; this answer is about hypercube: ask again for these."
+        assert not panel.adopt.visible
         panel.use()
-        assert "ask again" in panel.note.object
         assert len(adopted) == 1
+        session.change_rows(SPEC.data)
+        panel.update()
+        assert panel.note.object == said
+        assert panel.adopt.visible
     finally:
         panel.close()
         session.close()

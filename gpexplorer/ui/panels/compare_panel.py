@@ -186,7 +186,10 @@ class ComparePanel(StudyPanel):
         return warnings
 
     def update(self) -> None:
-        """Show notes that have changed."""
+        """Show notes that have changed, and what is missing to keep or sweep the open run."""
+        missing = self._session.missing_run
+        self.require(missing or self._session.missing_settings)
+        self.keep.disabled = bool(missing)
         if self._notes_version != self._notes.version:
             self._notes_version = self._notes.version
             self.draw()

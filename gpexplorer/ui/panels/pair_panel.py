@@ -281,6 +281,8 @@ class PairPanel(StudyPanel):
 
     def update(self) -> None:
         """Show how far the runs are, or the newest place."""
+        missing = self._session.missing_run if self.left.value == OPEN_RUN else ""
+        self.require(missing, self.go, is_said=False)  # the panel around it says so
         worker = self._worker
         if worker is None:
             return

@@ -27,6 +27,11 @@ MOST_DECIMALS = 6
 OPTIONS = {"new observations (y)": "y", "the function without noise (f)": "f"}
 UPLOAD = f"New rows (at most {CAP // 10**6} MB)"
 UPLOAD_HELP = "a CSV, Parquet or NPZ file with the input columns of the open run. Larger files: gpexplorer predict."
+OTHER_RUN = "Another run is on the screen now: predict again for its predictions."
+GONE = (
+    "The predictions of {} were removed, because their run was on other rows. Predict again for those of the run on "
+    "the screen, where the file has its input columns."
+)
 IN_SIGHT = ":host { max-height: 330px; overflow: auto; }"
 
 
@@ -38,6 +43,7 @@ class PredictPanel(StudyPanel):
         self._table: pd.DataFrame | None = None
         self._file: tuple[str, bytes] | None = None
         self._basis: tuple[Any, ...] = ()  # run, step and kind of the predictions in the table
+        self._rows_of_basis, self._about = "", ""  # its training rows, and what is said of the table
         self.of = select("Predict", OPTIONS, "y", 250)
         self.of.param.watch(self._predict_again, "value")
         hint = "predict the same rows by the step that is shown now."
@@ -68,7 +74,9 @@ class PredictPanel(StudyPanel):
         posterior = run.posterior(min(self._session.screen.step, len(run.trace) - 1), of="y")
         rows = data_sets.read_rows(name, data, model_inputs(posterior))
         with self._session.shares.turns.turn():
-            return prediction_table(posterior, rows, self.of.value if self.of.value in OPTIONS.values() else "y")
+            table = prediction_table(posterior, rows, self.of.value if self.of.value in OPTIONS.values() else "y")
+        table.attrs["target"] = run.problem.train.target
+        return table
 
     async def _read(self, event: Any) -> None:
         if not event.new:
@@ -81,15 +89,24 @@ class PredictPanel(StudyPanel):
         if self._file is None:
             return
         name, data = self._file
-        self._table, self.files.visible, self.head.object, self.counts.object = None, False, "", ""
+        self._remove_table()
         self.say(f"Predicting the rows of {name} …")
-        self._basis, about = self._shown, self.about_step()
+        self._basis, self._rows_of_basis, about = self._shown, self._training_rows, self.about_step()
         await work_in_thread(
             partial(self.predict, name, data),
             lambda table: self.show_table(name, table, about),
             self.say,
             "rows were predicted",
         )
+
+    def _remove_table(self) -> None:
+        self._table, self.files.visible, self.head.object, self.counts.object = None, False, "", ""
+
+    @property
+    def _training_rows(self) -> str:
+        """What tells the training rows of the run on the screen from others."""
+        spec = self._session.screen.spec
+        return repr((spec.data, spec.split))
 
     @property
     def _shown(self) -> tuple[Any, ...]:
@@ -116,11 +133,10 @@ class PredictPanel(StudyPanel):
     def show_table(self, name: str, table: pd.DataFrame, about: str = "") -> None:
         """Show the first rows, which step predicts, how many rows have which reason at the end, and the downloads."""
         self._table = table
-        run = self._session.run
-        self.say(" ".join(filter(None, [f"{len(table):,} rows of {name}.", about])))
-        target = run.problem.train.target if run is not None else "mean"
+        self._about = " ".join(filter(None, [f"{len(table):,} rows of {name}.", about]))
+        self.say(self._about)
         decimals = _decimals(table["sd"].to_numpy(float))
-        headings = ["row", cut(target, 40), "± sd", "95 % from", "to", "why"]
+        headings = ["row", cut(table.attrs.get("target", "mean"), 40), "± sd", "95 % from", "to", "why"]
         numbers = table[["mean", "sd", "lower_95", "upper_95"]].head(SHOWN).to_numpy(float)
         cells = [[_number(value, decimals) for value in values] for values in numbers]
         self.head.object = html_table(
@@ -135,9 +151,20 @@ class PredictPanel(StudyPanel):
         self.files.visible = True
 
     def update(self) -> None:
-        """Offer to predict again where another step or run is shown than the one of the table."""
+        """Offer to predict again where another step or run is shown than the one of the table, and say so.
+
+        Predictions by a run on other rows are removed: a table that stays looks like one of the rows on the screen.
+        """
+        missing = self._session.missing_run
+        if self._table is not None and self._file is not None:
+            if missing or self._training_rows != self._rows_of_basis:
+                self._remove_table()
+                self.say(GONE.format(self._file[0]))
+            else:
+                self.say(self._about if self._basis[:1] == self._shown[:1] else f"{self._about} {OTHER_RUN}")
+        self.require(missing, self.upload)
         self.again.visible = self._file is not None
-        self.again.disabled = self._basis == self._shown
+        self.again.disabled = bool(missing) or self._basis == self._shown
 
     def pause(self) -> None:
         """Do nothing: the panel has no thread of its own."""

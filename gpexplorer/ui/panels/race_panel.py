@@ -11,7 +11,7 @@ import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
-from ...data.quoting import size
+from ...data.quoting import data_title, size
 from ...errors import SettingError
 from ...errors import number as number_checked
 from ...methods.base import registry
@@ -165,6 +165,7 @@ class RacePanel(StudyPanel):
         self.out = select("Stop one lane", NONE, "", 220, size="medium", visible=False, description=hint)
         self.out.param.watch(lambda event: self._stop(event.new), "value")
         self.table, self.reach = (line_of_text(margin=(4, 12), styles=[TABLE]) for _ in range(2))
+        self._on = ""  # which data, because others may be opened while the race is on the page
         self._charts: dict[str, Chart] = {}
         self.pictures = row(**WIDE, min_height=HEIGHT, visible=False)
         head = row(self.methods, self.lanes, self.seconds, self.go, self.again, self.out, gap="4px")
@@ -188,12 +189,13 @@ class RacePanel(StudyPanel):
         self._show_playing()
 
     def update(self) -> None:
-        """Show the newest standing of the race."""
+        """Show the newest standing of the race, or what is missing to begin one."""
+        self.require("" if self._worker is not None else self._session.missing_settings, self.go)
         standing = self._worker.take() if self._worker is not None else None
         if standing is None:
             return
         self.table.object, self.reach.object = standing.table, standing.reach
-        self.note.object = standing.note
+        self.note.object = f"{self._on} {standing.note}"
         self._offer_lanes(standing.sentences)
         for metric, chart in self._charts.items():
             chart.show(self._lanes[metric], self._lanes[metric].data(standing.board))
@@ -208,6 +210,7 @@ class RacePanel(StudyPanel):
     def _begin(self) -> None:
         if self.start("a race", self._racing):
             race = self._worker.race
+            self._on = text(f"On {data_title(self._session.spec.data)}.")
             self.say(race.policy)
             self._draw(list(race.lanes))
             self._offer_lanes({name: "" for name in race.lanes})

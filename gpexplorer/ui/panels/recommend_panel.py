@@ -18,7 +18,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ... import data as data_sets
-from ...data.quoting import about, what_is_seen
+from ...data.quoting import about, data_title, what_is_seen
 from ...data.splits import ALL
 from ...errors import number
 from ...runs import Spec
@@ -50,6 +50,7 @@ HELD_OUT_HINT = (
     "single rows what to expect between the given ones. Rows in order of time and panels are recognised."
 )
 FROM_HINT = "Rows from this date or number on are held out; without it the last rows are, in blocks."
+OTHER_ROWS = "Other rows are open now; this answer is about {}: ask again for these."
 PREFER_HINT = "What decides between models: means alone, or also how far a row may be from its mean."
 
 
@@ -112,6 +113,7 @@ class RecommendPanel(StudyPanel):
         super().__init__(session)
         self._answer: Recommendation | None = None
         self._asked_for: Any = None  # the rows of the answer
+        self._about = ""  # and their name
         self._choose_again = choose_again
         hint = "Wall-clock time for all of it. A step that has begun is not interrupted."
         self.seconds = whole("Seconds", 60, LEAST_SECONDS, MOST_SECONDS, 115, size="medium", description=hint)
@@ -183,7 +185,7 @@ class RecommendPanel(StudyPanel):
         options: dict[str, Any] = {"prefer": self.prefer.value, "folds": self.held_out.value or None}
         if self.held_out.value == "time":
             options["before"] = str(self.before.value or "").strip() or None
-        self._asked_for = self._open_rows
+        self._asked_for, self._about = self._open_rows, data_title(spec.data)
         return RecommendWorker(
             lambda: _rows(spec, read),
             session.shares.turns,
@@ -205,7 +207,7 @@ class RecommendPanel(StudyPanel):
         if answer is None:
             return
         if self._open_rows != self._asked_for:
-            self.say("Other rows are open now: ask again for these.")
+            self.say(OTHER_ROWS.format(self._about))
             return
         chosen = ("method", "settings", "seed", "target_transform", "input_transform")
         kernel = answer.spec.kernel if isinstance(answer.spec.kernel, str) else answer.spec.kernel["name"]
@@ -233,6 +235,8 @@ class RecommendPanel(StudyPanel):
     def update(self) -> None:
         """Show how far the recommendation is, or its answer."""
         worker = self._worker
+        if self._answer is not None:
+            self._say_whose()
         if worker is None:
             return
         progress = worker.progress
@@ -244,6 +248,16 @@ class RecommendPanel(StudyPanel):
             self.bar.value = round(100 * progress.fraction)
             stopping = "Cancelling after the step under way. " if worker.closed.is_set() else ""
             self.say(f"{stopping}{progress.fraction:.0%}, {span(progress.seconds_left)} to go: {progress.sentence}")
+
+    def _say_whose(self) -> None:
+        """Say so where the answer is about other rows than those that are open now, which cannot use it."""
+        is_of_others = self._open_rows != self._asked_for
+        if is_of_others and self.adopt.visible:
+            self._note_before = str(self.note.object)
+            self.say(OTHER_ROWS.format(self._about))
+        elif not (is_of_others or self.adopt.visible) and self.note.object == text(OTHER_ROWS.format(self._about)):
+            self.note.object = self._note_before
+        self.adopt.visible = not is_of_others
 
     def pause(self) -> None:
         """Cancel: the best answer so far is shown after the step under way."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...data.quoting import size
+from ...data.quoting import data_title, size
 from ...errors import GPExplorerError, SettingError
 from ...errors import number as checked
 from ...memory import machine_memory
@@ -123,6 +123,12 @@ class ScalingPanel(MeasuringPanel):
         head = row(self.axis, self.low, self.high, self.count, self.go, self.target_size)
         self._layout = column(head, self.note, self.table, self.chart)
 
+    def update(self) -> None:
+        """Show the sizes that have been measured since the last call, and what is missing to measure others."""
+        is_measuring = self._worker is not None and not self._worker.over
+        self.require("" if is_measuring else self._session.missing_settings, self.go)
+        super().update()
+
     def _measuring(self) -> ScalingWorker:
         spec = self._session.spec
         try:
@@ -164,7 +170,9 @@ class ScalingPanel(MeasuringPanel):
         if scaling.slope().refused and not self._worker.over:
             self.note.object = f"Sizes measured so far: {len(scaling.points)}. {HOW}"
             return
-        parts = [self._worker.error] if self._worker.error else []
+        method = str(registry[scaling.spec.method].title)
+        parts = [f"{method} on {data_title(scaling.spec.data)}."]  # others may be opened while this is on the page
+        parts += [self._worker.error] if self._worker.error else []
         parts += [f"Seconds: {scaling.slope().sentence}.", f"Memory: {scaling.slope('memory').sentence}."]
         try:
             target = checked("The size of the forecast", self.target_size.value, whole=True, low=1)

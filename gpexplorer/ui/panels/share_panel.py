@@ -93,14 +93,16 @@ class SharePanel(StudyPanel):
             "steps.csv": lambda: session.table().to_csv(index=False),
             "steps.parquet": lambda: session.table().to_parquet(index=False),
         }
-        self.downloads = row(self.page, *(download(name, make) for name, make in files.items()), self.spec_file)
+        self._files = [self.page, *(download(name, make) for name, make in files.items())]
+        self.downloads = row(*self._files, self.spec_file)
         parts = [self.hide, self.own_note, self.downloads, self.note, self.copy_code, self.code]
         self._layout = column(pn.Row(self.link, self.copy_link, **WIDE), *parts)
 
     def update(self) -> None:
         """Show the link and the program of the current step, unless a person's clicks led to it."""
-        screen = self._session.screen
-        if screen == self._screen:
+        screen, missing = self._session.screen, self._session.missing_run
+        self.require(missing, *self._files)
+        if screen == self._screen or (missing and not screen.key):
             return
         if self._screen is None or screen.key != self._screen.key:
             self.own_note.value = self._notes.of(screen.key)

@@ -33,6 +33,7 @@ class StudyPanel(WithLayout):
         self._session = session
         self._worker: Any = None
         self._layout: Any = None
+        self._missing, self._note_before = "", ""
         self.note = line_of_text()
 
     def say(self, message: str, most: int = 400) -> None:
@@ -40,6 +41,30 @@ class StudyPanel(WithLayout):
         words = text(message, most)
         if self.note.object != words:
             self.note.object = words
+
+    def require(self, missing: str, *starts: Any, is_said: bool = True) -> None:
+        """Disable what begins a study while something is missing; called at each update.
+
+        Parameters
+        ----------
+        missing : str
+            What is missing, as a sentence; empty where nothing is.
+        *starts : Widget
+            Buttons and fields that begin the study.
+        is_said : bool, default True
+            Whether the sentence takes the place of the note, which comes back afterwards.
+        """
+        if missing == self._missing:
+            return
+        before, self._missing = self._missing, missing
+        for start in starts:
+            start.disabled = bool(missing)
+        if is_said and not before:
+            self._note_before = str(self.note.object)
+        if is_said and missing:
+            self.say(missing)
+        elif is_said and self.note.object == text(before):
+            self.note.object = self._note_before
 
     def start(self, title: str, worker: Callable[[], BackgroundWorker], *, counted: bool = True) -> bool:
         """Begin a study, or say why it cannot begin.

@@ -184,6 +184,8 @@ class SweepPanel(StudyPanel):
         """Pass on the runs that have ended, and offer the settings of the open method."""
         self._offer_settings()
         worker = self._worker
+        missing = "" if worker is not None else self._session.missing_settings
+        self.require(missing, self.go, self.on_splits, is_said=False)  # the panel around it says so
         if worker is None:
             return
         over, ended = worker.over, dict[str, Finished]()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...data.quoting import display_name
+from ...data.quoting import data_title
 from ...runs import Run
 from ..shared_limits import Shares
 from ..text import sentence
@@ -205,6 +205,11 @@ class Player(BackgroundWorker):
         return self._open_run.run
 
     @property
+    def waits_for_play(self) -> bool:
+        """Whether a run is opened when a person first asks for a step."""
+        return self._requests.prepared is not None
+
+    @property
     def playing(self) -> bool:
         """Whether steps are taken without being asked for; more recent than the same field of a frame."""
         with self._changed:
@@ -285,15 +290,13 @@ class Player(BackgroundWorker):
             time.sleep(YIELD_SECONDS)
 
     def _open(self, request: OpenRequest) -> bool:
-        data = request.spec.data
-        name = str(data.get("file") or data.get("name", "the data")) if isinstance(data, dict) else data
         if request.row and self._open_run.run is not None:
             # Show the record on the screen updated by a new row, before the run is repeated with it
             run, at = self._open_run, min(request.at, self._open_run.last)
             layers = run.layers_with_row(at, request.row, self._requests.visible)
             if layers:
                 self._publish(numbers=run.numbers(at), layers=layers, failures=dict(run.failures), table=run.table(at))
-        self._publish(busy=f"Opening {display_name(name)} …")
+        self._publish(busy=f"Opening {data_title(request.spec.data)} …")
         try:
             self._open_run.open(request)
         except Exception as error:
