@@ -43,6 +43,7 @@ REPEATED = 0.01  # share of copies from which they are mentioned
 REFITTED = "The model was then fitted to all training rows."
 MOST_NAMES = 8  # inputs that are named in a sentence
 MOST_MODELS = 4  # of an average that are named in a sentence
+ANSWER, BEST_PROCESS = "The answer", "The best Gaussian process."  # sentences of the table
 PROMISED = 0.95  # the level of the intervals
 LEAST_THIRD = 40  # rows in a third of the predictions, below which the thirds are not compared
 UNEQUAL = 1.6  # ratio of the errors in standard deviations of two thirds, from which the widths do not fit
@@ -71,7 +72,8 @@ class Recommendation:
         If the model was fitted again to all rows (`refitted`), they are those of the same models on fewer rows.
     table : DataFrame
         One row per candidate and simple model: rows fitted to, held-out rows of the scores, seconds, smse, nlpd, the
-        ends of the 95 % interval of nlpd (nlpd_low, nlpd_high), and a sentence. Models with scores on all held-out rows
+        ends of the 95 % interval of nlpd (nlpd_low, nlpd_high), and a sentence, which begins with "The answer" for what
+        predicts. Models with scores on all held-out rows
         come first, the best of them on top: scores on other rows cannot be compared with theirs.
     runner_up : str
         The second best candidate; empty if there was only one.
@@ -341,21 +343,28 @@ def why_not(lane: Lane, winner: Lane) -> str:
 def table(
     lanes: list[Lane], winner: Lane, simple: Mapping[str, RowScores], average: Average | None = None
 ) -> pd.DataFrame:
-    """One row per model: those with scores on all held-out rows first, the best of them on top."""
+    """One row per model: those with scores on all held-out rows first, the best of them on top.
+
+    The sentence of what predicts begins with `ANSWER`.
+    """
+    names = [] if average is None else list(average.weights)
+    of_winner = BEST_PROCESS if names else f"{ANSWER}."
     rows = [
         {
             "model": lane.name,
             "rows": lane.rows or np.nan,
             "seconds": lane.seconds,
             **_scores(lane.scores),
-            "sentence": "Chosen." if lane is winner else lane.sentence,
+            "sentence": of_winner if lane is winner else lane.sentence,
         }
         for lane in lanes
     ]
-    rows += [{"model": name, **_scores(scores), "sentence": "A simple model."} for name, scores in simple.items()]
-    if average is not None and len(average.weights) > 1:
-        name = f"average of {len(average.weights)} models"
-        rows.append({"model": name, **_scores(average.scores), "sentence": f"It is {shares(average)}."})
+    for name, scores in simple.items():
+        sentence = f"{ANSWER}, a simple model." if names == [name] else "A simple model."
+        rows.append({"model": name, **_scores(scores), "sentence": sentence})
+    if average is not None and len(names) > 1:
+        name = f"average of {len(names)} models"
+        rows.append({"model": name, **_scores(average.scores), "sentence": f"{ANSWER}: {shares(average)}."})
     columns = ["model", "rows", "held_out", "seconds", "smse", "nlpd", *ENDS, "sentence"]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.sort_values(["held_out", "nlpd"], ascending=[False, True], na_position="last", ignore_index=True)

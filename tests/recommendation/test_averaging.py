@@ -190,6 +190,8 @@ def test_the_answer_names_models_weights_and_gain(answer: gpx.Recommendation) ->
     assert row["nlpd"] == pytest.approx(average.expected["nlpd"].value)
     assert row["held_out"] == 150
     assert answer.spec.method == "ml"
+    assert row["sentence"].startswith(f"The answer: {100 * next(iter(average.weights.values())):.0f} % of ")
+    assert (answer.table["sentence"] == "The best Gaussian process.").sum() == 1
     simple = answer.table[answer.table["sentence"] == "A simple model."]["nlpd"].min()
     beaten = "A simple model is better" in str(answer)  # than the average, which predicts
     assert beaten == (simple < average.expected["nlpd"].value)

@@ -28,17 +28,28 @@ def test_the_picture_shows_each_model_at_its_score_with_its_interval() -> None:
         "model": ["a", "b", "ridge", "early", "lost", "average of 2 models"],
         "held_out": [60, 60, 60, 20, np.nan, 60], "nlpd": [0.1, 0.2, 0.3, 0.0, np.nan, 0.05],
         "nlpd_low": [0.0, 0.1, 0.2, -0.1, np.nan, 0.0], "nlpd_high": [0.2, 0.3, 0.4, 0.1, np.nan, 0.1],
-        "sentence": ["Chosen.", "Worse.", "A simple model.", "Given up.", "No time.", "It is 60 % of a and 40 % of b."],
+        "sentence": ["The best Gaussian process.", "Worse.", "A simple model.", "Given up.", "No time.",
+                     "The answer: 60 % of a and 40 % of b."],
     })  # fmt: skip
     layers = CandidateScores(table).data()
-    assert layers["chosen"][["x", "y"]].to_numpy().tolist() == [[0.1, 5.0]]
-    assert layers["average of models"][["x", "y"]].to_numpy().tolist() == [[0.05, 1.0]]
+    assert layers["the answer"][["x", "y"]].to_numpy().tolist() == [[0.05, 1.0]]
+    assert layers["best Gaussian process"][["x", "y"]].to_numpy().tolist() == [[0.1, 5.0]]
     assert layers["simple models"]["model"].tolist() == ["ridge"]
     assert layers["other methods"].to_dict("list") == {"x": [0.2], "y": [4.0], "model": ["b"]}
     assert layers["given up early, on fewer rows"]["model"].tolist() == ["early"]
     ends = [[0, 5, 0.2, 5], [0.1, 4, 0.3, 4], [0.2, 3, 0.4, 3], [-0.1, 2, 0.1, 2], [0, 1, 0.1, 1]]
     np.testing.assert_allclose(layers["95 % interval"].to_numpy(), ends)
-    assert "average of models" not in CandidateScores(table.iloc[:5]).data()
+    alone = CandidateScores(table.iloc[:5].replace("The best Gaussian process.", "The answer.")).data()
+    assert alone["the answer"]["model"].tolist() == ["a"]
+    assert "best Gaussian process" not in alone
+
+
+def test_the_answer_is_shown_also_where_twelve_models_have_better_scores():
+    frame = pd.DataFrame({"model": [f"m{k}" for k in range(14)], "nlpd": np.arange(14) / 20, "held_out": 9})
+    frame = frame.assign(sentence=["Worse."] * 13 + ["The answer."], nlpd_low=frame["nlpd"], nlpd_high=frame["nlpd"])
+    layers = CandidateScores(frame).data()
+    assert layers["the answer"]["model"].tolist() == ["m13"]
+    assert len(layers["other methods"]) == 12
 
 
 def test_a_long_name_beside_the_picture_of_models_ends_with_a_whole_word_and_dots():
@@ -48,7 +59,7 @@ def test_a_long_name_beside_the_picture_of_models_ends_with_a_whole_word_and_dot
         "nlpd_low": [0.0, 0.1],
         "nlpd_high": [0.2, 0.3],
         "held_out": 9,
-        "sentence": "Chosen.",
+        "sentence": "The answer.",
     }
     scores = CandidateScores(pd.DataFrame({"model": names, **columns}))
 

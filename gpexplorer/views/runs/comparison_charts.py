@@ -15,9 +15,10 @@ from ..base import Layers, band, dots, layer, legend_cols, line, named, overlay,
 from ..drawing.palette import CYCLE, ROLES, cycled
 
 UNITS = {"seconds": "seconds of computation", "memory": "bytes of its arrays, by formula", "entries": "kernel entries"}
-CHOSEN, OTHERS, SIMPLE, EARLY = "chosen", "other methods", "simple models", "given up early, on fewer rows"
-AVERAGE = "average of models"
-COLOURS = {CHOSEN: CYCLE[1], OTHERS: CYCLE[0], SIMPLE: CYCLE[2], EARLY: CYCLE[3], AVERAGE: CYCLE[4]}
+ANSWER, BEST, OTHERS, SIMPLE = "the answer", "best Gaussian process", "other methods", "simple models"
+EARLY = "given up early, on fewer rows"
+COLOURS = {ANSWER: CYCLE[1], BEST: CYCLE[4], OTHERS: CYCLE[0], SIMPLE: CYCLE[2], EARLY: CYCLE[3]}
+SIZES = {ANSWER: 13}  # of a dot in pixels, else 9
 INTERVAL = "95 % interval"
 MOST = 12  # models in the picture
 LONGEST = 34  # letters of a name beside the axis
@@ -129,21 +130,27 @@ class CandidateScores:
     """
 
     def __init__(self, table: pd.DataFrame) -> None:
-        scored = table[np.isfinite(table["nlpd"].to_numpy(float))].head(MOST)
-        if len(scored) > 3:
+        scored = table[np.isfinite(table["nlpd"].to_numpy(float))]
+        is_answer = scored["sentence"].str.startswith("The answer").to_numpy(bool)
+        is_shown = np.arange(len(scored)) < MOST
+        if is_shown.sum() > 3:
             values = scored["nlpd"].to_numpy(float)
-            spread = max(float(np.median(values) - values[0]), 0.05)
-            scored = scored[values <= values[0] + WORSE * spread]
-        self.table = scored.reset_index(drop=True)
+            spread = max(float(np.median(values[is_shown]) - values[0]), 0.05)
+            is_shown &= values <= values[0] + WORSE * spread
+        self.table = scored[is_shown | is_answer].reset_index(drop=True)
 
     def data(self) -> Layers:
-        """Return one frame per kind of model, and one of intervals: x is the NLPD, y the place from the bottom."""
+        """Return one frame per kind of model, and one of intervals: x is the NLPD, y the place from the bottom.
+
+        What predicts, such as an average of several models, is "the answer", and the best Gaussian process alone has a
+        frame of its own beside it.
+        """
         table = self.table.assign(y=np.arange(len(self.table), 0, -1.0), x=self.table["nlpd"])
         is_early = table["held_out"] < table["held_out"].max()  # scores on fewer rows cannot be compared
-        is_average = table["model"].str.startswith("average of ")
-        kinds = [table["sentence"] == "Chosen.", table["sentence"] == "A simple model.", is_average, is_early]
-        kind = np.select(kinds, [CHOSEN, SIMPLE, AVERAGE, EARLY], OTHERS)
-        shown = [name for name in COLOURS if name != AVERAGE or is_average.any()]
+        is_answer, is_best = (table["sentence"].str.startswith(f"The {name}") for name in ("answer", "best"))
+        kinds = [is_answer, is_best, table["sentence"] == "A simple model.", is_early]
+        kind = np.select(kinds, [ANSWER, BEST, SIMPLE, EARLY], OTHERS)
+        shown = [name for name in COLOURS if name != BEST or is_best.any()]
         layers = {name: table.loc[kind == name, ["x", "y", "model"]].reset_index(drop=True) for name in shown}
         ends = table[["nlpd_low", "y", "nlpd_high", "y"]].to_numpy(float)
         layers[INTERVAL] = pd.DataFrame(ends, columns=["x0", "y0", "x1", "y1"])
@@ -160,7 +167,7 @@ class CandidateScores:
         for name, colour in COLOURS.items():
             if name in layers:
                 model = hv.Points(layers[name], ["x", "y"], "model", label=name)
-                parts.append(layer(model, name, color=colour, size=9))
+                parts.append(layer(model, name, color=colour, size=SIZES.get(name, 9)))
         axes = {"xlabel": "NLPD (lower is better)", "ylabel": "", "ylim": (0.3, count + 0.7), "yticks": ticks}
         return overlay(parts, layers[INTERVAL], **axes)
 
