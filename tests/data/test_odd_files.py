@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.io
 import scipy.sparse
 import torch
 
@@ -40,11 +44,43 @@ def archive(save: Callable[..., None] = np.savez, **arrays: Any) -> bytes:
     return buffer.getvalue()
 
 
+def matlab() -> bytes:
+    scipy.io.savemat(buffer := io.BytesIO(), {"X": X})
+    return buffer.getvalue()
+
+
+def array_file() -> bytes:
+    np.save(buffer := io.BytesIO(), X)
+    return buffer.getvalue()
+
+
 FILES = {
     "zip.csv": (archive(X=X, y=Y), "a spreadsheet or a zip archive, despite its name"),
     "packed.csv": (gzip.compress(CSV.encode()), "compressed by gzip: add .gz to its name"),
     "named.csv": (b"PAR1...", "ends in .parquet"),
     "office.csv": (b"\xd0\xcf\x11\xe0\xa1\xb1" + bytes(100), "a spreadsheet or another file of Office"),
+    "pdf.csv": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n" + bytes(9), "a PDF document, despite its name: copy its table"),
+    "png.csv": (b"\x89PNG\r\n\x1a\n" + bytes(9), "a PNG picture, despite its name: choose the file that has"),
+    "jpeg.csv": (b"\xff\xd8\xff\xe0\0\x10JFIF\0", "a JPEG picture"),
+    "gif.csv": (b"GIF89a\x01\0\x01\0", "a GIF picture"),
+    "hdf5.csv": (b"\x89HDF\r\n\x1a\n" + bytes(9), "an HDF5 file, despite its name: give pandas.read_hdf"),
+    "lite.csv": (b"SQLite format 3\0" + bytes(9), "an SQLite database, despite its name: give pandas.read_sql"),
+    "mat.csv": (matlab(), "a file of MATLAB, despite its name: give the arrays that scipy.io.loadmat"),
+    "npy.csv": (array_file(), "an array of NumPy, despite its name: give numpy.load"),
+    "rds.csv": (gzip.compress(b"X\n\0\0\0\3\0\4\3\0"), "an RDS file of R, despite its name: save its table there"),
+    "rds.csv.gz": (gzip.compress(b"X\n\0\0\0\3\0\4\3\0"), "an RDS file of R, despite its name"),
+    "rdata.csv": (gzip.compress(b"RDX3\nX\n\0\0\0\3"), "an RData file of R"),
+    "bz2.csv": (bz2.compress(CSV.encode()), "compressed by bzip2: unpack it first"),
+    "xz.csv": (lzma.compress(CSV.encode()), "compressed by xz: unpack it first"),
+    "zstd.csv": (pa.compress(CSV.encode(), "zstd", asbytes=True), "compressed by zstd: unpack it first"),
+    "pickle.csv": (pickle.dumps({"a": 1}), "a pickle of Python, despite its name: it is not opened"),
+    "binary.csv": (
+        np.random.default_rng(0).bytes(6000),
+        "not text .it has control characters, as pictures and archives",
+    ),
+    "short.csv": (b"\x7fELF\x02\x01\x01\0\0", "not text .it has control characters"),
+    "without.csv": (CSV.encode("utf-16-le"), "zero bytes, as UTF-16 without its mark has.: save it as UTF-8"),
+    "photo.png": (b"\x89PNG", "photo.png is a picture: give a table as .csv"),
     "feather.csv": (b"ARROW1" + bytes(100), "an Arrow or Feather file.* give pandas.read_feather"),
     "records.csv": ('[\n  {"a": 1, "y": 2},\n  {"a": 2, "y": 3}\n]', "JSON, despite its name: give pandas.read_json"),
     "parts.npz": (archive(X_train=X, y_train=Y, X_test=X, y_test=Y), 'matrix "X_train" \\[12, 3\\] beside "y_train"'),
@@ -64,6 +100,12 @@ def test_a_file_with_unexpected_contents_is_refused_with_a_sentence(tmp_path: Pa
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=says):
         gpx.load(tmp_path / name if content is not None or name.endswith(".csv") else name)
+
+
+@pytest.mark.parametrize("first", ["BZh", "X", "GIF", "PK", "RDX", "PAR"])
+def test_a_column_whose_name_begins_as_other_files_do_is_read(tmp_path: Path, first: str) -> None:
+    (tmp_path / "t.csv").write_text(CSV.replace("a", first, 1))
+    assert gpx.load(tmp_path / "t.csv").train.names == (first,)
 
 
 @pytest.mark.parametrize(

@@ -28,24 +28,13 @@ from ..quoting import count, listing, quote
 from ..reader.cells import INVISIBLE, PLAIN_NUMBER
 from ..reader.date_format import clock_hours, date_format
 from ..reader.number_format import duration_parts, number_format
+from .other_kinds import other_kind
 from .size_limits import LOCAL, Limits
 
 DELIMITERS = ",;\t|"
 _number = re.compile(rf"\s*({PLAIN_NUMBER}|[+-]?[0-9]+,[0-9]+)?\s*")  # to guess the delimiter, with decimal commas
 _header_number = re.compile(rf"\s*({PLAIN_NUMBER}|nan|[+-]?inf)\s*", re.IGNORECASE)
 _YEAR = re.compile(r"19[0-9]{2}|20[0-9]{2}|2100")
-_FIRST_BYTES = {  # the first bytes of other kinds of files, which are often named .csv by mistake
-    b"PK\3\4": "a spreadsheet or a zip archive, despite its name: save its table as CSV",
-    b"\x1f\x8b": "compressed by gzip: add .gz to its name",
-    b"PAR1": "a Parquet file: give it a name that ends in .parquet",
-    b"\xd0\xcf\x11\xe0": "a spreadsheet or another file of Office, despite its name: save its table as CSV",
-    b"ARROW1": "an Arrow or Feather file, despite its name: give pandas.read_feather(...) of it",
-    **dict.fromkeys(
-        (b"<!DOCTYPE", b"<!doctype", b"<html", b"<table", b"<?xml"),
-        "a page of the web or XML, despite its name: save its table as CSV",
-    ),
-    **dict.fromkeys((b"[{", b'{"'), "JSON, despite its name: give pandas.read_json(...) of it"),
-}
 _WINDOW = 50  # lines that are used to guess the delimiter
 _UNICODE = {  # marks of encodings, the longer ones first, since one of UTF-32 begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
@@ -268,13 +257,9 @@ def _utf8(name: str, data: bytes) -> tuple[bytes, tuple[str, ...]]:
             return data.decode(encoding).encode(), ()
         except UnicodeDecodeError:
             raise DataError(f"{name} begins as {encoding.upper()} and is not: save it as UTF-8.") from None
-    first = data[:200].translate(None, b" \t\r\n")
-    for first_bytes, description in _FIRST_BYTES.items():
-        if first.startswith(first_bytes):
-            raise DataError(f"{name} is {description}.")
+    if kind := other_kind(data):
+        raise DataError(f"{name} is {kind}.")
     data = data.removeprefix(codecs.BOM_UTF8)
-    if b"\0" in data[:4096]:
-        raise DataError(f"{name} is not text (it has zero bytes, as UTF-16 without its mark has): save it as UTF-8.")
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -17,11 +17,11 @@ from ...errors import DataError
 from ..quoting import display_name, quote
 from .containers import parquet, read_npz, read_parquet, without_views
 from .delimited import delimited_strips, read_delimited
+from .other_kinds import BY_NAME
 from .size_limits import LOCAL, Limits
 
 TEXT = (".csv", ".tsv", ".txt", ".dat", ".data")
 KINDS = (*TEXT, *(f"{kind}.gz" for kind in TEXT), ".parquet", ".pq", ".npz")
-_OTHER = {".xlsx": "a spreadsheet", ".xls": "a spreadsheet", ".ods": "a spreadsheet", ".pkl": "a pickle"}
 
 
 class Raw(NamedTuple):
@@ -141,7 +141,7 @@ def read_bytes(
 def _refuse_unknown(name: str) -> str:
     kind = kind_of(name)
     if not kind:
-        description = next((f" is {other}" for end, other in _OTHER.items() if name.lower().endswith(end)), "")
+        description = next((f" is {other}" for end, other in BY_NAME.items() if name.lower().endswith(end)), "")
         raise DataError(
             f"{name}{description or ' is of an unknown kind'}: give a table as {', '.join(KINDS[:2])}, "
             ".csv.gz, .parquet or .npz."
