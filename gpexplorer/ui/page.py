@@ -20,7 +20,7 @@ from .browser.callbacks import at_end, once_settled, served_document, together, 
 from .browser.components import OWN_PAGE, ButtonNames, Drawer, HostTheme, Keys, PageTheme, Tour, Ways, repaired
 from .connections import BUILT_AHEAD, Arrivals, Withheld, follow_connection
 from .notebook.shown_in_cells import in_notebook
-from .styles import BESIDE, GUEST, MAIN, PAGE, THEME, TOOLTIP_BELOW
+from .styles import BESIDE, GUEST, MAIN, PAGE, PAGE_TOOLTIP, THEME, TOOLTIP_IN_BAR
 
 ICON = {"color": "inherit !important"}  # in the title bar
 NOT_ON_PHONES = {"@media (max-width: 599px)": {"display": "none"}}
@@ -136,12 +136,12 @@ def explorer_page(
     arrivals = arrivals or Arrivals()
     keys = pmui.IconButton(
         icon="keyboard", description="Keys (?)", color="default", sx=ICON | NOT_ON_PHONES,
-        stylesheets=[TOOLTIP_BELOW], on_click=lambda _: explorer.key("?"),
+        stylesheets=[TOOLTIP_IN_BAR], on_click=lambda _: explorer.key("?"),
     )  # fmt: skip
     ways = Ways(explorer.below.open, pages={} if in_notebook() else PAGES, tools=explorer.tools, align="center")
     tour = Tour()
     guide = pmui.IconButton(
-        icon="explore", description="A tour of the page", sx=ICON, stylesheets=[TOOLTIP_BELOW], on_click=tour.begin
+        icon="explore", description="A tour of the page", sx=ICON, stylesheets=[TOOLTIP_IN_BAR], on_click=tour.begin
     )
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
     theme = [PageTheme()] if dark is None else []
@@ -162,6 +162,7 @@ def explorer_page(
         theme_config=THEME,
         template=OWN_PAGE,
         raw_css=[PAGE],
+        stylesheets=[PAGE_TOOLTIP],
         busy_indicator=None,
         dark_theme=bool(dark),
     )

@@ -103,3 +103,18 @@ def test_the_tooltip_of_a_button_does_not_cover_the_numbers_of_the_run(seen: See
     page.mouse.move(5, 5)
     page.get_by_role("button", name="One step").first.hover()
     expect(page.locator(".MuiTooltip-tooltip").first).to_be_visible()
+
+
+def test_the_tooltips_of_the_title_bar_do_not_cover_a_message(seen: Seen):
+    page = seen.page
+    page.locator("body").press("?")
+    message = page.locator(".MuiAlert-root").first
+    expect(message).to_be_visible()
+    for name in ("Close drawer", "A tour of the page", "Keys (?)", "Toggle theme"):
+        page.mouse.move(700, 600)
+        expect(page.locator(".MuiTooltip-tooltip")).to_have_count(0)
+        page.get_by_role("button", name=name).first.hover()
+        tip = page.locator(".MuiTooltip-tooltip").first
+        expect(tip).to_be_visible()
+        until(lambda tip=tip: lies_between(tip, 24, message))
+    seen.press("Close")
