@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import logging
 import math
+import re
 import secrets
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from ..data.sets.cards import YAML
 from ..errors import GPExplorerError
 from ..runs.outcomes import WAY_OUT, is_memory
 
+# The hyphen of -0.5 and 1e-3, not that of n-1, of 2021-03-01, and of what is quoted as it stands in a file
+_HYPHEN = re.compile(r'(?<!\w)(\d[\d.,]*[eE]|(?<![.)\]"-]))-(?=\.?\d)')
 MAX_LENGTH = 400  # characters of one text on the page
 LONGEST_MESSAGE = 800  # characters of a message to the person
 
@@ -30,8 +33,18 @@ def texts_beside(module: str, name: str) -> dict[str, Any]:
 
 
 def text(value: object, max_length: int = MAX_LENGTH) -> str:
-    """Return a value as text that cannot become markup, cut to at most `max_length` characters."""
-    return html.escape(cut(value, max_length), quote=True)
+    """Return a value as text that cannot become markup, cut to at most `max_length` characters, with minus signs."""
+    return escaped(with_minus_signs(cut(value, max_length)))
+
+
+def escaped(content: str) -> str:
+    """Return programs and other exact text so that it cannot become markup."""
+    return html.escape(content, quote=True)
+
+
+def with_minus_signs(sentence: str) -> str:
+    """Return a sentence whose numbers have minus signs: at a hyphen, a browser breaks 3.6e-26 at the end of a line."""
+    return _HYPHEN.sub(r"\1−", sentence)
 
 
 def cut(value: object, max_length: int) -> str:
@@ -44,7 +57,7 @@ def number(value: float) -> str:
     """Return a number with four significant digits, or a dash when it is not finite."""
     if not math.isfinite(value):
         return "—"
-    return (f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}").replace("-", "−")
+    return with_minus_signs(f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}")
 
 
 def span(seconds: float) -> str:
@@ -60,7 +73,7 @@ def span(seconds: float) -> str:
 
 def named(label: str, help_: str) -> dict[str, str]:
     """Return label and tooltip of a widget; screen readers read only the tooltip, so it begins with the label."""
-    return {"label": label, "description": f"{label}: {help_}"}
+    return {"label": label, "description": with_minus_signs(f"{label}: {help_}")}
 
 
 log = logging.getLogger("gpexplorer.ui")

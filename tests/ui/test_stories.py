@@ -362,11 +362,11 @@ def test_the_panel_goes_from_part_to_part_and_shows_an_answer_on_request(monkeyp
         assert (story.back.disabled, story.next.disabled, story.show_answer.visible) == (True, False, False)
         story.go(1)
         assert explorer.session.spec.method == "bcd-gradient"
-        assert "Only at -360" not in story.said.object
+        assert "Only at −360" not in story.said.object
         assert "href='?story=blocks&amp;part=2'" in story.said.object
         assert opened == [(1, 3)]
         story.answer()
-        assert "Only at -360" in story.said.object
+        assert "Only at −360" in story.said.object
         assert opened == [(1, 3), (1, 40)]
         story.go(-5)
         assert story.number == 0

@@ -14,7 +14,7 @@ from ... import data as data_sets
 from ...data.quoting import what_is_seen
 from ...data.sets.generators import GENERATORS
 from ...runs import Spec
-from ..text import text
+from ..text import text, with_minus_signs
 from ..widgets import WithLayout, column, line_of_text
 from .field import Field
 from .own_file import MOLECULES, OwnFile
@@ -69,7 +69,7 @@ class DataSource(WithLayout):
         notes = tuple(map(what_is_seen, notes[:4]))
         note_lines = "" if self.names.value not in (None, OWN) else "".join(f"<br>{text(note)}" for note in notes)
         self.note.object = f'<span class="hint">{line}{note_lines}</span>'
-        self.names.hint = " ".join([*notes, HINT])
+        self.names.hint = with_minus_signs(" ".join([*notes, HINT]))
         self.summary = f"{self.names.chosen_label.rpartition(' · ')[0] or 'rows in memory'}, {rows:,} rows"
 
     def adopt(self, spec: Spec, in_memory: bool = False) -> None:

@@ -16,6 +16,7 @@ from panel.custom import JSComponent
 from param.parameterized import no_instance_params
 
 from ..styles import beside
+from ..text import with_minus_signs
 
 WHOLE, NUMBER, CHOICE, SWITCH = "whole", "number", "choice", "switch"
 LARGEST = 1e300  # a number typed by a person is at most this
@@ -76,6 +77,8 @@ class Field(JSComponent):
         kind = _kind(value, choices)
         self._values: list[Any] = []
         default = params.pop("default", None)
+        if "hint" in params:
+            params["hint"] = with_minus_signs(params["hint"])
         super().__init__(label=label, kind=kind, **{"margin": (2, 12), "sizing_mode": "stretch_width", **params})
         self._on_change = on_change
         if choices is not None:

@@ -18,7 +18,7 @@ from ..inputs.own_file import CAP
 from ..playback.trained_run import TrainedRun
 from ..session import Session
 from ..tables import TABLE, html_table
-from ..text import cut, named, text
+from ..text import cut, named, text, with_minus_signs
 from ..widgets import FileUpload, button, column, download, line_of_text, row, select
 from .study_panel import StudyPanel
 
@@ -191,4 +191,4 @@ def _number(value: float, decimals: int | None) -> str:
     if not np.isfinite(value):
         return ""
     written = f"{value:.4g}" if decimals is None else f"{value:,.{decimals}f}"
-    return written.replace("-", "−")
+    return with_minus_signs(written)

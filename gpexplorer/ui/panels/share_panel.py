@@ -33,7 +33,7 @@ from ..playback.open_run import Layers
 from ..playback.status import CSS as STATUS_CSS
 from ..playback.trained_run import TrainedRun
 from ..session import Screen, Session
-from ..text import named, sentence, text
+from ..text import cut, escaped, named, sentence, text
 from ..widgets import WIDE, FileUpload, column, download, line_of_text, row, watch
 from .study_panel import StudyPanel
 
@@ -113,7 +113,7 @@ class SharePanel(StudyPanel):
             return
         self._write_link()
         self.copy_code.copied = program = self._program()
-        self.code.object = f'<div style="{CODE}">{text(program, 4000)}</div>'
+        self.code.object = f'<div style="{CODE}">{escaped(cut(program, 4000))}</div>'
 
     def _open_spec(self, event: Any) -> None:
         """Open the spec of an uploaded file; it is checked first, and its data must be known by name."""
@@ -224,7 +224,7 @@ def sheet(spec: Spec, heading: Sequence[str], pictures: Sequence[tuple[View, Lay
         script=script,
         bokeh=(bokehjs_path() / "js" / "bokeh.min.js").read_text("utf-8"),
         pictures=list(zip(captions, elements, strict=True)),
-        footer=f"<h2>Spec</h2><pre>{text(spec.to_json(), 20_000)}</pre>",
+        footer=f"<h2>Spec</h2><pre>{escaped(cut(spec.to_json(), 20_000))}</pre>",
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..session import Session
 from ..stories import STORIES, Part
 from ..styles import TEXT, TOOLTIP_BELOW
-from ..text import text
+from ..text import escaped, text
 from ..widgets import WithLayout, button, column, hidden_column, line_of_text, row
 from .scaling_panel import GrowthPanel
 
@@ -113,7 +113,7 @@ class StoryPanel(WithLayout):
         )
         page = STORIES[self.story].page
         if page:
-            place += f"<p><a href='{text(page[1])}'>{text(page[0])}</a></p>"
+            place += f"<p><a href='{escaped(page[1])}'>{text(page[0])}</a></p>"
         lines = [f"<div class='head'><h1>{text(part.title)}</h1>{place}</div>", f"<p>{text(part.text)}</p>"]
         if part.predict:
             lines.append(f"<p><b>Predict first:</b> {text(part.predict)}</p>")

@@ -67,7 +67,7 @@ def check_questions(seen: Seen) -> None:
     expect(promises).to_have_count(2)
     between, beyond = (float(text.strip("± ").replace(",", "")) for text in promises.all_text_contents())
     assert between < beyond
-    expect(seen.page.get_by_text(re.compile('"temperature" is -999 in')).last).to_be_visible()
+    expect(seen.page.get_by_text(re.compile('"temperature" is −999 in')).last).to_be_visible()
     seen.press("Hold out single rows")
     expect(promises).to_have_count(0)
     expect(promises).to_have_count(1, timeout=PATIENCE)
