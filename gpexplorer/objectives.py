@@ -43,7 +43,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .linalg.blocks import row_blocks
+from .linalg.blocks import add_gram_, row_blocks, symmetric_from_lower
 from .linalg.cholesky import cholesky, solve_transposed
 from .linalg.deferred_reads import Number, add_multiple, exp, happens, read_unless_deferred, sum_with_product
 from .linalg.gaussian import LinearGaussian, Sums
@@ -330,10 +330,11 @@ def pull_back(
                 inner.mul_(s2 / V)
                 delta[rows] = (1.0 - torch.linalg.vecdot(inner, Lt, dim=0)) / V - beta[rows].square()  # M
             scaled = Lt * delta[rows]
-            S.addmm_(scaled, Lt.T, alpha=-1.0)
+            add_gram_(S, -scaled, Lt)
             dK = solve_transposed(L_mm, inner.sub_(scaled).addr_(w, beta[rows], alpha=-1.0))
         receive(train.X[rows], dK, columns.covariances(rows))
 
+    S = S if is_uniform else symmetric_from_lower(S)
     receive(Z, solve_transposed(L_mm, solve_transposed(L_mm, S).T).mul_(-0.5), K_mm)
     is_pp = objective == "pp"
     theta = columns.theta

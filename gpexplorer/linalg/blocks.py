@@ -22,6 +22,7 @@ GPU_BYTES = 256 * 2**20  # on an H100 a pass over it takes .2 ms, as long as 40 
 GPU_SHARE = 128  # on a smaller card this part of its memory, since a block has up to eight temporaries
 STRIP_ROWS = 2**14
 PANELS = 5  # panels of rows into which the lower half of a Gram matrix is divided
+LEAST_PANELS = 192  # functions: with fewer, products of panels take as long as the whole one
 TILE = 8  # the number of rows of a panel is a multiple of this, for which a BLAS is fastest
 Sums = tuple[Tensor, ...]
 Map = Callable[[Callable[..., Sums], Iterable[Any]], Iterable[Sums]]
@@ -95,20 +96,21 @@ def sum_over_rows(
     return total
 
 
-def add_gram_(A: Float[Tensor, "p p"], F: Float[Tensor, "p b"]) -> None:
-    """Add F F' to the lower triangle of A, in place.
+def add_gram_(A: Float[Tensor, "p p"], F: Float[Tensor, "p b"], G: Float[Tensor, "p b"] | None = None) -> None:
+    """Add F G', which is symmetric, to the lower triangle of A in place; G is F, or F with weights of its columns.
 
     Notes
     -----
     6/5 b p^2 flops, where a whole product takes 2 b p^2. The rows are cut into PANELS panels, each of which ends at the
     diagonal, so some entries above the diagonal are added to as well. With more panels fewer of these would be computed
-    in vain, but their products would be so thin that they take longer.
+    in vain, but their products would be so thin that they take longer. A whole product is as fast for few functions,
+    and on a GPU, where panels are launches.
     """
-    p = len(A)
-    width = TILE * -(-p // (PANELS * TILE))
+    p, G = len(A), F if G is None else G
+    width = TILE * -(-p // (PANELS * TILE)) if F.is_cpu and p >= LEAST_PANELS else max(p, 1)
     for begin in range(0, p, width):
         end = min(begin + width, p)
-        A[begin:end, :end].addmm_(F[begin:end], F[:end].T)
+        A[begin:end, :end].addmm_(F[begin:end], G[:end].T)
 
 
 def symmetric_from_lower(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:

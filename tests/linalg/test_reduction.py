@@ -103,6 +103,10 @@ def test_a_gram_matrix_is_completed_from_its_lower_half(p: int):
 
     torch.testing.assert_close(symmetric_from_lower(A), 2 * F @ F.T)
 
+    weights = torch.rand(40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    add_gram_(A, F * weights, F)
+    torch.testing.assert_close(symmetric_from_lower(A), F @ (2 + weights).diag() @ F.T)
+
 
 def test_strips_are_made_one_at_a_time():
     live: list[int] = []

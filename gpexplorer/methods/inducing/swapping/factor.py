@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from ....evidence_limits import BOUNDS, least_from
+from ....linalg.blocks import add_gram_, symmetric_from_lower
 from ....linalg.cholesky import cholesky, logdet
 from ....linalg.matrix_products import DeferredUpdates
 from ....objectives import Terms, log_variance_ratio, noise_variance, rounding
@@ -257,7 +258,8 @@ class Factor:
         K_mn = self.kernel(self.theta, Z, self.train.X)
         L = torch.linalg.solve_triangular(L_mm, K_mn, upper=False).T.contiguous()  # [n, m], each row in one piece
         self.inducing, self.inducing_rows = inducing.clone(), inducing.tolist()
-        G = L.T @ L  # [m, m]; L'L + s2 I after the next two lines
+        add_gram_(lower := L.new_zeros(m, m), L.T)
+        G = symmetric_from_lower(lower)  # [m, m]; L'L + s2 I after the next two lines
         self.trace = float(self.prior.sum()) - float(G.diagonal().sum())  # tr(K - K_hat)
         G.diagonal().add_(self.s2)
         self.T = torch.linalg.solve_triangular(L[inducing], torch.eye(m).to(y), upper=False)  # [m, m]
