@@ -184,6 +184,6 @@ TOOLTIP = """
 :host([pressed]) .MuiTooltip-popper { visibility: hidden; }
 """
 TOOLTIP_BELOW = TOOLTIP.replace("calc(-50% - 22px)", "calc(50% + 22px)")
-# Those of the title bar end above a message, which begins 12 px below the bar; the page itself has two of them.
+# Those of the title bar end above a message, which begins below it; the page itself has two of them.
 TOOLTIP_IN_BAR = TOOLTIP.replace("calc(-50% - 22px)", "calc(50% + 10px)")
 PAGE_TOOLTIP = ".MuiTooltip-popper { translate: 0 -24px; pointer-events: none; }"

@@ -1,7 +1,7 @@
 """Repairs of Bokeh's websocket protocol.
 
-Browsers receive no tracebacks, no visitor can forge a line of the log, every closed page is noticed once and what it
-had sent last is dropped, and every event is handled under the lock of its document.
+Browsers receive no tracebacks, no visitor can forge a line of the log, every closed page is noticed once, what it had
+sent last is dropped, and so is what it was being sent; every event is handled under the lock of its document.
 
 All changes of a page that are made together travel as one message: on every page of our own servers, and on the pages
 of a host that show an explorer, a player or a picture. The other pages of a host are sent as before. Bokeh sends one
@@ -17,10 +17,12 @@ changes that were made after it; and before Panel writes, changes that wait beco
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import traceback
 import weakref
+from asyncio import Future
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -37,6 +39,7 @@ from bokeh.server.views.ws import WSHandler
 from bokeh.util.serialization import make_id
 from panel.io import document as panel_document
 from panel.reactive import Syncable
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 ORIGINAL_WRITE, ORIGINAL_SCHEDULE = panel_document.write_events, panel_document.schedule_write_events
 ORIGINAL_PATCHED, ORIGINAL_CREATE = ServerSession._document_patched, patch_doc.create.__func__  # type: ignore[attr-defined]
@@ -128,6 +131,38 @@ def _schedule_in_order(document: Document, connections: Sequence[ServerConnectio
     for patch in _waiting(document):
         kept.setdefault(patch.connection, []).append(patch.message())
     ORIGINAL_SCHEDULE(document, connections, events)
+
+
+def _dispatch(connection: ServerConnection, events: Sequence[Any] | None = None, msg: Any = None) -> list[Any]:
+    """Write a message of Panel, as Panel does, until the page is closed.
+
+    Panel writes all fragments before it awaits any. Where the browser goes in between, the next fragment raises, and
+    what became of the first is never asked: both stood in the log as errors.
+    """
+    socket: Any = connection._socket
+    is_open = socket.ws_connection is not None and not socket.ws_connection.is_closing()
+    if not is_open or not (msg or events):
+        return []
+    message: Any = msg or connection.protocol.create("PATCH-DOC", events)  # type: ignore[call-overload]
+    fragments = [(content, False) for content in (message.header_json, message.metadata_json, message.content_json)]
+    for buffer in message._buffers:
+        fragments += [(json.dumps(buffer.ref), False), (buffer.to_bytes(), True)]
+    writes = []
+    for content, is_binary in fragments:
+        try:
+            write = WebSocketHandler.write_message(socket, content, is_binary)
+        except WebSocketClosedError:
+            break
+        write.add_done_callback(_log_failure)
+        writes.append(write)
+    return writes
+
+
+def _log_failure(write: Future[None]) -> None:
+    """Ask what became of a fragment, which Panel may not do, and write other failures than a closed page to the log."""
+    error = None if write.cancelled() else write.exception()
+    if error is not None and not isinstance(error, WebSocketClosedError):
+        log.error("A message could not be sent: %s", error)
 
 
 def _collect(session: ServerSession, event: DocumentPatchedEvent) -> None:
@@ -229,10 +264,13 @@ def _shorten(entry: logging.LogRecord) -> bool:
     return True
 
 
+def _is_of_open_page(entry: logging.LogRecord) -> bool:
+    """Whether a record says anything else than that a visitor has closed a tab."""
+    return entry.msg != "Failed sending message as connection was closed"
+
+
 def repair_protocol() -> None:
     """Send numbers in place of tracebacks to browsers, escape line breaks in the log, and notice every closed page."""
-    closed = "Failed sending message as connection was closed"  # a visitor has closed a tab
-    logging.getLogger("bokeh.server.views.ws").addFilter(lambda entry: entry.msg != closed)
     ErrorMessage.create = classmethod(_create)  # type: ignore[method-assign, assignment]
     logging.setLogRecordFactory(OneLineRecord)
     repair_connections()
@@ -244,8 +282,11 @@ def repair_connections() -> None:
     And handle every event under the document's lock. Panel makes an event wait for changes that the browser sent just
     before it, and then handled it without the lock: a panel that was opened at such a moment stayed empty.
     """
+    for name in ("bokeh.server.views.ws", "panel.io.document"):
+        logging.getLogger(name).addFilter(_is_of_open_page)
     logging.getLogger("tornado.access").addFilter(_shorten)  # in a notebook, other records are not ours to change
     Syncable._event_coroutine.lock = True  # type: ignore[attr-defined]
+    panel_document.dispatch_tornado = _dispatch
     WSHandler.on_close = _on_close  # type: ignore[method-assign]
     BokehTornado.client_lost = _client_lost  # type: ignore[method-assign]
     WSHandler.open = _open  # type: ignore[method-assign]

@@ -18,7 +18,7 @@ from .readings import Fact, StatusNumbers
 
 CSS = beside(__file__, "status.css")
 TOAST = """
-:host { position: sticky !important; top: 12px; z-index: 1250; background: var(--mui-palette-background-paper, #fff);
+:host { position: sticky !important; top: 4px; z-index: 1250; background: var(--mui-palette-background-paper, #fff);
         border-radius: 8px; box-shadow: 0 2px 8px rgba(0, 0, 0, .25); }
 """  # above the title, so that it covers neither words nor pictures; on a page that is scrolled, under the bar
 OVER = """
