@@ -80,15 +80,15 @@ def read_delimited(
     if delimiter == " ":
         lines = ("\t".join(_blank_separated(line)) for line in data.decode().splitlines())
         data, delimiter = "\n".join(lines).encode(), "\t"
-    first = _head(data, 1)
+    first = first_lines(data, 1)
     if not first:
         raise DataError(f"{name} contains only blank lines: choose a file with a header and at least 3 rows.")
-    if len(_head(data, 2)) == 1 and not data.endswith((b"\n", b"\r")):
+    if len(first_lines(data, 2)) == 1 and not data.endswith((b"\n", b"\r")):
         data += b"\n"  # Arrow ignores a single line without a line break
     limits.check_table(name, data.count(b"\n"), first[0].count(delimiter) + 1)
 
     cells = _cells(name, data, delimiter)
-    below = [_row(line, delimiter) for line in _head(data)[1:]]
+    below = [_row(line, delimiter) for line in first_lines(data)[1:]]
     head = [cells[i][0].as_py() for i in range(cells.num_columns)]
     names, notes, skip = _names(name, head, below, header, known)
     cells = cells.slice(skip)
@@ -122,9 +122,9 @@ def delimited_strips(path: Path, name: str, block: int, known: Collection[str] =
     if delimiter == " ":
         yield read_delimited(name, path.read_bytes(), LOCAL, known=known)[0]
         return
-    first, *below = [_row(line, delimiter) for line in _head(text)] or [[]]
+    first, *below = [_row(line, delimiter) for line in first_lines(text)] or [[]]
     names, _, skip = _names(name, first, below, None, known)
-    if skip and is_whole and len(_head(text, 2)) < 2:
+    if skip and is_whole and len(first_lines(text, 2)) < 2:
         return
     ahead += skip * _count([next(filter(str.strip, _whole_lines(_decoded_lines(text))), "\n")])
     invalid: list[pv.InvalidRow] = []
@@ -196,8 +196,8 @@ def _opened(text: bytes) -> tuple[bytes, str, int, tuple[str, ...]]:
         top += 1
     remarks = [line.strip() for line in lines[:top] if line.startswith("#")]
     rest = text[len("".join(lines[:top]).encode()) :]
-    delimiter = first[1].decode() if first else guess_delimiter(_head(rest))
-    rows = [_row(line, delimiter) for line in _head(rest)]
+    delimiter = first[1].decode() if first else guess_delimiter(first_lines(rest))
+    rows = [_row(line, delimiter) for line in first_lines(rest)]
     width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
     names = remarks[-1].lstrip("# ") if remarks else ""
     if len(_row(names, delimiter)) == width > 1 and any(map(_header_number.fullmatch, filter(None, rows[0]))):
@@ -229,7 +229,7 @@ def _row(line: str, delimiter: str) -> list[str]:
 
 def _with_all_names(text: bytes, delimiter: str) -> bytes:
     """The text with an empty name in its first line, if all other lines have one cell more."""
-    rows = [_row(line, delimiter) for line in _head(text)]
+    rows = [_row(line, delimiter) for line in first_lines(text)]
     if len(rows) < 3 or {len(row) for row in rows[1:]} != {len(rows[0]) + 1} or len(rows[0]) < 1:
         return text
     text = text.lstrip(b"\r\n")
@@ -278,7 +278,7 @@ def _marked_encoding(data: bytes) -> str:
     return next((encoding for mark, encoding in _UNICODE.items() if data.startswith(mark)), "")
 
 
-def _head(data: bytes, most: int = _WINDOW) -> list[str]:
+def first_lines(data: bytes, most: int = _WINDOW) -> list[str]:
     """The first lines that are not blank, without a last line that the window may have cut; a line break is a blank."""
     window = data[: 1 << 20]
     lines = window.decode("utf-8", errors="ignore").splitlines(keepends=True)
@@ -313,7 +313,7 @@ def _whole_lines(lines: Iterable[str]) -> Iterator[str]:
 def _cells(name: str, data: bytes, delimiter: str) -> pa.Table:
     """All cells as text; the header is row 0."""
     invalid: list[pv.InvalidRow] = []
-    width = len(next(csv.reader(_head(data, 1), delimiter=delimiter), []))
+    width = len(next(csv.reader(first_lines(data, 1), delimiter=delimiter), []))
     try:
         table = pv.read_csv(
             pa.BufferReader(data),

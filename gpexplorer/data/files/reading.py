@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 from ...errors import DataError
 from ..quoting import display_name, quote
 from .containers import parquet, read_npz, read_parquet, without_views
-from .delimited import delimited_strips, read_delimited
+from .delimited import delimited_strips, first_lines, open_text, read_delimited
+from .libsvm import is_libsvm, read_libsvm
 from .other_kinds import BY_NAME
 from .size_limits import LOCAL, Limits
 
-TEXT = (".csv", ".tsv", ".txt", ".dat", ".data")
+SPARSE = (".libsvm", ".svm", ".svmlight")
+TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", *SPARSE)
 KINDS = (*TEXT, *(f"{kind}.gz" for kind in TEXT), ".parquet", ".pq", ".npz")
 
 
@@ -100,8 +102,8 @@ def strips(path: Path, rows: int = 50_000, also: Collection[str] = ()) -> Iterat
             with parquet(name):
                 for batch in pq.ParquetFile(path).iter_batches(batch_size=rows):
                     yield without_views(pa.Table.from_batches([batch]))
-        elif kind == ".npz":
-            yield read_path(path).table
+        elif kind == ".npz" or _is_sparse(path, kind):
+            yield read_path(path, also=also).table
         else:
             with complete_gzip(name):
                 yield from delimited_strips(path, name, 100 * rows, also)
@@ -134,7 +136,10 @@ def read_bytes(
         table, notes = read_npz(shown, data, limits)
     else:
         text = _unpack(shown, data, limits) if kind.endswith(".gz") else data
-        table, notes = read_delimited(shown, text, limits, header, also)
+        if kind.removesuffix(".gz") in SPARSE or is_libsvm(first_lines(text)):
+            table, notes = read_libsvm(shown, text, limits, also)
+        else:
+            table, notes = read_delimited(shown, text, limits, header, also)
     return Raw(table, shown, notes, whole)
 
 
@@ -147,6 +152,12 @@ def _refuse_unknown(name: str) -> str:
             ".csv.gz, .parquet or .npz."
         )
     return kind
+
+
+def _is_sparse(path: Path, kind: str) -> bool:
+    """Whether a text file is in the format of LIBSVM."""
+    with complete_gzip(display_name(path.name)), open_text(path) as file:
+        return kind.removesuffix(".gz") in SPARSE or is_libsvm(first_lines(file.read(1 << 20)))
 
 
 def _unpack(name: str, data: bytes, limits: Limits) -> bytes:
