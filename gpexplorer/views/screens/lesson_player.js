@@ -114,7 +114,8 @@ const gpexplorerLesson = (() => {
     }
 
     // -- one moment: frame `k`, or a place between the frames k and k + 1 ----------------------------------------
-    const limits_of = (next) => {  // round limits of a landscape
+    const limits_of = (next) => {  // round limits of a landscape; after the last swap those of the one before stay
+      next ??= lesson.frames.findLast((frame) => frame.next)?.next
       if (!next) return [-1, 1]
       const values = [...next.exact, ...next.approx].filter((value) => value !== null)
       const top = Math.max(...values, 0), bottom = Math.min(...values, 0), room = share(figures.landscape, 25)
@@ -207,7 +208,8 @@ const gpexplorerLesson = (() => {
       fill("landscape", "area", area)
       if (!next) {
         for (const name of ["pivots", "tested", "drop"]) fill("landscape", name, { x: [], y: [] })
-        return write_labels("landscape", [])
+        const middle = (lesson.x[0] + lesson.x.at(-1)) / 2
+        return write_labels("landscape", k > 0 ? [{ x: middle, y: (low + high) / 2, text: "no further swap", ink: "rows", dy: 0 }] : [])
       }
       const exact_of = (id) => next.exact[row(id).place]
       const { values } = next, x = row(next.tested).x

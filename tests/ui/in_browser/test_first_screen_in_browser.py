@@ -30,6 +30,9 @@ COVERED = """() => Bokeh.documents.at(-1).roots().flatMap((figure) => {
 })"""  # places of the landscape's curves that lie under the words of the tested row
 WORDS = """() => Bokeh.documents.at(-1).roots().flatMap((figure) =>
   figure.renderers.find((renderer) => renderer.data_source.name === "labels")?.data_source.data.text ?? [])"""
+LANDSCAPE_ENDS = """() => Bokeh.documents.at(-1).roots().filter((figure) =>
+  figure.renderers.some((renderer) => renderer.data_source.name === "landscape"))
+  .flatMap((figure) => [figure.y_range.start, figure.y_range.end])"""
 BEYOND = """() => Bokeh.documents.at(-1).roots().flatMap((figure) => {
   const { frame } = Bokeh.index.find_one(figure), { bbox, x_scale } = frame
   const words = figure.renderers.find((renderer) => renderer.data_source.name === "labels")?.data_source.data
@@ -99,6 +102,22 @@ def test_play_reaches_the_last_swap_and_sends_nothing(screen: Seen):
     assert "can do no more. Try twelve." in page.locator(".say").inner_text()
     until(lambda: page.locator(".play").inner_text() == "Play")
     assert len(page.sent) == sent
+    assert "no further swap" in page.evaluate(WORDS)  # in the landscape, whose axis is that of the swap before
+    assert page.evaluate(LANDSCAPE_ENDS) != [-1, 1]
+
+
+def test_playback_stays_where_it_is_while_it_plays(screen: Seen):
+    page = screen.page
+    for width, height in ((1440, 900), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        go_to(page, 0)
+        parts = page.locator(".transport > *")
+        places = [part.bounding_box() for part in parts.all()]
+        page.get_by_role("button", name="Play", exact=True).click()
+        until(lambda: page.locator(".play").inner_text() == "Pause")
+        assert [part.bounding_box() for part in parts.all()] == places
+        page.get_by_role("button", name="Pause", exact=True).click()
+    page.set_viewport_size({"width": 1440, "height": 900})
 
 
 def test_keys_step_and_return(screen: Seen):

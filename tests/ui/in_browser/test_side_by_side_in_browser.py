@@ -138,6 +138,13 @@ def test_no_size_scrolls_sideways_or_cuts_playback_and_axe_finds_nothing(
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        parts = page.locator(".transport > *")
+        page.locator("input[type=range]").fill(str(STEPS - 1))  # the longest number
+        places = [part.bounding_box() for part in parts.all()]
+        page.get_by_role("button", name="Play", exact=True).click()
+        assert [part.bounding_box() for part in parts.all()] == places
+        page.locator("input[type=range]").fill("1")  # pauses
+        assert [part.bounding_box() for part in parts.all()] == places
         assert page.evaluate(CUT) == []
         assert page.locator(".tile .map").first.bounding_box()["y"] <= 210
         for step in (0, STEPS // 5, STEPS // 2, STEPS):
