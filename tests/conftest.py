@@ -71,8 +71,8 @@ FEATURES_OFF = (
 def pytest_configure(config: pytest.Config) -> None:
     """Side by side, each test asks the first process how often it has failed, and says how often it may run again.
 
-    The system holds back each question for up to 40 ms, until the first process has confirmed what was said before: five
-    minutes of the workers for 10,000 short tests.
+    The system holds back each question for up to 40 ms, until the first process has confirmed what was said before:
+    five minutes of the workers for 10,000 short tests.
     """
     connection = getattr(getattr(config, "failures_db", None), "sock", None)
     if SIDE_BY_SIDE and connection is not None:

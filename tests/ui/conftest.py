@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pages import PATIENCE, Seen, Served, answers, new_page, until
+from pages import PATIENCE, Seen, Served, new_page
 
 expect.set_options(timeout=PATIENCE)
 FAILED = pytest.StashKey[bool]()
@@ -20,8 +20,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    server = Served(port, tmp_path_factory.mktemp("ui") / "server.log")
-    until(lambda: answers(server.url))
+    server = Served(port, tmp_path_factory.mktemp("ui") / "server.log")  # it says its address once it listens
     yield server
     server.close()
 

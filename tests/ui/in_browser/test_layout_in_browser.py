@@ -84,12 +84,6 @@ def test_the_first_screen_shows_the_prediction_the_hero_and_the_convergence(seen
     for size in ((1440, 900, 300), (1920, 1080, 400), (2560, 1440, 600)):
         seen.page.set_viewport_size({"width": size[0], "height": size[1]})
         until(lambda size=size: share_their_axis(*size))
-    seen.visit("?v=1&data=sin-product&data.n=60")
-    until(lambda: lie_in_a_row(2560, 1440, 700))
-    seen.page.set_viewport_size({"width": 1440, "height": 900})
-    until(lambda: lie_in_a_row(1440, 900, 480))
-    seen.begin()
-
     seen.page.set_viewport_size({"width": 390, "height": 844})
     until(lambda: (box := [each["y"] for each in boxes()])[1] < box[0] < box[2])  # one below the other
     hero = boxes()[1]
@@ -101,4 +95,9 @@ def test_the_first_screen_shows_the_prediction_the_hero_and_the_convergence(seen
     until(lambda: len(seen.page.evaluate(LEFTS)) >= 3)
     lefts = seen.page.evaluate(LEFTS)
     assert max(lefts) - min(lefts) <= 6, "frames below each other have one left edge"
-    seen.page.set_viewport_size({"width": 1400, "height": 900})
+
+    seen.page.set_viewport_size({"width": 2560, "height": 1440})
+    seen.visit("?v=1&data=sin-product&data.n=60")
+    until(lambda: lie_in_a_row(2560, 1440, 700))
+    seen.page.set_viewport_size({"width": 1440, "height": 900})
+    until(lambda: lie_in_a_row(1440, 900, 480))

@@ -21,7 +21,8 @@ from pages import PATIENCE, Seen
 pytestmark = pytest.mark.ui
 
 
-def test_a_messy_file_becomes_a_decision(seen: Seen, tmp_path: Path):
+def test_a_messy_file_becomes_a_decision(anywhere: Seen, tmp_path: Path):
+    seen = anywhere
     seen.is_spent = True
     for name in ("houses.csv", "sensor.csv"):
         look_at_columns(seen, tmp_path, name)
