@@ -24,7 +24,13 @@ _COMMON: dict[str, Any] = {
         "MuiInputBase": {"styleOverrides": {"root": {"& .MuiIconButton-root": {"color": "inherit"}}}},
         # Material shows where the keyboard is by a tint of one eighth; of an upload, its input is focused.
         "MuiButtonBase": {"styleOverrides": {"root": {"&.Mui-focusVisible, &:has(input:focus-visible)": FOCUS}}},
-        "MuiButton": {"styleOverrides": {"contained": {"@media (forced-colors: active)": {"border": "1px solid"}}}},
+        # Buttons that fade between colours lag behind the page by a quarter of a second when its theme is changed.
+        "MuiButton": {
+            "styleOverrides": {
+                "root": {"transition": "none"},
+                "contained": {"@media (forced-colors: active)": {"border": "1px solid"}},
+            }
+        },
         # A section is drawn before it knows the theme of the system, and would be white behind white words.
         "MuiAccordion": {"styleOverrides": {"root": {"backgroundColor": "transparent"}}},
         "MuiTab": {"styleOverrides": {"root": {"textTransform": "none"}}},
