@@ -74,9 +74,14 @@ export function render({ model, el }) {
     remember(dark)
     paint(model, dark)
   }
+  let pressed = false  // the button, before the page listens to it
+  const press = (event) => { pressed ||= event.composedPath().some((part) => part.ariaLabel === "Toggle theme") }
+  window.addEventListener("click", press, true)
   const start = () => {
     // Panel does not pass on to the page what the server changes before all of the page is drawn.
     if (!window.Bokeh?.documents.every((document) => document.is_idle)) return setTimeout(start, 20)
+    window.removeEventListener("click", press, true)
+    if (pressed) for (const page of pages()) remember(page.dark_theme)
     begin()
     for (const page of pages()) page.properties.dark_theme.change.connect(() => note(page))
   }

@@ -75,3 +75,27 @@ def test_nothing_is_ever_drawn_in_the_other_theme(new_arrival: tuple[Seen, bool]
     until(lambda: len(page.evaluate(FIGURES)) >= 4)
     assert set(page.evaluate(FIGURES)) == {paper} == {"#1c2229" if dark else "#ffffff"}
     assert seen.complaints == []
+
+
+NEVER_DONE = """(() => {
+  const hold = () => {
+    for (const document of window.Bokeh?.documents ?? [])
+      if (!Object.hasOwn(document, "is_idle")) Object.defineProperty(document, "is_idle", { get: () => window.done ?? false })
+    if (!window.done) setTimeout(hold, 1)
+  }
+  hold()
+})()"""  # a page that is drawn for as long as a test likes, as on a busy machine
+
+
+def test_a_theme_that_is_chosen_while_the_page_is_being_drawn_stays(served: Served, browser: Browser):
+    page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light")
+    page.add_init_script(NEVER_DONE)
+    seen = Seen(page, served.url, LABORATORY)
+    seen.press("Toggle theme")
+    until(lambda: page.locator(".mui-dark").count() > 0)
+    page.evaluate("window.done = true")
+    page.wait_for_timeout(500)
+    assert page.locator(".mui-dark").count() > 0
+    assert page.evaluate("localStorage.getItem('gpexplorer-theme')") == "dark"
+    assert seen.complaints == []
+    page.close()
