@@ -80,7 +80,8 @@ def test_nothing_is_ever_drawn_in_the_other_theme(new_arrival: tuple[Seen, bool]
 NEVER_DONE = """(() => {
   const hold = () => {
     for (const document of window.Bokeh?.documents ?? [])
-      if (!Object.hasOwn(document, "is_idle")) Object.defineProperty(document, "is_idle", { get: () => window.done ?? false })
+      if (!Object.hasOwn(document, "is_idle"))
+        Object.defineProperty(document, "is_idle", { get: () => window.done ?? false })
     if (!window.done) setTimeout(hold, 1)
   }
   hold()
