@@ -12,6 +12,7 @@ import socket
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -26,15 +27,30 @@ OTHER_ADDRESS = "::1" if socket.has_ipv6 else "127.0.0.1"
 IMPORTED = "/components/lib2to3.__main__/x/_css/y"  # importing this module ends the process
 
 
+@pytest.fixture(scope="module")
+def until_the_end() -> Iterator[ExitStack]:
+    """What stays open while all tests of this file run."""
+    with ExitStack() as stack:
+        yield stack
+
+
 @pytest.fixture(scope="module", params=ENTRIES)
-def entry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entry]:
-    """A server, with a request that does not end from the first second on: after all tests the server has closed it."""
-    with started(request.param, tmp_path_factory.mktemp(request.param)) as server:
-        begun = time.monotonic()
-        with half_open(server.port, "GET /explorer HTTP/1.1\r\nHost: ") as unfinished:
-            yield server
-            unfinished.settimeout(max(0.1, 60 - (time.monotonic() - begun)))
-            assert unfinished.recv(100) == b""
+def entry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, until_the_end: ExitStack) -> Entry:
+    """A server, with a request that does not end from the first second on: after all tests the server has closed it.
+
+    It stays until then, so that no test waits for that.
+    """
+    server = until_the_end.enter_context(started(request.param, tmp_path_factory.mktemp(request.param)))
+    begun = time.monotonic()
+    unfinished = until_the_end.enter_context(half_open(server.port, "GET /explorer HTTP/1.1\r\nHost: "))
+    until_the_end.callback(check_closed, unfinished, begun)
+    return server
+
+
+def check_closed(unfinished: socket.socket, begun: float) -> None:
+    """The server has closed this request within a minute."""
+    unfinished.settimeout(max(0.1, 60 - (time.monotonic() - begun)))
+    assert unfinished.recv(100) == b""
 
 
 def routes(entry: Entry) -> list[str]:

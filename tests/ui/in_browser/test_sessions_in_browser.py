@@ -47,7 +47,7 @@ def test_keys_and_the_dark_theme(seen: Seen):
     seen.page.locator("body").press("?")
     message = seen.page.locator(".MuiAlert-root", has_text="Space: play or pause")
     bottom = message.evaluate("(message) => message.getBoundingClientRect().bottom")  # at once: it goes by itself
-    assert bottom <= seen.page.locator("h1").bounding_box()["y"]  # it covers neither title nor numbers nor pictures
+    until(lambda: bottom <= seen.page.locator("h1").bounding_box()["y"], 5)  # it covers neither title nor pictures
 
     seen.press("Toggle theme")
 
