@@ -12,6 +12,7 @@ import gpexplorer as gpx
 from gpexplorer.ui.inputs.controls import Controls
 from gpexplorer.ui.inputs.field import Field
 from gpexplorer.ui.inputs.method_settings import Settings
+from gpexplorer.ui.text import with_minus_signs
 
 CHOICES = {"first": {"a": 1, "b": None}, "second": {"c": "three"}}
 
@@ -68,7 +69,7 @@ def test_every_setting_of_every_method_has_a_control_that_shows_its_default():
             assert control.value == default, (key, name)
             assert type(control.value) is type(default) or isinstance(default, int | float), (key, name)
             assert control.shown == control.default, (key, name)
-            assert control.hint == f"{method.param[name].doc} In Python: {name}."
+            assert control.hint == with_minus_signs(f"{method.param[name].doc} In Python: {name}.")
         gpx.Spec(key, shown.values)
 
 

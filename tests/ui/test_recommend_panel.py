@@ -235,7 +235,7 @@ def test_what_the_rows_ask_has_a_button_that_asks_again() -> None:
         assert "<b>± 12</b><span>expected error (RMSE), after the last row" in panel.words.object
         assert "<p>Plain &lt;b&gt;.</p>" in panel.reasons.object
         lines = [[part.object if k == 0 else part.label for k, part in enumerate(line)] for line in panel.questions]
-        assert lines[0][0] == "<p>&quot;a&quot; is -9 in 3 rows.</p>"
+        assert lines[0][0] == "<p>&quot;a&quot; is −9 in 3 rows.</p>"
         assert [line[1:] for line in lines] == [
             ["Read -9 as a gap"],
             ["Hold out single rows"], ["Take the smaller error"],
