@@ -183,7 +183,7 @@ TABS = {
 # the numbers of the run, which change while the mouse rests on Play or on the button of a step. It is placed at the
 # side by the component, which is narrow in between, and moved from there.
 TOOLTIP = """
-.MuiTooltip-popper { translate: -40% calc(-50% - 22px); pointer-events: none; }
+.MuiTooltip-popper { translate: -40% calc(-50% - 22px); pointer-events: none !important; }
 .MuiTooltip-popper[data-popper-placement^="left"] { translate: 40% calc(-50% - 22px); }
 .MuiTooltip-tooltip { width: max-content; max-width: 260px; }
 .MuiTooltip-arrow { display: none; }
@@ -192,4 +192,4 @@ TOOLTIP = """
 TOOLTIP_BELOW = TOOLTIP.replace("calc(-50% - 22px)", "calc(50% + 22px)")
 # Those of the title bar end above a message, which begins below it; the page itself has two of them.
 TOOLTIP_IN_BAR = TOOLTIP.replace("calc(-50% - 22px)", "calc(50% + 10px)")
-PAGE_TOOLTIP = ".MuiTooltip-popper { translate: 0 -24px; pointer-events: none; }"
+PAGE_TOOLTIP = ".MuiTooltip-popper { translate: 0 -24px; pointer-events: none !important; }"

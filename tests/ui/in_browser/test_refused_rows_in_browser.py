@@ -105,7 +105,8 @@ def test_the_tooltip_of_a_button_does_not_cover_the_numbers_of_the_run(seen: See
     expect(page.locator(".MuiTooltip-tooltip").first).to_be_visible()
 
 
-def test_the_tooltips_of_the_title_bar_do_not_cover_a_message(seen: Seen):
+def test_the_tooltips_of_the_title_bar_cover_no_message_and_take_no_click(seen: Seen):
+    """Below the theme's button its tooltip took every click, so that the theme was changed once, or never."""
     page = seen.page
     page.locator("body").press("?")
     message = page.locator(".MuiAlert-root").first
@@ -118,3 +119,10 @@ def test_the_tooltips_of_the_title_bar_do_not_cover_a_message(seen: Seen):
         expect(tip).to_be_visible()
         until(lambda tip=tip: lies_between(tip, 24, message))
     seen.press("Close")
+    dark, button = page.locator(".mui-dark"), page.get_by_role("button", name="Toggle theme").bounding_box()
+    page.mouse.move(button["x"] + button["width"] / 2, button["y"] + button["height"] / 2)
+    for is_dark in (True, False):  # the mouse rests on the button
+        expect(page.locator(".MuiTooltip-tooltip").first).to_be_visible()
+        page.mouse.down()
+        page.mouse.up()
+        until(lambda is_dark=is_dark: (dark.count() > 0) == is_dark)
