@@ -330,7 +330,7 @@ def pull_back(
                 inner.mul_(s2 / V)
                 delta[rows] = (1.0 - torch.linalg.vecdot(inner, Lt, dim=0)) / V - beta[rows].square()  # M
             scaled = Lt * delta[rows]
-            add_gram_(S, -scaled, Lt)
+            add_gram_(S, scaled, Lt, alpha=-1.0)
             dK = solve_transposed(L_mm, inner.sub_(scaled).addr_(w, beta[rows], alpha=-1.0))
         receive(train.X[rows], dK, columns.covariances(rows))
 

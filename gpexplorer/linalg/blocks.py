@@ -96,8 +96,12 @@ def sum_over_rows(
     return total
 
 
-def add_gram_(A: Float[Tensor, "p p"], F: Float[Tensor, "p b"], G: Float[Tensor, "p b"] | None = None) -> None:
-    """Add F G', which is symmetric, to the lower triangle of A in place; G is F, or F with weights of its columns.
+def add_gram_(
+    A: Float[Tensor, "p p"], F: Float[Tensor, "p b"], G: Float[Tensor, "p b"] | None = None, alpha: float = 1.0
+) -> None:
+    """Add alpha F G', which is symmetric, to A in place, where it is faster to its lower triangle only.
+
+    G is F by default, or F with weights of its columns; `symmetric_from_lower` gives the whole matrix.
 
     Notes
     -----
@@ -107,15 +111,20 @@ def add_gram_(A: Float[Tensor, "p p"], F: Float[Tensor, "p b"], G: Float[Tensor,
     and on a GPU, where panels are launches.
     """
     p, G = len(A), F if G is None else G
-    width = TILE * -(-p // (PANELS * TILE)) if F.is_cpu and p >= LEAST_PANELS else max(p, 1)
+    width = TILE * -(-p // (PANELS * TILE)) if _is_halved(A) else max(p, 1)
     for begin in range(0, p, width):
         end = min(begin + width, p)
-        A[begin:end, :end].addmm_(F[begin:end], G[:end].T)
+        A[begin:end, :end].addmm_(F[begin:end], G[:end].T, alpha=alpha)
 
 
 def symmetric_from_lower(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
-    """Return the symmetric matrix whose lower triangle is that of A."""
-    return A.tril() + A.tril(-1).T
+    """Return the symmetric matrix to which `add_gram_` has added: A itself, if it has added to all of it."""
+    return A.tril() + A.tril(-1).T if _is_halved(A) else A
+
+
+def _is_halved(A: Tensor) -> bool:
+    """Whether products are added to the lower triangle of such a matrix only."""
+    return A.is_cpu and len(A) >= LEAST_PANELS
 
 
 def mirrored_(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:

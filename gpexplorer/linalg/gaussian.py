@@ -85,7 +85,7 @@ class Sums:
     """
 
     def __init__(self, m: int, like: Tensor) -> None:
-        self._lower, self.c = like.new_zeros(m, m), like.new_zeros(m)
+        self._products, self.c = like.new_zeros(m, m), like.new_zeros(m)
 
     def add(self, Phi_t: Float[Tensor, "m b"], y: Float[Tensor, " b"], W: Float[Tensor, " b"] | None = None) -> None:
         """Add a block of rows, which are columns of Phi', with their weights if these are not 1.
@@ -93,16 +93,16 @@ class Sums:
         6/5 b m^2 flops, or 2 b m^2 with few features or on a GPU.
         """
         weighted = Phi_t if W is None else Phi_t * W
-        add_gram_(self._lower, weighted, Phi_t)
+        add_gram_(self._products, weighted, Phi_t)
         self.c.addmv_(weighted, y)
 
     @property
     def A(self) -> Float[Tensor, "m m"]:
-        """The sum of the products, computed from its lower triangle at each access."""
-        return symmetric_from_lower(self._lower)
+        """The sum of the products. It is overwritten by `model`, or computed from its lower triangle at each access."""
+        return symmetric_from_lower(self._products)
 
     def model(self, *numbers: Any, **options: Any) -> LinearGaussian:
-        """Return `linear_gaussian` of these sums, with its further parameters n, yy, s2, ..."""
+        """Return `linear_gaussian` of these sums, whose A is overwritten, with its further parameters n, yy, s2, ..."""
         return linear_gaussian(self.A, self.c, *numbers, **options)
 
 

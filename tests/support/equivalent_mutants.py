@@ -51,7 +51,10 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
         ): "the probability of at most all rows, twice",
     },
     "views/runs/comparison_charts.py": {
-        ("self.table = scored.reset_index(drop=True)", "True becomes False"): "the old numbers of the rows, not drawn",
+        (
+            "self.table = scored[is_shown | is_answer].reset_index(drop=True)",
+            "True becomes False",
+        ): "the old numbers of the rows, not drawn",
         (
             'parts, sizes = [], [int(size) for size in layers[GROWTH_POWERS[0]]["x"]]',
             "0 becomes 1",

@@ -68,8 +68,9 @@ def exact_likelihood(model: Model, theta: Float[Tensor, " p"]) -> ExactLikelihoo
         Phi, y = model.features(parts, X).Phi.double(), y.double()  # [b, D], [b]
         sums.add(Phi.T, y)
         yy += y @ y
+    gram = sums.A.clone()
     gaussian = sums.model(model.n, yy, s2)
-    return ExactLikelihood(gaussian, gaussian.weights.to(theta), sums.A)
+    return ExactLikelihood(gaussian, gaussian.weights.to(theta), gram)
 
 
 def exact_gradient(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelihood) -> Float[Tensor, " p"]:

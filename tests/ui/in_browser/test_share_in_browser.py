@@ -32,7 +32,7 @@ def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Ca
     seen = open_page(query=ASKED)
     until(lambda: seen.step == 9)
 
-    assert "num_pivots is -3; give a whole number of at least 1" in seen.alert()
+    assert "num_pivots is −3; give a whole number of at least 1" in seen.alert()
     expect(seen.page.locator(".hero h2")).to_have_text("Objective, term by term")
     until(lambda: len(seen.inducing()) == 7)
 
