@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from papers import find, gbcd_tasks, names
+from papers.verdicts import judge
 
 hv.extension("bokeh")
 pytestmark = pytest.mark.long
@@ -142,3 +143,22 @@ def test_table_4_shows_a_smaller_error_for_the_full_gp_than_for_a_subset_of_the_
     assert found.loc["GBCD", "RMSE"] == pytest.approx(found.loc["GBCD, coarse", "RMSE"], rel=1e-3)
     assert found.loc["MPGP", "paper"] == 0.113
     assert find("gbcd-table4").plot(found.reset_index()) is not None
+
+
+@pytest.mark.parametrize(
+    ("full_gp", "error", "verdict"),
+    [
+        ("GBCD", 0.0863, "holds"),
+        ("GBCD", 0.14, "fails"),
+        ("GBCD", 0.13370001, "same"),  # it held, by a millionth
+        ("GBCD, coarse", 0.13369999, "same"),
+        ("GBCD, coarse", 0.0863, "holds"),
+    ],
+)
+def test_the_full_gp_errs_less_than_sparse_models_by_three_digits(full_gp: str, error: float, verdict: str):
+    errors = {"SD": 0.233, "SR": 0.159, "MPGP": 0.1337, full_gp: error}
+    rows = pd.DataFrame(
+        {"set": "Kin40k", "solver": [*errors], "seconds": 1.0, "RMSE": [*errors.values()], "paper": 0.1}
+    )
+    order, *_ = judge("gbcd-table4", rows, full=True)
+    assert order.verdict == verdict

@@ -313,25 +313,6 @@ def test_a_table_of_which_some_cells_are_missing_is_judged_as_far_as_it_goes():
     assert (order.verdict, order.why, error.verdict) == ("no basis", "it takes the errors of SR, MPGP, GBCD", "same")
 
 
-@pytest.mark.parametrize(
-    ("full_gp", "error", "verdict"),
-    [
-        ("GBCD", 0.0863, "holds"),
-        ("GBCD", 0.14, "fails"),
-        ("GBCD", 0.13370001, "same"),  # it held, by a millionth
-        ("GBCD, coarse", 0.13369999, "same"),
-        ("GBCD, coarse", 0.0863, "holds"),
-    ],
-)
-def test_the_full_gp_errs_less_than_sparse_models_by_three_digits(full_gp: str, error: float, verdict: str):
-    errors = {"SD": 0.233, "SR": 0.159, "MPGP": 0.1337, full_gp: error}
-    rows = pd.DataFrame(
-        {"set": "Kin40k", "solver": [*errors], "seconds": 1.0, "RMSE": [*errors.values()], "paper": 0.1}
-    )
-    order, *_ = judge("gbcd-table4", rows, full=True)
-    assert order.verdict == verdict
-
-
 def figure(name, works):
     def work(unit):
         if not works:
