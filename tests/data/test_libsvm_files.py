@@ -69,6 +69,12 @@ def test_times_and_other_rows_are_not_taken_for_it(text: str):
     assert not any("LIBSVM" in note for note in read_bytes("rows.txt", text.encode(), UPLOAD).notes)
 
 
+def test_inputs_that_look_like_times_are_read_where_all_rows_count_them_from_1():
+    """They were read as columns of times without a word."""
+    raw = read_bytes("ages.txt", b"7 1:30 2:45 3:10\n8 1:41 2:20 3:59\n9 1:12 2:33 3:15\n", UPLOAD)
+    assert raw.table.to_pydict() == {"x1": [30, 41, 12], "x2": [45, 20, 33], "x3": [10, 59, 15], "y": [7, 8, 9]}
+
+
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [

@@ -18,14 +18,22 @@ from .size_limits import Limits
 
 _LINE = re.compile(rf"\s*{PLAIN_NUMBER}(?P<pairs>(?:\s+[0-9]+:{PLAIN_NUMBER})*)\s*(?:#.*)?")
 _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9]")
-_NUMBER = re.compile(r"x([0-9]+)")
+_NUMBERS = re.compile(r"[0-9]+:")
+_NAME = re.compile(r"x([0-9]+)")
 
 
 def is_libsvm(lines: list[str]) -> bool:
-    """Whether these first lines of a text, without comments above them, are rows of this format and not of times."""
-    rows = [_LINE.fullmatch(line) for line in lines if not line.startswith("#")]
-    pairs = [pair for row in rows if row for pair in row["pairs"].split()]
-    return None not in rows and any(not _TIME.fullmatch(pair) for pair in pairs)
+    """Whether these first lines of a text, without comments above them, are rows of this format and not of times.
+
+    Pairs that may all be times, as 1:30, are inputs where each of three rows or more counts them from 1.
+    """
+    matches = [_LINE.fullmatch(line) for line in lines if not line.startswith("#")]
+    rows = [match["pairs"].split() for match in matches if match]
+    if not rows or len(rows) < len(matches):
+        return False
+    counted = [f"{number}:" for number, _ in enumerate(rows[0], 1)]
+    are_counted = len(counted) > 1 and all(_NUMBERS.findall(" ".join(pairs)) == counted for pairs in rows)
+    return (len(rows) > 2 and are_counted) or not all(_TIME.fullmatch(pair) for pairs in rows for pair in pairs)
 
 
 def read_libsvm(name: str, data: bytes, limits: Limits, also: Collection[str] = ()) -> tuple[pa.Table, tuple[str, ...]]:
@@ -60,7 +68,7 @@ def read_libsvm(name: str, data: bytes, limits: Limits, also: Collection[str] = 
         raise DataError(
             f"{name} is not in the format of LIBSVM, such as 3.2 1:0.5 4:2: {quote(error, 120)}. Save it again."
         ) from None
-    known = [int(match[1]) for match in map(_NUMBER.fullmatch, also) if match]
+    known = [int(match[1]) for match in map(_NAME.fullmatch, also) if match]
     first = int(sparse.indices.min(initial=1) > 0 and 0 not in known)
     columns = max(sparse.shape[1], *(number + 1 for number in known), 0)
     if not len(y) or columns <= first:
