@@ -237,7 +237,7 @@ def test_what_the_rows_ask_has_a_button_that_asks_again() -> None:
         lines = [[part.object if k == 0 else part.label for k, part in enumerate(line)] for line in panel.questions]
         assert lines[0][0] == "<p>&quot;a&quot; is −9 in 3 rows.</p>"
         assert [line[1:] for line in lines] == [
-            ["Read -9 as a gap"],
+            ["Read −9 as a gap"],
             ["Hold out single rows"], ["Take the smaller error"],
             ["Leave out twin [m], copy"], ["Leave out leak"],
         ]  # fmt: skip

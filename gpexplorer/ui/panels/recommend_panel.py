@@ -32,7 +32,7 @@ from ..playback.trained_run import TrainedRun
 from ..session import Session
 from ..shared_limits import Turns
 from ..styles import FACTS, SHEET, TEXT
-from ..text import cut, named, sentence, span, text
+from ..text import cut, named, sentence, span, text, with_minus_signs
 from ..widgets import WIDE, button, column, download, hidden_column, line_of_text, row, select, watch, whole
 from .study_panel import StudyPanel
 
@@ -384,7 +384,9 @@ def ways_of(sentence: str) -> list[Way]:
     names = tuple(re.findall('"([^"]+)"', "".join(LEFT_OUT.findall(sentence))))
     if names:
         ways.append(Way(f"Leave out {cut(', '.join(names), 40)}", drop=names))
-    return ways + [Way(f"Read {gap} as a gap", kinds={name: kind}) for name, kind, gap in GAPS.findall(sentence)]
+    return ways + [
+        Way(f"Read {with_minus_signs(gap)} as a gap", kinds={name: kind}) for name, kind, gap in GAPS.findall(sentence)
+    ]
 
 
 def promised(answer: Recommendation) -> str:

@@ -19,7 +19,7 @@ from ...views.drawing.palette import DOTS, ON_DARK
 from ...views.screens.lesson_page import SHELL
 from ...views.screens.side_by_side_page import STYLE
 from ..inputs.presets import PRESETS
-from ..stories import STORIES
+from ..stories import STORIES, Story
 from ..styles import beside
 from .screen import Screen
 
@@ -49,10 +49,7 @@ class Gallery(Screen):
     _stylesheets: ClassVar[list[str]] = [STYLE, beside(__file__, "gallery.css"), DARK_STYLE, ":host { width: 100%; }"]
 
     def __init__(self, **params: Any) -> None:
-        stories = [
-            _card(story.title, f"{len(story.parts)} parts: {story.parts[0].title}, …", f"story={key}")
-            for key, story in STORIES.items()
-        ]
+        stories = [_card(story.title, _what_is_in_it(story), f"story={key}") for key, story in STORIES.items()]
         questions = [
             _card(preset.question, registry[parse_qs(preset.link)["method"][0]].title, f"ask={key}")
             for key, preset in PRESETS.items()
@@ -61,6 +58,12 @@ class Gallery(Screen):
 
     async def answer(self, request: Mapping[str, Any]) -> None:
         """Nothing can be asked for."""
+
+
+def _what_is_in_it(story: Story) -> str:
+    """The number of parts, and the one that sets a trap, else the last one."""
+    titles = [part.title for part in story.parts]
+    return f"{len(titles)} parts. {next((title for title in titles if title.startswith('A trap:')), titles[-1])}"
 
 
 def _card(title: str, line: str, query: str) -> dict[str, str]:

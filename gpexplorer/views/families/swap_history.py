@@ -91,6 +91,7 @@ class Survival(View):
         }
         first = int(((begin == 0) & alive).sum())
         title = f"{len(order)} lines so far; {int(alive.sum())} continue, {first} of them since the start"
+        title = title if at else f"{len(order)} inducing rows, whose lines begin with the first step"
         named(layers["alive"], "step", "inducing rows, oldest first", title)
         return layers
 

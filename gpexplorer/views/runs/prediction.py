@@ -39,7 +39,7 @@ class Fit(View):
 
     key: ClassVar[str] = "fit"
     title: ClassVar[str] = "Data and prediction"
-    help: ClassVar[str] = "Where is the band wide, and how many rows are there?"
+    help: ClassVar[str] = "Does the prediction follow the rows, and what does it say where there are few?"
     order: ClassVar[int] = 0
     editable: ClassVar[bool] = True
 

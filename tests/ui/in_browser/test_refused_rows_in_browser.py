@@ -118,7 +118,7 @@ def test_the_tooltips_of_the_title_bar_cover_no_message_and_take_no_click(seen: 
         tip = page.locator(".MuiTooltip-tooltip").first
         expect(tip).to_be_visible()
         until(lambda tip=tip: lies_between(tip, 24, message))
-    seen.press("Close")
+    message.get_by_role("button", name="Close", exact=True).click()  # not "Close drawer"
     dark, button = page.locator(".mui-dark"), page.get_by_role("button", name="Toggle theme").bounding_box()
     page.mouse.move(button["x"] + button["width"] / 2, button["y"] + button["height"] / 2)
     for is_dark in (True, False):  # the mouse rests on the button

@@ -64,12 +64,14 @@ def test_a_file_is_read_again_after_others_were_refused_and_stays_where_one_goes
 
     upload(seen, book)
     expect(refusal).to_contain_text("spreadsheet")
+    expect(page.get_by_text("Uploaded book.xlsx")).to_be_visible()  # the widget takes no file before
     expect(page.get_by_role("button", name="Choose columns")).to_be_hidden()
     upload(seen, mine)
     expect(use).to_be_visible()
     expect(refusal).to_be_hidden()
     seen.press("Close: leave the rows")
     expect(use).to_be_hidden()
+    until(lambda: page.locator("input[type=file]").first.evaluate("(chosen) => chosen.value") == "")  # after 2 s
     upload(seen, mine)
     expect(use).to_be_visible()
 
