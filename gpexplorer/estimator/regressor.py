@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from ..data.in_memory import array_table, column_titles, is_frame, is_texts, plain_array
@@ -404,6 +406,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         run.close()
         if run.error is not None:
             raise run.error
+        if run.done == 0 and run.outcome is not None and run.outcome.reason == "budget":
+            warnings.warn(run.outcome.message, ConvergenceWarning, stacklevel=4)
         return run
 
     def _learned_anew(self, X: Any, columns: Floats, has_noise: bool) -> bool:

@@ -15,6 +15,7 @@ from .setting_checks import of_kind
 LIMITS = ("steps", "seconds")
 NAN = float("nan")
 MOST_OVERRUN, LEAST_OVERRUN = 1.5, 0.1  # a step that lasts longer than this (share, seconds) is given up
+FIRST_OVERRUN, FIRST_PATIENCE = 3.0, 30.0  # the same of the first one, without which nothing is learned
 LONG_STEP = 600.0  # seconds from which on a step is announced also where there is no limit
 PATIENCE = 1.0  # seconds that a step, or the last scores, may still take once a stop was asked for
 
@@ -73,9 +74,10 @@ class Budget:
             return f"The budget of {self.seconds:g} s is used up after {max(steps, 0)} steps; raise it to go on."
         return ""
 
-    def is_overrun(self, seconds: float) -> bool:
+    def is_overrun(self, seconds: float, in_first_step: bool = False) -> bool:
         """Whether a run that took this long is well beyond its limit in seconds."""
-        return self.seconds is not None and seconds > MOST_OVERRUN * self.seconds + LEAST_OVERRUN
+        share, least = (FIRST_OVERRUN, FIRST_PATIENCE) if in_first_step else (MOST_OVERRUN, LEAST_OVERRUN)
+        return self.seconds is not None and seconds > share * self.seconds + least
 
     def overrun(self, seconds: float) -> str:
         """A sentence if the last step ended well after the limit in seconds; it begins with a blank."""
@@ -205,7 +207,7 @@ def long_step_note(expected: float, seconds: float | None) -> str:
         return ""
     return (
         f"By its formula, one step takes about {expected:.2g} s, longer than the {seconds:g} s that you gave. The "
-        "first step is taken all the same: choose smaller settings for less."
+        f"first step is given up after {FIRST_OVERRUN * seconds + FIRST_PATIENCE:,.0f} s: choose smaller settings."
     )
 
 

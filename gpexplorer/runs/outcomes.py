@@ -35,6 +35,8 @@ def given_up(steps: int, spent: str = "") -> Outcome:
     The step is lost: it begins again from the last record if the run goes on.
     """
     lost = f"Step {steps + 1} was given up before its end, and begins again if the run goes on."
+    if steps == 0:
+        lost += " Nothing is learned before the end of this step."
     if spent:
         return Outcome("budget", f"{spent} {lost}")
     return Outcome("stopped", f"{stopped(steps).message} {lost}")

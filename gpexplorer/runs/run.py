@@ -205,7 +205,8 @@ class Run(RunDisplay):
         Notes
         -----
         Records 0, 1, 2, 5, 10, 20, 50, ... and the last one are scored; with a limit in seconds, see `ScoringTime`. A
-        step after the first that takes the run half as long again as that limit is given up, and begins again later.
+        step that takes the run half as long again as that limit is given up, and begins again later. The first one,
+        without which nothing is learned, is given up half a minute after three times that limit.
         """
         if callback is not None:
             stop_watching = self.watch(callback)
@@ -533,10 +534,11 @@ class Run(RunDisplay):
         return self.trace[-1]
 
     def _is_too_late(self, begun: float) -> bool:
-        """Whether a step that began at this moment is given up. By a limit in seconds, the first step is not."""
+        """Whether a step that began at this moment is given up. By a limit in seconds, what makes record 0 is not."""
         if self._stop.is_overdue:
             return True
-        return self.done > 0 and self._limits.is_overrun(self._seconds + time.monotonic() - begun)
+        taken = self._seconds + time.monotonic() - begun
+        return len(self.trace) > 0 and self._limits.is_overrun(taken, in_first_step=self.done == 0)
 
     def _call_watchers(self) -> None:
         """Call those that watch with the newest record; stop if one says so or raises an error."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 import gpexplorer as gpx
 from gpexplorer.cli.run_commands import progress_line
@@ -118,11 +119,39 @@ def test_a_step_after_the_first_is_given_up_well_after_the_limit_in_seconds():
     assert run.outcome.reason == "budget"
     expected = "The budget of 0.5 s is used up after 1 steps; raise it to go on. Step 2 was given up before its end"
     assert run.outcome.message.startswith(expected)
-    assert took_first > 2.0  # there is no answer without the first step
+    assert took_first > 2.0  # nothing is learned without the first step
     assert first.done == 1
     assert Budget(seconds=0.5).is_overrun(0.9)
     assert not Budget(seconds=0.5).is_overrun(0.8)
+    assert Budget(seconds=20.0).is_overrun(91.0, in_first_step=True)
+    assert not Budget(seconds=20.0).is_overrun(89.0, in_first_step=True)
     assert not Budget(steps=2).is_overrun(1e9)
+
+
+def test_the_first_step_is_given_up_long_after_the_limit_and_record_0_is_not(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("gpexplorer.runs.budget.FIRST_PATIENCE", 0.1)
+    run, start = slow_run(1), slow_run(0, seconds=1.0)
+
+    took = seconds_of(lambda: run.finish(seconds=0.2))
+    start.finish(seconds=0.2)
+
+    assert 3 * 0.2 + 0.1 <= took < SOON
+    assert run.outcome is not None
+    assert run.outcome.reason == "budget"
+    assert "Step 1 was given up before its end" in run.outcome.message
+    assert run.outcome.message.endswith("Nothing is learned before the end of this step.")
+    assert len(run.trace) == 1  # what is predicted is that of the start
+    assert len(start.trace) == 1
+
+
+def test_an_estimator_says_that_nothing_was_learned():
+    X = np.random.default_rng(0).uniform(size=(200, 2))
+    model = gpx.Estimator("sgpr", budget={"seconds": 1e-6})
+
+    with pytest.warns(ConvergenceWarning, match="used up after 0 steps"):
+        model.fit(X, np.sin(6 * X[:, 0]))
+
+    assert np.isfinite(model.predict(X[:5])).all()
 
 
 @pytest.mark.usefixtures("short_patience")

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...linalg.blocks import row_blocks
-from ...linalg.randomness import generator
+from ...linalg.randomness import generator, random_rows
 from ...problem import Problem
 from ..own_points import InitialSet, Start, columns_of_numbers, nearest, own_inputs, own_rows, rows_near
 from .distinct_rows import distinct_rows, random_order
@@ -27,6 +27,7 @@ from .selection.titsias import BestCandidate
 from .selection.unsupervised import LargestVariance
 
 ITERATIONS = 20  # of Lloyd's algorithm, where k-means only initialises another method
+CLUSTERED_ROWS, CLUSTERED_PER_CENTRE = 50_000, 100  # of more rows than both say, it uses that many, drawn at random
 
 
 def spread_rows(X: Float[Tensor, "n d"], m: int, seed: int) -> Tensor:
@@ -88,8 +89,15 @@ def lloyd(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> tuple[Float[Tenso
 
 
 def kmeans_centres(X: Float[Tensor, "n d"], m: int, seed: int) -> Float[Tensor, "m d"]:
-    """Return centres after a few iterations from a k-means++ start."""
-    Z = X[spread_rows(X, min(m, len(X)), seed)].clone()
+    """Return centres after a few iterations from a k-means++ start, on a sample of the rows where there are many."""
+    whole, size = X, max(CLUSTERED_ROWS, CLUSTERED_PER_CENTRE * m)
+    if len(X) > size:
+        X = X[random_rows(len(X), size, generator(seed, "clustered rows")).to(X.device)]
+    rows = spread_rows(X, min(m, len(X)), seed)
+    if len(rows) < m and len(X) < len(whole):  # rows that differ are rare, and not in the sample
+        X = whole
+        rows = spread_rows(X, m, seed)
+    Z = X[rows].clone()
     for _ in range(ITERATIONS):
         Z, _ = lloyd(X, Z)
     return Z

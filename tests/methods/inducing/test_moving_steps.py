@@ -76,6 +76,21 @@ def test_the_centres_are_those_of_scikit_learn_from_the_same_start():
     assert len(kmeans_centres(X[:3], 8, 0)) == 3
 
 
+def test_of_many_rows_a_sample_has_centres_as_good_as_all_and_rare_rows_are_not_lost(monkeypatch: pytest.MonkeyPatch):
+    X = blobs().repeat(40, 1)
+    X += 0.05 * torch.randn(X.shape, generator=torch.Generator().manual_seed(0), dtype=X.dtype)
+    rare = torch.zeros(4000, 1, dtype=torch.float64)
+    rare[:3] = torch.tensor([[1.0], [2.0], [3.0]])
+    of_all = kmeans_centres(X, 6, 0)
+    monkeypatch.setattr(initial_sets, "CLUSTERED_ROWS", 600)
+
+    of_sample = kmeans_centres(X, 6, 0)
+
+    assert not torch.equal(of_sample, of_all)
+    assert lloyd(X, of_sample)[1] == pytest.approx(lloyd(X, of_all)[1], rel=0.05)
+    assert sorted(kmeans_centres(rare, 4, 0)[:, 0].tolist()) == [0.0, 1.0, 2.0, 3.0]
+
+
 def test_the_first_centres_are_drawn_in_proportion_to_the_squared_distance():
     X = torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64)
     counts = torch.zeros(3, 3)
