@@ -349,6 +349,8 @@ def test_sizes_grow_with_the_time_and_stay_within_the_rows(monkeypatch):
     monkeypatch.setattr(machine_speed, "machine", lambda: machine_speed.Speed(4e10, 1e10, 1e-5))
     assert points_for(20_000, 1.0) < points_for(20_000, 100.0) <= 1024
     assert points_for(100, 100.0) == 100
+    assert points_for(20_000, 1.0, steps=450) == 141  # sqrt(n), of which some steps fit into the time
+    assert points_for(10**6, 20.0, steps=450) == 115  # 1000, the root, would take 20 s in a step of 6 n m^2
     assert rows_for(20_000, 0.1) < rows_for(20_000, 10.0) <= 3000
     names = [candidate.method for candidate in candidates(rows(500, 2), 1.0)]
     assert {"ml", "cholqr", "scgd", "sgpr"} <= set(names)

@@ -96,10 +96,16 @@ def _elapsed(work: Callable[[], object], times: int) -> list[float]:
 
 
 def points_for(n: int, seconds: float, steps: int = STEPS) -> int:
-    """The number of inducing points m for which `steps` steps of n m^2 multiplications and additions take `seconds`."""
-    affordable = math.sqrt(machine().flops * seconds / (2.0 * steps * n))
-    rule = max(LEAST_POINTS, math.isqrt(n))  # the default of the methods
-    return min(n, MOST_POINTS, max(rule, rounded(affordable)))
+    """The number of inducing points m for which `steps` steps of n m^2 multiplications and additions take `seconds`.
+
+    It is at least sqrt(n), the default of the methods, as long as STEPS steps take `seconds`.
+    """
+
+    def affordable(steps: int) -> float:
+        return math.sqrt(machine().flops * seconds / (2.0 * steps * n))
+
+    default = min(math.isqrt(n), int(affordable(STEPS)))
+    return min(n, MOST_POINTS, max(LEAST_POINTS, default, rounded(affordable(steps))))
 
 
 def points_without_time(n: int) -> int:
