@@ -57,9 +57,7 @@ class Convergence(View):
 
     key: ClassVar[str] = "convergence"
     title: ClassVar[str] = "Convergence"
-    help: ClassVar[str] = (
-        "Does the objective still decrease, and does the test error, which can be shown in its place, decrease with it?"
-    )
+    help: ClassVar[str] = "Does the objective still decrease? The test error can be shown in its place."
     order: ClassVar[int] = 10
 
     channel = param.Selector(default="objective", objects=["objective"], label="Show", doc="The number that is drawn.")
