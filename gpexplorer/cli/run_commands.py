@@ -270,11 +270,14 @@ def _finish(opened: Run, command: str, quiet: bool, signals: Stopping) -> None:
 
 def _long_step(opened: Run) -> str:
     """A sentence if a step is expected to take longer than the budget's seconds."""
-    from ..runs.budget import long_step_note
+    from ..runs.budget import FIRST_OVERRUN, FIRST_PATIENCE, long_step_note
     from ..runs.studies.machine_speed import machine
 
     seconds = opened.spec.budget.get("seconds") if opened.spec else None
-    return "" if seconds is None else long_step_note(machine().seconds(opened.method.cost(opened.problem)), seconds)
+    if seconds is None:
+        return ""
+    note = long_step_note(machine().seconds(opened.method.cost(opened.problem)), seconds)
+    return note and f"{note} The first one is given up after {FIRST_OVERRUN * seconds + FIRST_PATIENCE:,.0f} s."
 
 
 def _print_json(opened: Run, directory: Path) -> None:

@@ -206,8 +206,8 @@ def long_step_note(expected: float, seconds: float | None) -> str:
     if seconds is None or not expected > seconds:
         return ""
     return (
-        f"By its formula, one step takes about {expected:.2g} s, longer than the {seconds:g} s that you gave. The "
-        f"first step is given up after {FIRST_OVERRUN * seconds + FIRST_PATIENCE:,.0f} s: choose smaller settings."
+        f"By its formula, one step takes about {expected:.2g} s, longer than the {seconds:g} s that you gave: "
+        "choose smaller settings for less."
     )
 
 
