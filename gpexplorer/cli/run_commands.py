@@ -253,9 +253,11 @@ def reporting_progress(run: Run, report: Callable[[str], object], every: float) 
 
 def _finish(opened: Run, command: str, quiet: bool, signals: Stopping) -> None:
     """Step to the end with progress on stderr. After a signal, print the command that continues the run."""
+    from ..runs.studies.machine_speed import long_step_of
+
     if opened.done and not quiet:
         typer.echo(f"Going on from step {opened.done}.", err=True)
-    elif note := "" if quiet else _long_step(opened):
+    elif note := "" if quiet else long_step_of(opened).note:
         typer.echo(note, err=True)
     terminal = sys.stderr.isatty() and not quiet
     report = to_nowhere if quiet else on_one_line if terminal else to_stderr
@@ -266,18 +268,6 @@ def _finish(opened: Run, command: str, quiet: bool, signals: Stopping) -> None:
         typer.echo(f"\nInterrupted at step {opened.done}; every step is kept. Go on with:\n  {command}", err=True)
         signals.exit()
     typer.echo("\r\033[K" if terminal else "", err=True, nl=False)
-
-
-def _long_step(opened: Run) -> str:
-    """A sentence if a step is expected to take longer than the budget's seconds."""
-    from ..runs.budget import FIRST_OVERRUN, FIRST_PATIENCE, long_step_note
-    from ..runs.studies.machine_speed import machine
-
-    seconds = opened.spec.budget.get("seconds") if opened.spec else None
-    if seconds is None:
-        return ""
-    note = long_step_note(machine().seconds(opened.method.cost(opened.problem)), seconds)
-    return note and f"{note} The first one is given up after {FIRST_OVERRUN * seconds + FIRST_PATIENCE:,.0f} s."
 
 
 def _print_json(opened: Run, directory: Path) -> None:

@@ -24,6 +24,7 @@ from ..methods.base import registry
 from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
 from ..problem import Dataset, MixedRows, joined_rows
 from ..runs import Run, Spec
+from ..runs.studies.machine_speed import long_step_of
 from ..runs.trace import Record
 from . import training_rows
 from .parameters import callbacks_of, mapping_of, seed_of, sized_settings, spec_kernel
@@ -402,6 +403,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         has_own_kernel = getattr(registry.get(str(self.method)), "own_kernel", False)  # its theta is of another form
         spec = self._spec(split.train, (not has_own_kernel and start) or self.kernel, seed)
         run = spec.open(data=split)
+        if (long_step := long_step_of(run)).is_given_up:
+            warnings.warn(f"{run.method.key}: {long_step.note}", stacklevel=4)
         finish(run, callbacks, verbose)
         run.close()
         if run.error is not None:

@@ -19,6 +19,7 @@ from gpexplorer.linalg.interruption import Interrupted, go_on, interruptible
 from gpexplorer.problem import Problem, Step
 from gpexplorer.runs import Run
 from gpexplorer.runs.budget import PATIENCE, Budget
+from gpexplorer.runs.studies import machine_speed
 from toy_method import Toy, same, toy_run
 
 LONG = 30.0  # seconds of a step that nobody waits for
@@ -152,6 +153,18 @@ def test_an_estimator_says_that_nothing_was_learned():
         model.fit(X, np.sin(6 * X[:, 0]))
 
     assert np.isfinite(model.predict(X[:5])).all()
+
+
+def test_a_first_step_that_will_be_given_up_is_announced_before_any_work(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(machine_speed, "machine", lambda: machine_speed.Speed(1e4, 1e9))  # 4 s per million flops
+    X = np.random.default_rng(0).uniform(size=(200, 2))
+    model = gpx.Estimator("sgpr", num_inducing=8, budget={"seconds": 0.2})
+
+    with pytest.warns(UserWarning, match=r"^sgpr: .* longer than the 0.2 s .* The first one is given up after 31 s\.$"):
+        model.fit(X, np.sin(6 * X[:, 0]))
+
+    monkeypatch.setattr(machine_speed, "machine", lambda: machine_speed.Speed(1e9, 1e9))
+    model.fit(X, np.sin(6 * X[:, 0]))  # without a warning
 
 
 @pytest.mark.usefixtures("short_patience")

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from ...problem import Cost
+from ..budget import FIRST_OVERRUN, FIRST_PATIENCE, Budget, long_step_note
+from ..run import Run
 
 ORDER, LENGTH, TIMES = 384, 2_000_000, 6  # of the matrix product, of the vector sum, and repetitions of each
 TINY, BLOCK, CALLS = 64, 4, 10  # a step on a block of 4 of 64 unknowns asks for ten tensor operations
@@ -93,6 +95,24 @@ def _elapsed(work: Callable[[], object], times: int) -> list[float]:
         work()
         ends.append(clock())
     return [max(end - begin, 1e-9) for begin, end in pairwise(ends)]
+
+
+class LongStep(NamedTuple):
+    """A step that is expected to take longer than the limit in seconds: a sentence, and whether it will be given up."""
+
+    note: str = ""
+    is_given_up: bool = False
+
+
+def long_step_of(run: Run) -> LongStep:
+    """Whether steps are expected, by their formula, to last longer than the limit of the spec in seconds; on a CPU."""
+    seconds = run.spec.budget.get("seconds") if run.spec else None
+    if seconds is None or run.problem.train.y.device.type != "cpu" or run.method.map is not map:
+        return LongStep()
+    expected = machine().seconds(run.method.cost(run.problem))
+    end = f" The first one is given up after {FIRST_OVERRUN * seconds + FIRST_PATIENCE:,.0f} s."
+    note = long_step_note(expected, seconds)
+    return LongStep(note and note + end, Budget(seconds=seconds).is_overrun(expected, in_first_step=True))
 
 
 def points_for(n: int, seconds: float, steps: int = STEPS) -> int:
