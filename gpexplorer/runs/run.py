@@ -535,10 +535,9 @@ class Run(RunDisplay):
 
     def _is_too_late(self, begun: float) -> bool:
         """Whether a step that began at this moment is given up. By a limit in seconds, what makes record 0 is not."""
-        if self._stop.is_overdue:
-            return True
         taken = self._seconds + time.monotonic() - begun
-        return len(self.trace) > 0 and self._limits.is_overrun(taken, in_first_step=self.done == 0)
+        by_limit = len(self.trace) > 0 and self._limits.is_overrun(taken, in_first_step=self.done == 0)
+        return by_limit or self._stop.is_overdue
 
     def _call_watchers(self) -> None:
         """Call those that watch with the newest record; stop if one says so or raises an error."""
