@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -11,22 +9,20 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from ..data.in_memory import array_table, column_titles, is_frame, is_texts, plain_array
 from ..data.standardising import inputs_in_units
-from ..data.standardising import targets as targets_in_units
 from ..errors import DataError, PosteriorError, SettingError, flag, number
-from ..kernels.row_scaled import log_density_change, plain_rows, unscaled_kernel
+from ..kernels.row_scaled import unscaled_kernel
 from ..kernels.theta.restrictions import kept_options
 from ..methods.base import registry
 from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
 from ..problem import Dataset, MixedRows, joined_rows
 from ..runs import Run, Spec
-from ..runs.studies.machine_speed import long_step_of
 from ..runs.trace import Record
 from . import training_rows
+from .fitted_run import evidence, finish, last_theta, posterior_of
 from .parameters import callbacks_of, mapping_of, seed_of, sized_settings, spec_kernel
 from .training_rows import (
     RowDetails,
@@ -403,14 +399,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         has_own_kernel = getattr(registry.get(str(self.method)), "own_kernel", False)  # its theta is of another form
         spec = self._spec(split.train, (not has_own_kernel and start) or self.kernel, seed)
         run = spec.open(data=split)
-        if (long_step := long_step_of(run)).is_given_up:
-            warnings.warn(f"{run.method.key}: {long_step.note}", stacklevel=4)
         finish(run, callbacks, verbose)
-        run.close()
-        if run.error is not None:
-            raise run.error
-        if run.done == 0 and run.outcome is not None and run.outcome.reason == "budget":
-            warnings.warn(run.outcome.message, ConvergenceWarning, stacklevel=4)
         return run
 
     def _learned_anew(self, X: Any, columns: Floats, has_noise: bool) -> bool:
@@ -450,7 +439,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         thetas = [last_theta(run) for run in runs]
         attributes: dict[str, list[Any]] = {
             "run_": runs,
-            "posterior_": [run.posterior(of="y") for run in runs],
+            "posterior_": [posterior_of(run) for run in runs],
             "theta_": thetas,
             "hyperparameters_": [run.hyperparameters_at(-1, curvature=False) for run in runs],
             "kernel_": [
@@ -484,38 +473,6 @@ class Estimator(RegressorMixin, BaseEstimator):
         if not isinstance(self.posterior_, list):
             return tuple(answers[0])
         return tuple(np.stack(parts, -1) for parts in zip(*answers, strict=True))
-
-
-def finish(run: Run, callbacks: Sequence[Callable[[Record], Any]] = (), verbose: int = 0) -> None:
-    """Take all steps of a run, which callbacks may stop, and print lines of progress."""
-
-    def report(record: Record) -> bool:
-        if verbose and record.index % verbose == 0:
-            value = getattr(record.step.info, "objective", math.nan)
-            print(f"step {record.index}, {record.seconds:.1f} s: objective {value:.6g}")
-        return any([bool(callback(record)) for callback in callbacks])  # each of them is called
-
-    run.finish(callback=report if callbacks or verbose else None)
-
-
-def last_theta(run: Run) -> Floats:
-    """Log-hyperparameters [p] of the last record, or the initial ones if the method does not learn any."""
-    theta = getattr(run.trace[-1].step.state, "theta", run.problem.theta)
-    return theta.detach().cpu().double().numpy().copy()
-
-
-def evidence(run: Run) -> float | None:
-    """The log likelihood of the targets in their own units, if the objective of the method is its negative."""
-    objective = next((channel for channel in run.method.channels if channel.name == "objective"), None)
-    value = getattr(run.trace[-1].step.info, "objective", math.nan)
-    of_all_rows = objective is not None and objective.unit == "nat" and "of the subset" not in objective.label
-    if (not of_all_rows and run.method.family != "eigenfunctions") or not math.isfinite(value):
-        return None
-    train = plain_rows(run.problem)
-    change = log_density_change(run.problem)  # 0 unless rows differ in noise
-    if train.scale is not None:
-        change += float(train.scale.log_derivative(targets_in_units(train.y.double(), train)).sum())
-    return change - value - 0.5 * len(train) * math.log(2.0 * math.pi)
 
 
 def mean_and_sd(posterior: InUnits, X: Any) -> tuple[torch.Tensor, torch.Tensor]:

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import gpexplorer as gpx
 from gpexplorer.cli.run_commands import progress_line
+from gpexplorer.errors import SettingError
 from gpexplorer.linalg.blocks import row_blocks, sum_over_rows
 from gpexplorer.linalg.interruption import Interrupted, go_on, interruptible
 from gpexplorer.problem import Problem, Step
@@ -153,6 +154,16 @@ def test_an_estimator_says_that_nothing_was_learned():
         model.fit(X, np.sin(6 * X[:, 0]))
 
     assert np.isfinite(model.predict(X[:5])).all()
+
+
+@pytest.mark.filterwarnings("ignore:gpcv-admm:UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+def test_an_answer_that_takes_as_long_as_a_lost_step_is_a_sentence(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("gpexplorer.runs.budget.FIRST_PATIENCE", -1.0)
+    X = np.random.default_rng(0).uniform(size=(300, 2))
+    model = gpx.Estimator("gpcv-admm", budget={"seconds": 1e-3})
+
+    with pytest.raises(SettingError, match=r"^gpcv-admm learned nothing from 300 rows in 0\.001 s, and what it pred"):
+        model.fit(X, np.sin(6 * X[:, 0]))
 
 
 def test_a_first_step_that_will_be_given_up_is_announced_before_any_work(monkeypatch: pytest.MonkeyPatch):
