@@ -20,6 +20,7 @@ import numpy as np
 import torch
 import typer
 
+import gpexplorer as gpx
 from gpexplorer.errors import GPExplorerError
 from gpexplorer.methods.base import registry
 
@@ -48,13 +49,13 @@ def line(method: str, rows: int, seconds: float) -> str:
         done = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE * seconds, check=True)
     except subprocess.TimeoutExpired:
         return f"| {method} | more than {PATIENCE * seconds:g}{' |' * len(COLUMNS)}"
+    except subprocess.CalledProcessError as error:  # the others are still measured
+        return f"| {method} | ended with {error.returncode}{' |' * len(COLUMNS)}"
     return f"| {method} | {' | '.join(json.loads(done.stdout))} |"
 
 
 def measured(method: str, rows: int, seconds: float) -> list[str]:
     """The numbers of one method, or the sentence with which it refuses these rows."""
-    import gpexplorer as gpx
-
     torch.set_num_threads(1)
     rng, n = np.random.default_rng(0), rows + NEW_ROWS
     X = rng.uniform(size=(n, 5))

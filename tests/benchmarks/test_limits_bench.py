@@ -9,7 +9,7 @@ from benchmarks import limits
 from benchmarks.__main__ import app
 
 
-def test_a_method_has_its_numbers_and_one_that_does_not_fit_its_sentence(monkeypatch: pytest.MonkeyPatch):
+def test_a_method_has_its_numbers_and_one_that_does_not_fit_its_sentence():
     fit, over, predict, error, share, steps = limits.measured("random", 1500, 0.5)
 
     assert float(fit) > 0.0
@@ -34,3 +34,8 @@ def test_a_process_that_does_not_end_is_a_line(monkeypatch: pytest.MonkeyPatch):
     lines = printed.output.splitlines()
     assert lines[0].startswith("300 rows, a limit of 0.1 s, load")
     assert lines[4:] == ["| random | more than 0.05 | | | | | |"] * 2
+
+
+def test_a_process_that_breaks_off_is_a_line():
+    assert limits.line("nothing of this name", 300, 5.0).startswith("| nothing of this name | ")
+    assert limits.line("random", -limits.NEW_ROWS - 1, 5.0) == "| random | ended with 1 | | | | | |"

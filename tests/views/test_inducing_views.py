@@ -228,6 +228,8 @@ def test_the_lives_of_points_lie_above_each_other_the_oldest_and_longest_first()
     np.testing.assert_array_equal(layers["gone"], gone)
     np.testing.assert_array_equal(layers["epochs"], [[2, 0, 2, 6], [4, 0, 4, 6]])
     assert layers["alive"].attrs["title"] == "6 lines so far; 3 continue, 1 of them since the start"
+    np.testing.assert_array_equal(layers["now"], [[4, 0], [4, 4], [4, 5]])
+    np.testing.assert_array_equal(Survival().data(run, 0)["now"], [[0, 0], [0, 1]])  # no line is long enough to be seen
 
 
 def test_lives_begin_and_end_at_the_expected_steps() -> None:

@@ -89,18 +89,19 @@ class Survival(View):
             "gone": frame[~alive].reset_index(drop=True),
             "alive": frame[alive].reset_index(drop=True),
         }
+        layers["now"] = layers["alive"][["x1", "y1"]].set_axis(["x", "y"], axis=1)  # seen at step 0 as well
         first = int(((begin == 0) & alive).sum())
         title = f"{len(order)} lines so far; {int(alive.sum())} continue, {first} of them since the start"
-        title = title if at else f"{len(order)} inducing rows, whose lines begin with the first step"
         named(layers["alive"], "step", "inducing rows, oldest first", title)
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Draw thin lines for lives that have ended, and strong ones for the current inducing points."""
+        """Draw thin lines for lives that have ended, and strong ones with a dot for the current inducing points."""
         parts = [
             segments(layers, "epochs", color=ROLES["reference"], line_dash="dotted"),
             segments(layers, "gone", "removed", color=ROLES["data"], line_width=1.5),
             segments(layers, "alive", "inducing", color=ROLES["inducing"], line_width=2),
+            dots(layers, "now", color=ROLES["inducing"], size=5),
         ]
         return overlay(parts, layers["alive"])
 
