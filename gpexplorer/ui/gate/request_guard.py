@@ -34,7 +34,7 @@ from bokeh.server.views.session_handler import SessionHandler
 from bokeh.server.views.ws import WSHandler
 from bokeh.settings import settings
 from bokeh.util.token import check_token_signature, get_session_id
-from panel.io.server import ComponentResourceHandler
+from panel.io.server import ComponentResourceHandler, RootHandler
 from panel.io.server import WSHandler as PanelSocket
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.web import OutputTransform, RequestHandler, stream_request_body
@@ -245,6 +245,15 @@ class Refusal(RequestHandler):
         """Drop a part of the body."""
 
 
+class Entrance(RootHandler):
+    """Sends who asks for the bare address on to the page, with the link's own query, which Bokeh's handler drops."""
+
+    def redirect(self, url: str, permanent: bool = False, status: int | None = None) -> None:
+        """Redirect to the page; a login's address has its own query."""
+        query = "" if "?" in url else self.request.query
+        super().redirect(f"{url}?{query}" if query else url, permanent, status)
+
+
 class RequestGuard:
     """The guard of one server.
 
@@ -300,6 +309,8 @@ class RequestGuard:
         request.known_names = " ".join(known_names(self._application))
         if issubclass(kind, WSHandler):
             delegate.handler_class = GuardedSocket
+        elif issubclass(kind, RootHandler):
+            delegate.handler_class = Entrance
         return delegate
 
     def _foreign(self, request: HTTPServerRequest) -> tuple[int, str] | None:

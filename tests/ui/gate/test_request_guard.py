@@ -85,6 +85,13 @@ def test_every_answer_has_the_security_headers_and_none_invites_other_sites(serv
             assert not [name for name in headers if name.startswith("Access-Control-")], route
 
 
+@pytest.mark.parametrize("query", ["", "?page=laboratory&m=12", "?note=a%20b%26c"])
+def test_the_bare_address_leads_to_the_page_with_what_a_link_says(served: Served, query: str):
+    status, headers, _ = get(served.port, "/" + query)
+
+    assert (status, headers["Location"]) == (302, "./explorer" + query)
+
+
 def test_no_address_imports_a_module(served: Served):
     for module in ("lib2to3.__main__", "antigravity", "this", "panel.io.server"):
         assert get(served.port, f"/components/{module}/x/_css/y")[0] == 404
