@@ -208,6 +208,15 @@ def test_steps_and_ranks_are_counted_in_whole_numbers_and_other_axes_are_not():
         assert [axis.ticker.min_interval for axis in (figure.xaxis[0], figure.yaxis[0])] == [interval] * 2
 
 
+@pytest.mark.parametrize("step", [0.0, 7.0])
+def test_an_axis_of_a_single_step_begins_there_and_follows_the_next_one(step: float):
+    own = drawn({"rows": frame({"xlabel": "step"}, x=[step], y=[2.0])})
+    assert ends(own.figure)[:2] == pytest.approx([step - 0.06, step + 1.0])
+
+    own.update({"rows": frame({"xlabel": "step"}, x=[step, step + 1.0], y=[2.0, 1.0])})
+    assert ends(own.figure)[:2] == pytest.approx([step - 0.06, step + 1.06])
+
+
 def test_a_scale_of_both_signs_has_its_colours_at_the_ends_and_that_of_zero_in_the_middle():
     scale = palette._diverging("#000000", "#ffffff", "#0a141e", 5)
 

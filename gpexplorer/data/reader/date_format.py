@@ -98,7 +98,11 @@ _COMPACT = re.compile(
 _ANY_ORDER = re.compile(r"(?<!\d)\d{1,2}([-/ ])\s?\d{1,2}\1\s?\d{2,4}")  # with points, the day comes first
 _AMBIGUOUS = re.compile(r"\d{6}(?:\.0)?|\d{1,2}\.(?:19|20)\d{2}")  # 202103 and 03.2021 are numbers as well
 FEWEST_AMBIGUOUS = 6  # different cells that must all be months
-_DATED = re.compile(r"(?i)date|time|day|when|datum|zeit|fecha|jour|dag$|tag$|data$")  # names of columns
+_DATED = re.compile(  # names of columns: a word that begins or ends like this, and is no update, candidate or estimate
+    r"(?i)(?<![a-z])(?:date|time|day|when|datum|zeit|fecha|jour)|(?-i:Date|Time|Day)"
+    r"|(?<!candi)(?<!man)(?<!vali)(?<!up)(?:date|datetime)s?(?![a-z])|(?<!es)time(?![a-z])"
+    r"|(?:day|datum|zeit|tag|dag|data)(?![a-z])"
+)
 _VERSIONS = re.compile(r"(?i)version|firmware|revision|section|chapter")
 LONG_DATE = 6  # digits of 03.16.21
 _FOUR_DIGITS = re.compile(r"\d{4}")

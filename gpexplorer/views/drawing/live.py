@@ -270,7 +270,8 @@ class Live:
                 if not force and ends != self._fitted.get(axis, ends):
                     continue  # somebody has zoomed; the reset button of the figure lets the axis follow the data again
                 if extent is not None and (force or _misfits(extent, ends, log)):
-                    start, end = self._fitted[axis] = _with_margin(extent, log)
+                    counted = any(side.axis_label in COUNTED for side in getattr(self.figure, f"{axis}axis"))
+                    start, end = self._fitted[axis] = _with_margin(extent, log, counted)
                     axis_range.update(start=start, end=end, reset_start=start, reset_end=end)
         limits = _colour_limits(layers)
         for mapper in self._mappers:
@@ -435,7 +436,9 @@ def _misfits(extent: tuple[float, float], axis: tuple[float, float], log: bool) 
     return low <= start or high >= end or (high - low) < SMALL * (end - start)
 
 
-def _with_margin(extent: tuple[float, float], log: bool) -> tuple[float, float]:
+def _with_margin(extent: tuple[float, float], log: bool, counted: bool = False) -> tuple[float, float]:
+    if counted and extent[0] == extent[1]:  # one step: there is none before the first
+        return extent[0] - MARGIN, extent[0] + 1.0
     low, high = (float(np.log10(value)) if log else value for value in extent)
     margin = MARGIN * (high - low) or 0.5 * abs(high) or 1.0
     return (10 ** (low - margin), 10 ** (high + margin)) if log else (low - margin, high + margin)

@@ -143,11 +143,19 @@ def test_texts_with_marks_are_no_dates(cells: list[str]) -> None:
     assert column_reader("c", column(cells)).kind == "words"
 
 
+DATED = ("Bestelldatum", "birthday", "orderDateUTC", "created_at_time", "dates", "Messzeit", "startdate")
+
+
 @pytest.mark.parametrize(
     ("name", "cells", "kind"),
     [
         ("build", ["14.11.19", "11.14.19", "2.9.18", "8.15.21"], "words"),
         ("c", ["4.1.17", "4.16.10", "5.2.30", "12.3.11"], "words"),
+        *(
+            (name, ["14.11.19", "11.14.19", "2.9.18", "8.15.21"], "words")
+            for name in ("update", "candidate", "estimate")
+        ),
+        ("sentiment", ["14.11.19", "11.14.19", "2.9.18", "8.15.21"], "words"),
         ("firmware version", ["1.4.10", "1.5.12", "2.11.11"], "words"),
         ("part", ["14-11-19", "11-14-19", "02-09-18", "08-15-21"], "words"),
         ("sort code", ["20 14 11", "11 20 14", "08 15 21"], "words"),
@@ -158,6 +166,7 @@ def test_texts_with_marks_are_no_dates(cells: list[str]) -> None:
         ("article", ["4811-07", "3050-11", "2250-3"], "words"),
         ("phone", ["5552-117", "4200-330", "3331-002"], "words"),
         ("when", ["14.11.19", "11.14.19", "12.10.19", "08.15.19"], "date"),
+        *((name, ["14.11.19", "11.14.19", "12.10.19"], "date") for name in DATED),
         ("c", ["14/11/19", "11/14/19", "12/10/19"], "date"),
         ("c", ["14.11.2019", "11.14.2019", "12.10.2019"], "date"),
         ("c", ["14-11-2019", "11-14-2019", "12-10-2019"], "date"),
