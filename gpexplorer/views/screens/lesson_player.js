@@ -257,12 +257,17 @@ const gpexplorerLesson = (() => {
       fill("curve", "now", { x: [place], y: [now] })
       number.textContent = now < 9.95 ? now.toFixed(1) : now.toFixed(0)
       const top = figures.curve.model.y_range.end, gained = k > 0 ? distances[k - 1] - distances[k] : 0
+      const { inner_width: wide = 300, inner_height: tall = 500 } = figures.curve.model
+      const steps_of = (words) => ((7 * words.length + 12) / wide) * lesson.swaps  // its width on the axis
+      const [full, short] = gained > 0 ? [`\u2212${shown(gained)} by this swap`, `\u2212${shown(gained)}`] : ["rejected: nothing gained", "rejected"]
+      const text = k + steps_of(full) > lesson.swaps ? short : full, at_right = k + steps_of(text) > lesson.swaps
+      const under = at_right ? distances.slice(Math.max(Math.ceil(k - steps_of(text)), 0), k + 1) : [distances[k]]
+      const lift = ((Math.max(...under) - distances[k]) / top) * tall  // above the curve
       write_labels("curve", [
         (k === 0 || root.clientWidth >= 600) && { x: 0, y: distances[0], text: shown(distances[0]), ink: "soft", align: "left", dx: 12 },
         { x: lesson.swaps, y: 0, text: "exact model", ink: "exact", align: "right", dy: -12 },
-        u === 0 && k > 0 && { x: k, y: distances[k], ink: "text", dx: k > 0.6 * lesson.swaps ? -4 : 12,
-          align: k > 0.6 * lesson.swaps ? "right" : "left", dy: distances[k] > 0.07 * top ? -16 : -34,
-          text: gained > 0 ? `\u2212${shown(gained)} by this swap` : "rejected: nothing gained" },
+        u === 0 && k > 0 && { x: k, y: distances[k], ink: "text", dx: at_right ? -4 : 12, text,
+          align: at_right ? "right" : "left", dy: (distances[k] > 0.07 * top ? -16 : -34) - lift },
       ])
     }
     const sentence = () => {
