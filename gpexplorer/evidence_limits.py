@@ -25,6 +25,7 @@ Kim and Teh (2018). Scaling up the automatic statistician. AISTATS.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -35,7 +36,7 @@ from .linalg.blocks import row_blocks
 from .linalg.cholesky import cholesky
 from .linalg.deferred_reads import Number, at_least
 from .objectives import Nystrom, nystrom
-from .problem import Dataset
+from .problem import Dataset, MixedRows
 
 BOUNDS = ("vfe", "tight-vfe")  # objectives that are never below the exact one
 
@@ -118,7 +119,7 @@ def evidence_limits(
     Z : Tensor [m, d] or sequence
         Inducing inputs.
     iterations : int
-        Steps of conjugate gradients, each with n^2 kernel entries; 0 needs n m entries alone.
+        Steps of conjugate gradients, each with n^2 kernel entries, and as many once more; 0 needs n m entries alone.
 
     Returns
     -------
@@ -131,34 +132,33 @@ def evidence_limits(
 
     Notes
     -----
-    2 n m^2 flops, and n^2 kernel entries with 2 n^2 flops per iteration. Memory is one block of rows.
+    2 n m^2 flops, and per iteration as many again, and n^2 kernel entries with 2 n^2 flops. Memory is one block of
+    rows.
     """
+    # The limits are those of the given numbers: in single precision their own rounding would be larger than the gap.
+    precise = (train.y.device, torch.float64)
+    theta, train = theta.to(*precise), train.to(*precise)
+    Z = Z.to(*precise) if isinstance(Z, Tensor | MixedRows) else Z
     model = nystrom(kernel, theta, train, Z, "tight-vfe")
     y, terms = train.y, model.terms
-    yy = float(y @ y)
-    least, largest = least_objective(model, yy), terms.total("tight-vfe")
+    least, largest = least_objective(model, float(y @ y)), terms.total("tight-vfe")
     if not iterations:
         return EvidenceLimits(least, largest)
 
-    def solve_sparse(r: Tensor) -> Tensor:
-        """(K_hat + s2 I)^-1 r [n]: two passes over n m kernel entries."""
-        return _solve_sparse(kernel, theta, train, Z, model, r)
-
-    v, r = torch.zeros_like(y), y.clone()
-    z = solve_sparse(r)
-    p, rz = z.clone(), float(r @ z)
-    lowest, highest = 2.0 * least - terms.complexity, terms.fit  # of y'(K + s2 I)^-1 y
+    v, r, p, rz = torch.zeros_like(y), y.clone(), torch.zeros_like(y), math.inf
     for _ in range(iterations):
-        Ap = _times_exact(kernel, theta, train, model.s2, p)
-        step = rz / float(p @ Ap)
-        v, r = v + step * p, r - step * Ap
-        z = solve_sparse(r)
-        energy = float(v @ (y + r))  # 2 v'y - v'(K + s2 I) v
-        previous_rz, rz = rz, float(r @ z)
-        lowest, highest = max(lowest, energy), min(highest, energy + rz)
-        if rz <= 1e-12 * yy / model.s2:
+        z, bound = _solve_sparse(kernel, theta, train, Z, model, r)
+        if bound <= 1e-12 * terms.fit:
             break
-        p = z + (rz / previous_rz) * p
+        previous_rz, rz = rz, float(r @ z)
+        p = z + max(rz / previous_rz, 0.0) * p  # where z is rounded to nothing, rz may have the wrong sign
+        Ap = _times_exact(kernel, theta, train, model.s2, p)
+        step = float(r @ p) / float(p @ Ap)  # the best along any p
+        v, r = v + step * p, r - step * Ap
+    r = y - _times_exact(kernel, theta, train, model.s2, v)  # the r of the recurrence has drifted
+    energy = float(v @ (y + r))  # 2 v'y - v'(K + s2 I) v
+    _, bound = _solve_sparse(kernel, theta, train, Z, model, r)
+    lowest, highest = max(2.0 * least - terms.complexity, energy), min(terms.fit, energy + bound)
     return EvidenceLimits(0.5 * (lowest + terms.complexity), 0.5 * (highest + terms.complexity + terms.trace))
 
 
@@ -170,15 +170,24 @@ def _times_exact(kernel: Any, theta: Tensor, train: Dataset, s2: float, v: Tenso
     return product
 
 
-def _solve_sparse(kernel: Any, theta: Tensor, train: Dataset, Z: Any, model: Nystrom, r: Tensor) -> Tensor:
-    """(L L' + s2 I)^-1 r = (r - L A^-1 L'r) / s2 [n], with L' = L_mm^-1 K_mn."""
+def _solve_sparse(
+    kernel: Any, theta: Tensor, train: Dataset, Z: Any, model: Nystrom, r: Tensor
+) -> tuple[Tensor, float]:
+    """z = (L L' + s2 I)^-1 r = (r - L u) / s2 [n], with L' = L_mm^-1 K_mn and u = A^-1 L'r; and a number not below r'z.
+
+    r'z is the least (|r - L u|^2 + s2 |u|^2) / s2 over u. As a sum of squares, it is not below that with a rounded u;
+    r'(r - L u) / s2 has no digit left where the noise is small. Two passes over n m kernel entries, m^2 n flops each.
+    """
     Lr, blocks = torch.zeros_like(model.c), list(row_blocks(len(train), r.element_size() * len(Z), r))
+
+    def whitened(rows: slice) -> Tensor:  # L' [m, rows]; K_nm L_mm'^-1 u as a product with L_mm'^-1 u cancels
+        return torch.linalg.solve_triangular(model.L_mm, kernel(theta, Z, train.X[rows]), upper=False)
+
     for rows in blocks:
-        Lr += kernel(theta, Z, train.X[rows]) @ r[rows]
-    Lr = torch.linalg.solve_triangular(model.L_mm, Lr[:, None], upper=False)  # [m, 1]
-    w = torch.cholesky_solve(Lr, model.L_A)
-    w = torch.linalg.solve_triangular(model.L_mm.T, w, upper=True)[:, 0]  # [m]
-    solution = r.clone()
+        Lr += whitened(rows) @ r[rows]
+    u = torch.cholesky_solve(Lr[:, None], model.L_A)[:, 0]
+    z = r.clone()
     for rows in blocks:
-        solution[rows] -= kernel(theta, train.X[rows], Z) @ w
-    return solution / model.s2
+        z[rows] -= whitened(rows).T @ u
+    z /= model.s2
+    return z, model.s2 * float(z @ z) + float(u @ u)

@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 import torch
 
+from gpexplorer import kernels
 from gpexplorer.errors import SettingError
 from gpexplorer.estimator import Estimator
 from gpexplorer.evidence_limits import evidence_limits, least_objective
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.objectives import nystrom
-from gpexplorer.problem import Channel
+from gpexplorer.problem import Channel, Dataset
 from gpexplorer.runs.link import read as read_link
 from gpexplorer.runs.run import Run
 from gpexplorer.runs.spec import Spec
@@ -55,6 +56,47 @@ def test_the_exact_objective_lies_between_the_limits_and_iterations_bring_them_t
     quadratic = 2.0 * exact - float(torch.logdet(K))
     assert many.least == pytest.approx(0.5 * (quadratic + terms.complexity), rel=1e-6)
     assert many.largest == pytest.approx(0.5 * (quadratic + terms.complexity + terms.trace), rel=1e-6)
+
+
+def precise_objective(X: np.ndarray, y: np.ndarray, theta: np.ndarray) -> float:
+    """The exact objective of the kernel se with 19 digits."""
+    signal, lengthscale, noise = np.exp(theta.astype(np.longdouble))
+    X, rest = X.astype(np.longdouble), y.astype(np.longdouble)
+    A = signal**2 * np.exp(-0.5 * ((X - X.T) / lengthscale) ** 2) + noise**2 * np.eye(len(X))
+    twice = np.longdouble(0.0)
+    for k in range(len(X)):  # A - l l' and y - l (y_k / l_k), column by column of the Cholesky factor
+        column = A[k:, k] / np.sqrt(A[k, k])
+        whitened = rest[k] / column[0]
+        twice += whitened**2 + 2.0 * np.log(column[0])
+        rest[k:] -= column * whitened
+        A[k:, k:] -= np.outer(column, column)
+    return float(twice / 2)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+@pytest.mark.parametrize(
+    ("noise", "dtype", "rounding"),
+    [
+        (1e-3, torch.float64, 1e-7),
+        (1e-4, torch.float64, 1e-5),
+        (1e-5, torch.float64, 1e-3),
+        (1e-2, torch.float32, 1e-5),
+    ],
+)
+def test_iterations_bring_the_limits_together_where_the_noise_is_small(
+    noise: float, dtype: torch.dtype, rounding: float, shift: float
+) -> None:
+    rng = np.random.default_rng(4)
+    X = torch.from_numpy(np.sort(rng.uniform(0.0, 1.0, (70, 1)), 0) + shift).to(dtype)
+    theta = torch.tensor([0.3, np.log(0.25), np.log(noise)], dtype=dtype)
+    values, vectors = np.linalg.eigh(np.exp(0.6) * np.exp(-0.5 * ((X - X.T).double().numpy() / 0.25) ** 2))
+    y = torch.from_numpy(vectors @ (np.sqrt(values.clip(0.0) + noise**2) * rng.normal(size=70))).to(dtype)
+    numbers = [part.double().numpy() for part in (X, y, theta)]
+    exact, task = precise_objective(*numbers), (kernels.make("se", 1), theta, Dataset(X, y), X[::4])
+
+    first, few = (evidence_limits(*task, iterations) for iterations in (0, 8))
+    assert first.least - rounding < few.least - rounding < exact < few.largest + rounding <= first.largest + rounding
+    assert few.gap < 0.1 * first.gap + 1e-5
 
 
 def test_with_every_row_inducing_the_limits_meet() -> None:
