@@ -17,7 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..data.standardising import targets as targets_in_units
 from ..errors import SettingError
-from ..kernels.row_scaled import log_density_change, plain_rows
+from ..kernels.row_scaled import log_density_change, plain_rows, unscaled_kernel
+from ..kernels.theta.restrictions import kept_options
 from ..linalg.interruption import Interrupted, interruptible
 from ..runs import Run
 from ..runs.budget import Budget
@@ -83,6 +84,22 @@ def last_theta(run: Run) -> NDArray[np.float64]:
     """Log-hyperparameters [p] of the last record, or the initial ones if the method does not learn any."""
     theta = getattr(run.trace[-1].step.state, "theta", run.problem.theta)
     return theta.detach().cpu().double().numpy().copy()
+
+
+def learned_kernel(run: Run) -> dict[str, Any]:
+    """The kernel as a spec takes it, which begins at the learned theta and holds the same hyperparameters.
+
+    Theta is in the scaled space, whose units are those of other rows in a later fit. What a person fixed has its value
+    in the units of the file.
+    """
+    kernel, options = unscaled_kernel(run.problem.kernel), kept_options(run.spec)
+    if "fixed" in options:
+        table = run.hyperparameters_at(-1, curvature=False)
+        is_known = getattr(run.problem.kernel, "noise_is_known", False)  # given with the rows
+        options["values"] = {
+            row.name: row.value for row in table if row.fixed and not (is_known and row.what == "noise")
+        }
+    return {"name": kernel.key, "theta": last_theta(run).tolist()} | options
 
 
 def evidence(run: Run) -> float | None:

@@ -12,17 +12,17 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from ..data.in_memory import array_table, column_titles, is_frame, is_texts, plain_array
+from ..data.reader.table_reader import TableReader
 from ..data.standardising import inputs_in_units
 from ..errors import DataError, PosteriorError, SettingError, flag, number
 from ..kernels.row_scaled import unscaled_kernel
-from ..kernels.theta.restrictions import kept_options
 from ..methods.base import registry
 from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
 from ..problem import Dataset, MixedRows, joined_rows
 from ..runs import Run, Spec
 from ..runs.trace import Record
 from . import training_rows
-from .fitted_run import evidence, finish, last_theta, posterior_of
+from .fitted_run import evidence, finish, last_theta, learned_kernel, posterior_of
 from .parameters import callbacks_of, mapping_of, seed_of, sized_settings, spec_kernel
 from .training_rows import (
     RowDetails,
@@ -33,6 +33,7 @@ from .training_rows import (
     needs_reader,
     read_frame,
     refuse_mixed_up,
+    refuse_words,
     rows_of,
     units_of,
 )
@@ -68,7 +69,8 @@ class Estimator(RegressorMixin, BaseEstimator):
     device, dtype : str
         Where and in which precision to compute, as in `Spec`.
     warm_start : bool
-        Whether a further `fit` starts from the hyperparameters of the last one.
+        Whether a further `fit` with the same kernel, transform and inputs starts from the hyperparameters of the last
+        one. Those that are fixed keep their values in the units of the data.
     keep_run : bool
         Whether a pickle contains the run, with its trace and training rows. Without it, a pickle contains what
         predictions need.
@@ -121,7 +123,7 @@ class Estimator(RegressorMixin, BaseEstimator):
     >>> model.posterior_.save("model.safetensors")
     """
 
-    _reader: Any = None  # how a frame was read by the last fit
+    _meaning: Any = None  # what theta of the last fit belongs to
     posterior_: Any
     run_: Any
     kernel_: Any
@@ -198,12 +200,13 @@ class Estimator(RegressorMixin, BaseEstimator):
         X, targets = self._training_rows(X, y)
         row_groups = checked_groups(self.folds, X, targets, groups, registry.get(str(self.method)))
         X, targets, details = kept_rows(X, targets, sample_weight, noise, row_groups)
-        earlier = self.kernel_ if self.warm_start and hasattr(self, "kernel_") else None
         columns = [targets] if targets.ndim == 1 else list(targets.T)
-        starts = earlier if isinstance(earlier, list) else [earlier]
-        starts = starts if len(starts) == len(columns) else [None] * len(columns)
-        seed = seed_of(self.random_state)
-        runs = [self._fitted(X, column, details, start, seed) for column, start in zip(columns, starts, strict=True)]
+        read = [read_frame(X, column, self.kernel) if is_frame(X) else (X, None) for column in columns]
+        starts, seed = self._warm_starts([reader for _, reader in read]), seed_of(self.random_state)
+        runs = [
+            self._fitted(rows, column, details, start, seed, reader)
+            for (rows, reader), column, start in zip(read, columns, starts, strict=True)
+        ]
         self._keep(runs, single=targets.ndim == 1)
         return self
 
@@ -234,19 +237,19 @@ class Estimator(RegressorMixin, BaseEstimator):
             return self.fit(X, y, noise=noise)
         refuse_mixed_up(X, y=y, noise=noise)
         X, targets = self._training_rows(X, y, reset=False)
-        k = len(self._posteriors)
+        rows, k = [_added_rows(posterior, X) for posterior in self._posteriors], len(self._posteriors)
         if (1 if targets.ndim == 1 else targets.shape[1]) != k:
             raise DataError(f"y is {list(targets.shape)}, but the fit had {k} target{'s' * (k > 1)} per row.")
         columns = targets.reshape(len(targets), k).T
-        if self._learned_anew(X, columns, noise is not None):
+        if self._learned_anew(rows, columns, noise is not None):
             return self
-        pairs = list(zip(self._posteriors, columns, strict=True))
+        new = list(zip(self._posteriors, rows, columns, strict=True))
         try:
-            updated = [posterior.with_rows(X, column, noise) for posterior, column in pairs]
+            updated = [posterior.with_rows(own_rows, column, noise) for posterior, own_rows, column in new]
         except PosteriorError:
             if noise is not None or not hasattr(self, "run_"):
                 raise
-            self._fit_again(X, columns)
+            self._fit_again(rows, columns)
         else:
             self.posterior_ = updated if isinstance(self.posterior_, list) else updated[0]
         return self
@@ -343,20 +346,17 @@ class Estimator(RegressorMixin, BaseEstimator):
         return self.posterior_ if isinstance(self.posterior_, list) else [self.posterior_]
 
     def _training_rows(self, X: Any, y: ArrayLike, reset: bool = True) -> tuple[Any, Floats]:
-        """Checked inputs, as an array or a list of texts, and targets."""
+        """Checked inputs, as an array, a list of texts, or a table that has to be read, and targets."""
         X, y = plain_array(X), checked_targets(plain_array(y))
         table = array_table(X)
-        reader = None if reset else self._posteriors[0].columns.reader
-        if (reset and (table is not None or needs_reader(X))) or reader is not None:
+        is_read = reset and (table is not None or needs_reader(X))
+        if is_read or (not reset and self._posteriors[0].columns.reader is not None):
             check_consistent_length(X, y)
             targets = np.array(check_array(y, ensure_2d=False, ensure_min_samples=1 + reset), np.float64)
-            if reader is not None:
-                rows = self._posteriors[0].rows(self._inputs(X))
-                return rows.cpu().numpy() if isinstance(rows, torch.Tensor) else rows, targets
-            rows, self._reader = read_frame(X if table is None else table, targets, self.kernel)
+            if not reset:
+                return self._inputs(X), targets
             self._keep_names(X if table is None else table, is_named=table is None)
-            return rows, targets
-        self._reader = None
+            return X if table is None else table, targets
         if is_texts(X):
             self.n_features_in_ = 1
             return training_rows.checked_texts(X, y, 1 + reset)
@@ -382,13 +382,24 @@ class Estimator(RegressorMixin, BaseEstimator):
         if isinstance(columns.X, MixedRows):
             return X
         if columns.reader is None:
+            refuse_words(X)
             return validate_data(self, X, dtype=np.float64, reset=False)
         is_table = is_table or array_table(X, columns.reader.sources) is not None
         return X if is_table else check_array(X, dtype=np.float64)
 
-    def _fitted(self, X: Any, y: Floats, details: RowDetails, start: Any, seed: int) -> Run:
+    def _warm_starts(self, readers: list[TableReader | None]) -> list[Any]:
+        """The kernel at which each fit begins: that of the last fit, if it was of the same inputs and parameters."""
+        names = [reader.names if reader else tuple(getattr(self, "feature_names_in_", ())) for reader in readers]
+        kernel = self.kernel if not isinstance(self.kernel, dict) else repr(self.kernel)
+        meaning = (kernel, self.target_transform, self.n_features_in_, names)
+        is_same = self.warm_start and hasattr(self, "kernel_") and self._meaning == meaning
+        self._meaning = meaning  # of theta
+        if not is_same:
+            return [None] * len(readers)
+        return self.kernel_ if isinstance(self.kernel_, list) else [self.kernel_]
+
+    def _fitted(self, X: Any, y: Floats, details: RowDetails, start: Any, seed: int, reader: TableReader | None) -> Run:
         """The finished run of one column of targets."""
-        reader = self._reader
         names = tuple(getattr(self, "feature_names_in_", ())) if reader is None else reader.names
         split = all_for_training(X, y, names, details, reader)
         callbacks = callbacks_of(self.callbacks)
@@ -402,7 +413,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         finish(run, callbacks, verbose)
         return run
 
-    def _learned_anew(self, X: Any, columns: Floats, has_noise: bool) -> bool:
+    def _learned_anew(self, rows: list[Any], columns: Floats, has_noise: bool) -> bool:
         """Keep rows that are added to a fit of few rows, and learn from all of them once they are enough more."""
         run = None if not hasattr(self, "run_") else self.run_[0] if isinstance(self.run_, list) else self.run_
         added = getattr(self, "_added", None)
@@ -415,37 +426,34 @@ class Estimator(RegressorMixin, BaseEstimator):
             self._added: tuple[Any, Any, Any, bool] = (run, None, None, is_unequal)
             return False
         if added[1] is not None:
-            X, columns = joined_rows(added[1], X), np.concatenate([added[2], columns], 1)
-        self._added = (run, X, columns, False)
+            rows = [joined_rows(*pair) for pair in zip(added[1], rows, strict=True)]
+            columns = np.concatenate([added[2], columns], 1)
+        self._added = (run, rows, columns, False)
         if columns.shape[1] < max(2, len(run.problem.train) / 4):
             return False
-        self._fit_again(X, columns, anew=True)
+        self._fit_again(rows, columns, anew=True)
         return True
 
-    def _fit_again(self, X: Any, columns: Floats, anew: bool = False) -> None:
+    def _fit_again(self, rows: list[Any], columns: Floats, anew: bool = False) -> None:
         """Fit to the rows of the last fit and new ones, from the hyperparameters of that fit or from a first start."""
         single = not isinstance(self.run_, list)
         runs, starts = ([self.run_], [self.kernel_]) if single else (self.run_, self.kernel_)
         starts = [None] * len(starts) if anew else starts
         seed, refitted = seed_of(self.random_state), []
-        for run, start, column in zip(runs, starts, columns, strict=True):
+        for run, start, own_rows, column in zip(runs, starts, rows, columns, strict=True):
             old_X, old_y = rows_of(run)
-            all_X = joined_rows(old_X, X)
-            refitted.append(self._fitted(all_X, np.append(old_y, column), RowDetails(), start, seed))
+            all_X, all_y = joined_rows(old_X, own_rows), np.append(old_y, column)
+            refitted.append(self._fitted(all_X, all_y, RowDetails(), start, seed, run.problem.train.reader))
         self._keep(refitted, single)
 
     def _keep(self, runs: list[Run], single: bool) -> None:
         """Set the attributes of a fit."""
-        thetas = [last_theta(run) for run in runs]
         attributes: dict[str, list[Any]] = {
             "run_": runs,
             "posterior_": [posterior_of(run) for run in runs],
-            "theta_": thetas,
+            "theta_": [last_theta(run) for run in runs],
             "hyperparameters_": [run.hyperparameters_at(-1, curvature=False) for run in runs],
-            "kernel_": [
-                {"name": unscaled_kernel(run.problem.kernel).key, "theta": theta.tolist()} | kept_options(run.spec)
-                for run, theta in zip(runs, thetas, strict=True)
-            ],
+            "kernel_": [learned_kernel(run) for run in runs],
         }
         for name, values in attributes.items():
             setattr(self, name, values[0] if single else values)
@@ -473,6 +481,14 @@ class Estimator(RegressorMixin, BaseEstimator):
         if not isinstance(self.posterior_, list):
             return tuple(answers[0])
         return tuple(np.stack(parts, -1) for parts in zip(*answers, strict=True))
+
+
+def _added_rows(posterior: InUnits, X: Any) -> Any:
+    """New rows as numbers or texts, where a table was read for the fit, by the reader of this posterior."""
+    if posterior.columns.reader is None:
+        return X
+    rows = posterior.rows(X)
+    return rows.cpu().numpy() if isinstance(rows, torch.Tensor) else rows
 
 
 def mean_and_sd(posterior: InUnits, X: Any) -> tuple[torch.Tensor, torch.Tensor]:

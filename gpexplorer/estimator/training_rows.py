@@ -84,9 +84,14 @@ def checked_targets(y: Any) -> Any:
     Raises
     ------
     DataError
-        For a text or a missing value, with its row.
+        For a text or a missing value, with its row, and for dates and durations.
     """
-    values = np.asarray(y) if isinstance(y, list | tuple | np.ndarray | pd.Series) else None
+    values = np.asarray(y) if isinstance(y, list | tuple | np.ndarray | pd.Series | pd.Index) else None
+    if values is not None and values.dtype.kind in "mM":
+        kind, way = (
+            ("dates", "their difference from a first day") if values.dtype.kind == "M" else ("durations", "them")
+        )
+        raise DataError(f"y has {kind}, and only numbers can be predicted: give {way} in a unit, such as hours.")
     if values is None or values.dtype.kind not in "OUS" or values.ndim != 1:
         return y
     numbers = np.full(len(values), np.nan)
@@ -133,7 +138,10 @@ def kept_rows(
         raise SettingError(
             f"sample_weight has {len(kept)} weights above zero; give 2 rows or more a weight above zero."
         )
-    X = [X[i] for i in kept] if isinstance(X, list) else X[kept]
+    if isinstance(X, list):
+        X = [X[i] for i in kept]
+    else:
+        X = X.iloc[kept] if hasattr(X, "iloc") else table_of(X).take(kept) if is_frame(X) else X[kept]
     groups = groups and groups._replace(number=groups.number[torch.from_numpy(kept)])
     if (numbers[kept] == numbers[kept[0]]).all():
         return X, y[kept], RowDetails(None, groups)  # equal weights only rescale the noise, which is learned
@@ -181,23 +189,37 @@ def needs_reader(X: Any) -> bool:
     return has_others or bool(X.isna().to_numpy().any())
 
 
+def refuse_words(X: Any) -> None:
+    """DataError for new rows in a DataFrame with a text that is no number, where training had numbers alone."""
+    for k, dtype in enumerate(X.dtypes if isinstance(X, pd.DataFrame) else ()):
+        if dtype.kind in "biuf":
+            continue
+        cells = X.iloc[:, k].astype(object)
+        is_wrong = (cells.notna() & pd.to_numeric(cells, "coerce").isna()).to_numpy()
+        if is_wrong.any():
+            row = int(is_wrong.argmax())
+            raise DataError(
+                f"Column {quote(cells.name)} of the new rows has {quote(cells.iloc[row])} in row {row + 1}, where "
+                "training had numbers alone: write a number, or train with such cells as well."
+            )
+
+
 def read_frame(X: Any, y: Floats, kernel: Any) -> tuple[Any, TableReader]:
     """Read a frame as inputs: words, dates and gaps become numbers, but for texts that the kernel compares itself.
 
-    The reader comes with them. Of several targets, the first one gives the means of words.
+    The reader comes with them. The target gives the means of words, and decides which hours of dates are inputs.
 
     Raises
     ------
     DataError
         If a column cannot be read, or the frame has too few rows.
     """
-    target = y if y.ndim == 1 else y[:, 0]
     table = table_of(X)
     texts = _texts_of_kernel(kernel, table)
     gap = next((name for name in texts if table[name].null_count), None)
     if gap is not None:
         raise DataError(f"Column {gap!r} has a missing text, and the kernel reads texts: leave out its rows.")
-    train = load((X, target), split=ALL, texts=texts).train
+    train = load((X, y), split=ALL, texts=texts).train
     return train.X if isinstance(train.X, MixedRows) else train.X.numpy(), train.reader
 
 

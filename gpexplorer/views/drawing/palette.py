@@ -153,7 +153,7 @@ def _paint_layers(figure: Any, twins: dict[str, str]) -> None:
     """Replace each colour of the layers by its twin; other colours, and colours from a column, stay."""
     parts = [getattr(renderer, name, None) for renderer in figure.renderers for name in _GLYPHS]
     for part in [*parts, *figure.center]:
-        # Bokeh answers a question for what a model lacks with a search for similar names, a third of a millisecond each.
+        # Bokeh answers a question for what a model lacks with a search for similar names, in a third of a millisecond.
         inks = {name: getattr(part, name) for name in _INKS if part is not None and name in part.properties()}
         changed = {name: twins[ink] for name, ink in inks.items() if isinstance(ink, str) and ink in twins}
         if changed:
