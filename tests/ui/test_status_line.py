@@ -49,3 +49,18 @@ def test_a_number_that_is_not_shown_unfolds():
     assert status.line.css_classes == ["few"]
     status.unfold()
     assert status.line.css_classes == []
+
+
+def test_a_score_of_an_earlier_step_says_its_step():
+    run = Spec("cholqr", {"num_inducing": 5}, {"name": "snelson-like", "n": 40}, kernel="se").open()
+    for _ in range(4):
+        run.advance()
+    assert [fact.value for fact in status_numbers(run, 3, None, by_hand=False).cells[3:5]] == ["—", "—"]
+
+    scores = [run.scores(1)[name] for name in ("smse", "snlp")]
+
+    now, later = (status_numbers(run, at, None, by_hand=False).cells[3:5] for at in (1, 3))
+    assert [fact.value for fact in now] == [number(score) for score in scores]
+    assert [fact.value for fact in later] == [f"{number(score)} at step 1" for score in scores]
+    assert status_numbers(run, 0, None, by_hand=False).cells[3].value == "—"
+    run.close()

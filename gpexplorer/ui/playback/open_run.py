@@ -374,7 +374,7 @@ class OpenRun:
             return {}
 
     def numbers(self, at: int) -> StatusNumbers:
-        """Return the numbers of a record, with the newest scores up to it."""
+        """Return the numbers of a record, with the newest scores up to it and the step that these belong to."""
         return status_numbers(self._require_run(), at, self._pause_after, bool(self._changes), self.wall_seconds)
 
     def hyperparameters(self, at: int, with_gradient: bool = False) -> Hyperparameters:

@@ -122,7 +122,7 @@ def status_numbers(
 
 
 def _cells(run: Run, at: int, wall_seconds: float) -> list[Fact]:
-    record, last, scores = run.trace[at], len(run.trace) - 1, _newest_scores(run, at)
+    record, last = run.trace[at], len(run.trace) - 1
     phase = str(getattr(record.step.info, "phase", ""))
     first = run.method.channels[0] if run.method.channels else None
     name, objective, about = _named(first) if first is not None else ("", "objective", "")
@@ -138,8 +138,8 @@ def _cells(run: Run, at: int, wall_seconds: float) -> list[Fact]:
         Fact("step", f"{at}" if at == last else f"{at} of {last}"),
         Fact("phase", PHASES.get(phase, phase or "—")),
         Fact(objective, number(value), is_first=True, about=about),
-        Fact("SMSE on test rows", number(scores.get("smse", math.nan)), is_first=True),
-        Fact(f"SNLP on test rows{variance}", number(scores.get("snlp", math.nan))),
+        Fact("SMSE on test rows", _newest_score(run, at, "smse"), is_first=True),
+        Fact(f"SNLP on test rows{variance}", _newest_score(run, at, "snlp")),
         Fact("seconds of work", f"{record.seconds:.2f}", is_first=True),
         Fact("on the clock", f"{wall_seconds:.1f}"),
         Fact("kernel entries", f"{record.cost.entries:,}"),
@@ -171,9 +171,14 @@ def _terms(run: Run, at: int) -> dict[str, float]:
     return {name: float(getattr(info, name)) for name in TERMS}
 
 
-def _newest_scores(run: Run, at: int) -> Mapping[str, float]:
+def _newest_score(run: Run, at: int, name: str) -> str:
+    """The newest score up to record `at`, with the step that it belongs to if that is an earlier one."""
     records = reversed(run.trace[max(0, at - TABLE_ROWS) : at + 1])
-    return next((record.scores for record in records if record.scores), {})
+    newest = next((record for record in records if record.scores), None)
+    if newest is None or newest.scores is None:
+        return number(math.nan)
+    value = number(newest.scores.get(name, math.nan))
+    return value if newest.index == at else f"{value} at step {newest.index}"
 
 
 def _row(run: Run, record: Record) -> dict[str, Any]:
