@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from gpexplorer.ui.playback.player import Pace
+from gpexplorer import Spec
+from gpexplorer.ui.playback.open_run import OpenRequest
+from gpexplorer.ui.playback.player import Pace, Player
 
 LATE = 0.0004  # seconds by which a thread wakes after the time it waited for
 
@@ -52,3 +56,34 @@ def test_steps_that_take_long_are_not_caught_up():
     assert pace.seconds_to_step(103.0, 0.1) == 0
     pace.step(103.0, 0.1)
     assert pace.seconds_to_step(103.0, 0.1) == pytest.approx(0.1)
+
+
+def test_the_first_pictures_of_a_short_run_wait_for_a_page_that_is_slow():
+    player, shown = Player(), list[int]()
+    player.open(OpenRequest(Spec("cholqr", {"num_inducing": 5, "max_epochs": 1}, {"name": "snelson-like", "n": 40})))
+    while player.take(0.1) is None:
+        pass
+    player.play()
+    end = time.monotonic() + 60.0
+    while player.playing and time.monotonic() < end:
+        time.sleep(0.4)  # the page draws its pictures for the first time; the whole run takes less
+        frame = player.take()
+        if frame is not None and frame.numbers is not None and frame.numbers.at not in shown:
+            shown.append(frame.numbers.at)
+    run = player.run
+    assert run is not None
+    assert len([at for at in shown if 0 < at < len(run.trace) - 1]) >= 2
+    player.close()
+
+
+def test_a_run_that_nobody_looks_at_goes_on():
+    player = Player()
+    player.open(
+        OpenRequest(Spec("cholqr", {"num_inducing": 5, "max_epochs": 1}, {"name": "snelson-like", "n": 40})), play=True
+    )
+    end = time.monotonic() + 60.0
+    while (player.run is None or player.run.outcome is None) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert player.run is not None
+    assert player.run.outcome is not None
+    player.close()

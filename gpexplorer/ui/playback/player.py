@@ -20,6 +20,8 @@ from .background_worker import BackgroundWorker
 from .open_run import Frame, OpenRequest, OpenRun
 
 MOST_FRAMES_PER_SECOND = 12.0
+FIRST_FRAMES = 3  # of playing that wait until the page, which draws its pictures anew, has taken the one before
+PATIENCE = 1.5  # seconds to wait for that at most
 YIELD_SECONDS = 0.001  # pause of the thread after each step, so that the page's thread gets its turn
 
 
@@ -125,7 +127,7 @@ class Player(BackgroundWorker):
         self._opening, self._notice, self._failed = 0, (0, ""), ""
         self._frame: Frame | None = None
         self._warned = False
-        self._last = 0
+        self._last = self._played = 0
         self.asked = self._answered = 0
         self.working_since = 0.0
         self.start()
@@ -227,6 +229,7 @@ class Player(BackgroundWorker):
             if wait:
                 self._changed.wait_for(lambda: self._frame is not None and not self._frame.busy, timeout=wait)
             frame, self._frame = self._frame, None
+            self._changed.notify_all()
         return frame
 
     def close(self) -> None:
@@ -277,6 +280,8 @@ class Player(BackgroundWorker):
         if requests.change is not None:
             requests.change(self._open_run)
             self._last = self._open_run.last
+        if requests.playing and self._played < FIRST_FRAMES:
+            self._wait_for_page()
         begin = time.monotonic()
         with self._turns.turn():
             moved = self._take_steps(requests)
@@ -288,6 +293,11 @@ class Player(BackgroundWorker):
             self._open_run.wall_seconds += time.monotonic() - begin
         if moved and not drawn:
             time.sleep(YIELD_SECONDS)
+
+    def _wait_for_page(self) -> None:
+        """Wait until the newest frame is taken, or something else is asked for: a short run would be over unseen."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._frame is None or self.asked != self._answered, timeout=PATIENCE)
 
     def _open(self, request: OpenRequest) -> bool:
         if request.row and self._open_run.run is not None:
@@ -306,7 +316,7 @@ class Player(BackgroundWorker):
         if self._failed and self._notice[1] == self._failed:
             self._notice = (self._notice[0], "")  # it is of a run that nobody waits for any more
         self._failed = ""
-        self._opening, self._last, self._warned = self._opening + 1, self._open_run.last, False
+        self._opening, self._last, self._warned, self._played = self._opening + 1, self._open_run.last, False, 0
         with self._changed:
             if not self._requests.visible and self._open_run.summary:
                 self._requests.visible = frozenset(view.key for view in self._open_run.summary.views[:1])
@@ -358,6 +368,7 @@ class Player(BackgroundWorker):
         table = run.hyperparameters(at, with_gradient=paused) if with_hyperparameters else None
         shown: dict[str, Any] = {"numbers": run.numbers(at), "table": run.table(at), "hyperparameters": table}
         self._publish(layers=layers, failures=dict(run.failures), **shown)
+        self._played += not paused
         if run.unfinished:
             self._request(redraw=True)
         self._pace.picture(begin, time.monotonic())
