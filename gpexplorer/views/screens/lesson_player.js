@@ -271,7 +271,8 @@ const gpexplorerLesson = (() => {
       ])
     }
     const sentence = () => {
-      const ended = at === lesson.frames.length - 1, m = lesson.points
+      const ended = at === lesson.frames.length - 1 && asked === null, m = asked ?? lesson.points
+      const had_focus = say.contains(root.getRootNode().activeElement)
       const more = Math.min(m + 2, MOST)
       const word = (text, wanted) => {
         const token = document.createElement(send ? "button" : "strong")
@@ -279,13 +280,13 @@ const gpexplorerLesson = (() => {
         token.textContent = text
         if (send) {
           Object.assign(token, { type: "button", title: "Another number of points (arrow keys)" })
-          token.onclick = () => send({ kind: "points", m: wanted })
+          token.onclick = () => ask_points(wanted)
           token.onkeydown = (event) => {
             const step = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 }[event.key]
             if (!step) return
             event.preventDefault()
             event.stopPropagation()
-            ask_points(m + step)
+            ask_soon(Math.min(Math.max(m + step, FEWEST), MOST))
           }
           token.onpointerdown = (event) => scrub_points(event, token)
         }
@@ -294,8 +295,17 @@ const gpexplorerLesson = (() => {
       const rows_count = lesson.rows.x.length
       if (ended && more > m && send) say.replaceChildren(`${capital(count(m))} points can do no more. Try `, word(count(more), more), ".")
       else say.replaceChildren(word(capital(count(m)), m === MOST ? FEWEST : m + 1), ` points stand for ${rows_count} rows. Each swap moves one to where it helps most.`)
+      if (had_focus) say.querySelector("button")?.focus()  // the next arrow key is for it as well
+    }
+    let asked = null, asking = 0  // the number of points that keys have asked for, until its lesson has come
+    const ask_soon = (m) => {  // keys that are pressed quickly ask once
+      asked = m
+      sentence()
+      clearTimeout(asking)
+      asking = setTimeout(() => ask_points(m), 150)
     }
     const ask_points = (m) => {
+      if (m !== asked) asked = null
       if (m >= FEWEST && m <= MOST) send({ kind: "points", m })
     }
     const scrub_points = (event, token) => {  // dragging the number sideways changes it
@@ -438,6 +448,7 @@ const gpexplorerLesson = (() => {
 
     const begin = (given) => {
       lesson = given
+      if (lesson.points === asked) asked = null
       set_playing(false)
       rows = new Map(lesson.rows.row.map((id, place) => [id, { x: lesson.rows.x[place], y: lesson.rows.y[place], place }]))
       const span = [lesson.x[0], lesson.x.at(-1)]
@@ -478,9 +489,10 @@ const gpexplorerLesson = (() => {
     root.dataset.ready = "yes"
     return {
       show: begin,
-      say: (words) => { say.textContent = words },
+      say: (words) => { asked = null; say.textContent = words },
       close: () => {
         drawn.clear()
+        clearTimeout(asking)
         stop_moving()
         watched.disconnect()
         document.removeEventListener("gpexplorer-lesson", told)

@@ -132,6 +132,25 @@ def test_keys_step_and_return(screen: Seen):
     until(lambda: frame(page) == 0)
 
 
+def test_arrow_keys_on_the_number_add_up_and_it_keeps_the_focus(screen: Seen):
+    page = screen.page
+    go_to(page, 0)
+    token, before, asked = page.locator(".say .token"), number(page), len(screen.page.sent)
+    token.focus()
+
+    for key in ("ArrowUp", "ArrowUp", "ArrowUp", "ArrowDown"):
+        page.keyboard.press(key)
+
+    assert token.inner_text() == "Twelve"
+    until(lambda: number(page) != before)
+    assert page.evaluate(FOCUSED) == "Twelve"
+    assert sum('"points"' in str(message) for message in page.sent[asked:]) == 1
+    for _ in range(2):
+        page.keyboard.press("ArrowLeft")
+    until(lambda: number(page) == before)
+    assert page.evaluate(FOCUSED) == "Ten"
+
+
 def test_few_words_few_things_to_press_and_ten_swaps_that_do_nearly_everything(screen: Seen):
     page = screen.page
     for width, height in first_view.SIZES[::-1]:
