@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode
@@ -22,6 +23,7 @@ FIRST, GALLERY, SIDE_BY_SIDE, LABORATORY = "first", "stories", "side-by-side", "
 PAGES = (FIRST, GALLERY, SIDE_BY_SIDE, LABORATORY)  # values of ?page=
 OWN_ROWS = f"?page={LABORATORY}&rows=own"  # the address of a run on rows that no address can bring
 FILE_NEEDED = "An address cannot bring rows of your own, so this run is on others. Choose your file again."
+OWN_NAMES = ("page", "ask", "hide", "rows", "story", "part", "v", "view", "at", "defaults", *links.FIELDS)
 LONGEST_VALUE = 40  # characters of ?ask= and ?hide= that are read
 
 
@@ -66,9 +68,10 @@ def read_query(query: str, start: Spec) -> PageRequest:
     Returns
     -------
     PageRequest
-        Each invalid part of the query is replaced, with a sentence in `link.corrected`.
+        Each invalid part of the query is replaced, with a sentence in `link.corrected`. What other programs add to an
+        address, such as utm_source, is left out.
     """
-    values = parse_qs(query.removeprefix("?"), keep_blank_values=True)
+    values = _without_foreign(parse_qs(query.removeprefix("?"), keep_blank_values=True))
     is_plain = _pop(values, "page") == LABORATORY and not values.keys() - {"hide"}
     question = OPENING if is_plain else _pop(values, "ask")
     hide, own_rows = [part for part in _pop(values, "hide").split(",") if part], _pop(values, "rows") == "own"
@@ -167,12 +170,19 @@ def _session_arguments() -> Mapping[str, list[bytes]]:
 
 
 def _values(arguments: Mapping[str, list[bytes]]) -> dict[str, list[str]]:
-    """The arguments as text, without those of Bokeh."""
-    return {
-        name: [value.decode("utf-8", "replace") for value in listed]
-        for name, listed in arguments.items()
-        if not name.startswith("bokeh-")
-    }
+    """The arguments as text, without those of Bokeh and of other programs."""
+    texts = {name: [value.decode("utf-8", "replace") for value in listed] for name, listed in arguments.items()}
+    return _without_foreign(texts)
+
+
+def _without_foreign(values: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The values whose names are known, or similar to a known one, as a misspelled one is."""
+
+    def is_ours(name: str) -> bool:
+        is_known = name.partition(".")[0] in OWN_NAMES
+        return is_known or (not name.startswith("bokeh-") and bool(difflib.get_close_matches(name, OWN_NAMES)))
+
+    return {name: listed for name, listed in values.items() if is_ours(name)}
 
 
 def full_address(query: str) -> str:
