@@ -56,3 +56,18 @@ def test_a_note_on_a_file_names_no_option_of_a_program() -> None:
     assert source.note.object.endswith("they were read in the order dmy.</span>")
     assert "kinds" not in source.note.object
     assert "kinds" not in source.names.hint
+
+
+def test_rows_that_are_not_open_yet_have_no_size() -> None:
+    """The list said "mine.csv", and the line below it had the numbers of rows of the data before."""
+    source = DataSource(Spec("cholqr"), lambda *_: None, lambda _: None, lambda _: None)
+    source.describe(180, 20, 1, ())
+    assert "180 training rows" in source.note.object
+
+    source.names.enter("friedman1")
+
+    assert "not open yet" in source.note.object
+    assert source.summary == "friedman1"
+    source.describe(40, 4, 10, ())
+    assert "40 training rows, 4 test rows" in source.note.object
+    assert source.summary == "friedman1, 40 rows"

@@ -253,7 +253,13 @@ def test_a_failed_opening_is_an_error_and_fades_the_pictures_of_the_run_before()
         assert "could not be opened" in page.title.object
         assert "missing.csv" not in page.title.object  # the message says it
         assert BEFORE in page.title.object
-        assert not page.transport.play.disabled  # the run before is still open
+        assert page.transport.play.disabled  # the run before is still open, and is not the chosen one
+        step = page.session.player._last
+        page.key(" ")
+        page.key("ArrowRight")
+        assert not page.session.player.playing
+        assert page.session.player.asked == page.session.player._answered
+        assert page.session.player._last == step
         for close in (lambda: page.status.alert.param.update(closed=True), lambda: page.key("?")):
             close()  # the sentence stands on the page once
             assert "missing.csv" in page.title.object

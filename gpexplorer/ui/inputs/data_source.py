@@ -72,6 +72,11 @@ class DataSource(WithLayout):
         self.names.hint = with_minus_signs(" ".join([*notes, HINT]))
         self.summary = f"{self.names.chosen_label.rpartition(' · ')[0] or 'rows in memory'}, {rows:,} rows"
 
+    def _describe_later(self) -> None:
+        """Show no size: what is chosen is not open yet, and may be refused."""
+        self.note.object = '<span class="hint">These rows are not open yet.</span>'
+        self.summary = self.names.chosen_label.rpartition(" · ")[0] or "rows in memory"
+
     def adopt(self, spec: Spec, in_memory: bool = False) -> None:
         """Show the data of this spec, or none where rows in memory take their place, without calling `on_choose`."""
         data = {"name": spec.data} if isinstance(spec.data, str) else spec.data
@@ -85,11 +90,13 @@ class DataSource(WithLayout):
 
     def _choose_name(self) -> None:
         if not (self.names.value == OWN and self.open_own()):
+            self._describe_later()
             self._on_choose(self.names.value, None, _kernel_for(self._table, str(self.names.value)))
 
     def _choose_own(self, data: dict[str, Any], read: Callable[[Any], Any], kernel: str) -> None:
         self._opened = (data, read, kernel)
         self._show(data)
+        self._describe_later()
         self._on_choose(data, read, kernel)
 
     def _show(self, data: Mapping[str, Any]) -> None:

@@ -67,7 +67,7 @@ class Transport(WithLayout):
         self._layout = row(buttons, self.scrub)
 
     def toggle(self) -> None:
-        """Play if paused, pause if playing; nothing where no run could be opened."""
+        """Play if paused, pause if playing; nothing where the chosen run could not be opened."""
         if self.play.disabled:
             return
         self._player.pause() if self._player.playing else self._player.play()
@@ -75,7 +75,8 @@ class Transport(WithLayout):
 
     def key(self, name: str) -> None:
         """Carry out the command of this key; other keys do nothing."""
-        commands = {" ": self.toggle, "ArrowLeft": self._player.back, "ArrowRight": self._player.step}
+        step = self._player.step if not self.forward.disabled else lambda: None
+        commands = {" ": self.toggle, "ArrowLeft": self._player.back, "ArrowRight": step}
         commands |= {"r": self._reset, "s": self._player.stop, "u": self._undo}
         if name in commands:
             commands[name]()
@@ -83,9 +84,9 @@ class Transport(WithLayout):
     def update(self, frame: Frame) -> None:
         """Show where the run is."""
         self._show_playing(self._player.playing)
-        numbers, has_no_run = frame.numbers, bool(frame.failed) and frame.run is None
-        self.play.disabled = self.forward.disabled = has_no_run
-        if has_no_run:
+        numbers = frame.numbers
+        self.play.disabled = self.forward.disabled = bool(frame.failed)  # a run before it, if any, is not the chosen one
+        if frame.failed and frame.run is None:
             self.back.disabled = self.stop.disabled = self.undo.disabled = True
             self.scrub.param.update(at=0, last=0)
         elif numbers is not None:
