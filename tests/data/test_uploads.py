@@ -213,3 +213,15 @@ def test_a_last_row_of_totals_is_left_out_where_it_has_no_value_of_an_input() ->
     assert len(gpx.data.read_upload("t.csv", with_inputs, choice, "all").train) == 41
     twice = content.replace(b"1003;", f"{cell};".encode())
     assert gpx.data.preview("t.csv", twice).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["2023-01-05", "2023-02-20", "2023-03-01"], "dates: as an input, days since 1970"),
+        (["05.01.2023", "20.02.2023", "01.03.2023"], "dates, day/month/year: as an input, days since 1970"),
+    ],
+)
+def test_what_is_said_of_dates_names_their_order_where_there_is_one(cells: list[str], words: str):
+    rows = "".join(f"{cell};{k}.5\n" for k, cell in enumerate(cells * 4))
+    assert gpx.data.preview("d.csv", f"day;y\n{rows}".encode()).about[0].remark == words

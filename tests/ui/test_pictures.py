@@ -148,6 +148,10 @@ def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
 
     cards["fit"].update({name: frame[:0] for name, frame in cards["fit"].layers.items()})
     assert "There is nothing to draw" in cards["fit"]._place[0].object
+    waiting = {name: frame[:0] for name, frame in cards["fit"].layers.items()}
+    next(iter(waiting.values())).attrs["title"] = "no draws yet: warming up <20 of 50>"
+    cards["fit"].update(waiting)
+    assert "No draws yet: warming up &lt;20 of 50&gt;." in cards["fit"]._place[0].object
     explorer.close()
 
 

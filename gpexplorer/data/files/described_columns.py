@@ -87,6 +87,7 @@ def _described(columns: dict[str, Column], name: str, whole: bool) -> ColumnNote
         how = "each text an input of 0 and 1" if reader.encoding == "0/1" else "each text replaced by its mean target"
         return ColumnNote(kind, f"{k:,} different texts, {how}", True, missing)
     if kind == "date":
-        return ColumnNote(kind, f"dates, {reader.shown_format()}: as an input, days since 1970", True, missing)
+        written = ", ".join(filter(None, ("dates", reader.shown_format())))
+        return ColumnNote(kind, f"{written}: as an input, days since 1970", True, missing)
     remark, certain = ", ".join(filter(None, (reader.numbers.unit, gap))), reader.numbers.evidence != "either"
     return ColumnNote(kind, remark, True, missing, certain)

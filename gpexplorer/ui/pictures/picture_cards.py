@@ -119,7 +119,9 @@ class Picture(WithFigure):
         self.build()
         self.layers = layers
         if not any(len(frame) for frame in layers.values()):
-            self._show_sentence(SMALL.format(EMPTY))
+            title = next((title for frame in layers.values() if (title := frame.attrs.get("title"))), "")
+            says_why = title.partition(" ")[0] in ("no", "not", "nothing")  # such as "no draws yet: ..."
+            self._show_sentence(SMALL.format(f"{text(title.capitalize())}." if says_why else EMPTY))
             return
         mode = self.gestures and self.gestures.mode.value
         drawn_for = (self._data, meaning(layers), tuple(_options(self.view).items()), mode)
