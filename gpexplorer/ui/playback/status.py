@@ -23,7 +23,8 @@ TOAST = """
 """  # above the title, so that it covers neither words nor pictures; on a page that is scrolled, under the bar
 OVER = """
 :host(.over) { position: absolute !important; right: 52px; top: 6px; z-index: 2; width: auto !important; padding: 0 8px;
-               border: 1px solid rgba(127, 140, 153, .35); border-radius: 6px; background: var(--mui-palette-background-paper, #fff); }
+               border: 1px solid rgba(127, 140, 153, .35); border-radius: 6px;
+               background: var(--mui-palette-background-paper, #fff); }
 """  # what is waited for, so that nothing moves for a moment; left of the button of a card
 WAITING = {
     "@keyframes waiting": {"from": {"transform": "translateX(-100%)"}, "to": {"transform": "translateX(250%)"}},

@@ -85,7 +85,7 @@ class Transport(WithLayout):
         """Show where the run is."""
         self._show_playing(self._player.playing)
         numbers = frame.numbers
-        self.play.disabled = self.forward.disabled = bool(frame.failed)  # a run before it, if any, is not the chosen one
+        self.play.disabled = self.forward.disabled = bool(frame.failed)  # a run before it is not the chosen one
         if frame.failed and frame.run is None:
             self.back.disabled = self.stop.disabled = self.undo.disabled = True
             self.scrub.param.update(at=0, last=0)

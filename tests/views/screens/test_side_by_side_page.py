@@ -257,8 +257,9 @@ def test_the_time_of_a_step_is_the_median_without_the_first_one_and_long_runs_ha
 ):
     def fake(key: str, n: int) -> SimpleNamespace:
         own = seconds if key == "swaps" else [0.0, 0.001]
-        run = SimpleNamespace(trace=[SimpleNamespace(seconds=each) for each in own], finish=lambda steps: None)
-        return SimpleNamespace(open=lambda: run)
+        run = SimpleNamespace(trace=[SimpleNamespace(seconds=each) for each in own], finish=lambda steps=None: None)
+        run.spec = SimpleNamespace(open=lambda: run)
+        return run.spec
 
     monkeypatch.setattr(side_by_side_page, "spec_of", fake)
     times = StepTimes(1000)
@@ -271,6 +272,16 @@ def test_the_time_of_a_step_is_the_median_without_the_first_one_and_long_runs_ha
     assert last == "folds on 1,000 rows"
     assert [n for n, _ in times.table["exact"]] == [250, 500, 1000]
     assert len(times.table["swaps"]) == (3 if is_left else len(written))
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "seconds"),
+    [(0.9, [0.03, 0.5, 0.01], 0.03), (2.4, [0.2, 0.3, 0.1], 0.2), (3.0, [1.0], 3.0), (0.1, [0.2, 0.4, 0.3], 0.3)],
+)
+def test_the_time_of_a_run_of_one_step_is_the_median_of_further_runs(first: float, others: list[float], seconds: float):
+    left = [SimpleNamespace(trace=[SimpleNamespace(seconds=each)], finish=lambda: None) for each in others]
+    run = SimpleNamespace(trace=[SimpleNamespace(seconds=first)], spec=SimpleNamespace(open=lambda: left.pop(0)))
+    assert side_by_side_page._median_seconds(run) == seconds
 
 
 def test_the_time_of_a_step_is_measured_on_doubling_rows(monkeypatch):
