@@ -51,6 +51,7 @@ class AveragePosterior(TablePosterior):
     """
 
     kind: ClassVar[str] = "average"
+    level: ClassVar[int] = 4
 
     def __init__(self, parts: Sequence[InUnits], weights: Sequence[float]) -> None:
         if not parts or len(parts) != len(weights) or not all(math.isfinite(w) and w > 0.0 for w in weights):

@@ -78,6 +78,7 @@ class Posterior(ABC):
     """
 
     kind: ClassVar[str] = ""  # the name of the kind in files; a posterior without one cannot be saved
+    level: ClassVar[int] = 0  # a kind may contain the kinds of lower levels, in memory and in files
     joint_by_blocks: ClassVar[bool] = True  # False: `joint` takes any number of rows
     of: Of = "f"
 

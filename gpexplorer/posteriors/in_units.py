@@ -41,7 +41,7 @@ from ..target_transforms import transform_from
 from .base import Posterior, check_fits
 from .features import FeaturePosterior
 from .marginals import NODES, Marginals, NormalMarginals, TransformedMarginals, quadrature
-from .saved.parts import LARGEST, Parts, check_moments, read_posterior, write_posterior
+from .saved.parts import LARGEST, Parts, check_moments, kinds_below, read_posterior, write_posterior
 from .table_posterior import TablePosterior
 
 LARGEST_TRIED = 1e40  # value of a transformed target up to which moments are tried out: their squares are finite then
@@ -63,6 +63,7 @@ class InUnits(TablePosterior):
     """
 
     kind: ClassVar[str] = "units"
+    level: ClassVar[int] = 3
     joint_by_blocks: ClassVar[bool] = False
 
     def __init__(self, inner: Posterior, train: Dataset, guard: Guard = nullcontext) -> None:
@@ -172,8 +173,8 @@ class InUnits(TablePosterior):
 
     @classmethod
     def read(cls, parts: Parts) -> InUnits:
-        kinds = ("inducing", "rows", "nearest rows", "states", "features", "prior", "unit rows", "shifted", "widened")
-        inner, columns = read_posterior(parts.part("inner"), *kinds), read_columns(parts.part("columns"))
+        inner = read_posterior(parts.part("inner"), *kinds_below(cls.level))
+        columns = read_columns(parts.part("columns"))
         numbers = columns.X.numbers if isinstance(columns.X, MixedRows) else columns.X
         if getattr(inner, "column", 0) >= (max(numbers.shape[1], 1) if isinstance(numbers, Tensor) else 1):
             raise PosteriorError("it widens variances by an input that it does not have.")
@@ -390,6 +391,7 @@ class UnitRowsPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "unit rows"
+    level: ClassVar[int] = 1
     joint_by_blocks: ClassVar[bool] = False
 
     def __init__(self, inner: Posterior) -> None:
@@ -426,7 +428,7 @@ class UnitRowsPosterior(Posterior):
 
     @classmethod
     def read(cls, parts: Parts) -> UnitRowsPosterior:
-        return cls(read_posterior(parts.part("inner"), "inducing", "rows", "nearest rows", "features", "prior"))
+        return cls(read_posterior(parts.part("inner"), *kinds_below(cls.level)))
 
     def examples(self) -> Any:
         X = self.inner.examples()

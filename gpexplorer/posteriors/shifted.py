@@ -31,7 +31,7 @@ from .base import Posterior
 from .in_units import InUnits, emptied, in_units_of
 from .sample_paths import prior_paths
 from .saved.kernel_parts import read_kernel, write_kernel
-from .saved.parts import Parts, check_moments, read_posterior, write_posterior
+from .saved.parts import Parts, check_moments, kinds_below, read_posterior, write_posterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +155,7 @@ class ShiftedPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "shifted"
+    level: ClassVar[int] = 1
     joint_by_blocks: ClassVar[bool] = False
 
     def __init__(self, mean_function: Any, inner: Posterior | None, like: Tensor, noise_variance: float) -> None:
@@ -206,7 +207,8 @@ class ShiftedPosterior(Posterior):
             values[field.name] = parts.tensor(field.name, *shape, whole=field.name in WHOLE)
         mean_function = kind(**values)
         mean_function.check()
-        inner = read_posterior(parts.part("inner", "residuals/"), "rows") if "inner" in parts else None
+        below = kinds_below(cls.level)
+        inner = read_posterior(parts.part("inner", "residuals/"), *below) if "inner" in parts else None
         like = next(value for value in values.values() if value.is_floating_point())
         return cls(mean_function, inner, like, parts.number("noise_variance", 0.0))
 
@@ -385,6 +387,7 @@ class WidenedPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "widened"
+    level: ClassVar[int] = 2
     joint_by_blocks: ClassVar[bool] = False
 
     def __init__(self, inner: Posterior, column: int, knots: Tensor, factors: Tensor) -> None:
@@ -429,8 +432,7 @@ class WidenedPosterior(Posterior):
 
     @classmethod
     def read(cls, parts: Parts) -> WidenedPosterior:
-        kinds = ("inducing", "rows", "nearest rows", "states", "features", "prior", "unit rows", "shifted")
-        inner = read_posterior(parts.part("inner", "widened/"), *kinds)
+        inner = read_posterior(parts.part("inner", "widened/"), *kinds_below(cls.level))
         knots = parts.tensor("knots")
         factors = parts.positive("factors", len(knots))
         if len(knots) < 2 or not bool((knots.diff() > 0.0).all() & (factors.diff() >= 0.0).all() & (factors[0] == 1.0)):

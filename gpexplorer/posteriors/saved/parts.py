@@ -1,6 +1,8 @@
 """The parts of a posterior in a file: tensors by name, and a text (JSON) that says what they are.
 
 Each kind of posterior writes its own parts, and makes itself from them. Files name the kind; `kinds` holds its class.
+A kind that contains a posterior takes every kind of a lower level (`Posterior.level`), so that files have an end and a
+new kind needs no list.
 What is read is not trusted: every entry is asked for with what it must be, and a contradiction is a sentence.
 """
 
@@ -150,6 +152,11 @@ class Parts:
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise PosteriorError(f"its {name} are not a list of texts.")
         return value
+
+
+def kinds_below(level: int) -> tuple[str, ...]:
+    """The kinds that a kind of this level may contain."""
+    return tuple(name for name, kind in kinds.items() if kind.level < level)
 
 
 def write_posterior(parts: Parts, posterior: Any) -> None:
