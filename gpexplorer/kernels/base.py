@@ -113,7 +113,7 @@ class Covariance(ABC):
 
     @abstractmethod
     def diag(self, theta: Theta, X: Any) -> Float[Tensor, " n"]:
-        """Prior variance k(x, x) [n] of each row."""
+        """Prior variance k(x, x) [n] of each row; it may be one number in memory, so who changes it makes a copy."""
 
     def log_prior_sd(self, theta: Theta, X: Any) -> Float[Tensor, ""]:
         """Log of the root mean prior variance of these rows, which is not counted among the kernel entries of a run."""

@@ -52,6 +52,7 @@ class Composite(Covariance):
         self.inputs = next((part.inputs for part in self.parts if part.inputs != "real"), "real")
         self.columns = next((part.columns for part in self.parts if part.columns is not None), None)
         self.stationary = all(part.stationary for part in self.parts)
+        self.compares = all(part.compares for part in self.parts)
         self.key = self.sign.join(self._text(part) for part in self.parts)
 
     def _text(self, part: Covariance) -> str:
@@ -301,7 +302,7 @@ class OnColumns(Covariance):
         listed = (ALL_BUT if leaves_out else "") + ", ".join(map(quoted_name, chosen or ()))
         self.key = self.inner.key if chosen is None else f"{self.inner.key}[{listed}]"
         self.inputs = "mixed" if columns.texts else self.inner.inputs
-        self.stationary = self.inner.stationary
+        self.stationary, self.compares = self.inner.stationary, self.inner.compares
 
     @property
     def parameter_names(self) -> tuple[str, ...]:

@@ -37,7 +37,8 @@ class RowScaled(Covariance):
 
     def __init__(self, base: Covariance, noise_is_known: bool = False) -> None:
         super().__init__(base.d)
-        self.base, self.noise_is_known, self.inputs = base, noise_is_known, base.inputs
+        self.base, self.noise_is_known = base, noise_is_known
+        self.inputs, self.compares = base.inputs, base.compares
         self.key = f"row-scaled {base.key}"
 
     @property

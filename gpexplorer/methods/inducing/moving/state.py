@@ -60,7 +60,9 @@ def initial_state(problem: Problem, m: int, seed: int, title: str) -> MovingStat
 
 def points_can_move(problem: Problem) -> bool:
     """Return whether inducing inputs may lie between the rows: the inputs are numbers, and the kernel is smooth."""
-    return isinstance(problem.train.X, Tensor) and getattr(problem.kernel, "inputs", "real") == "real"
+    kernel = problem.kernel
+    is_smooth = getattr(kernel, "inputs", "real") == "real" and not getattr(kernel, "compares", False)
+    return isinstance(problem.train.X, Tensor) and is_smooth
 
 
 def continuous_inputs(problem: Problem, title: str) -> Tensor:
@@ -70,7 +72,8 @@ def continuous_inputs(problem: Problem, title: str) -> Tensor:
         return X
     reason = f"the inputs are {described_rows(X)}"
     if isinstance(X, Tensor):
-        reason = f"kernel {kernel.key!r} takes counts, and has no gradient in them"
+        what = "asks only which numbers are equal" if getattr(kernel, "compares", False) else "takes counts"
+        reason = f"kernel {kernel.key!r} {what}, and has no gradient in them"
     raise SettingError(
         f"{title} moves inducing inputs between the rows, which needs columns of numbers, but {reason}; choose points "
         "from the data with cholqr (polish 0) or titsias."

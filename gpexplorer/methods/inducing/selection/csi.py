@@ -261,7 +261,7 @@ class Lookahead:
     def __init__(self, kernel: Kernel, theta: Tensor, train: Dataset, most: int, ahead: int) -> None:
         self.kernel, self.theta, self.train = kernel, theta, train
         n, y = len(train), train.y
-        self.D = kernel.diag(theta, train.X)  # [n] diag(K - L L')
+        self.D = kernel.diag(theta, train.X).clone()  # [n] diag(K - L L'), is changed in place
         self.least, self.trace = rounding(y.dtype) * self.D, float(self.D.sum())  # [n], tr K
         self.Lt, self.Q = y.new_zeros(most, n), y.new_zeros(most, n)  # [m, n] each
         self.W, self.rows = y.new_zeros(0, n), torch.zeros(0, dtype=torch.int64, device=y.device)

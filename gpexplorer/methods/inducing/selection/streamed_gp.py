@@ -102,7 +102,7 @@ class GrowingGP(_Growing):
 
     def __init__(self, kernel: Kernel, theta: Tensor, train: Dataset, objective: str, most: int) -> None:
         super().__init__(kernel, theta, train, objective, most)
-        self.D = kernel.diag(theta, train.X)  # [n]
+        self.D = kernel.diag(theta, train.X).clone()  # [n] is changed in place, and may be one number for all rows
         self.least = rounding(train.y.dtype) * self.D  # [n] a residual variance below this is rounding
         self.Lt = train.y.new_zeros(most, len(train))
         self.terms = self._with_no_points(self._E_V(float(self.D.sum()) / self.s2))

@@ -131,7 +131,7 @@ class LargestEntropyReduction(RowRule):
         self.zeta, self.Ut = problem.train.y.new_zeros(0), problem.train.y.new_zeros(0, 0)
         self.keeps_columns = keeps_columns
         if keeps_columns:
-            self.zeta = problem.kernel.diag(theta, problem.train.X)  # [n]
+            self.zeta = problem.kernel.diag(theta, problem.train.X).clone()  # [n] is changed in place
             self.Ut = problem.train.y.new_zeros(most, len(problem.train))  # [m, n]
 
     def choose(self, model: GrowingModel, epoch: int) -> int:
