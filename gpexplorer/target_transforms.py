@@ -12,6 +12,20 @@ Both map onto all real numbers, so that a normal distribution of z is a distribu
 L = 1 changes nothing; below 1 it shortens a long upper tail. Shifting or scaling the targets does not change what
 yeo-johnson does, because u has mean 0 and standard deviation 1.
 
+Means, variances and covariances of y follow from those of z ~ N(mu, v). Where T is the logarithm, y is log-normal:
+
+    E y = exp(mu + v/2),   var y = exp(2 mu + v) (exp(v) - 1),   cov(y, y') = E y E y' (exp(cov(z, z')) - 1)
+
+Otherwise they are integrals by Gauss-Hermite quadrature with N nodes x_i, and covariances come from the Hermite
+coefficients of g(xi) = T^-1(mu + v^1/2 xi):
+
+    a_k = E[ g(xi) He_k(xi) ] / sqrt(k!),   cov(y, y') = sum_k>0 a_k a'_k rho^k                (Mehler's formula)
+
+T^-1 of yeo-johnson grows like z^(1/p), p = min(L, 2 - L), and like exp(z) where p = 0. With N = 32 and 24 terms
+variances and covariances are right to 1e-3 of the variance, and means to 1e-3 standard deviations, where p >= .03.
+Below, 32 nodes are too few where the standard deviation of z is above 3; 128 nodes and 96 terms are as accurate up to
+8, and give too little beyond.
+
 References
 ----------
 Yeo, I.-K. and Johnson, R. (2000). A new family of power transformations to improve normality or symmetry. Biometrika
@@ -24,8 +38,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,6 +52,23 @@ NAMES = (LOG, YEO_JOHNSON)
 FORMS = 'give "log", "yeo-johnson", or "yeo-johnson 0.5" with a number from 0 to 2'
 LARGEST_POWER = 2.0
 _SMALL = 1e-6  # a power below this is 0 to rounding
+NODES, MANY_NODES = 32, 128  # of the quadrature
+LEAST_POWER = 0.03  # a Yeo-Johnson transform of a smaller power, or one above 2 - 0.03, needs MANY_NODES
+TERMS_PER_NODE = 0.75  # of Mehler's formula
+
+
+class Quadrature(NamedTuple):
+    """Nodes and weights [N] with sum_i w_i g(x_i) ~ E g(xi), xi ~ N(0, 1)."""
+
+    nodes: Tensor
+    weights: Tensor
+
+
+@cache
+def quadrature(count: int) -> Quadrature:
+    """Gauss-Hermite quadrature for the standard normal distribution with this number of nodes."""
+    x, w = np.polynomial.hermite_e.hermegauss(count)
+    return Quadrature(torch.from_numpy(x), torch.from_numpy(w / math.sqrt(2.0 * math.pi)))
 
 
 class TargetTransform(ABC):
@@ -54,6 +87,53 @@ class TargetTransform(ABC):
     @abstractmethod
     def log_derivative(self, y: Tensor) -> Tensor:
         """log T'(y); minus infinity where T is not defined, so that a density there is 0."""
+
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers one row takes in memory while its moments and terms are computed."""
+        return 5 * self._nodes
+
+    @property
+    def _nodes(self) -> int:
+        """The number of nodes of the quadrature."""
+        return NODES
+
+    def moments(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean [b] and variance [b] of y where T(y) is normal with these moments [b]; infinite where y overflows."""
+        values, weights = self._at_nodes(mean, var)
+        average = values @ weights
+        variance = (values - average[:, None]).square() @ weights
+        return average, torch.where(average.isinf(), math.inf, variance)
+
+    def row_terms(self, mean: Tensor, var: Tensor) -> Tensor:
+        """What `covariances` needs of each row [b, k]: here the standard deviation of T(y), and a_k for k > 0."""
+        values, weights = self._at_nodes(mean, var)
+        x = quadrature(self._nodes).nodes
+        columns = [torch.ones_like(x), x]  # He_k / sqrt(k!) at the nodes
+        for k in range(1, int(TERMS_PER_NODE * self._nodes) - 1):
+            columns.append((x * columns[k] - k**0.5 * columns[k - 1]) / (k + 1) ** 0.5)
+        coefficients = values @ (weights[:, None] * torch.stack(columns[1:], 1).to(values))
+        return torch.cat([var.sqrt()[:, None], coefficients], 1)
+
+    def covariances(self, C: Tensor, at_X: Tensor, at_Z: Tensor) -> Tensor:
+        """Covariances of y [b, c] where those of T(y) are C [b, c]; infinite where y overflows.
+
+        Parameters
+        ----------
+        C : Tensor [b, c]
+        at_X, at_Z : Tensor [b, k], Tensor [c, k]
+            The `row_terms` of both sides.
+        """
+        rho = (C / torch.outer(at_X[:, 0], at_Z[:, 0]).clamp_min(1e-150)).clamp(-1.0, 1.0)
+        K = torch.zeros_like(rho)
+        for k in range(at_X.shape[1] - 1, 0, -1):  # Horner's rule
+            K = rho * (K + torch.outer(at_X[:, k], at_Z[:, k]))
+        return K.masked_fill(K.isnan() & rho.isfinite(), math.inf)  # sums of infinite terms with either sign
+
+    def _at_nodes(self, mean: Tensor, var: Tensor) -> Quadrature:
+        """Values of y at the nodes [b, N], and the weights [N]."""
+        nodes, weights = (part.to(mean) for part in quadrature(self._nodes))
+        return Quadrature(self.inverse(mean[:, None] + var.sqrt()[:, None] * nodes), weights)
 
     def described(self) -> dict[str, Any]:
         """The name and the numbers of the transform, as a file keeps them; `transform_from` reads them."""
@@ -74,6 +154,29 @@ class Log(TargetTransform):
 
     def log_derivative(self, y: Tensor) -> Tensor:
         return torch.where(y > 0.0, -y.log(), -math.inf)
+
+    @property
+    def row_numbers(self) -> int:
+        return 6
+
+    def moments(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of a log-normal distribution."""
+        average, root = (mean + 0.5 * var).exp(), (mean + var).exp()
+        variance = root * -torch.expm1(-var) * root  # exp(2 mean + var) (exp(var) - 1) that overflows last
+        return average, torch.where(average.isinf(), math.inf, variance)
+
+    def row_terms(self, mean: Tensor, var: Tensor) -> Tensor:
+        """The standard deviation of T(y) and the logarithm of the mean of y [b, 2]."""
+        return torch.stack([var.sqrt(), mean + 0.5 * var], 1)
+
+    def covariances(self, C: Tensor, at_X: Tensor, at_Z: Tensor) -> Tensor:
+        """Those of a log-normal distribution; see `TargetTransform.covariances`."""
+        largest = torch.outer(at_X[:, 0], at_Z[:, 0])
+        C = torch.minimum(torch.maximum(C, -largest), largest)
+        above, below = C.clamp_min(0.0), C.clamp_max(0.0)
+        root = (0.5 * (at_X[:, 1, None] + at_Z[:, 1] + above)).exp()
+        ratio = torch.where(C > 0.0, -torch.expm1(-above), torch.expm1(below))  # (exp(C) - 1) exp(-above)
+        return (root * ratio * root).masked_fill(root.isinf() & (C == 0.0), 0.0)
 
 
 @dataclass(frozen=True)
@@ -103,6 +206,10 @@ class YeoJohnson(TargetTransform):
         above, below = z.clamp_min(0.0), (-z).clamp_min(0.0)
         u = torch.where(z >= 0.0, _root(above, self.power), -_root(below, 2.0 - self.power))
         return self.mean + self.sd * u
+
+    @property
+    def _nodes(self) -> int:
+        return NODES if min(self.power, 2.0 - self.power) >= LEAST_POWER else MANY_NODES
 
     def log_derivative(self, y: Tensor) -> Tensor:
         u = (y - self.mean) / self.sd

@@ -108,7 +108,8 @@ class AveragePosterior(TablePosterior):
         total = self.like.new_zeros(len(X), len(X if Z is None else Z))
         for part, weight, x, z in zip(parts, self.weights, at_X, at_Z, strict=True):
             total.add_(part.cov(X, Z).double().add_(torch.outer(x, z)), alpha=weight)
-        return total
+        overflows = [at[0].isinf() | at[0].isnan() for at in (at_X, at_Z)]  # the mean of the average is infinite
+        return total.masked_fill_(overflows[0][:, None] | overflows[1], math.inf)
 
     def sample(self, X: Any, size: int = 1, seed: int = 0, noise: bool | None = None) -> Tensor:
         """Draw joint samples at given rows: a model for each sample, and the sample from the model.

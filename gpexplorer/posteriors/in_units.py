@@ -2,10 +2,8 @@
 
     f_file = f * y_sd + y_mean,   cov_file = cov * y_sd^2,   x = (x_file - x_mean) / x_sd
 
-With a transform T of the target, f_file = T^-1(f * y_sd + y_mean), whose distribution is not normal. Its moments are
-integrals over f, and its covariances come from the Hermite coefficients of g_x(xi) = T^-1(...), f(x) = mean + sd xi:
-
-    a_k(x) = E[ g_x(xi) He_k(xi) ] / sqrt(k!),   cov(x, z) = sum_k>0 a_k(x) a_k(z) rho(x, z)^k        (Mehler's formula)
+With a transform T of the target, f_file = T^-1(f * y_sd + y_mean), whose distribution is not normal; its moments and
+covariances are those that `target_transforms` gives.
 
 Rows of unequal noise are multiplied by numbers d (`kernels.row_scaled`), and what is learned from them is the
 distribution of a function of (x, d). `UnitRowsPosterior` gives the inputs one more column, the number 1: at d = 1 that
@@ -37,15 +35,14 @@ from ..kernels.base import Covariance
 from ..kernels.row_scaled import plain_rows
 from ..linalg.blocks import row_blocks
 from ..problem import Dataset, MixedRows, Prediction, Problem, Scale, take
-from ..target_transforms import transform_from
+from ..target_transforms import TargetTransform, transform_from
 from .base import Posterior, check_fits
 from .features import FeaturePosterior
-from .marginals import NODES, Marginals, NormalMarginals, TransformedMarginals, quadrature
+from .marginals import Marginals, NormalMarginals, TransformedMarginals
 from .saved.parts import LARGEST, Parts, check_moments, kinds_below, read_posterior, write_posterior
 from .table_posterior import TablePosterior
 
-LARGEST_TRIED = 1e40  # value of a transformed target up to which moments are tried out: their squares are finite then
-TERMS = 24  # of Mehler's formula
+LARGEST_TRIED = 1e40  # mean and sd of a transformed target up to which moments are tried out: their squares are finite
 Guard = Callable[[], AbstractContextManager[None]]
 
 
@@ -213,13 +210,19 @@ class TransformedInUnits(InUnits):
 
     @property
     def row_numbers(self) -> int:
-        return super().row_numbers + 3 * NODES
+        return super().row_numbers + self.transform.row_numbers
 
     @property
     def scale(self) -> Scale:
         """How targets are scaled and transformed."""
         assert self.columns.scale is not None
         return self.columns.scale
+
+    @property
+    def transform(self) -> TargetTransform:
+        """The transform of the target."""
+        assert self.scale.transform is not None
+        return self.scale.transform
 
     def block_mean(self, X: Any) -> Tensor:
         return self._marginals(X, None).moments[0]
@@ -260,41 +263,27 @@ class TransformedInUnits(InUnits):
             return X
         with self.guard():
             mean, var = self.inner._mean_and_var(self.inner.rows(X), False)
-        values, _ = self._in_units(mean, var.clamp_min(0.0) + self._scaled_noise).at_nodes()
-        return take(X, (values.abs().amax(1) <= LARGEST_TRIED).nonzero()[:, 0])
+        mean, var = self._in_units(mean, var.clamp_min(0.0) + self._scaled_noise).moments
+        return take(X, (torch.maximum(mean.abs(), var.sqrt()) <= LARGEST_TRIED).nonzero()[:, 0])
 
     def _joint(self, X: Any, Z: Any, noise: float) -> Tensor:
-        """Covariance [b, c] by Mehler's formula, with this noise in the scaled space."""
-        C = self._scaled_joint(X, Z)  # [b, c]
-        A, sd_X = at_X = self._coefficients_of_rows(X, noise)
-        B, sd_Z = at_X if Z is X else self._coefficients_of_rows(Z, noise)
+        """Covariance [b, c], with this noise in the scaled space."""
+        C = self._scaled_joint(X, Z).mul_(self.y_sd**2)  # [b, c] of the transformed target
+        at_X = self._row_terms(X, noise)
+        at_Z = at_X if Z is X else self._row_terms(Z, noise)
         K = torch.empty_like(C)
-        for rows in row_blocks(len(C), 4 * C.element_size() * C.shape[1], C):
-            rho = (C[rows] / torch.outer(sd_X[rows], sd_Z).clamp_min(1e-150)).clamp(-1.0, 1.0)
-            part = torch.zeros_like(rho)
-            for k in range(TERMS - 1, 0, -1):  # Horner's rule
-                part = rho * (part + torch.outer(A[rows, k], B[:, k]))
-            K[rows] = part
+        for rows in row_blocks(len(C), 6 * C.element_size() * C.shape[1], C):
+            K[rows] = self.transform.covariances(C[rows], at_X[rows], at_Z)
         return K
 
-    def _coefficients_of_rows(self, X: Any, noise: float) -> tuple[Tensor, Tensor]:
-        """What `_hermite_coefficients` gives, for any number of rows."""
-        A, sd = self.like.new_empty(len(X), TERMS), self.like.new_empty(len(X))
+    def _row_terms(self, X: Any, noise: float) -> Tensor:
+        """What covariances need of each row [t, k]; see `TargetTransform.row_terms`."""
+        parts = []
         for rows in self._blocks(X):
-            A[rows], sd[rows] = self._hermite_coefficients(X[rows], noise)
-        return A, sd
-
-    def _hermite_coefficients(self, X: Any, noise: float) -> tuple[Tensor, Tensor]:
-        """a_k [b, TERMS] of each row, and the standard deviations [b] of the scaled function or observation."""
-        with self.guard():
-            mean, var = self.inner.moments(scaled_inputs(X, self.columns))
-        marginals = self._in_units(mean, var.clamp_min(0.0) + noise)
-        values, weights = marginals.at_nodes()  # [b, NODES]
-        x = quadrature().nodes
-        columns = [torch.ones_like(x), x]  # He_k / sqrt(k!) at the nodes
-        for k in range(1, TERMS - 1):
-            columns.append((x * columns[k] - k**0.5 * columns[k - 1]) / (k + 1) ** 0.5)
-        return values @ (weights[:, None] * torch.stack(columns, 1).to(values)), marginals.scaled.var.sqrt()
+            with self.guard():
+                mean, var = self.inner.moments(scaled_inputs(X[rows], self.columns))
+            parts.append(self.transform.row_terms(*self._in_units(mean, var.clamp_min(0.0) + noise).of_transform))
+        return torch.cat(parts) if parts else self.transform.row_terms(self.like, self.like)
 
 
 def write_columns(parts: Parts, train: Dataset) -> None:

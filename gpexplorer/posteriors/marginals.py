@@ -4,7 +4,7 @@
     transformed   T(y) = a + b z with z ~ N(mu, v)          log p(y) = log N(z(y); mu, v) + log T'(y) - log b
     mixture       sum_k w_k p_k(y)                          its quantiles are found by bisection
 
-The moments of a transformed row are integrals over z, by Gauss-Hermite quadrature with NODES nodes.
+The moments of a transformed row are those that `target_transforms` gives: exact for logarithms, else integrals over z.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, reduce
-from typing import Any, NamedTuple
+from functools import reduce
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,24 +23,10 @@ from ..data.in_memory import plain_array, with_values
 from ..errors import DataError, SettingError, quoted
 from ..linalg.blocks import row_blocks
 from ..problem import Scale
+from ..target_transforms import TargetTransform
 
-NODES = 32  # of the quadrature
 BISECTIONS = 40  # halvings of the bracket between the quantiles of the parts: 1e-12 of its width
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-
-
-class Quadrature(NamedTuple):
-    """Nodes and weights [NODES] with sum_i w_i g(x_i) ~ E g(xi), xi ~ N(0, 1)."""
-
-    nodes: Tensor
-    weights: Tensor
-
-
-@cache
-def quadrature() -> Quadrature:
-    """Gauss-Hermite quadrature for the standard normal distribution."""
-    x, w = np.polynomial.hermite_e.hermegauss(NODES)
-    return Quadrature(torch.from_numpy(x), torch.from_numpy(w / math.sqrt(2.0 * math.pi)))
 
 
 def numbers(name: str, values: Any, like: Tensor) -> Tensor:
@@ -158,22 +144,22 @@ class TransformedMarginals(Marginals):
 
     @property
     def moments(self) -> tuple[Tensor, Tensor]:
-        blocks = row_blocks(len(self.scaled.mean), 5 * NODES * self.scaled.mean.element_size(), self.scaled.mean)
-        parts = [self._block_moments(rows) for rows in blocks] or [self.scaled.moments]
-        mean, var = (torch.cat(own) for own in zip(*parts, strict=True))
-        return mean, var
+        transform, (mean, var) = self.transform, self.of_transform
+        blocks = row_blocks(len(mean), transform.row_numbers * mean.element_size(), mean)
+        parts = [transform.moments(mean[rows], var[rows]) for rows in blocks] or [self.scaled.moments]
+        means, variances = zip(*parts, strict=True)
+        return torch.cat(means), torch.cat(variances)
 
-    def _block_moments(self, rows: slice) -> tuple[Tensor, Tensor]:
-        values, weights = self.at_nodes(rows)
-        mean = values @ weights
-        var = (values - mean[:, None]).square() @ weights
-        return mean, torch.where(mean.isinf(), math.inf, var)  # where y leaves the numbers, far from all rows
+    @property
+    def transform(self) -> TargetTransform:
+        """T."""
+        assert self.scale.transform is not None
+        return self.scale.transform
 
-    def at_nodes(self, rows: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Values of y at the nodes of the quadrature [t, NODES], of all rows or some, and the weights [NODES]."""
-        nodes, weights = (part.to(self.scaled.mean) for part in quadrature())
-        z = self.scaled.mean[rows, None] + self.scaled.var[rows].sqrt()[:, None] * nodes
-        return self.scale.target_in_units(z), weights
+    @property
+    def of_transform(self) -> tuple[Tensor, Tensor]:
+        """Mean [t] and variance [t] of T(y)."""
+        return self.scaled.mean * self.scale.y_sd + self.scale.y_mean, self.scaled.var * self.scale.y_sd**2
 
     def _log_density(self, y: Tensor) -> Tensor:
         return self.scaled.log_density(self.scale.scaled_target(y)) + self.scale.log_derivative(y)
@@ -217,7 +203,7 @@ class MixtureMarginals(Marginals):
         means, variances = zip(*(part.moments for part in self.parts), strict=True)
         mean = self._averaged(means)
         differences = (var + (own - mean).square() for own, var in zip(means, variances, strict=True))
-        return mean, self._averaged(differences)
+        return mean, torch.where(mean.isinf(), math.inf, self._averaged(differences))
 
     def _log_density(self, y: Tensor) -> Tensor:
         pairs = zip(self.parts, self.weights, strict=True)

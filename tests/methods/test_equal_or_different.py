@@ -39,13 +39,17 @@ def test_a_method_fits_or_refuses_in_a_sentence(key: str, kernel: str) -> None:
     own = {"num_inducing": 4} if "num_inducing" in registry[key].param else {}
     estimator = Estimator(key, kernel, settings=settings, budget={"steps": 4}, **own)
     if key in MOVING:
-        with pytest.raises(SettingError, match="moves inducing inputs between the rows, .* cholqr .* or titsias"):
+        with pytest.raises(SettingError, match=r"moves inducing inputs between the rows, .* cholqr .* or titsias"):
             estimator.fit(X, y)
         return
     try:
         estimator.fit(X, y)
     except GPExplorerError as error:
-        assert str(error).endswith(".")
+        refusal = str(error)
+    else:
+        refusal = ""
+    if refusal:
+        assert refusal.endswith(".")
         return
     mean, var = estimator.posterior_(X)
     assert bool(torch.isfinite(mean).all() & (var > 0.0).all())
