@@ -42,6 +42,12 @@ def numbers(name: str, values: Any, like: Tensor) -> Tensor:
         raise DataError(f"{name} is {quoted(values)}; give numbers.") from None
 
 
+def in_standard_deviations(y: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    """(y - mean) / var^1/2, which is 0 at the mean also where there is no variance."""
+    difference = y - mean
+    return torch.where(difference == 0.0, 0.0, difference / var.sqrt())
+
+
 class Marginals(ABC):
     """The distributions of t rows, each by itself."""
 
@@ -55,7 +61,10 @@ class Marginals(ABC):
         return self._log_density(self._numbers("y", y))
 
     def cdf(self, y: Any) -> Tensor:
-        """The probability [..., t] of a value of at most y [..., t]; DataError if they are no numbers."""
+        """The probability [..., t] of a value of at most y [..., t]; DataError if they are no numbers.
+
+        A normal distribution without variance has 1/2 at its mean.
+        """
         return self._cdf(self._numbers("y", y))
 
     def quantile(self, q: Any) -> Tensor:
@@ -80,8 +89,7 @@ class Marginals(ABC):
 
     def standardised(self, y: Tensor) -> Tensor:
         """The residuals [t] of one value per row in standard deviations, of the transformed target if there is one."""
-        mean, var = self.moments
-        return (y - mean) / var.sqrt()
+        return in_standard_deviations(y, *self.moments)
 
     @abstractmethod
     def widened(self, factors: Tensor) -> Marginals:
@@ -103,11 +111,13 @@ class NormalMarginals(Marginals):
         return self.mean, self.var
 
     def _log_density(self, y: Tensor) -> Tensor:
-        return -(HALF_LOG_2PI + 0.5 * self.var.log() + 0.5 * (y - self.mean).square() / self.var)
+        difference = y - self.mean
+        density = -(HALF_LOG_2PI + 0.5 * self.var.log() + 0.5 * difference.square() / self.var)
+        known = torch.where(difference == 0.0, math.inf, -math.inf * difference.abs())  # without variance
+        return torch.where(self.var == 0.0, known, density)
 
     def _cdf(self, y: Tensor) -> Tensor:
-        in_sd = (y - self.mean) / self.var.sqrt()
-        return torch.special.ndtr(in_sd.nan_to_num(nan=0.0))  # 1/2 at the mean if there is no variance
+        return torch.special.ndtr(in_standard_deviations(y, self.mean, self.var))
 
     def _quantile(self, levels: Tensor) -> Tensor:
         return self.mean + torch.special.ndtri(levels).to(self.mean)[..., None] * self.var.sqrt()
@@ -162,7 +172,8 @@ class TransformedMarginals(Marginals):
         return self.scaled.mean * self.scale.y_sd + self.scale.y_mean, self.scaled.var * self.scale.y_sd**2
 
     def _log_density(self, y: Tensor) -> Tensor:
-        return self.scaled.log_density(self.scale.scaled_target(y)) + self.scale.log_derivative(y)
+        of_z = self.scaled.log_density(self.scale.scaled_target(y))
+        return torch.where(of_z == -math.inf, of_z, of_z + self.scale.log_derivative(y))
 
     def _cdf(self, y: Tensor) -> Tensor:
         return self.scaled.cdf(self.scale.scaled_target(y))
