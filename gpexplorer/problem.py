@@ -148,6 +148,10 @@ class Scale:
         y = y.double() * self.y_sd + self.y_mean  # an offset may have more digits than float32
         return y if self.transform is None else self.transform.inverse(y)
 
+    def target_unit(self, target: str) -> str:
+        """The unit of what is modelled of this target, in words: "price", or "log of price"."""
+        return target if self.transform is None else f"{self.transform.words} of {target}"
+
     def log_derivative(self, y: Tensor) -> Tensor:
         """The log derivative of `scaled_target` at targets in the units of the file."""
         constant = -math.log(self.y_sd)

@@ -76,6 +76,11 @@ class TargetTransform(ABC):
 
     name: ClassVar[str]
 
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The transform in a table, such as "log" in the unit "log of price"."""
+
     @abstractmethod
     def forward(self, y: Tensor) -> Tensor:
         """T(y); minus infinity where T is not defined."""
@@ -145,6 +150,7 @@ class Log(TargetTransform):
     """The natural logarithm, for targets above 0."""
 
     name: ClassVar[str] = LOG
+    words: ClassVar[str] = LOG  # type: ignore[misc]
 
     def forward(self, y: Tensor) -> Tensor:
         return y.clamp_min(0.0).log()
@@ -196,6 +202,10 @@ class YeoJohnson(TargetTransform):
     sd: float
 
     name: ClassVar[str] = YEO_JOHNSON
+
+    @property
+    def words(self) -> str:
+        return f"Yeo-Johnson {self.power:.3g}"
 
     def forward(self, y: Tensor) -> Tensor:
         u = (y - self.mean) / self.sd

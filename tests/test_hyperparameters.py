@@ -35,6 +35,22 @@ def test_values_are_those_of_theta_in_the_units_of_the_file():
     assert table["noise"].value == pytest.approx(10.0, rel=0.3)  # as the rows were drawn
 
 
+@pytest.mark.parametrize(
+    ("transform", "unit"), [("log", "log of <b>price</b>"), ("yeo-johnson 0.375", "Yeo-Johnson 0.375 of <b>price</b>")]
+)
+def test_a_transformed_target_has_a_unit_in_words_wherever_the_table_is_shown(transform, unit):
+    frame = FRAME.assign(price=FRAME["price"] + 200.0).rename(columns={"price": "<b>price</b>"})
+    run = gpx.Spec("ml", data="rows", kernel="linear-ard", target_transform=transform).open(data=frame)
+    run.finish(steps=2)
+    table = run.hyperparameters
+    assert table["noise"].unit == unit
+    assert table["slope sd"].unit == f"{unit} per <b>x</b>"
+    assert list(table.frame()["unit"])[-1] == unit
+    assert unit in repr(table)
+    assert unit.replace("<b>", "&lt;b&gt;").replace("</b>", "&lt;/b&gt;") in table._repr_html_()
+    assert not {"(", ")"} & set("".join(table.frame()["unit"]))
+
+
 def test_gradient_and_standard_error_are_those_of_the_dense_likelihood():
     run = learned(settings={"evaluations": 200, "tolerance": 1e-7})
     problem, theta = run.problem, run.trace[-1].step.state.theta

@@ -113,7 +113,8 @@ class StateSpace:
     -----
     Exact without periodic parts. With them, d and q depend on theta: the variance of the waves that are left out is at
     most `TOLERANCE` times that of the noise, so that the log likelihood of n rows changes by n `TOLERANCE` nats or
-    less, in expectation under the model.
+    less, in expectation under the model. For rows that the model does not describe, the change may be as many times
+    larger as y'(K + V)^-1 y is larger than n.
     """
 
     def __init__(self, kernel: Any, theta: Float[Tensor, " p"]) -> None:

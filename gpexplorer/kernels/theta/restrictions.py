@@ -89,8 +89,7 @@ def kernel_parameters(kernel: Any, train: Dataset) -> Parameters:
     parts = list(_parts(unscaled_kernel(kernel), carries_variance=True))
     count, seen, rows = Counter(key for key, *_ in parts), Counter[str](), list[Parameter]()
     scale = train.scale
-    y_unit = f"{scale.transform} of {train.target}" if scale is not None and scale.transform else train.target
-    y_sd = 1.0 if scale is None else scale.y_sd
+    y_unit, y_sd = (train.target, 1.0) if scale is None else (scale.target_unit(train.target), scale.y_sd)
     for key, part, columns, carries in parts:
         seen[key] += 1
         tag = f"{key} {seen[key]}" if count[key] > 1 else key
