@@ -162,7 +162,7 @@ class TransformedMarginals(Marginals):
 
     @property
     def transform(self) -> TargetTransform:
-        """T."""
+        """The transform T of the target."""
         assert self.scale.transform is not None
         return self.scale.transform
 
