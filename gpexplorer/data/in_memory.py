@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
@@ -215,19 +215,24 @@ def _of_objects(cells: list[Any]) -> pa.Array:
     if present and all(isinstance(cell, Number) and not isinstance(cell, complex) for cell in present):
         return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
     if present and all(isinstance(cell, date | np.datetime64) for cell in present):
-        stamps = [None if cell is None else _utc(cell) for cell in cells]
+        if any(getattr(cell, "tzinfo", None) is not None for cell in present):  # texts keep the offset of each
+            return pa.array([None if cell is None else _iso(cell) for cell in cells], pa.string())
+        stamps = [None if cell is None else _stamp(cell) for cell in cells]
         with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             return pa.array(stamps, pa.timestamp("us"))
     return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
 
 
-def _utc(cell: Any) -> Any:
-    """A date as a moment without a zone, in UTC."""
+def _iso(cell: Any) -> str:
+    """A date as a text such as 2021-03-01T06:30:00+02:00."""
+    return str(cell) if isinstance(cell, np.datetime64) else str(cell.isoformat())
+
+
+def _stamp(cell: Any) -> Any:
+    """A date without a zone as a moment."""
     if isinstance(cell, np.datetime64):
         return cell.astype("datetime64[us]").astype(object)
-    if isinstance(cell, datetime):
-        return cell if cell.tzinfo is None else cell.astimezone(UTC).replace(tzinfo=None)
-    return datetime(cell.year, cell.month, cell.day)
+    return cell if isinstance(cell, datetime) else datetime(cell.year, cell.month, cell.day)
 
 
 def _is_missing(value: object) -> bool:

@@ -26,7 +26,8 @@ import pyarrow.csv as pv
 from ...errors import DataError
 from ..quoting import count, listing, quote
 from ..reader.cells import INVISIBLE, PLAIN_NUMBER
-from ..reader.date_format import clock_hours, date_format
+from ..reader.date_format import date_format
+from ..reader.date_texts import clock_hours
 from ..reader.number_format import duration_parts, number_format
 from .other_kinds import other_kind
 from .size_limits import LOCAL, Limits

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from .date_format import DAY
+from .date_texts import DAY
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -12,27 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..quoting import quote
-from .cells import (
-    Floats,
-    Mask,
-    Texts,
-    is_number,
-    is_text,
-    plain,
-    plain_numbers,
-    texts_of,
-    typed_values,
-)
+from .cells import Floats, Mask, Texts, is_number, is_text, plain, plain_numbers, texts_of, typed_values
 from .date_format import (
     ORDER_NAMES,
     ORDERS,
     DateFormat,
     are_versions,
-    clock_hours,
     date_format,
+    format_of_moments,
     is_marked_as_date,
     may_be_digits,
 )
+from .date_texts import clock_hours
 from .number_format import (
     DAYS,
     DURATION_NAME,
@@ -152,7 +143,9 @@ class ColumnReader:
         typed = typed_values(column, "number" if is_number else "duration" if is_duration else self.kind)
         if typed is not None:
             gap = np.isnan(typed)
-            return Cells(typed, gap, nothing, nothing, nothing)
+            if pa.types.is_timestamp(column.type):
+                typed = self.dates.days_of_moments(typed, column.type.tz)
+            return Cells(typed, gap, nothing, np.isnan(typed) & ~gap, nothing)
         if self.kind == "number" and is_text(column.type) and self.numbers.decimal == "." and not contradicted:
             values = plain_numbers(column)
             if values is not None:
@@ -266,6 +259,10 @@ def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: 
         or _by_plain_numbers(name, column, kind, decimal)
         or _by_texts(name, texts_of(column), kind, form, decimal)
     )
+    if decided.kind == "date":
+        days = typed_values(column, "date")
+        clock = None if days is None else format_of_moments(days, getattr(column.type, "tz", None))
+        decided = replace(decided, dates=clock or decided.dates.with_clock_of(texts_of(column).distinct))
     if decided.kind == "number":
         decided = replace(decided, numbers=decided.numbers._replace(missing=missing_number(form)))
     return _with_statistics(decided, column)

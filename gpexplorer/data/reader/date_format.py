@@ -1,10 +1,21 @@
-"""Dates and times as people write them, as seconds since 1970-01-01.
-
-    2021-03-01   2021-03-01T06:30:00+02:00   1 Mar 2021   March 1st, 2021   01/03/21 1:00 PM   2021-W09-1   2021-Q1
+"""The format of the dates of a column: the order of day and month, the century, and the clock of their times.
 
 Where numbers stand for day and month, their order is decided once, from all cells of a column: "dmy", "mdy", or "ymd"
 with years of two digits. A cell that is no date in this order is unreadable; its order is not changed. Where no cell
-shows an order, as in the line above, a later 13/03/2021 has one meaning and is read, and 02/03/2021 has two and is not.
+shows an order, as in 2021-03-01, a later 13/03/2021 has one meaning and is read, and 02/03/2021 has two and is not.
+
+Days and hours follow the clock of training, because what is learned depends on the hour of the day there:
+
+    zone             cells of training                                           a later cell
+    ""               not known: the model was saved by an earlier version        in UTC, with and without a zone
+    "none"           no zone                                                     is unreadable if it has a zone
+    "some"           some with a zone and some without                           as it is written
+    "local"          offsets of one place, which differ by an hour at most       as it is written, if its offset fits
+    "UTC"            of offset 0, or with offsets of several places              at the same moment in UTC
+    "Europe/Berlin"  a column of this type                                       at the same moment on that clock
+
+In the last three cases, a time without a zone is unreadable; a date without a time is read. Where all of training are
+whole days, a zone says nothing, and a later midnight is that day.
 """
 
 from __future__ import annotations
@@ -16,85 +27,17 @@ from itertools import pairwise
 from typing import Annotated, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-DAY = 86_400.0  # seconds
+from ...errors import DataError
+from .date_texts import COMPACT, DAY, EPOCH, PIVOT, QUARTER, UTC, moment_of, offset_in, offset_of, seconds_of
+
 ORDERS = ("dmy", "mdy", "ymd")
 ORDER_NAMES = {"dmy": "day/month/year", "mdy": "month/day/year", "ymd": "year/month/day"}
-EPOCH = date(1970, 1, 1).toordinal()
-WEST, EAST = -12 * 3600.0, 14 * 3600.0  # the zones of the world, in seconds from UTC
-PIVOT, CENTURY = 69, 100  # a year 68 is 2068, and 69 is 1969, as in POSIX
+NO_ZONE, SOME_ZONES, LOCAL = "none", "some", "local"
+CLOCK_CHANGE = 3600.0  # seconds by which the offsets of one place differ in summer and in winter
+CENTURY = 100
 
-_MONTHS = (
-    "jan janv januar january janvier januari enero ene j\u00e4n j\u00e4nner gennaio gen janeiro stycze\u0144 stycznia "
-    "\u044f\u043d\u0432\u0430\u0440\u044f",
-    "feb februar february f\u00e9vrier f\u00e9vr fevrier februari febrero febbraio fevereiro fev luty lutego "
-    "\u0444\u0435\u0432\u0440\u0430\u043b\u044f",
-    "mar mrz m\u00e4rz m\u00e4r maerz march mars marzo maart mrt mar\u00e7o marzec marca "
-    "\u043c\u0430\u0440\u0442\u0430",
-    "apr april avril avr abril abr aprile kwiecie\u0144 kwietnia \u0430\u043f\u0440\u0435\u043b\u044f",
-    "may mai mayo maj mei maggio mag maio maja \u043c\u0430\u044f",
-    "jun june juni juin junio giugno giu junho czerwiec czerwca \u0438\u044e\u043d\u044f",
-    "jul july juli juillet juil julio luglio lug julho lipiec lipca \u0438\u044e\u043b\u044f",
-    "aug august ao\u00fbt aout agosto ago augustus augusti sierpie\u0144 sierpnia "
-    "\u0430\u0432\u0433\u0443\u0441\u0442\u0430",
-    "sep sept september septembre septiembre settembre set setembro wrzesie\u0144 wrze\u015bnia "
-    "\u0441\u0435\u043d\u0442\u044f\u0431\u0440\u044f",
-    "oct october okt oktober octobre octubre ottobre ott outubro out pa\u017adziernik pa\u017adziernika "
-    "\u043e\u043a\u0442\u044f\u0431\u0440\u044f",
-    "nov november novembre noviembre novembro listopad listopada \u043d\u043e\u044f\u0431\u0440\u044f",
-    "dec december dez dezember d\u00e9cembre d\u00e9c decembre diciembre dic dicembre dezembro grudzie\u0144 grudnia "
-    "\u0434\u0435\u043a\u0430\u0431\u0440\u044f",
-)
-_MONTH_OF = {word: number for number, words in enumerate(_MONTHS, 1) for word in words.split()}
-_ZONES = {
-    "Z": 0, "UTC": 0, "GMT": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
-    "CET": 1, "MEZ": 1, "CEST": 2, "MESZ": 2, "BST": 1,
-}  # fmt: skip
-_MONTH = r"(?P<mon>[^\W\d_]{3,12})\.?"
-_OF = r"(?:(?:de|del|di|of)\s+|d')?"  # 3 de mayo de 2021
-_WEEKDAY = re.compile(
-    r"(?i)^(?:mon|tue|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so|lun|mar|mer|jeu|ven|sam|dim|mi\u00e9|jue|vie|s\u00e1b|dom"
-    r"|seg|ter|qua|qui|sex|gio|ma|wo|vr|za|zo|m\u00e5n|tis|ons|tor|l\u00f6r|s\u00f6n)[^\W\d_]*\.?,?\s+(?=\d|[^\W\d_]{3})"
-)
-_CLOCKS = (
-    r"(?P<h>\d{1,2})(?:[:h.](?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?)?\s*(?:Uhr|h)?"
-    r"\s*(?P<ap>[AaPp]\.?[Mm]\.?)?"
-)
-_TIME = (
-    rf"(?:(?:\s*[T,:]\s*|\s+(?:(?:at|um|klo|kl\.?|\u00e0|a las)\s+)?){_CLOCKS}"
-    r"\s*(?P<z>Z|z|[A-Z]{3,4}|(?:UTC|GMT)?[+-](?:\d{1,2}:\d{2}|\d{4}|\d{2})|(?:UTC|GMT)[+-]\d)?(?:\s*\[[^\]]*\])?)?"
-)
-_YEAR = r"(?:1[5-9]|2[01])\d{2}"  # beside a month or a number of the day alone: 3/1000 and 4711-12 are no dates
-_FORMS = (
-    *(
-        re.compile(rf"(?:{form}){_TIME}")
-        for form in (
-            r"(?P<y>\d{4})(?P<sep>[-/. :])\s?(?P<m>\d{1,2})(?P=sep)\s?(?P<d>\d{1,2})\.?",
-            r"(?P<a>\d{1,2})(?P<sep>[-/. ])\s?(?P<b>\d{1,2})(?P=sep)\s?(?P<c>\d{4}|\d{2})\.?",
-            rf"(?P<d>\d{{1,2}})(?:st|nd|rd|th|er|\u00ba|\.)?[-/. ]*{_OF}{_MONTH}[-/., ]*{_OF}'?(?P<y>\d{{4}}|\d{{2}})"
-            r"(?:\s*\u0433\.?)?",
-            rf"{_MONTH}[-/. ]+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[-/., ]+'?(?P<y>\d{{4}}|\d{{2}})",
-            rf"(?P<y>\d{{4}})[-/. ]*{_MONTH}[-/. ]*(?P<d>\d{{1,2}})",
-            rf"{_MONTH}[-/., ]*{_OF}(?P<y>\d{{4}})",
-            rf"{_MONTH}(?:-|[-/ ]*')(?P<y>\d{{2}})",
-            rf"(?P<y>\d{{4}})[-/. ]+{_MONTH}",
-            rf"(?P<y>{_YEAR})[-/Mm](?P<m>\d{{1,2}})",
-            rf"(?P<m>\d{{1,2}})/(?P<y>{_YEAR})",
-            r"(?P<m>\d{1,2})[-.](?P<y>(?:19|20)\d{2})",
-            r"(?P<y>\d{4})[- ]?W(?P<w>\d{2})(?:-?(?P<wd>[1-7]))?",
-            r"(?P<y>\d{4})[- ]?[Qq](?P<q>[1-4])",
-            r"[Qq](?P<q>[1-4])[-/ ]*(?P<y>\d{4})",
-            rf"(?P<y>{_YEAR})-(?P<yd>\d{{3}})",
-            r"(?P<y>\d{4})\s?[\u5e74\ub144]\s?(?P<m>\d{1,2})\s?[\u6708\uc6d4](?:\s?(?P<d>\d{1,2})\s?[\u65e5\uc77c])?",
-        )
-    ),
-    re.compile(
-        rf"{_MONTH}\s+(?P<d>\d{{1,2}})\s+{_CLOCKS}\s+(?P<z>[A-Z]{{3,4}}\s+)?(?P<y>\d{{4}})"
-    ),  # as `date` prints it
-)
-_COMPACT = re.compile(
-    r"(?P<y>(?:19|20)\d{2})(?P<m>\d{2})(?:(?P<d>\d{2})(?:[T ]?(?P<h>\d{2})(?:(?P<mi>\d{2})(?P<s>\d{2})?)?Z?)?)?(?:\.0)?"
-)
 _ANY_ORDER = re.compile(r"(?<!\d)\d{1,2}([-/ ])\s?\d{1,2}\1\s?\d{2,4}")  # with points, the day comes first
 _AMBIGUOUS = re.compile(r"\d{6}(?:\.0)?|\d{1,2}\.(?:19|20)\d{2}")  # 202103 and 03.2021 are numbers as well
 FEWEST_AMBIGUOUS = 6  # different cells that must all be months
@@ -104,12 +47,8 @@ _DATED = re.compile(  # names of columns: a word that begins or ends like this, 
     r"|(?:day|datum|zeit|tag|dag|data)(?![a-z])"
 )
 _VERSIONS = re.compile(r"(?i)version|firmware|revision|section|chapter")
-LONG_DATE = 6  # digits of 03.16.21
 _FOUR_DIGITS = re.compile(r"\d{4}")
 _LONG_YEAR = re.compile(r"(?<![\d.,])\d{4}")
-_CLOCK = re.compile(
-    r"(?P<h>\d{1,2}):(?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?\s*(?P<ap>[AaPp]\.?[Mm]\.?)?"
-)
 
 
 class DateFormat(NamedTuple):
@@ -125,18 +64,88 @@ class DateFormat(NamedTuple):
         Whether the cells leave no doubt about the order.
     pivot : int
         Years of two digits below it are in the century of 2000, the others in that of 1900.
+    zone : str
+        What the cells of training say of their zone; see this module.
+    offsets : tuple of float
+        The smallest and the largest offset from UTC in seconds, of cells of texts with a zone.
+    whole_days : bool
+        Whether all cells of training are whole days, so that a later midnight is that day in any zone.
     """
 
     order: Annotated[str, ("", *ORDERS)] = ""
     compact: bool = False
     certain: bool = True
     pivot: int = PIVOT
+    zone: str = ""
+    offsets: tuple[float, ...] = ()
+    whole_days: bool = False
 
     def days(self, text: str) -> float | None:
-        """Days since 1970-01-01; None if the cleaned cell is no date in this format."""
+        """Days since 1970-01-01 on the clock of training; None if the cleaned cell is no date in this format."""
         orders = ORDERS if not self.order and _ANY_ORDER.search(text) else (self.order or "dmy",)
-        meanings = {_seconds(text, order, self.compact, self.pivot) for order in orders} - {None}
-        return None if len(meanings) != 1 else float(meanings.pop() or 0.0) / DAY
+        meanings = {moment_of(text, order, self.compact, self.pivot) for order in orders} - {None}
+        moment = meanings.pop() if len(meanings) == 1 else None
+        if moment is None:
+            return None
+        is_day = not moment.has_time or (self.whole_days and moment.written % DAY == 0.0)
+        seconds = moment.written if is_day else self._on_clock(moment.written, moment.offset)
+        return None if seconds is None else seconds / DAY
+
+    def _on_clock(self, written: float, offset: float | None) -> float | None:
+        """The seconds on the clock of training of a time that was written with this offset; None if there are none."""
+        if not self.zone:
+            return written - (offset or 0.0)
+        if self.zone in (NO_ZONE, SOME_ZONES) or offset is None:
+            fits = self.zone == SOME_ZONES or (offset is None) == (self.zone == NO_ZONE)
+            return written if fits else None
+        if self.zone == LOCAL:
+            return written if self._fits(offset) else None
+        return written - offset + offset_in(self.zone, (written - offset) // QUARTER)
+
+    def _fits(self, offset: float) -> bool:
+        """Whether an offset is one of the place of training; 0 is so only if training has it, since it may be UTC."""
+        low, high = self.offsets
+        is_near = max(high, offset) - min(low, offset) <= CLOCK_CHANGE
+        return low <= offset <= high or (is_near and offset != 0.0)
+
+    def days_of_moments(self, days: NDArray[np.float64], zone: str | None) -> NDArray[np.float64]:
+        """Days [n] on the clock of training, NaN where there are none, of a column with a type.
+
+        Parameters
+        ----------
+        days : array [n]
+            Days since 1970-01-01: moments in UTC if the column has a zone, else as they are written.
+        zone : str or None
+            The zone of the column, such as Europe/Berlin or +02:00.
+        """
+        if not self.zone:
+            return days
+        seconds = np.round(days * DAY, 6)
+        quarters, place = np.unique(np.nan_to_num(seconds) // QUARTER, return_inverse=True)
+        offsets, to_clock = np.zeros(len(quarters)), np.full(len(quarters), np.nan)  # to be added to the moments
+        for k, quarter in enumerate(quarters.tolist()):
+            offset = None if zone is None else offset_in(zone, quarter)
+            offsets[k] = offset or 0.0
+            clock = self._on_clock(QUARTER * quarter + offsets[k], offset)
+            to_clock[k] = np.nan if clock is None else clock - QUARTER * quarter
+        written = seconds + offsets[place]
+        midnight = (written % DAY == 0.0) | np.isnan(days)
+        is_day = midnight & (self.whole_days or (zone is None and bool(midnight.all())))  # dates have no type here
+        return np.asarray(np.where(is_day, written, seconds + to_clock[place]) / DAY)
+
+    def with_clock_of(self, cells: Sequence[str]) -> DateFormat:
+        """This format, with the clock of these cleaned cells of training."""
+        order = self.order or "dmy"
+        moments = [m for text in cells if (m := moment_of(text, order, self.compact, self.pivot)) is not None]
+        offsets = {moment.offset for moment in moments if moment.has_time}
+        known = [offset for offset in offsets if offset is not None]
+        whole_days = all(moment.written % DAY == 0.0 for moment in moments)
+        if not known:
+            return self._replace(zone=NO_ZONE, whole_days=whole_days)
+        low, high = min(known), max(known)
+        zone = LOCAL if high - low <= CLOCK_CHANGE and (low, high) != (0.0, 0.0) else UTC
+        zone = SOME_ZONES if None in offsets else zone
+        return self._replace(zone=zone, offsets=(low, high), whole_days=whole_days)
 
     def with_century(self, cells: Sequence[str]) -> DateFormat:
         """This format, in which the years of two digits of these cells do not fall apart.
@@ -146,7 +155,7 @@ class DateFormat(NamedTuple):
         """
         order = self.order or "dmy"
         cells = [text for text in cells if not _LONG_YEAR.search(text)]
-        pairs = ([_seconds(text, order, self.compact, pivot) for pivot in (0, CENTURY)] for text in cells)
+        pairs = ([seconds_of(text, order, self.compact, pivot) for pivot in (0, CENTURY)] for text in cells)
         dates = [date.fromordinal(EPOCH + int(late // DAY)) for early, late in pairs if late not in (None, early)]
         years = sorted({day.year - 2000 for day in dates} & set(range(CENTURY)))
         if not years or years[0] >= PIVOT or years[-1] < PIVOT:
@@ -171,11 +180,38 @@ class DateFormat(NamedTuple):
                 f"years of two digits were read as {first} to {last}, without a wide gap in between; write years of "
                 "four digits where others are meant."
             )
+        if self.zone == SOME_ZONES:
+            doubts.append("some cells have a zone and some have none; the time was read as it is written in all.")
+        if self.zone == UTC and self.offsets != (0.0, 0.0) and self.offsets:
+            doubts.append("its cells have zones that differ by more than an hour; they were read as times in UTC.")
         return doubts
 
+    @property
+    def expected_zone(self) -> str:
+        """How the cells of training are, in a sentence on others."""
+        plain = {NO_ZONE: "have no zone", SOME_ZONES: "have any", LOCAL: "have the offsets of one place"}
+        return plain.get(self.zone, f"are times of {self.zone}")
+
     def shown(self) -> str:
-        """The format in words, for a table of columns; "" where no order of day and month is known."""
-        return "20210301" if self.compact else ORDER_NAMES.get(self.order, "")
+        """The format in words, for a table of columns; "" where no order of day and month, and no zone, is known."""
+        order = "20210301" if self.compact else ORDER_NAMES.get(self.order, "")
+        zone = {NO_ZONE: "", SOME_ZONES: "with and without a zone", LOCAL: "local time"}.get(self.zone, self.zone)
+        return ", ".join(filter(None, (order, zone)))
+
+
+def format_of_moments(days: NDArray[np.float64], zone: str | None) -> DateFormat:
+    """The format of a column with a type, from its days [n] and its zone; see `DateFormat.days_of_moments`."""
+    fixed = None if zone is None else offset_of(zone, named=False)
+    if fixed is not None:
+        dates = DateFormat(zone=LOCAL if fixed else UTC, offsets=(fixed, fixed))
+    else:
+        try:
+            offset_in(zone or UTC, 0.0)
+        except DataError:  # a machine without a list of zones
+            zone = UTC
+        dates = DateFormat(zone=zone or NO_ZONE)
+    on_clock = dates.days_of_moments(days[~np.isnan(days)], zone)
+    return dates._replace(whole_days=bool((on_clock % 1.0 == 0.0).all()))
 
 
 def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None = None) -> DateFormat | None:
@@ -196,15 +232,15 @@ def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None =
     """
     if not cells or not any(any(character.isdigit() for character in text) for text in cells[:20]):
         return None
-    possible = [order for order in ORDERS if all(_seconds(text, order, False) is not None for text in cells)]
+    possible = [order for order in ORDERS if all(seconds_of(text, order, False) is not None for text in cells)]
     if not possible:
         is_compact = (
-            len(cells) > 2 and may_be_digits(cells) and all(_seconds(text, "ymd", True) is not None for text in cells)
+            len(cells) > 2 and may_be_digits(cells) and all(seconds_of(text, "ymd", True) is not None for text in cells)
         )
         return DateFormat("ymd", True) if is_compact else None
     if len(possible) == 1:
         return DateFormat(possible[0])
-    seconds = {order: [_seconds(text, order, False) for text in cells] for order in possible}
+    seconds = {order: [seconds_of(text, order, False) for text in cells] for order in possible}
     if all(values == seconds[possible[0]] for values in seconds.values()):
         return DateFormat()
     # The order that fits best where the cells alone leave more than one
@@ -227,7 +263,7 @@ def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None =
 def may_be_digits(cells: Sequence[str]) -> bool:
     """Whether cleaned cells that are numbers as well may be dates such as 20210301, 202103 or 03.2021, by the first."""
     few = cells[:3]
-    if not all(_COMPACT.fullmatch(text) or _AMBIGUOUS.fullmatch(text) for text in few):
+    if not all(COMPACT.fullmatch(text) or _AMBIGUOUS.fullmatch(text) for text in few):
         return False
     return len(cells) >= FEWEST_AMBIGUOUS or not any(_AMBIGUOUS.fullmatch(text) for text in few)
 
@@ -243,85 +279,3 @@ def is_marked_as_date(name: str, text: str) -> bool:
     Others in more than one order may be versions such as 13.10.20 and 10.13.20, or numbers of parts.
     """
     return "/" in text or bool(_FOUR_DIGITS.search(text) or _DATED.search(name))
-
-
-def clock_hours(text: str) -> float | None:
-    """A time of day such as 13:45 or 1:45 PM as hours; None if the cleaned cell is none."""
-    match = _CLOCK.fullmatch(text)
-    seconds = None if match is None else _time(match.groupdict())
-    return None if seconds is None else seconds / 3600.0
-
-
-def _seconds(text: str, order: str, compact: bool, pivot: int = PIVOT) -> float | None:
-    """Seconds since 1970-01-01 of a cleaned cell; None if it is no date."""
-    if compact and (match := _COMPACT.fullmatch(text)):
-        parts = match.groupdict()
-        return _from_parts(parts | {"mi": "00"} if parts["h"] and not parts["mi"] else parts, order, pivot)
-    for cell in dict.fromkeys((text, _WEEKDAY.sub("", text))):
-        for form in _FORMS:
-            match = form.fullmatch(cell)
-            if match and (value := _from_parts(match.groupdict(), order, pivot)) is not None:
-                return value
-    return None
-
-
-def _from_parts(parts: dict[str, str | None], order: str, pivot: int) -> float | None:
-    if parts.get("a"):
-        numbers = dict(zip(order, (parts["a"], parts["b"], parts["c"]), strict=True))
-        if len(str(numbers["y"])) == 1 or len(str(numbers["d"])) > 2 or len(str(numbers["m"])) > 2:
-            return None
-        if order == "mdy" and parts["sep"] == "." and sum(len(str(number)) for number in numbers.values()) < LONG_DATE:
-            return None  # 1.13.20 is a version
-        parts = {**parts, **numbers}
-    day, time = _day(parts, pivot), _time(parts)
-    return None if day is None or time is None else day * DAY + time
-
-
-def _day(parts: dict[str, str | None], pivot: int) -> int | None:
-    """Days since 1970-01-01 of the date alone."""
-    text = parts.get("y") or ""
-    year = int(text) + (0 if len(text) == 4 else 1900 if int(text) >= pivot else 2000)
-    try:
-        if parts.get("w"):
-            return date.fromisocalendar(year, int(parts["w"] or 1), int(parts.get("wd") or 1)).toordinal() - EPOCH
-        if parts.get("yd"):
-            number = int(parts["yd"] or 0)
-            within = 1 <= number <= date(year, 12, 31).timetuple().tm_yday
-            return date(year, 1, 1).toordinal() - EPOCH + number - 1 if within else None
-        if parts.get("q"):
-            return date(year, 3 * int(parts["q"] or 1) - 2, 1).toordinal() - EPOCH
-        month = _MONTH_OF[str(parts["mon"]).casefold()] if parts.get("mon") else int(parts["m"] or 0)
-        return date(year, month, int(parts.get("d") or 1)).toordinal() - EPOCH
-    except (ValueError, KeyError):
-        return None
-
-
-def _time(parts: dict[str, str | None]) -> float | None:
-    """Seconds after midnight, less the offset of the zone; None if there is no such time."""
-    if not parts.get("h"):
-        return 0.0
-    hour, minute, second = (int(parts.get(name) or 0) for name in ("h", "mi", "s"))
-    half = (parts.get("ap") or "").lower()[:1]
-    if not parts.get("mi") and not half:
-        return None
-    if half:
-        if not 1 <= hour <= 12:
-            return None
-        hour = hour % 12 + (12 if half == "p" else 0)
-    if hour > 24 or minute > 59 or second > 60 or (hour == 24 and minute + second > 0):
-        return None
-    offset = _offset((parts.get("z") or "").strip())
-    if offset is None:
-        return None
-    return 3600.0 * hour + 60.0 * minute + second + float(f"0.{parts.get('f') or 0}") - offset
-
-
-def _offset(zone: str) -> float | None:
-    """The offset of a zone from UTC in seconds; None if the zone is not known."""
-    if zone.upper() in _ZONES or not zone:
-        return 3600.0 * _ZONES[zone.upper()] if zone else 0.0
-    match = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2}(?=:|$)|\d{2}):?(\d{2})?", zone)
-    if match is None:
-        return None
-    offset = (-1.0 if match[1] == "-" else 1.0) * (3600.0 * int(match[2]) + 60.0 * int(match[3] or 0))
-    return offset if WEST <= offset <= EAST else None  # 9:00-17:30 is no time

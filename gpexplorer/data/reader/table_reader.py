@@ -24,12 +24,21 @@ from ..quoting import count, listing, quote
 from .cells import Floats, Mask, texts_of
 from .column_names import named_as
 from .column_reader import Cells, ColumnReader
+from .date_format import LOCAL
 from .input_columns import RESIDUALS, InputColumn, possible_weights
 
 VERSION = 1
 WITH_UNIT = "unit not in training"  # remark on a cell
 DRAWS = 24  # combinations of values, where several columns of a row are not known
-LATER = ("missing", "limits", "scaled", "gap_words")  # fields that files of earlier versions lack
+LATER = (
+    "missing",
+    "limits",
+    "scaled",
+    "gap_words",
+    "zone",
+    "offsets",
+    "whole_days",
+)  # files of earlier versions lack them
 LARGEST_TEXT = 4_000_000  # characters of a reader in a file
 
 
@@ -142,6 +151,7 @@ class TableReader:
         X = [column.of_cells(cells[column.source], self.column(column.source)) for column in self.inputs]
         matrix = np.column_stack(X) if X else np.zeros((table.num_rows, 0))
         self._fill_from_others(matrix, cells)
+        notes += tuple(note for s, own in cells.items() for note in _note_on_zone(self.column(s), table[s], own))
         columns = (table[source].to_pylist() for source in self.texts)
         texts = tuple(tuple("" if v is None else str(v).strip() for v in column) for column in columns)
         return self._explained(matrix, texts, cells, table)._replace(notes=notes)
@@ -213,6 +223,7 @@ class TableReader:
             raise DataError(
                 f"{name}: {count(len(lost), 'row')} of {len(read.answered):,} cannot be predicted, the first of them "
                 f"row {row + 1} ({read.why[row]}): correct these cells, or leave the rows out."
+                + "".join(f" {note.strip()}" for note in read.notes)
             )
         odd = [row for row, why in enumerate(read.why) if WITH_UNIT in why]
         units = f"{name}, row {odd[0] + 1} and {len(odd) - 1:,} more: {read.why[odd[0]]}." if odd else ""
@@ -324,6 +335,19 @@ def _remark(source: str, read: Cells, row: int, policy: str, text: str) -> str:
     return f"{WITH_UNIT if is_read else 'unreadable'}: {source} {text}"
 
 
+def _note_on_zone(reader: ColumnReader, column: pa.ChunkedArray, cells: Cells) -> tuple[str, ...]:
+    """A note if cells of a column of dates are unreadable because of their zone alone."""
+    if reader.kind != "date" or not reader.dates.zone or not cells.unreadable.any():
+        return ()
+    in_utc = replace(reader, dates=reader.dates._replace(zone=""))
+    if not np.isfinite(in_utc.cells(column.filter(pa.array(cells.unreadable))).values).any():
+        return ()
+    return (
+        f"{quote(reader.name)} has times in another zone, or without one: the cells of training "
+        f"{reader.dates.expected_zone}.",
+    )
+
+
 def _described(column: ColumnReader) -> dict[str, Any]:
     parts = {name: getattr(column, name)._asdict() for name in ("numbers", "dates", "levels")}
     return {name: value for name, value in vars(column).items() if name != "examples"} | parts
@@ -382,6 +406,8 @@ def _check(reader: TableReader, fitted: bool) -> None:
             column.of_days(np.zeros(1))
         if column.role != "missing" and (column.role in ("level", "mean")) != (source.kind == "words"):
             raise ValueError("an input is not of the kind of its column")
+    if any(column.dates.zone == LOCAL and len(column.dates.offsets) != 2 for column in reader.columns):
+        raise ValueError("a local time has no offsets")
     if any(text not in by_name for text in reader.texts):
         raise ValueError("a column of text is missing")
 

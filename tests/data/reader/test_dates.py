@@ -14,7 +14,7 @@ import pytest
 
 import gpexplorer as gpx
 from gpexplorer.data.reader.column_reader import column_reader
-from gpexplorer.data.reader.date_format import PIVOT
+from gpexplorer.data.reader.date_texts import PIVOT
 from gpexplorer.errors import DataError
 
 DAYS = [*enumerate(range(13, 29))] * 2
@@ -214,27 +214,6 @@ def test_years_of_two_digits_do_not_fall_apart(form: str, years: Any, pivot: int
     found = [(EPOCH + dt.timedelta(days=float(day))).year for day in days]
     assert (min(found), max(found)) == (first, last)
     assert [year % 100 for year in found] == list(years)
-
-
-@pytest.mark.parametrize(
-    ("zone", "hours"),
-    [
-        ("+05:30", 5.5),
-        ("+0530", 5.5),
-        ("+5:30", 5.5),
-        (" GMT-5", -5.0),
-        ("UTC+1", 1.0),
-        ("+14:00", 14.0),
-        ("-12", -12.0),
-    ],
-)
-def test_a_time_has_the_offset_of_its_zone(zone: str, hours: float) -> None:
-    cells = [f"2021-03-{day:02d} 06:00{zone}" for day in (1, 2, 3)]
-    days = column_reader("when", column(cells)).cells(column(cells)).values
-    expected = [
-        (dt.datetime(2021, 3, day, 6) - dt.timedelta(hours=hours) - EPOCH) / dt.timedelta(days=1) for day in (1, 2, 3)
-    ]
-    assert days.tolist() == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("zone", ["-17:30", "+15:00", "+25", "-12:30", "+5", "+530"])

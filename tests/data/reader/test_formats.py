@@ -268,7 +268,7 @@ def test_numbers_in_every_type_of_a_frame(kind: str) -> None:
 def test_dates_in_every_type_of_a_frame(kind: str) -> None:
     days = pd.date_range("2021-03-27", periods=6, freq="12h")
     columns: dict[str, Any] = {
-        "ns": days.as_unit("ns"), "s": days.as_unit("s"), "tz": days.tz_localize("UTC").tz_convert("Europe/Berlin"),
+        "ns": days.as_unit("ns"), "s": days.as_unit("s"), "tz": days.tz_localize("Europe/Berlin"),
         "date": [day.date() for day in days], "object": pd.array(list(days), object),
         "arrow": pd.array(list(days), "timestamp[us][pyarrow]"), "numpy": days.to_numpy(),
     }  # fmt: skip
