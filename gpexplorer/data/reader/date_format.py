@@ -30,7 +30,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import DataError
-from .date_texts import COMPACT, DAY, EPOCH, PIVOT, QUARTER, UTC, moment_of, offset_in, offset_of, seconds_of
+from .date_texts import (
+    COMPACT,
+    DAY,
+    EPOCH,
+    PIVOT,
+    QUARTER,
+    UTC,
+    moment_of,
+    offset_in,
+    offset_of,
+    offsets_at,
+    seconds_of,
+)
 
 ORDERS = ("dmy", "mdy", "ymd")
 ORDER_NAMES = {"dmy": "day/month/year", "mdy": "month/day/year", "ymd": "year/month/day"}
@@ -118,20 +130,22 @@ class DateFormat(NamedTuple):
         zone : str or None
             The zone of the column, such as Europe/Berlin or +02:00.
         """
-        if not self.zone:
+        if not self.zone or (zone is None and self.zone in (NO_ZONE, SOME_ZONES)):
             return days
+        if zone is None:  # a column of midnights alone has dates, which pandas gives no type of their own
+            is_day = (days % 1.0 == 0.0) | np.isnan(days)
+            return np.where(is_day & (self.whole_days or bool(is_day.all())), days, np.nan)
         seconds = np.round(days * DAY, 6)
-        quarters, place = np.unique(np.nan_to_num(seconds) // QUARTER, return_inverse=True)
-        offsets, to_clock = np.zeros(len(quarters)), np.full(len(quarters), np.nan)  # to be added to the moments
-        for k, quarter in enumerate(quarters.tolist()):
-            offset = None if zone is None else offset_in(zone, quarter)
-            offsets[k] = offset or 0.0
-            clock = self._on_clock(QUARTER * quarter + offsets[k], offset)
-            to_clock[k] = np.nan if clock is None else clock - QUARTER * quarter
-        written = seconds + offsets[place]
-        midnight = (written % DAY == 0.0) | np.isnan(days)
-        is_day = midnight & (self.whole_days or (zone is None and bool(midnight.all())))  # dates have no type here
-        return np.asarray(np.where(is_day, written, seconds + to_clock[place]) / DAY)
+        own = offsets_at(zone, seconds)
+        if self.zone in (NO_ZONE, SOME_ZONES):
+            on_clock = seconds + (own if self.zone == SOME_ZONES else np.nan)
+        elif self.zone == LOCAL:
+            offsets, place = np.unique(own, return_inverse=True)
+            on_clock = seconds + np.array([o if self._fits(o) else np.nan for o in offsets.tolist()])[place]
+        else:
+            on_clock = seconds + offsets_at(self.zone, seconds)
+        is_day = ((seconds + own) % DAY == 0.0) & self.whole_days
+        return np.asarray(np.where(is_day, seconds + own, on_clock) / DAY)
 
     def with_clock_of(self, cells: Sequence[str]) -> DateFormat:
         """This format, with the clock of these cleaned cells of training."""

@@ -13,6 +13,9 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...errors import DataError
 from ..quoting import quote
 
@@ -229,3 +232,15 @@ def offset_in(zone: str, quarter: float) -> float:
     moment = datetime(1970, 1, 1, tzinfo=clock) + timedelta(seconds=min(max(QUARTER * quarter, FIRST), LAST))
     offset = clock.fromutc(moment).utcoffset()
     return 0.0 if offset is None else offset.total_seconds()
+
+
+def offsets_at(zone: str, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The offsets from UTC in seconds [n] at moments [n]; few days have a change within them."""
+    days, place = np.unique(np.nan_to_num(seconds) // DAY, return_inverse=True)
+    starts, ends = (
+        np.array([offset_in(zone, DAY * day // QUARTER) for day in part.tolist()]) for part in (days, days + 1.0)
+    )
+    offsets = starts[place] if len(days) else np.zeros(0)
+    for row in np.flatnonzero((starts != ends)[place]).tolist():
+        offsets[row] = offset_in(zone, seconds[row] // QUARTER)
+    return offsets
