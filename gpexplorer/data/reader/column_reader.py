@@ -56,7 +56,7 @@ class Cells(NamedTuple):
         Numbers, days, hours or numbers of words; NaN where there is none.
     gap, unseen, unreadable, with_unit : array of bool [n]
         Cells without a value, words that training does not have, texts that are nothing of the kind of the column, and
-        numbers with a unit where those of training have none.
+        numbers with a unit where those of training have none, or without one where all of these have one.
     """
 
     values: Floats
@@ -145,11 +145,13 @@ class ColumnReader:
             gap = np.isnan(typed)
             if pa.types.is_timestamp(column.type):
                 typed = self.dates.days_of_moments(typed, column.type.tz)
-            return Cells(typed, gap, nothing, np.isnan(typed) & ~gap, nothing)
+            is_bare = nothing if is_duration else ~gap & self.numbers.unit_in_all
+            return Cells(typed, gap, nothing, np.isnan(typed) & ~gap, is_bare)
         if self.kind == "number" and is_text(column.type) and self.numbers.decimal == "." and not contradicted:
             values = plain_numbers(column)
             if values is not None:
-                return Cells(values, np.isnan(values), nothing, nothing, nothing)
+                gap = np.isnan(values)
+                return Cells(values, gap, nothing, nothing, ~gap & self.numbers.unit_in_all)
         return self._of_texts(texts_of(column), contradicted)
 
     def _of_texts(self, texts: Texts, contradicted: bool) -> Cells:
@@ -171,8 +173,8 @@ class ColumnReader:
             unreadable |= self._with_other_mark(texts, values)
         values[unreadable] = np.nan
         with_unit = nothing
-        if self.kind == "number" and not self.numbers.unit:
-            units = np.array([self.numbers.unknown_unit(text) for text in texts.distinct], dtype=bool)
+        if self.kind == "number":
+            units = np.array([self.numbers.has_other_unit(text) for text in texts.distinct], dtype=bool)
             with_unit = texts.spread(units) & ~unreadable
         return Cells(values, gap, nothing, unreadable, with_unit)
 
@@ -282,7 +284,7 @@ def _by_type(name: str, column: pa.ChunkedArray, kind: str) -> ColumnReader | No
     if is_number(of):
         return ColumnReader(name, "number")
     if types.is_duration(of):
-        return ColumnReader(name, "number", numbers=NumberFormat(unit=DAYS))
+        return ColumnReader(name, "number", numbers=NumberFormat(unit=DAYS, unit_in_all=True))
     if types.is_timestamp(of) or types.is_date(of):
         return ColumnReader(name, "date")
     if types.is_time(of):

@@ -54,6 +54,8 @@ def _of_texts(reader: ColumnReader, column: pa.ChunkedArray, name: str, is_told:
         notes += filter(None, [numbers.note_on_marks(texts_of(column).distinct)])
     if numbers.unit and (note := numbers.note_on_unit(texts_of(column).counts())):
         notes.append(f": {note}")
+    if numbers.scaled and (note := numbers.note_on_letter(texts_of(column).counts())):
+        notes.append(f": {note}")
     if reader.kind == "number" and not is_told:
         codes = column.filter(pc.match_substring_regex(column, r"^\s*0[0-9]{3,}\s*$"))
         if len(codes):

@@ -3,12 +3,23 @@ duration.
 
 Which mark stands before the decimals is decided once, from all cells of a column. After that any mark of thousands but
 this one is accepted, so that 1090.60 and 1,090.60 are the same number, and 1,5 is no number where the mark is a point.
+
+A letter behind a number may be a magnitude, as in 57.69M, or a unit, as in 300 K and 5 m. In one column,
+
+    k         is a thousand;
+    K, M, B   are magnitudes beside a currency and beside another magnitude. Alone beside other numbers, and without a
+              blank, they are magnitudes if that brings them nearer to these, as 57.69M beside 57690000, and a unit if
+              not, as 14B beside 12, which a note says. Else they are a unit;
+    m, b      are a million and a billion beside a currency, and where both sizes are there, as in 25.1m and 1.2bn.
+
+What training does not settle so, as 57.69M where it has only plain numbers, is unreadable in a new row.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from statistics import median
 from typing import Annotated, NamedTuple
 
 from ..quoting import exact
@@ -31,7 +42,8 @@ SCALES = {
     "thousand": 1e3, "tsd": 1e3, "lakh": 1e5, "mio": 1e6, "mln": 1e6, "million": 1e6, "millions": 1e6, "millionen": 1e6,
     "crore": 1e7, "bn": 1e9, "billion": 1e9, "billions": 1e9, "mrd": 1e9, "milliarden": 1e9,
 }  # fmt: skip
-LETTERS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
+LETTERS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "m": 1e6, "b": 1e9}
+SMALL = ("m", "b")  # letters that are hardly ever meant as magnitudes alone
 _SCALED = re.compile(rf"(?P<scale>{'|'.join(LETTERS)}|(?i:{'|'.join(SCALES)}))\.?(?:\s*(?P<currency>{CURRENCY}))?")
 _AFTER_MINUS = re.compile(rf"%|{CURRENCY}")
 _LIMIT = re.compile(r"[<>\u2264\u2265]=?\s*")
@@ -86,9 +98,20 @@ class Written(NamedTuple):
     suffix: str = ""
 
     @property
-    def is_letter(self) -> bool:
-        """Whether the scale is a capital letter without a currency, which may be a unit as well."""
-        return self.scale in ("K", "M", "B") and not self.unit
+    def letter(self) -> str:
+        """The letter behind the number, without a currency, that may be a magnitude or a unit; "" if there is none."""
+        letter = self.suffix.rstrip(".")
+        return letter if letter in LETTERS and self.unit in ("", self.suffix) else ""
+
+    @property
+    def is_capital(self) -> bool:
+        """Whether this letter is K, M or B, without a blank before it."""
+        return bool(self.letter and self.scale) and self.letter != "k"
+
+    def size(self, decimal: str) -> float:
+        """The number without its sign, unit and magnitude, with this mark before the decimals."""
+        digits = re.sub(rf"[ _'{re.escape(OTHER[decimal])}]", "", self.body).replace(",", ".")
+        return float(f"{digits}{self.exponent}")
 
 
 def written(text: str) -> Written | None:
@@ -112,14 +135,18 @@ def written(text: str) -> Written | None:
 
 
 def _scale_of(after: str, has_currency: bool, has_space: bool) -> tuple[str, str]:
-    """The scale and the unit of what stands behind a number; a letter alone, as in 300 K or 5 m, is a unit."""
+    """The scale and the unit of what stands behind a number; 300 K and 5m have a unit unless their column says more."""
     match = _SCALED.fullmatch(after)
     if match is None:
         return "", after
     scale, currency = match["scale"], match["currency"] or ""
-    if len(scale) == 1 and (currency[-1:] not in SYMBOLS if currency else has_space and not has_currency):
-        return ("", after) if len(currency) != 3 or not currency.isupper() else (scale, currency)
-    return scale, currency
+    if len(scale) > 1 or has_currency:
+        return scale, currency
+    if currency:
+        return (
+            (scale, currency) if currency[-1] in SYMBOLS or (len(currency) == 3 and currency.isupper()) else ("", after)
+        )
+    return ("", after) if scale in SMALL or (has_space and scale != "k") else (scale, "")
 
 
 def without_limit(text: str) -> str:
@@ -146,6 +173,10 @@ class NumberFormat(NamedTuple):
         Whether <0.5 is read as 0.5, because some cells of training are written so.
     scaled : bool
         Whether K, M and B stand for a thousand, a million and a billion, as in 1.5K and 2M.
+    small_letters : bool
+        Whether m and b stand for a million and a billion, as in 25.1m and 1.2bn.
+    unit_in_all : bool
+        Whether all numbers of training have the unit, so that a new one without it is mentioned.
     """
 
     decimal: Annotated[str, tuple(OTHER)] = "."
@@ -155,6 +186,8 @@ class NumberFormat(NamedTuple):
     missing: float | None = None
     limits: bool = False
     scaled: bool = False
+    small_letters: bool = False
+    unit_in_all: bool = False
 
     def number(self, text: str) -> float | None:
         """The number that a cleaned cell stands for; None if it is none in this format."""
@@ -165,37 +198,62 @@ class NumberFormat(NamedTuple):
         if self.unit in DURATIONS and (duration := _duration(text, self.unit)) is not None:
             return duration
         parts = written(without_limit(text) if self.limits else text)
-        if parts is not None and ((parts.is_letter and not self.scaled) or _same_unit(parts.suffix, self.unit)):
-            parts = parts._replace(unit=parts.suffix, scale="")
         if parts is None or not _BODIES[self.decimal].fullmatch(parts.body):
             return None
-        if parts.unit and self.unit and not _same_unit(parts.unit, self.unit):
+        is_open = parts.is_capital or (self.scaled and parts.letter in SMALL)
+        parts = self.settled(parts)
+        if parts.unit and (not _same_unit(parts.unit, self.unit) if self.unit else is_open):
             return None
-        digits = re.sub(rf"[ _'{re.escape(OTHER[self.decimal])}]", "", parts.body).replace(",", ".")
         factor = LETTERS.get(parts.scale) or SCALES.get(parts.scale.casefold(), 1.0)
-        value = float(f"{digits}{parts.exponent}") * (-factor if parts.negative else factor)
+        value = parts.size(self.decimal) * (-factor if parts.negative else factor)
         return value / 100.0 if parts.unit == "%" and self.unit != "%" and self.small else value
 
-    def unknown_unit(self, text: str) -> bool:
-        """Whether a cleaned cell has a unit, other than a currency or %, where training has none."""
-        if self.unit or _PLAIN.fullmatch(text) or (parts := written(text)) is None:
+    def settled(self, parts: Written) -> Written:
+        """The parts of a cell in which a letter alone is either a magnitude or the unit."""
+        if parts.suffix and _same_unit(parts.suffix, self.unit):
+            return parts._replace(unit=parts.suffix, scale="")
+        if not parts.letter:
+            return parts
+        multiplies = self.small_letters if parts.letter in SMALL else self.scaled or parts.letter == "k"
+        unit, scale = ("", parts.letter) if multiplies else (parts.suffix, "")
+        return parts._replace(unit=unit, scale=scale)
+
+    def has_other_unit(self, text: str) -> bool:
+        """Whether a cleaned cell has a unit where training has none, or no unit where all of training have one."""
+        if self.unit and not self.unit_in_all:
             return False
-        if parts.is_letter and not self.scaled:  # 2M is 2 with the unit M
-            return True
-        return bool(parts.unit) and parts.unit != "%" and not re.fullmatch(CURRENCY, parts.unit)
+        if _PLAIN.fullmatch(text):
+            return self.unit_in_all
+        parts = written(without_limit(text) if self.limits else text)
+        return parts is not None and bool(self.settled(parts).unit) != bool(self.unit)
 
     def note_on_unit(self, counts: Mapping[str, int]) -> str:
         """What to say of texts, with their numbers of rows, if only some have the unit or it is not sure; else ""."""
         if self.unit == EITHER:
             text = next(filter(None, counts))
             return f"its cells are durations; {text} was read as {self.number(text):.4g}, in {EITHER}."
-        numbers = [(part.unit, rows) for text, rows in counts.items() if (part := written(text)) is not None]
+        parts = [(part, rows) for text, rows in counts.items() if (part := written(text)) is not None]
+        numbers = [(self.settled(part).unit, rows) for part, rows in parts]
         present, with_unit = sum(n for _, n in numbers), sum(n for unit, n in numbers if unit)
         if with_unit in (0, present):
             return ""
         verb, what = "has" if with_unit == 1 else "have", "sign" if self.unit == "%" else "unit"
         share = f"{with_unit:,} of {present:,} numbers {verb} the {what} {self.unit}"
         return f"{share}; the others were read as if they had it."
+
+    def note_on_letter(self, counts: Mapping[str, int]) -> str:
+        """What to say of texts, with their numbers of rows, if only some have a letter that may be a unit; else ""."""
+        parts = [(part, rows) for text, rows in counts.items() if (part := written(text)) is not None]
+        sizes = {scale for part, _ in parts if (scale := self.settled(part).scale)}
+        if len(sizes) != 1 or not any(part.is_capital for part, _ in parts):
+            return ""
+        letter, present = sizes.pop(), sum(rows for _, rows in parts)
+        scaled = sum(rows for part, rows in parts if part.letter == letter)
+        verb = "has" if scaled == 1 else "have"
+        return (
+            f"{scaled:,} of {present:,} numbers {verb} the letter {letter}, which was read as {LETTERS[letter]:,.0f}; "
+            "write a blank before it if it is a unit."
+        )
 
     def doubt(self, texts: Collection[str]) -> str:
         """A note on a column, with {name} for its name, if its marks may be meant otherwise; "" if they may not."""
@@ -327,22 +385,44 @@ def number_format(cells: Iterable[str], decimal: str = "", is_asked: bool = Fals
     """
     cells = list(cells)
     if unit := _unit_of_durations(cells, is_asked):
-        return NumberFormat(unit=unit)
+        return NumberFormat(unit=unit, unit_in_all=True)
     parts = [written(cell) for cell in cells if not _INFINITE.fullmatch(cell)]
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
-    scales = {part.scale for part in known}
-    scaled = "k" in scales or (len(scales) > 1 and "K" in scales)
-    known = [part._replace(unit=part.scale) if part.is_letter and not scaled else part for part in known]
-    units = sorted({part.unit for part in known if part.unit})
-    if not all(_same_unit(one, other) for one in units for other in units):
-        return None
     possible = [mark for mark in OTHER if all(_BODIES[mark].fullmatch(part.body) for part in known)]
     if not possible:
         return None
+    form = _with_magnitudes(NumberFormat(decimal if decimal in possible else possible[0]), known)
+    known = [form.settled(part) for part in known]
+    units = sorted({part.unit for part in known if part.unit})
+    if not all(_same_unit(one, other) for one in units for other in units):
+        return None
     has_marks = any(mark in part.body for part in known for mark in OTHER)
-    evidence = "none" if not has_marks else "sure" if len(possible) == 1 else "either"
-    return NumberFormat(
-        decimal if decimal in possible else possible[0], next(iter(units), ""), False, evidence, scaled=scaled
+    return form._replace(
+        unit=next(iter(units), ""),
+        evidence="none" if not has_marks else "sure" if len(possible) == 1 else "either",
+        unit_in_all=bool(units) and all(part.unit for part in known),
     )
+
+
+def _with_magnitudes(form: NumberFormat, parts: list[Written]) -> NumberFormat:
+    """The format with the letters that are magnitudes in a column of these different numbers; see this module."""
+    letters = {part.letter for part in parts if part.letter}
+    words = {SCALES[word] for part in parts if (word := part.scale.casefold()) in SCALES}
+    both = {LETTERS[letter] for letter in letters} | words
+    small_letters = bool(letters & set(SMALL)) and {1e6, 1e9} <= both
+    sizes = {LETTERS[letter] for letter in letters if small_letters or letter not in SMALL} | words
+    scaled = "k" in letters or len(sizes) > 1 or _is_nearer(form, parts)
+    return form._replace(scaled=scaled, small_letters=small_letters)
+
+
+def _is_nearer(form: NumberFormat, parts: list[Written]) -> bool:
+    """Whether numbers with a capital letter are nearer to those without one if it is a magnitude."""
+    with_letter = [size for part in parts if part.is_capital and (size := part.size(form.decimal)) > 0.0]
+    others = [part for part in parts if not part.scale and (part.letter in SMALL or not part.letter)]
+    plain = [size for part in others if (size := part.size(form.decimal)) > 0.0]
+    if not with_letter or not plain:
+        return False
+    factor = next(LETTERS[part.letter] for part in parts if part.is_capital)
+    return median(plain) ** 2 > factor * median(with_letter) ** 2  # the middle of both readings

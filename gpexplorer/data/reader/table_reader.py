@@ -28,17 +28,11 @@ from .date_format import LOCAL
 from .input_columns import RESIDUALS, InputColumn, possible_weights
 
 VERSION = 1
-WITH_UNIT = "unit not in training"  # remark on a cell
+WITH_UNIT, WITHOUT_UNIT = "unit not in training", "without the unit of training"  # remarks on cells
 DRAWS = 24  # combinations of values, where several columns of a row are not known
-LATER = (
-    "missing",
-    "limits",
-    "scaled",
-    "gap_words",
-    "zone",
-    "offsets",
-    "whole_days",
-)  # files of earlier versions lack them
+LATER = (  # fields that files of earlier versions lack
+    "missing", "limits", "scaled", "small_letters", "unit_in_all", "gap_words", "zone", "offsets", "whole_days",
+)  # fmt: skip
 LARGEST_TEXT = 4_000_000  # characters of a reader in a file
 
 
@@ -199,7 +193,7 @@ class TableReader:
             for k, row in enumerate(flagged.tolist()):
                 assert originals is not None
                 text = quote(originals.original[originals.place[k]])
-                remarks[row].append(_remark(source, read, row, policy, text))
+                remarks[row].append(_remark(self.column(source), read, row, text))
         for source, column in zip(self.texts, texts, strict=True):
             empty = np.array([text == "" for text in column], dtype=bool)
             answered &= ~empty
@@ -225,7 +219,7 @@ class TableReader:
                 f"row {row + 1} ({read.why[row]}): correct these cells, or leave the rows out."
                 + "".join(f" {note.strip()}" for note in read.notes)
             )
-        odd = [row for row, why in enumerate(read.why) if WITH_UNIT in why]
+        odd = [row for row, why in enumerate(read.why) if WITH_UNIT in why or WITHOUT_UNIT in why]
         units = f"{name}, row {odd[0] + 1} and {len(odd) - 1:,} more: {read.why[odd[0]]}." if odd else ""
         for note in filter(None, (*read.notes, units)):
             warnings.warn(note, stacklevel=2)
@@ -325,14 +319,16 @@ def _brief(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} inputs" if names else "not used"
 
 
-def _remark(source: str, read: Cells, row: int, policy: str, text: str) -> str:
+def _remark(column: ColumnReader, read: Cells, row: int, text: str) -> str:
+    source, policy = column.name, column.on_gap
     if read.unseen[row]:
         return f"word not seen: {source} {text}"
     if read.gap[row]:
         remarks = {"refuse": f"no value: {source}, which no training row lacks", "level": f"no value: {source}"}
         return remarks.get(policy, f"filled: {source}")
     is_read = read.with_unit[row] and np.isfinite(read.values[row])
-    return f"{WITH_UNIT if is_read else 'unreadable'}: {source} {text}"
+    remark = WITHOUT_UNIT if column.numbers.unit else WITH_UNIT
+    return f"{remark if is_read else 'unreadable'}: {source} {text}"
 
 
 def _note_on_zone(reader: ColumnReader, column: pa.ChunkedArray, cells: Cells) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from ...data.files.inputs_by_name import ModelInputs, rows_read, rows_without_reader
 from ...data.files.reading import strips
 from ...data.quoting import display_name
-from ...data.reader.table_reader import RowsRead
+from ...data.reader.table_reader import WITH_UNIT, WITHOUT_UNIT, RowsRead
 from ...data.standardising import scaled_inputs
 from ...errors import DataError, SettingError
 from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, TransformedMarginals, WidenedPosterior
@@ -43,7 +43,10 @@ Model = InUnits | AveragePosterior
 UNINFORMED = 0.9  # share of the prior variance
 QUOTED = r'"[^"]*"?$'  # the text of a cell at the end of a remark
 EXAMPLE = ", such as "  # between a remark and a cell
-BETWEEN_REMARKS = r"; (?=predicted$|far$|filled: |word not seen: |unreadable: |no value: |unit not in training: )"
+BETWEEN_REMARKS = (
+    r"; (?=predicted$|far$|filled: |word not seen: |unreadable: |no value: "
+    rf"|{WITH_UNIT}: |{WITHOUT_UNIT}: )"
+)
 BEYOND = 0.25  # of the range of dates
 FAR = 6.0  # standard deviations of a training input
 ENDS = {"lower_95": 0.025, "upper_95": 0.975}

@@ -11,6 +11,7 @@ import pytest
 
 import gpexplorer as gpx
 from gpexplorer.data.reader.column_reader import column_reader
+from gpexplorer.data.reader.doubts import doubts
 from gpexplorer.data.reader.words import word_key
 from gpexplorer.errors import DataError
 
@@ -111,21 +112,67 @@ def test_numbers_that_may_be_meant_otherwise_are_mentioned(cells: list[str], say
 
 
 @pytest.mark.parametrize(
-    ("trained", "read", "with_unit"),
+    ("trained", "read", "with_unit", "unreadable"),
     [
-        (["1.5k", "90k", "2k"], {"4k": 4000, "4K": 4000, "4M": 4e6, "40": 40}, ["4 K"]),
-        (["15", "90", "20"], {"4k": 4000, "40": 40}, ["4K", "4M", "4 M", "4B"]),
-        (["15M", "90M"], {"4M": 4, "4 M": 4, "40": 40}, []),
+        (["1.5k", "90k", "2k"], {"4k": 4000, "4 k": 4000, "4K": 4000, "4 K": 4000, "4M": 4e6, "40": 40}, [], ["4m"]),
+        (["15", "90", "20"], {"4k": 4000, "40": 40}, ["4 M", "4 m", "4m", "$4", "4 USD", "4%"], ["4K", "4M", "4B"]),
+        (["15M", "90M"], {"4M": 4, "4 M": 4}, ["40"], ["4K", "4 kg"]),
+        (["5 m", "30 m"], {"4m": 4}, ["40", "4k"], ["4B", "4 km"]),
+        (["70%", "15 %"], {"4%": 4}, ["0.4"], ["4 kg"]),
+        (["70%", "15"], {"4%": 4, "0.4": 0.4}, [], []),
+        (["\u20ac1.5m", "\u20ac90m"], {"\u20ac4m": 4e6, "\u20ac2bn": 2e9, "\u20ac3": 3}, ["4k", "400"], []),
+        (["27:10:05", "31:00:00"], {"48:00:00": 2}, ["1.5"], []),
     ],
 )
-def test_a_letter_of_a_thousand_or_a_million_is_never_dropped_without_a_word(
-    trained: list[str], read: dict[str, float], with_unit: list[str]
+def test_a_letter_or_a_unit_that_training_lacks_is_never_dropped_without_a_word(
+    trained: list[str], read: dict[str, float], with_unit: list[str], unreadable: list[str]
 ) -> None:
-    """4K was 4 where training had 1.5k, and 4M was 4 where it had no letter."""
+    """4K was 4 where training had 1.5k, and 0.4 was 0.4 % where it had 70%."""
     reader = column_reader("c", column(trained * 3))
-    cells = reader.cells(column([*read, *with_unit]))
+    cells = reader.cells(column([*read, *with_unit, *unreadable]))
     assert cells.values[: len(read)].tolist() == list(read.values())
-    assert (cells.with_unit | cells.unreadable).tolist() == [False] * len(read) + [True] * len(with_unit)
+    assert cells.with_unit.tolist() == [False] * len(read) + [True] * len(with_unit) + [False] * len(unreadable)
+    assert cells.unreadable.tolist() == [False] * (len(read) + len(with_unit)) + [True] * len(unreadable)
+
+
+@pytest.mark.parametrize(
+    ("cells", "values", "says"),
+    [
+        (["3.4B", "81.5M", "2B"], [3.4e9, 81.5e6, 2e9], ""),
+        (["3.4 B", "81.5 M", "2 B"], [3.4e9, 81.5e6, 2e9], ""),
+        (["3.4bn", "81.5m", "2bn"], [3.4e9, 81.5e6, 2e9], ""),
+        (["3.4b", "81.5 m", "7k"], [3.4e9, 81.5e6, 7e3], ""),
+        (["3.4 Mrd", "81.5M", "7"], [3.4e9, 81.5e6, 7], ""),
+        (["81.5M", "81,500,000", "3,400,000"], [81.5e6, 81.5e6, 3.4e6], "4 of 12 numbers have the letter M, which was"),
+        (["1.2K", "850", "3.4K"], [1200, 850, 3400], "read as 1,000; write a blank before it if it is a unit."),
+        (["14B", "12", "15"], [14, 12, 15], "4 of 12 numbers have the unit B; the others were read as if they had it."),
+        (["301 K", "295", "300 K"], [301, 295, 300], "8 of 12 numbers have the unit K"),
+        (["5k", "800m", "10k"], [5000, 800, 10000], "4 of 12 numbers have the unit m"),
+        (["5K", "800m", "10K"], [5000, 800, 10000], "4 of 12 numbers have the unit m"),
+        (["20 k", "20000", "7.5 k"], [20000, 20000, 7500], ""),
+        (["81.5M", "3M", "7M"], [81.5, 3, 7], ""),
+    ],
+)
+def test_letters_of_a_column_are_magnitudes_or_a_unit_in_all_its_cells(
+    cells: list[str], values: list[float], says: str
+) -> None:
+    """3.4B and 81.5M were 3.4 and 81.5, and 81.5M was 81.5 beside 81500000, without a note."""
+    trained = column(cells * 4)
+    reader = column_reader("c", trained)
+    assert reader.cells(trained).values[: len(cells)].tolist() == pytest.approx(values, rel=1e-14)
+    notes = " ".join(doubts(reader, trained))
+    assert says in notes if says else not notes
+    assert not reader.cells(trained).with_unit.any()
+
+
+@pytest.mark.parametrize("new", [[0.5, 0.25], ["0.5", "25 %"]])
+def test_a_number_without_the_unit_of_training_is_named_in_a_type_and_in_a_file(new: Any) -> None:
+    frame = pd.DataFrame({"share": [f"{v}%" for v in range(10, 70)], "y": np.arange(60) ** 0.5})
+    reader = gpx.load(frame, target="y").train.reader
+    read = reader.read(pa.table({"share": new}))
+    assert read.why[0] == 'without the unit of training: share "0.5"'
+    with pytest.warns(UserWarning, match='without the unit of training: share "0.5"'):
+        reader.inputs_of(pa.table({"share": new}))
 
 
 def test_a_word_that_stands_for_a_gap_does_so_in_other_capitals() -> None:
