@@ -269,3 +269,20 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     np.savez(buffer, X=np.array([{"a": 1}], dtype=object), y=np.zeros(1))
     with pytest.raises(DataError, match="objects are never unpickled"):
         read_path(written(tmp_path, buffer.getvalue(), "x.npz"))
+
+
+def test_arrays_beside_x_and_y_are_columns_or_named(tmp_path: Path) -> None:
+    """A vector z beside x and y was dropped without a word."""
+    rng = np.random.default_rng(3)
+    columns = {name: rng.normal(size=30) for name in ("x", "y", "width", "Z")}
+    np.savez(tmp_path / "columns.npz", **columns)
+    train = gpx.load(tmp_path / "columns.npz", split="all").train
+    assert (train.names, train.target) == (("x", "width", "Z"), "y")
+    assert train.X[:, 1].tolist() == columns["width"].tolist()
+
+    np.savez(tmp_path / "pair.npz", X=rng.normal(size=(30, 2)), Y=columns["y"], group=np.arange(30) // 3, k=np.eye(2))
+    split = gpx.load(tmp_path / "pair.npz", split="all")
+    assert (split.train.names, split.train.target) == (("x0", "x1"), "y")
+    assert split.notes == ('Arrays beside X and Y were left out: "group", "k".',)
+    np.savez(tmp_path / "vectors.npz", x=columns["x"], y=columns["y"], x_test=np.arange(9.0))
+    assert gpx.load(tmp_path / "vectors.npz").notes == ('Arrays beside x and y were left out: "x_test".',)

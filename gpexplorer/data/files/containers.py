@@ -120,20 +120,30 @@ def _first_rows(file: pq.ParquetFile, most: int) -> pa.Table:
 
 
 def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[str, ...]]:
-    """Read an NPZ archive: `X` [n, d] and `y` [n], `X` alone, or one-dimensional arrays of the same length."""
+    """Read an NPZ archive: `X` [n, d] and `y` [n], `X` alone, or one-dimensional arrays of the same length.
+
+    Of `x`, `y` and other arrays of the same length, `y` is the last column, which is the target.
+    """
     with _npz(name):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             shapes = {m.filename.removesuffix(".npy"): _shape(name, archive, m) for m in archive.infolist()}
             limits.check_unpacked(name, sum(m.file_size for m in archive.infolist()))
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             key_of = {key.lower(): key for key in shapes}
-            if "x" in key_of and ("y" in key_of or len(shapes[key_of["x"]]) == 2):
+            flat = {key: shape for key, shape in shapes.items() if len(shape) == 1}
+            is_pair = "x" in key_of and ("y" in key_of or len(shapes[key_of["x"]]) == 2)
+            of_pair = [key_of[key] for key in ("x", "y") if key in key_of]
+            beside = [key for key in flat if is_pair and key not in of_pair and flat[key] == shapes[of_pair[0]]]
+            if is_pair and not beside:
                 columns = _matrix(name, shapes[key_of["x"]], limits)
                 X = np.asarray(arrays[key_of["x"]])
                 y = np.asarray(arrays[key_of["y"]]) if "y" in key_of else None
-                note = () if "y" in key_of else (f"{name} has X and no y: X has the columns x0 to x{columns - 1}.",)
-                return _xy_table(name, X, y, columns), note
-            flat = {key: shape for key, shape in shapes.items() if len(shape) == 1}
+                notes = [] if "y" in key_of else [f"{name} has X and no y: X has the columns x0 to x{columns - 1}."]
+                others = [key for key in shapes if key not in of_pair]
+                notes += [f"Arrays beside {' and '.join(of_pair)} were left out: {listing(others)}."] if others else []
+                return _xy_table(name, X, y, columns), tuple(notes)
+            if beside and "y" in key_of:
+                flat[key_of["y"]] = flat.pop(key_of["y"])
             limits.check_table(name, max((s[0] for s in flat.values()), default=0), len(flat))
             _refuse_matrix_of_rows(name, shapes, flat)
             others = [key for key in shapes if key not in flat]
