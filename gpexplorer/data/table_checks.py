@@ -6,6 +6,8 @@ In messages, rows are counted from 1, without the header.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import DataError
 from .quoting import count, exact, listing, quote
-from .reader.cells import is_text
+from .reader.cells import is_missing, is_text
 
 Floats = NDArray[np.float64]
 MIN_ROWS = 3
@@ -31,6 +33,8 @@ SHORT_CODE = re.compile(r"8+|9+")  # 8, 99 and so on: many columns have such a n
 SHORT_ROWS, SHORT_GAP = 3, 2.0  # so it has to be in these rows, and as far from the others, in their ranges
 LARGEST_EXACT = 2.0**53  # whole numbers beyond it are rounded
 SUBTOTAL = r"(?i)^\W*(grand |sub-? ?)(totals?|sums?)\b|^\W*(zwischensumme|sous-total)\b"
+OF_PART = re.compile(r"^(sub-?)?(totals?|sums?|summe)\b[\s:-]*|[\s:-]*\b(sub-?)?(totals?|sums?|summe)$")
+ROUNDED = 1e-4  # relative error of a total that was rounded, or of rounded numbers
 TOTAL = re.compile(r"(?i)^\W*(grand |sub)?(totals?|sums?|mean|averages?|gesamt|summe|insgesamt|total g.n.ral|suma)\b.*")
 
 
@@ -180,12 +184,57 @@ def note_on_total(table: pa.Table) -> tuple[str, ...]:
     return ()
 
 
+def note_on_sums(table: pa.Table, numbers: Mapping[str, Floats]) -> tuple[str, ...]:
+    """A note if the last row is a total: it has no name, or one such as Total, and sums or means of the rows above.
+
+    Parameters
+    ----------
+    table : Table
+        All columns.
+    numbers : mapping of str to array [n]
+        The columns of numbers, NaN where there is none.
+    """
+    n = table.num_rows
+    names = [title for title in table.column_names if n > MIN_ROWS and _has_no_name(table[title])]
+    last = [title for title in table.column_names if names and title in numbers and np.isfinite(numbers[title][-1])]
+    sums = [title for title in last if _is_sum(numbers[title])]
+    others = [numbers[title][np.isfinite(numbers[title])] for title in last if title not in sums]
+    if not sums or not all(len(values) > 1 and _is_close(values[-1], values[:-1].mean()) for values in others):
+        return ()
+    where = f"in {listing(sums, 5)} and no name in {quote(names[0])}"
+    return (f"Row {n:,} has the sum of the rows above it {where}: it was left out as a total.",)
+
+
+def _has_no_name(column: pa.ChunkedArray) -> bool:
+    """Whether the last cell is a gap or a word such as Total, and the first cell and the one before it are not."""
+    first, before, last = ("" if (cell := column[row].as_py()) is None else str(cell).strip() for row in (0, -2, -1))
+    return bool((is_missing(last) or TOTAL.match(last)) and not (is_missing(first) or is_missing(before)))
+
+
+def _is_sum(values: Floats) -> bool:
+    """Whether the last number is the sum of those above it and larger than each of them."""
+    above = values[:-1][np.isfinite(values[:-1])]
+    return _is_close(values[-1], above.sum()) and bool(abs(values[-1]) > np.abs(above).max(initial=0.0))
+
+
+def _is_close(total: float, expected: Any) -> bool:
+    return bool(abs(total - expected) <= ROUNDED * abs(expected))
+
+
 def note_on_subtotals(table: pa.Table) -> tuple[str, ...]:
-    """A note on the first column of texts in which cells above the last row say that they are totals of others."""
+    """A note on the first column of texts in which cells above the last row say that they are totals of others.
+
+    They begin so, as "Subtotal" does, or are another cell of the column with the word before or behind it.
+    """
     for title, column in zip(table.column_names, table.slice(0, table.num_rows - 1).columns, strict=True):
         if not is_text(column.type):
             continue
-        rows = np.flatnonzero(pc.fill_null(pc.match_substring_regex(column, SUBTOTAL), False).to_numpy())
+        different = {text: str(text).strip().casefold() for text in pc.unique(column).to_pylist() if text is not None}
+        parts = {text: OF_PART.sub("", word) for text, word in different.items()}
+        known = set(different.values())
+        of_parts = [text for text, part in parts.items() if part != different[text] and part in known]
+        says_so = pc.or_(pc.match_substring_regex(column, SUBTOTAL), pc.is_in(column, pa.array(of_parts, column.type)))
+        rows = np.flatnonzero(pc.fill_null(says_so, False).to_numpy())
         if len(rows):
             words = f"{count(len(rows), 'row')} above the last one, the first of them row {rows[0] + 1}, "
             return (

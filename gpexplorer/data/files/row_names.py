@@ -29,11 +29,13 @@ def keeps_time(name: str) -> bool:
 
 
 def is_row_name(name: str, values: Floats) -> str:
-    """Say why a column of numbers [n] seems to name or number the rows; "" if it does not."""
-    if len(values) < 3 or np.isnan(values).any() or _TARGETS.match(name):
+    """Say why a column of numbers [n], some of which may be missing, seems to name or number the rows; "" if not."""
+    rows = np.flatnonzero(~np.isnan(values))
+    values = values[rows]
+    if len(values) < 3 or _TARGETS.match(name):
         return ""
     with np.errstate(invalid="ignore"):
-        if not keeps_time(name) and (np.diff(values) == 1.0).all():
+        if not keeps_time(name) and (np.diff(values) == np.diff(rows)).all():
             return COUNTS
         whole = bool((values == np.round(values)).all())
     return NAMES if ID_NAME.match(name) and whole and len(np.unique(values)) == len(values) else ""
