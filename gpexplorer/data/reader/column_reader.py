@@ -141,17 +141,14 @@ class ColumnReader:
         is_number = self.dates.compact and self.low > 1e7  # earlier versions learned from 20210301 itself, if not text
         is_duration = pa.types.is_duration(column.type) and self.numbers.unit == DAYS
         typed = typed_values(column, "number" if is_number else "duration" if is_duration else self.kind)
+        is_plain = self.kind == "number" and is_text(column.type) and self.numbers.decimal == "." and not contradicted
+        typed = plain_numbers(column) if is_plain else typed
         if typed is not None:
             gap = np.isnan(typed)
             if pa.types.is_timestamp(column.type):
                 typed = self.dates.days_of_moments(typed, column.type.tz)
             is_bare = nothing if is_duration else ~gap & self.numbers.unit_in_all
             return Cells(typed, gap, nothing, np.isnan(typed) & ~gap, is_bare)
-        if self.kind == "number" and is_text(column.type) and self.numbers.decimal == "." and not contradicted:
-            values = plain_numbers(column)
-            if values is not None:
-                gap = np.isnan(values)
-                return Cells(values, gap, nothing, nothing, ~gap & self.numbers.unit_in_all)
         return self._of_texts(texts_of(column), contradicted)
 
     def _of_texts(self, texts: Texts, contradicted: bool) -> Cells:
@@ -226,6 +223,8 @@ class ColumnReader:
         """The kind and format as the option `kinds` takes them."""
         if self.kind == "number":
             return self.numbers.decision
+        if self.levels.has_equal_numbers:
+            return f"{self.kind} merged"
         return f"date {self.dates.order}".strip() if self.kind == "date" and not self.dates.compact else self.kind
 
 
@@ -328,7 +327,7 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
     if not cells:
         return ColumnReader(name, "empty")
     if kind == "words":
-        return _of_words(name, texts)
+        return _of_words(name, texts, numbers_apart=form != "merged")
     if kind == "" and may_be_digits(cells) and (dates := date_format(cells)):
         return ColumnReader(name, "date", dates=dates)
     has_durations = kind == "number" or DURATION_NAME.search(name) is not None
@@ -413,8 +412,8 @@ def _first(texts: Texts, cells: Sequence[str]) -> tuple[tuple[int, str], ...]:
     return tuple((int(row), texts.original[texts.place[row]]) for row in rows[:10]) + tuple((-1, "") for _ in rows[10:])
 
 
-def _of_words(name: str, texts: Texts) -> ColumnReader:
-    levels = levels_of(texts)
+def _of_words(name: str, texts: Texts, numbers_apart: bool = False) -> ColumnReader:
+    levels = levels_of(texts, numbers_apart)
     present = sum(levels.counts)
     k, left_out = len(levels.names), ""
     if k == 1 and present == len(texts.place):

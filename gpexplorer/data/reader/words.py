@@ -1,7 +1,8 @@
 """Words of a column: which spellings are one word, which word of training a new cell means, and what is no word.
 
 Blanks around a word, capitals, accents that are characters of their own, and 1.0 for 1 make no difference. Words of one
-or two letters that training has in both spellings, such as "A" and "a", stay two words.
+or two letters that training has in both spellings, such as "A" and "a", stay two words. Where it was said that a column
+has words, equal numbers such as 1.1 and 1.10 do so, too.
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ class Levels(NamedTuple):
     counts: tuple[int, ...]
     merged: tuple[str, ...] = ()
 
+    @property
+    def has_equal_numbers(self) -> bool:
+        """Whether numbers such as 7 and 007 became one word."""
+        return any(_PLAIN.fullmatch(name) for name in self.merged)
+
     def places(self, texts: Texts) -> np.ndarray:
         """The number of the word of each row [n]; NaN for gaps, and -1 for a word that training does not have."""
         exact = {name: float(i) for i, name in enumerate(self.names)}
@@ -71,12 +77,13 @@ class Levels(NamedTuple):
         return np.asarray(texts.spread(np.array(values, dtype=np.float64)))
 
 
-def levels_of(texts: Texts) -> Levels:
-    """The words of a column of training rows."""
+def levels_of(texts: Texts, numbers_apart: bool = False) -> Levels:
+    """The words of a column of training rows; numbers that are equal, such as 7 and 007, are one word or apart."""
     spellings: dict[str, dict[str, int]] = {}
     for text, count in texts.counts().items():
         if text and count:
-            of_key = spellings.setdefault(word_key(text), {})
+            key = text if numbers_apart and _PLAIN.fullmatch(text) else word_key(text)
+            of_key = spellings.setdefault(key, {})
             name = " ".join(text.split())
             of_key[name] = of_key.get(name, 0) + count
     words: dict[str, int] = {}

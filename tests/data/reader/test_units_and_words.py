@@ -179,3 +179,26 @@ def test_a_word_that_stands_for_a_gap_does_so_in_other_capitals() -> None:
     reader = column_reader("c", column(["4.5", "open", "3", "6"] * 4))
     cells = reader.cells(column(["Open", "OPEN ", "opened", "4"]))
     assert (cells.gap.tolist(), cells.unreadable.tolist()) == ([True, True, False, False], [False, False, True, False])
+
+
+@pytest.mark.parametrize("options", [{"kinds": {"c": "words"}}, {"encode": ["c"]}])
+def test_equal_numbers_are_words_apart_where_words_were_asked_for(options: Any) -> None:
+    """Versions 2.3 and 2.30 were one word, and so were the codes 9 and 009."""
+    for cells in (["2.3", "2.30", "2.31", "Beta", "beta"], ["9", "009", "12", "Beta", "beta"]):
+        frame = pd.DataFrame({"c": cells * 8, "y": [0.0, 5.0, 1.0, 2.0, 2.0] * 8})
+        split = gpx.load(frame, target="y", split="all", **options)
+        reader = split.train.reader.column("c")
+        assert reader.levels.names == tuple(sorted([*cells[:3], "beta"]))
+        assert f"c = {cells[1]}" in split.train.names
+        new = reader.cells(column([cells[1], cells[0], f"{cells[0]}000", f"{cells[2]}.0", "BETA"]))
+        assert new.unseen.tolist() == [False, False, True, "." in cells[2], False]
+        again = gpx.load(frame, target="y", split="all", kinds=split.train.reader.decisions)
+        assert again.train.names == split.train.names
+
+
+def test_a_program_repeats_words_that_were_merged() -> None:
+    frame = pd.DataFrame({"c": ["7", "7.0", "S", "M", "L"] * 8, "y": np.arange(40) % 7})
+    split = gpx.load(frame, target="y", split="all")
+    assert split.train.reader.decisions["c"] == "words merged"
+    again = gpx.load(frame, target="y", split="all", kinds=split.train.reader.decisions)
+    assert again.train.reader.to_json() == split.train.reader.to_json()
