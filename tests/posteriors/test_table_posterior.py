@@ -94,3 +94,27 @@ def test_an_array_with_words_is_read_like_a_table(as_rows: Any) -> None:
     assert not hasattr(model, "feature_names_in_")
     yew = as_rows([[2.5, "yew"]])
     assert model.predict(yew, return_std=True)[1][0] > 3.0
+
+
+@pytest.mark.parametrize("kernel", ["se-ard * category[wood]", "se-ard + se-ard * category"])
+def test_words_that_a_kernel_compares_are_those_of_training_in_any_spelling(kernel: str, tmp_path: Path) -> None:
+    """A new ELM was another word than elm, and one that training does not have was said to be predicted."""
+    frame = table()
+    model = gpx.Estimator("ml", kernel=kernel, budget={"steps": 15}).fit(frame[["x", "wood"]], frame.y)
+    model.posterior_.save(tmp_path / "m.safetensors")
+    answer = predicted(gpx.load_posterior(tmp_path / "m.safetensors"), tmp_path, "x,wood\n2,elm\n2, ELM\n2,yew\n2,\n")
+    assert answer["mean"][1] == answer["mean"][0]
+    assert answer["why"].tolist() == ["predicted", "predicted", 'word not seen: wood "yew"; far', "no value: wood"]
+    assert answer["far"][:3].tolist() == [0, 0, 1]
+    capitals = model.predict(pd.DataFrame({"x": [2.0, 2.0], "wood": ["elm", "Elm"]}))
+    assert capitals[0] == capitals[1]
+
+
+def test_new_texts_of_a_kernel_on_strings_are_not_said_to_be_unseen(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    text = rng.choice(["abba", "baba", "aabb", "bbaa"], 40)
+    frame = pd.DataFrame({"x": rng.uniform(size=40), "text": text})
+    model = gpx.Estimator("ml", kernel="se-ard + spectrum[text]", budget={"steps": 3}).fit(frame, frame.x)
+    answer = predicted(model.posterior_, tmp_path, "x,text\n0.5,abab\n0.5,ABBA\n")
+    assert not answer["why"].str.contains("not seen").any()
+    assert answer["mean"][1] == float(predicted(model.posterior_, tmp_path, "x,text\n0.5,abba\n")["mean"][0])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...errors import DataError
 from .. import table_checks
 from ..quoting import count, quote
-from ..reader.cells import is_missing, texts_of
+from ..reader.cells import as_they_are, is_missing, texts_of
 from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
 from ..reader.doubts import doubts
 from ..reader.input_columns import inputs_from
@@ -115,11 +115,11 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     for title in (*inputs, target):
         refuse_text(name, title, columns[title], title == target, table.num_rows)
 
-    table_reader = _reader(columns, target, inputs, choice)
+    table_reader = _reader(table, columns, target, inputs, choice)
     cells = {column: columns[column].cells for column in inputs}
     y = columns[target].cells.values
-    texts = {c: _texts(table[c]) for c in ((choice.objects,) if choice.objects else choice.texts)}
-    groups = _texts(table[choice.groups]) if choice.groups else []
+    texts = {c: as_they_are(table[c]) for c in ((choice.objects,) if choice.objects else choice.texts)}
+    groups = as_they_are(table[choice.groups]) if choice.groups else []
     survey = table_checks.Survey()
     keep = survey.add(_numbers_of_cells(table_reader, cells) | {target: y} | _gaps_of_texts(texts, groups, choice))
     _refuse_row_without_group(name, groups, choice)
@@ -175,7 +175,9 @@ def _columns(cells: dict[str, pa.ChunkedArray], choice: Choice) -> dict[str, Col
     return columns
 
 
-def _reader(columns: dict[str, Column], target: str, inputs: Sequence[str], choice: Choice) -> TableReader:
+def _reader(
+    table: pa.Table, columns: dict[str, Column], target: str, inputs: Sequence[str], choice: Choice
+) -> TableReader:
     """The reader of a table, with every input that can be made from the chosen columns."""
     readers: list[ColumnReader] = []
     for title, column in columns.items():
@@ -188,7 +190,7 @@ def _reader(columns: dict[str, Column], target: str, inputs: Sequence[str], choi
             reader = replace(reader, left_out=left_out(columns, title, choice) or "not chosen")
         readers.append(reader)
     raw_texts = (choice.objects,) if choice.objects else choice.texts
-    readers += [ColumnReader(title, "raw text", on_gap="refuse") for title in raw_texts]
+    readers += [column_reader(title, table[title], "raw text") for title in raw_texts]
     made = [column for r in readers if r.name in inputs for column in inputs_from(r, target)]
     made.sort(key=lambda column: inputs.index(column.source))
     return TableReader(tuple(readers), columns[target].reader, tuple(made), tuple(raw_texts))
@@ -425,10 +427,6 @@ def _way_out(title: str, column: Column, is_target: bool, rows: int) -> str:
     return (
         f"correct the cell, or leave the column out with drop={column_name}, or use its words with encode={column_name}"
     )
-
-
-def _texts(column: pa.ChunkedArray) -> list[str]:
-    return [str(value).strip() if value is not None else "" for value in column.to_pylist()]
 
 
 def _missing_texts(texts: list[str]) -> Floats:

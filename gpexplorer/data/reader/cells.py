@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +69,14 @@ class Texts(NamedTuple):
         """The values of the different texts as values of the rows."""
         return values[self.place]
 
+    def first_rows(self, cells: Sequence[str]) -> tuple[tuple[int, str], ...]:
+        """The first ten rows that have one of these texts, each with its original text; (-1, "") for each row more."""
+        wanted = np.isin(np.array(self.distinct, dtype=object).astype(str), list(cells))
+        rows = np.flatnonzero(self.spread(wanted))
+        return tuple((int(row), self.original[self.place[row]]) for row in rows[:10]) + tuple(
+            (-1, "") for _ in rows[10:]
+        )
+
     def counts(self) -> Counter[str]:
         """How many rows have each text; two originals may be the same text, such as with a blank behind it."""
         rows = np.bincount(self.place, minlength=len(self.distinct)).tolist()
@@ -122,6 +130,11 @@ def texts_of(column: pa.ChunkedArray) -> Texts:
     original = tuple(str(text) for text in encoded.dictionary.to_pylist())
     distinct = tuple("" if is_missing(text) else text for text in map(cleaned, original))
     return Texts(distinct, np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64), original)
+
+
+def as_they_are(column: pa.ChunkedArray) -> list[str]:
+    """The cells as a kernel on texts takes them, without blanks around them; "" for a gap."""
+    return [str(value).strip() if value is not None else "" for value in column.to_pylist()]
 
 
 def typed_values(column: pa.ChunkedArray, kind: str) -> Floats | None:

@@ -12,15 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..quoting import quote
-from .cells import Floats, Mask, Texts, is_number, is_text, plain, plain_numbers, texts_of, typed_values
+from .cells import Floats, Mask, Texts, as_they_are, is_number, is_text, plain, plain_numbers, texts_of, typed_values
 from .date_format import (
     ORDER_NAMES,
     ORDERS,
     DateFormat,
+    are_compact,
     are_versions,
     date_format,
     format_of_moments,
     is_marked_as_date,
+    may_be_compact,
     may_be_digits,
 )
 from .date_texts import clock_hours
@@ -34,7 +36,17 @@ from .number_format import (
     without_limit,
     written,
 )
-from .words import Levels, are_smiles, are_yes_no, gap_words_of, levels_of, nearly_number, yes_no
+from .words import (
+    SMILES_SAMPLE,
+    Levels,
+    are_smiles,
+    are_yes_no,
+    gap_words_of,
+    levels_of,
+    nearly_number,
+    repeated_words,
+    yes_no,
+)  # fmt: skip
 
 KINDS = ("number", "yes/no", "date", "time of day", "words", "text", "molecules", "empty", "raw text")
 FEW = 8  # words that become inputs of 0 and 1 by themselves
@@ -42,7 +54,6 @@ MOST_LEVELS = 30  # words that become inputs of 0 and 1 if that is asked for
 MOST_WORDS = 5000
 MONTH_AND_YEAR = r"^\s*(0?[1-9]|1[0-2])\.(19|20)[0-9]{2}\s*$"  # may be a number as well
 THOUSANDS = r"^\s*[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*$"  # likewise, with points between the groups of digits
-SAMPLE = 500  # first different cells by which molecules are recognised
 
 PLAIN, NO_ORDER, NO_WORDS = NumberFormat(), DateFormat(), Levels((), ())
 
@@ -254,7 +265,8 @@ def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: 
     if kind in ("number", "decimal"):
         decimal = {"1.234,5": ",", "1,234.5": "."}.get(form.partition(" ")[0], decimal)
     if kind in ("raw", "raw text"):
-        return ColumnReader(name, "raw text", rows=len(column))
+        levels = repeated_words(as_they_are(column))
+        return ColumnReader(name, "raw text", levels=levels, rows=len(column), on_gap="refuse")
     decided = (
         _by_type(name, column, kind)
         or _by_plain_numbers(name, column, kind, decimal)
@@ -278,8 +290,10 @@ def _by_type(name: str, column: pa.ChunkedArray, kind: str) -> ColumnReader | No
         return ColumnReader(name, "empty")
     if types.is_boolean(of):
         return ColumnReader(name, "yes/no")
-    if kind in ("", "date") and (types.is_integer(of) or types.is_floating(of)) and _are_compact_dates(column):
-        return None
+    if kind in ("", "date") and (types.is_integer(of) or types.is_floating(of)):
+        values = typed_values(column, "number")
+        if values is not None and are_compact(values):
+            return None
     if is_number(of):
         return ColumnReader(name, "number")
     if types.is_duration(of):
@@ -296,7 +310,7 @@ def _by_plain_numbers(name: str, column: pa.ChunkedArray, kind: str, decimal: st
     if kind not in ("", "number") or decimal == "," or not is_text(column.type):
         return None
     values = plain_numbers(column)
-    if values is None or np.isnan(values).all() or (kind == "" and _may_be_compact(values)):
+    if values is None or np.isnan(values).all() or (kind == "" and may_be_compact(values)):
         return None
     points = pc.match_substring(column, ".")
     has_points = pc.any(points).as_py()
@@ -305,20 +319,6 @@ def _by_plain_numbers(name: str, column: pa.ChunkedArray, kind: str, decimal: st
     may_be_thousands = has_points and pc.all(pc.match_substring_regex(column.filter(points), THOUSANDS)).as_py()
     evidence = "none" if not has_points else "either" if may_be_thousands else "sure"
     return ColumnReader(name, "number", numbers=NumberFormat(evidence=evidence))
-
-
-def _may_be_compact(values: Floats) -> bool:
-    """Whether numbers lie between 190001 and 209912, followed by digits of a day, an hour, and so on."""
-    low, high = np.nanmin(values), np.nanmax(values)
-    return any(190001.0 * scale <= low and high < 209913.0 * scale for scale in (1.0, 1e2, 1e4, 1e6, 1e8))
-
-
-def _are_compact_dates(column: pa.ChunkedArray) -> bool:
-    values = typed_values(column, "number")
-    if values is None or np.isnan(values).all() or not _may_be_compact(values):
-        return False
-    form = date_format([f"{v:.15g}" for v in np.unique(values[~np.isnan(values)]).tolist()])
-    return form is not None and form.compact
 
 
 def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> ColumnReader:
@@ -344,9 +344,9 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
         decided = None if has_versions else attempt(name, texts, kind, form, decimal)
         if decided is not None:
             return decided
-    if kind == "" and are_smiles(cells[:SAMPLE]) and 2 * len(cells) > len(texts.place):
+    if kind == "" and are_smiles(cells[:SMILES_SAMPLE]) and 2 * len(cells) > len(texts.place):
         return ColumnReader(name, "molecules", left_out="molecules, which need a kernel of their own")
-    return _of_words(name, texts) if kind == "" else ColumnReader(name, "text", examples=_first(texts, cells[:1]))
+    return _of_words(name, texts) if kind == "" else ColumnReader(name, "text", examples=texts.first_rows(cells[:1]))
 
 
 def _dates(texts: Texts, cells: Sequence[str], form: str) -> DateFormat | None:
@@ -382,7 +382,7 @@ def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str
     limits = [text for text in limits if numbers.number(without_limit(text)) is not None]
     numbers, others = numbers._replace(limits=bool(limits)), [text for text in others if text not in limits]
     gap_words, others = gap_words_of(others, counts)
-    return ColumnReader(name, "number", numbers=numbers, gap_words=gap_words, examples=_first(texts, others))
+    return ColumnReader(name, "number", numbers=numbers, gap_words=gap_words, examples=texts.first_rows(others))
 
 
 def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) -> ColumnReader | None:
@@ -402,14 +402,7 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) 
     dates = DateFormat(order) if form else date_format(readable[order]) or DateFormat(order)
     dates = dates.with_century(readable[order])
     gap_words, others = gap_words_of([text for text in cells if dates.days(text) is None], counts)
-    return ColumnReader(name, "date", dates=dates, gap_words=gap_words, examples=_first(texts, others))
-
-
-def _first(texts: Texts, cells: Sequence[str]) -> tuple[tuple[int, str], ...]:
-    """The first ten rows that have one of these texts, each with its original text."""
-    wanted = np.isin(np.array(texts.distinct, dtype=object).astype(str), list(cells))
-    rows = np.flatnonzero(texts.spread(wanted))
-    return tuple((int(row), texts.original[texts.place[row]]) for row in rows[:10]) + tuple((-1, "") for _ in rows[10:])
+    return ColumnReader(name, "date", dates=dates, gap_words=gap_words, examples=texts.first_rows(others))
 
 
 def _of_words(name: str, texts: Texts, numbers_apart: bool = False) -> ColumnReader:

@@ -282,6 +282,20 @@ def may_be_digits(cells: Sequence[str]) -> bool:
     return len(cells) >= FEWEST_AMBIGUOUS or not any(_AMBIGUOUS.fullmatch(text) for text in few)
 
 
+def may_be_compact(values: NDArray[np.float64]) -> bool:
+    """Whether numbers lie between 190001 and 209912, followed by digits of a day, an hour, and so on."""
+    low, high = np.nanmin(values), np.nanmax(values)
+    return any(190001.0 * scale <= low and high < 209913.0 * scale for scale in (1.0, 1e2, 1e4, 1e6, 1e8))
+
+
+def are_compact(values: NDArray[np.float64]) -> bool:
+    """Whether numbers, NaN where there is none, are dates such as 20210301."""
+    if np.isnan(values).all() or not may_be_compact(values):
+        return False
+    form = date_format([f"{v:.15g}" for v in np.unique(values[~np.isnan(values)]).tolist()])
+    return form is not None and form.compact
+
+
 def are_versions(name: str, cells: Sequence[str]) -> bool:
     """Whether the name of a column says that cleaned cells such as 1.2.10 are versions, and no dates."""
     return bool(_VERSIONS.search(name)) and all("." in text and not _FOUR_DIGITS.search(text) for text in cells)

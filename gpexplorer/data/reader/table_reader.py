@@ -21,7 +21,7 @@ import pyarrow as pa
 from ...display import html_rows, text_table
 from ...errors import DataError, is_finite
 from ..quoting import count, listing, quote
-from .cells import Floats, Mask, texts_of
+from .cells import Floats, Mask, as_they_are, texts_of
 from .column_names import named_as
 from .column_reader import Cells, ColumnReader
 from .date_format import LOCAL
@@ -146,8 +146,7 @@ class TableReader:
         matrix = np.column_stack(X) if X else np.zeros((table.num_rows, 0))
         self._fill_from_others(matrix, cells)
         notes += tuple(note for s, own in cells.items() for note in _note_on_zone(self.column(s), table[s], own))
-        columns = (table[source].to_pylist() for source in self.texts)
-        texts = tuple(tuple("" if v is None else str(v).strip() for v in column) for column in columns)
+        texts = tuple(self.column(source).levels.spelled(as_they_are(table[source])) for source in self.texts)
         return self._explained(matrix, texts, cells, table)._replace(notes=notes)
 
     def _named(self, table: pa.Table, name: str) -> tuple[pa.Table, tuple[str, ...]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from .cells import INVISIBLE, PLAIN_NUMBER, Texts
 from .number_format import FRACTIONS
 
 MOST_GAP_WORDS = 3  # different texts without a digit that are gaps of a column of numbers, such as "unknown"
+SMILES_SAMPLE = 500  # first different cells by which molecules are recognised
 SHORT = 2  # letters of words whose capitals may matter
 YES_NO = (
     ("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("non", "oui"),
@@ -68,13 +69,26 @@ class Levels(NamedTuple):
 
     def places(self, texts: Texts) -> np.ndarray:
         """The number of the word of each row [n]; NaN for gaps, and -1 for a word that training does not have."""
+        find = self._finder()
+        values = [find(text) if text else np.nan for text in texts.distinct]
+        return np.asarray(texts.spread(np.array(values, dtype=np.float64)))
+
+    def spelled(self, cells: Sequence[str]) -> tuple[str, ...]:
+        """Texts as training writes them, where it has such a word."""
+        if not self.names:
+            return tuple(cells)
+        find = self._finder()
+        places = {text: int(find(text)) for text in set(cells)}
+        return tuple(self.names[places[text]] if places[text] >= 0 else text for text in cells)
+
+    def _finder(self) -> Callable[[str], float]:
+        """A function that gives the number of a word, or -1."""
         exact = {name: float(i) for i, name in enumerate(self.names)}
         by_key: dict[str, float] = {}
         for i, name in enumerate(self.names):
             key = word_key(name)
             by_key[key] = -1.0 if key in by_key else float(i)  # two words: neither is meant for certain
-        values = [exact.get(text, by_key.get(word_key(text), -1.0)) if text else np.nan for text in texts.distinct]
-        return np.asarray(texts.spread(np.array(values, dtype=np.float64)))
+        return lambda text: exact.get(text, by_key.get(word_key(text), -1.0))
 
 
 def levels_of(texts: Texts, numbers_apart: bool = False) -> Levels:
@@ -97,6 +111,15 @@ def levels_of(texts: Texts, numbers_apart: bool = False) -> Levels:
             merged += [most] if len(of_key) > 1 else []
     names = sorted(words)
     return Levels(tuple(names), tuple(words[name] for name in names), tuple(merged))
+
+
+def repeated_words(cells: Sequence[str]) -> Levels:
+    """The words of a column that a kernel compares, in every spelling; none for molecules, and texts of single rows."""
+    counts = Counter(filter(None, cells))
+    if 2 * len(counts) > counts.total() or are_smiles(tuple(counts)[:SMILES_SAMPLE]):
+        return Levels((), ())
+    names = sorted(counts)
+    return Levels(tuple(names), tuple(counts[name] for name in names))
 
 
 def are_yes_no(names: Sequence[str]) -> bool:

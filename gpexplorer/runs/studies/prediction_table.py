@@ -30,10 +30,12 @@ from numpy.typing import NDArray
 
 from ...data.files.inputs_by_name import ModelInputs, rows_read, rows_without_reader
 from ...data.files.reading import strips
-from ...data.quoting import display_name
+from ...data.quoting import display_name, quote
 from ...data.reader.table_reader import WITH_UNIT, WITHOUT_UNIT, RowsRead
 from ...data.standardising import scaled_inputs
 from ...errors import DataError, SettingError
+from ...kernels.composites import OnColumns
+from ...kernels.discrete import Category
 from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, TransformedMarginals, WidenedPosterior
 from ...posteriors.table_posterior import averaged, chosen_rows, observed_average, rows_by_unknown
 from ...problem import MixedRows
@@ -131,14 +133,48 @@ def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequenc
         for source, unknown_cells in read.unknown.items():
             if reader.column(source).kind == "words":
                 table.loc[unknown_cells & answered, "far"] = 1.0
+    says, is_new = _words_not_seen(posterior, read)
+    table.loc[is_new & answered, "far"] = 1.0
     far = table["far"].to_numpy() == 1.0
     why = [
-        "; ".join(filter(None, (says if says or not ok else "" if is_far else "predicted", "far" * bool(is_far))))
-        for ok, says, is_far in zip(answered, read.why, far, strict=True)
+        "; ".join(filter(None, (said if said or not ok else "" if is_far else "predicted", "far" * bool(is_far))))
+        for ok, said, is_far in zip(answered, says, far, strict=True)
     ]
     table = table.assign(far=table["far"].astype("Int8"), why=why)
     table.attrs["notes"] = list(read.notes)
     return table
+
+
+def _words_not_seen(posterior: Model, read: RowsRead) -> tuple[list[str], NDArray[np.bool_]]:
+    """What is to be said of each row, and whether it has a word that a kernel compares and training does not have."""
+    says, is_new = list(read.why), np.zeros(len(read.answered), dtype=bool)
+    reader = posterior.columns.reader
+    parts = posterior.parts if isinstance(posterior, AveragePosterior) else (posterior,)
+    names = reader.texts if reader is not None else ()
+    compared = {name for part in parts for name in _compared_words(_kernel_of(part), names)}
+    for name, words in zip(names, read.texts, strict=False):
+        known = set(reader.column(name).levels.names) if name in compared else set()
+        for row, word in enumerate(words if known else ()):
+            if word and word not in known:
+                is_new[row] = True
+                says[row] = "; ".join(filter(None, (says[row], f"word not seen: {name} {quote(word)}")))
+    return says, is_new
+
+
+def _kernel_of(posterior: Any) -> Any:
+    """The kernel of one model, or None."""
+    inner = posterior.inner
+    return getattr(inner.inner if isinstance(inner, WidenedPosterior) else inner, "kernel", None)
+
+
+def _compared_words(kernel: Any, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of words, of those with these names, that a kernel takes as equal or different."""
+    if isinstance(kernel, Category):
+        return tuple(names) if kernel.inputs == "strings" else ()
+    if isinstance(kernel, OnColumns):
+        return _compared_words(kernel.inner, kernel.chosen)
+    parts = getattr(kernel, "parts", None) or [part for part in [getattr(kernel, "inner", None)] if part is not None]
+    return tuple(name for part in parts for name in _compared_words(part, names))
 
 
 def count_reasons(table: pd.DataFrame) -> dict[str, int]:
@@ -213,7 +249,7 @@ def _far(posterior: Any, rows: Any, of_f: Any) -> NDArray[np.bool_]:
     far |= _outside_dates(posterior.columns, rows)
     inner: Any = posterior.inner
     inner = inner.inner if isinstance(inner, WidenedPosterior) else inner
-    kernel, theta = getattr(inner, "kernel", None), getattr(inner, "theta", None)
+    kernel, theta = _kernel_of(posterior), getattr(inner, "theta", None)
     if kernel is not None and theta is not None:
         prior = kernel.diag(theta, inner.rows(X)).detach().cpu().double().numpy()  # [t]
         is_scaled = isinstance(of_f, TransformedMarginals)

@@ -202,3 +202,18 @@ def test_a_program_repeats_words_that_were_merged() -> None:
     assert split.train.reader.decisions["c"] == "words merged"
     again = gpx.load(frame, target="y", split="all", kinds=split.train.reader.decisions)
     assert again.train.reader.to_json() == split.train.reader.to_json()
+
+
+@pytest.mark.parametrize(
+    ("cells", "names"),
+    [
+        (["elm", "Elm", "oak", ""] * 5, ("Elm", "elm", "oak")),
+        (["elm", "oak", "ash", "fir", "elm"], ()),  # most rows have a text of their own
+        (["c1ccccc1", "CC(=O)O", "C=C"] * 4, ()),  # capitals tell molecules apart
+    ],
+)
+def test_words_of_a_kernel_are_known_where_they_are_repeated(cells: list[str], names: tuple[str, ...]) -> None:
+    levels = column_reader("c", column(cells), "raw text").levels
+    assert levels.names == names
+    new = ["Elm", "ELM", "OAK", "C=c", "", "yew"]
+    assert levels.spelled(new) == (("Elm", "ELM", "oak", "C=c", "", "yew") if names else tuple(new))
