@@ -15,7 +15,7 @@ from ..runs import link as links
 from ..runs.link import Link
 from ..views.base import registry as views
 from .browser.callbacks import served_document
-from .inputs.presets import OPENING, PRESETS
+from .inputs.presets import OPENING, PRESETS, says_what_happened
 from .stories import STORIES
 
 HIDE = {"controls": "the controls", "panels": "the panels below"}  # what ?hide= accepts -> its name on the page
@@ -89,6 +89,8 @@ def read_query(query: str, start: Spec) -> PageRequest:
     number = _part(part, story)
     preset = _preset(question, story, number, start)
     link = links.read(urlencode(values, doseq=True), preset.spec, views) if values else preset
+    if question and link.spec != preset.spec and says_what_happened(question):
+        question = ""
     at = preset.at if link.at is None else link.at
     link = Link(link.spec, link.view or preset.view, at, (*corrected, *link.corrected))
     left_out = set(HIDE) if story else frozenset(hide) & set(HIDE)

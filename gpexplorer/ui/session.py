@@ -19,6 +19,7 @@ from ..runs import Run, Spec, Store
 from ..runs.store import LONGEST_NOTE
 from ..runs.studies.comparison import Finished
 from ..runs.studies.memory_need import Rows
+from .inputs.presets import says_what_happened
 from .playback.background_worker import BackgroundWorker
 from .playback.open_run import Frame, OpenRequest
 from .playback.player import Player
@@ -294,7 +295,8 @@ class Session:
 
     def change(self, spec: Spec, row: Sequence[float] = ()) -> None:
         """Open a spec that the controls show already; a run that plays goes on playing. `row` is as for `open`."""
-        if (spec.method, spec.data) != (self.spec.method, self.spec.data):
+        is_other = (spec.method, spec.data) != (self.spec.method, self.spec.data)
+        if is_other or (spec != self.spec and says_what_happened(self.question)):
             self.question = ""
         self.spec = spec
         self._report("")

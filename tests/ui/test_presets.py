@@ -14,6 +14,7 @@ from gpexplorer import Spec, methods
 from gpexplorer.runs import Run
 from gpexplorer.runs import link as links
 from gpexplorer.ui.address import PageRequest, asked_page, read_query, write_query
+from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.inputs.controls import by_family
 from gpexplorer.ui.inputs.presets import PRESETS, question
 from gpexplorer.ui.panels.race_panel import _lane, entrants
@@ -100,6 +101,22 @@ def test_a_lecture_leaves_parts_out_and_strangers_get_sentences():
     assert "seed" in sentence
     assert read_query("", START) == PageRequest(links.Link(START))
     assert "<script>" not in question(START, 3, "<script>")
+
+
+def test_words_on_the_first_swaps_go_with_their_run():
+    """They said that five swaps had spread ten points, above forty points at step 0 of another kernel."""
+    assert read_query("ask=stand-for", START).question == "stand-for"
+    other = read_query("ask=stand-for&v=1&set.num_inducing=40", START)
+    assert (other.question, other.link.spec.settings["num_inducing"], other.link.at) == ("", 40, 5)
+    assert read_query("ask=rough&v=1&seed=9", START).question == "rough"  # these words say what to change
+
+    explorer = Explorer()
+    for key, kept in (("stand-for", ""), ("rough", "rough")):
+        explorer.adopt(read_query(f"ask={key}", START))
+        assert explorer.session.question == key
+        explorer.session.change(replace(explorer.session.spec, seed=99))
+        assert explorer.session.question == kept
+    explorer.close()
 
 
 @pytest.mark.parametrize("query", ["", "page=laboratory", "v=1&method=pcg&at=2", "ask=rough", "story=swaps&part=3"])

@@ -229,6 +229,13 @@ def test_the_lives_of_points_lie_above_each_other_the_oldest_and_longest_first()
     np.testing.assert_array_equal(layers["epochs"], [[2, 0, 2, 6], [4, 0, 4, 6]])
     assert layers["alive"].attrs["title"] == "6 lines so far; 3 continue, 1 of them since the start"
     np.testing.assert_array_equal(layers["now"], [[4, 0], [4, 4], [4, 5]])
+    fewer = SimpleNamespace(trace=[run.trace[1], run.trace[0]])
+    assert (
+        Survival()
+        .data(fewer, 1)["alive"]
+        .attrs["title"]
+        .endswith(". 2 of 3 points are used: they explain all other rows to rounding")
+    )
     np.testing.assert_array_equal(Survival().data(run, 0)["now"], [[0, 0], [0, 1]])  # no line is long enough to be seen
 
 

@@ -47,6 +47,11 @@ BY_FAMILY = {
 }
 
 
+def says_what_happened(preset: str) -> bool:
+    """Whether the words of this preset are on the steps with which it begins, which hold for its own spec alone."""
+    return preset in PRESETS and "&at=" in PRESETS[preset].link
+
+
 def question(spec: Spec, rows: int | None, preset: str = "", target: str = "", answer: str = "") -> str:
     """Return the heading of the page as HTML: a question, and a line that says what to do or to look for.
 

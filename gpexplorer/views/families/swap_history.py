@@ -92,6 +92,8 @@ class Survival(View):
         layers["now"] = layers["alive"][["x1", "y1"]].set_axis(["x", "y"], axis=1)  # seen at step 0 as well
         first = int(((begin == 0) & alive).sum())
         title = f"{len(order)} lines so far; {int(alive.sum())} continue, {first} of them since the start"
+        if (asked := len(states[0].inducing)) > (left := len(states[-1].inducing)):
+            title += f". {left} of {asked} points are used: they explain all other rows to rounding"
         named(layers["alive"], "step", "inducing rows, oldest first", title)
         return layers
 
