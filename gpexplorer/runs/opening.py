@@ -83,7 +83,7 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
             return _continued(spec, split, problem, method, kept, journal)
         kernels_own = problem.theta
         problem, start = _raced(spec, problem)
-        if not torch.equal(problem.theta, kernels_own):
+        if str(start) or not torch.equal(problem.theta, kernels_own):
             journal.write_start(problem.theta.tolist(), str(start))
     except BaseException:
         journal.close()

@@ -197,7 +197,7 @@ class Store:
         journal, kept = self.take_up(run.spec)
         with self._keeping(), closing(journal):
             journal.begin(run.method.cost(run.problem).memory, run.split.key if run.split else kept.rows)
-            if not kept.records and run.start_note:
+            if not kept.records:
                 journal.write_start(run.problem.theta.tolist(), run.start_note)
             journal.extend(run.trace[len(kept.records) :])
             if run.outcome is not None and kept.outcome != run.outcome:

@@ -215,3 +215,24 @@ def test_a_run_made_outside_the_store_can_be_put_into_it(tmp_path: Path):
     with pytest.raises(StoreError, match="being written elsewhere"):
         store.put(run)
     reopened.close()
+
+
+@pytest.mark.parametrize("put", [False, True])
+def test_the_outcome_of_a_run_that_was_opened_again_names_its_starts(put: bool, tmp_path: Path):
+    """Also where the kernel's own start was taken."""
+    store, spec = Store(tmp_path), Spec("sgpr", {"num_inducing": 4}, data="snelson-like", budget={"steps": 6})
+    whole = spec.open()
+    whole.finish()
+    assert "the kernel's own was taken" in whole.start_note
+    begun = spec.open(store=None if put else store)
+    begun.finish(steps=2)
+    if put:
+        store.put(begun)
+    begun.close()
+
+    again = spec.open(store=store)
+    again.finish()
+    again.close()
+
+    assert again.start_note == whole.start_note
+    assert again.outcome == whole.outcome == store.kept(spec.key()).outcome

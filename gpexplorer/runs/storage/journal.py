@@ -3,7 +3,7 @@
 The lines are written in the order of events:
 
     {"memory": bytes, "rows": key}                             first line, once
-    {"start": theta, "note": sentence}                         where the run begins, if not at the kernel's own theta
+    {"start": theta, "note": sentence}                         where the run begins, and what its starts reached
     {"index": ..., "seconds": ..., "entries": ..., "state": ..., "info": ..., "tensors": ...}   one per record
     {"at": index, "scores": {...}}                             after the record
     {"outcome": reason, "message": sentence}                   when the run ends; a later record revokes it
