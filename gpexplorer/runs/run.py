@@ -467,7 +467,7 @@ class Run(RunDisplay):
         return with_priors(table, self.problem, self.trace[: len(table)], self.method.learned_channel)
 
     def progress(self, budget: Mapping[str, float] | None = None) -> Progress:
-        """How much of a budget is used, and the seconds to go.
+        """How much of a budget is used, and the seconds to go; all of it and none after an end that is final.
 
         Parameters
         ----------
@@ -475,7 +475,8 @@ class Run(RunDisplay):
             May hold "steps" and "seconds". Without one, the budget of the spec holds.
         """
         limits = self._budget if budget is None else Budget.of(budget)
-        return limits.progress(self.done, self._seconds) if self.outcome is None else Progress(1.0, 0.0)
+        is_over = self.outcome is not None and self.outcome.reason in FINAL
+        return Progress(1.0, 0.0) if is_over else limits.progress(self.done, self._seconds)
 
     @property
     def done(self) -> int:

@@ -106,7 +106,25 @@ def test_progress_follows_the_limit_that_ends_first():
     assert math.isnan(run.progress().fraction)
     assert math.isnan(Budget(steps=5).progress(0, 0.0).eta)
     run.finish(steps=4)
+    assert run.progress({"steps": 16}) == (0.25, pytest.approx(15.0))  # this call has ended, and the run can go on
+    assert math.isnan(run.progress().fraction)
+
+
+def test_all_of_the_budget_is_used_only_at_an_end_after_which_no_step_follows():
+    spec = Spec("cholqr", {"num_inducing": 4}, data="snelson-like", budget={"steps": 20})
+    run = spec.open()
+    run.finish(callback=lambda record: record.index == 5)
+    assert run.outcome is not None
+    assert (run.outcome.reason, run.progress().fraction) == ("stopped", 0.25)
+    run.finish(steps=8)
+    assert run.progress().fraction == 0.4
+    run.finish()
     assert run.progress() == (1.0, 0.0)
+    converged = Spec("cholesky", {"learn": False}, data="snelson-like", budget={"steps": 50}).open()
+    outcome = converged.finish()
+    assert outcome.reason == "converged"
+    assert converged.done < 50
+    assert converged.progress() == (1.0, 0.0)
 
 
 def test_a_record_that_repeats_a_tensor_costs_nothing_more():
