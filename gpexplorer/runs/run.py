@@ -30,6 +30,7 @@ from ..posteriors import InUnits, Of, as_posterior, in_units
 from ..problem import Outcome, Problem, Step
 from . import scores
 from .budget import Budget, Progress, ScoringClock, ScoringTime, StopRequest, scheduled
+from .changes_by_hand import Changes, in_words
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
 from .learned_values import changed_problem, hyperparameters_of, inducing_points_of, log_prior_of, with_priors
@@ -85,9 +86,15 @@ class Run(RunDisplay):
         What the starts reached between which the initial theta was chosen. The outcome repeats it.
     clock : callable
         Gives seconds. Tests pass a clock of their own.
+    changes : Changes, optional
+        What a person has changed in the earlier run; by default nothing.
 
     Attributes
     ----------
+    changes : Changes
+        What a person has changed, in this run or in one that it was forked from: hyperparameters, or a step. It is
+        true if the run is not the one that its spec describes, and its text says why. Such a run is not kept under the
+        name of its spec.
     trace : Trace
         The records so far. It may be read from any thread.
     outcome : Outcome or None
@@ -127,10 +134,12 @@ class Run(RunDisplay):
         outcome: Outcome | None = None,
         start_note: str = "",
         clock: Callable[[], float] = time.perf_counter,
+        changes: Changes | None = None,
     ) -> None:
         for value, kind in ((method, Method), (problem, Problem)):
             of_kind("A run takes a Method and a Problem; this", value, kind, "both, or open a Spec: spec.open()")
         self.method, self.problem, self.split, self.spec = method, problem, split, spec
+        self.changes = Changes(problem) if changes is None else changes
         self.trace = Trace(resume)
         self.outcome, self.closed = outcome, False
         self.error: Exception | None = None
@@ -305,13 +314,23 @@ class Run(RunDisplay):
         problem : Problem, optional
             The same rows with other hyperparameters to begin with, or other restrictions of them; see
             `with_hyperparameters`.
+
+        Notes
+        -----
+        Without a step or a problem, the fork is still the run of its spec. Else `changes` says what was changed.
         """
+        return self._forked(at, step, problem, "" if step is None else "a step by hand")
+
+    def _forked(self, at: int, step: Step | None, problem: Problem | None, what: str) -> Run:
+        """The fork, in which this was changed by hand."""
         records = self.trace[: self.trace.at(at).index + 1]
+        problem, last_shared = self.problem if problem is None else problem, records[-1].index
         if step is not None:
             of_kind("The step of a fork", step, Step, "what a method yields, such as run.trace[3].step")
             records.append(records[-1]._replace(index=len(records), step=step, scores=None))
         kept: dict[str, Any] = {"spec": self.spec, "start_note": self.start_note, "clock": self._clock}
-        return Run(self.method, self.problem if problem is None else problem, self.split, resume=records, **kept)
+        kept["changes"] = self.changes.forked(last_shared, self.problem, problem, what)
+        return Run(self.method, problem, self.split, resume=records, **kept)
 
     def with_hyperparameters(self, at: int = -1, after: int | None = None, **options: Any) -> Run:
         """Make a second run in which hyperparameters have other values, or other restrictions, from one record on.
@@ -342,7 +361,8 @@ class Run(RunDisplay):
         problem = changed_problem(self.problem, self.hyperparameters_at(at, curvature=False), theta, options)
         self.method.check_restrictions(problem)
         after = self.trace.at(at).index if after is None else after
-        return self.fork(after, self.method.set_by_hand(problem, self.trace.at(after).step.state), problem)
+        step = self.method.set_by_hand(problem, self.trace.at(after).step.state)
+        return self._forked(after, step, problem, in_words(options))
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has the trace and the answers, and continues by itself. It has no store and no running generator."""
@@ -350,7 +370,8 @@ class Run(RunDisplay):
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _steps=None, _journal=None, error=None, _watchers=[])
+        earlier = {"changes": Changes(state["problem"])}  # what a copy of an earlier version lacks
+        self.__dict__.update({**earlier, **state}, _steps=None, _journal=None, error=None, _watchers=[])
         self._stop, self._busy = StopRequest(), threading.RLock()
 
     def posterior(self, at: int = -1, of: Of = "f") -> InUnits:

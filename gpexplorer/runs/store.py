@@ -190,10 +190,12 @@ class Store:
         Raises
         ------
         StoreError
-            If the run has no spec, another process writes it, or the disk cannot be written.
+            If the run has no spec, was changed by hand (`Run.changes`), another process writes it, or the disk cannot
+            be written.
         """
         if not isinstance(run.spec, Spec):
             raise StoreError("A run made without a Spec has no name to be kept under: open it with Spec.open.")
+        run.changes.require_none()
         journal, kept = self.take_up(run.spec)
         with self._keeping(), closing(journal):
             journal.begin(run.method.cost(run.problem).memory, run.split.key if run.split else kept.rows)

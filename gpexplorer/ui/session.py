@@ -44,7 +44,7 @@ class Screen(NamedTuple):
     view : str
         Key of the picture that a person chose; empty where it is the one that belongs to the method.
     by_hand : bool
-        Whether clicks or drags led to this step. No spec repeats such a run.
+        Whether a person changed the run, such as by clicks or drags. No spec repeats it.
     key : str
         The name of the run in the store and for notes.
     """
@@ -429,8 +429,8 @@ class Session:
         run = self.run
         if self.notes.store is None or run is None:
             return ""
-        if self.screen.by_hand:
-            return "It is not in the store: a click or drag led to this step, and no spec repeats that."
+        if run.changes:
+            return "It is not in the store: it was changed by hand, which no spec repeats. Save the page or the model."
         return self.notes.store_run(run)
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ def test_the_objective_the_error_and_the_seconds_are_always_shown(method: str):
     for _ in range(3):
         run.advance()
 
-    shown = [fact for fact in status_numbers(run, 2, None, by_hand=False).cells if fact.is_first]
+    shown = [fact for fact in status_numbers(run, 2, None, can_undo=False).cells if fact.is_first]
 
     assert shown[0].about == run.method.channels[0].axis
     assert [fact.label for fact in shown[1:]] == ["SMSE on test rows", "seconds of work"]
@@ -37,7 +37,7 @@ def test_the_objective_of_the_start_is_that_of_the_picture_of_convergence():
     view = Convergence()
     assert view.applies(run)
 
-    [_, _, objective, *_] = status_numbers(run, 0, None, by_hand=False).cells
+    [_, _, objective, *_] = status_numbers(run, 0, None, can_undo=False).cells
 
     assert objective.label == "objective F [nat]"
     assert objective.value == number(view.data(run, 0)["now"]["y"].item())
@@ -55,12 +55,12 @@ def test_a_score_of_an_earlier_step_says_its_step():
     run = Spec("cholqr", {"num_inducing": 5}, {"name": "snelson-like", "n": 40}, kernel="se").open()
     for _ in range(4):
         run.advance()
-    assert [fact.value for fact in status_numbers(run, 3, None, by_hand=False).cells[3:5]] == ["—", "—"]
+    assert [fact.value for fact in status_numbers(run, 3, None, can_undo=False).cells[3:5]] == ["—", "—"]
 
     scores = [run.scores(1)[name] for name in ("smse", "snlp")]
 
-    now, later = (status_numbers(run, at, None, by_hand=False).cells[3:5] for at in (1, 3))
+    now, later = (status_numbers(run, at, None, can_undo=False).cells[3:5] for at in (1, 3))
     assert [fact.value for fact in now] == [number(score) for score in scores]
     assert [fact.value for fact in later] == [f"{number(score)} at step 1" for score in scores]
-    assert status_numbers(run, 0, None, by_hand=False).cells[3].value == "—"
+    assert status_numbers(run, 0, None, can_undo=False).cells[3].value == "—"
     run.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,8 @@ class Finished:
         What a person wrote about the run.
     test_errors : ndarray or None
         Squared errors [t] of the test rows behind the newest scores; None where they are not known.
+    changes : str
+        What a person has changed in the run, so that it is not the run of its spec; empty if nothing.
     """
 
     spec: Spec
@@ -53,6 +56,7 @@ class Finished:
     outcome: str = ""
     note: str = ""
     test_errors: np.ndarray | None = None
+    changes: str = ""
 
     @classmethod
     def of(cls, run: Run) -> Finished:
@@ -61,7 +65,8 @@ class Finished:
             raise SettingError("A run made without a Spec cannot be compared by settings: open it with Spec.open.")
         reason = run.outcome.reason if run.outcome else ""
         errors = None if run.test_errors is None else run.test_errors[1].detach().cpu().double().numpy()
-        return cls(run.spec, run.table(), run.method.cost(run.problem).memory, reason, test_errors=errors)
+        memory = run.method.cost(run.problem).memory
+        return cls(run.spec, run.table(), memory, reason, test_errors=errors, changes=str(run.changes))
 
     @property
     def last(self) -> dict[str, float]:
@@ -122,7 +127,8 @@ def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None
     -------
     DataFrame
         The column "differs" names the fields of the spec that are not the same in the runs shown, and settings that
-        differ among the runs of one method. The column "note" is there if one of the runs has a note.
+        differ among the runs of one method, and what a person has changed in a run. The column "note" is there if one
+        of the runs has a note.
     """
     titles = {run.spec.method: registry[run.spec.method].title if labels else run.spec.method for run in runs.values()}
     rows = {name: {"method": titles[run.spec.method], "outcome": run.outcome, **run.last} for name, run in runs.items()}
@@ -133,7 +139,8 @@ def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None
     top = len(frame) if top is None else number("top", top, whole=True, low=0)
     frame = frame.sort_values(by, kind="stable").head(top)
     specs = {name: runs[name].spec for name in frame.index}
-    frame["differs"] = list(what_differs(specs, ["method"], labels).values())
+    changes = {name: runs[name].changes for name in frame.index}
+    frame["differs"] = list(what_differs(specs, ["method"], labels, changes).values())
     if any(run.note for run in runs.values()):
         frame["note"] = [runs[name].note for name in frame.index]
     return frame
@@ -169,7 +176,12 @@ def differences(specs: Mapping[str, Spec], baseline: str | None = None) -> pd.Da
     return pd.DataFrame(rows, index=order, dtype=object)  # of objects, so that 10 stays a whole number
 
 
-def what_differs(specs: Mapping[str, Spec], without: Sequence[str] = (), labels: bool = False) -> dict[str, str]:
+def what_differs(
+    specs: Mapping[str, Spec],
+    without: Sequence[str] = (),
+    labels: bool = False,
+    changes: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
     """Say of each run in which fields and settings it differs from the others, such as "num_inducing=20, seed=3".
 
     Parameters
@@ -180,6 +192,8 @@ def what_differs(specs: Mapping[str, Spec], without: Sequence[str] = (), labels:
         Fields that are left out.
     labels : bool, default False
         Whether settings have the labels of the page, such as "Inducing points m = 20, seed = 3".
+    changes : mapping of str to str, optional
+        What a person has changed in the runs (`Finished.changes`), which is named after the settings.
     """
     frame = differences(specs).drop(columns=list(without), errors="ignore")
     written = {
@@ -190,7 +204,7 @@ def what_differs(specs: Mapping[str, Spec], without: Sequence[str] = (), labels:
         ]
         for name, spec in specs.items()
     }
-    return {name: ", ".join(each) for name, each in written.items()}
+    return {name: ", ".join(filter(None, [*each, changes.get(name, "")])) for name, each in written.items()}
 
 
 def not_default(spec: Spec) -> dict[str, Any]:

@@ -26,6 +26,8 @@ Families = dict[str, dict[str, Finished]]  # words for a family -> its runs by n
 def families(runs: Mapping[str, Finished], labels: bool = False) -> Families:
     """Return the groups of at least three runs that differ in nothing but their split or their seed.
 
+    Of runs with the same split and seed the first one counts, and a run that was changed by hand is in no group.
+
     Parameters
     ----------
     runs : mapping of str to Finished
@@ -40,9 +42,13 @@ def families(runs: Mapping[str, Finished], labels: bool = False) -> Families:
         budget in which it differs from the other groups, such as "cholqr (num_inducing=20, 12 steps)".
     """
     groups: dict[str, dict[str, Finished]] = {}
+    taken = set[tuple[object, ...]]()
     for name, run in runs.items():
         same = f"{_without_split(run.spec).key()} {json.dumps(run.spec.budget, sort_keys=True)}"
-        groups.setdefault(same, {})[name] = run
+        place = (same, json.dumps(run.spec.split, sort_keys=True), _split(run.spec), run.spec.seed)
+        if not run.changes and place not in taken:
+            taken.add(place)
+            groups.setdefault(same, {})[name] = run
     groups = {same: group for same, group in groups.items() if len(group) >= FEWEST and _is_one_data_set(group)}
     alike = {same: _without_split(next(iter(group.values())).spec) for same, group in groups.items()}
     others, budgets = what_differs(alike, ["method", "budget"], labels), [spec.budget for spec in alike.values()]
@@ -264,7 +270,8 @@ def repeated(runs: Mapping[str, Finished], splits: int = TEN) -> dict[str, Spec]
     Parameters
     ----------
     runs : mapping of str to Finished
-        The runs by name. Of runs that differ only in their split, seed or budget, the first one is repeated.
+        The runs by name. Of runs that differ only in their split, seed or budget, the first one is repeated. Runs that
+        were changed by hand are not.
     splits : int
         How many.
 
@@ -276,7 +283,8 @@ def repeated(runs: Mapping[str, Finished], splits: int = TEN) -> dict[str, Spec]
     """
     first: dict[str, str] = {}
     for name, run in runs.items():
-        first.setdefault(_without_split(run.spec).key(), name)
+        if not run.changes:
+            first.setdefault(_without_split(run.spec).key(), name)
     listed = []
     for name in first.values():
         spec = runs[name].spec

@@ -142,14 +142,14 @@ class SharePanel(StudyPanel):
 
     async def _page(self) -> io.BytesIO:
         """The run up to its newest step as a page that plays by itself; where that fails, a page that says why."""
-        run, by_hand, document = self._session.run, self._session.screen.by_hand, pn.state.curdoc
+        run, document = self._session.run, pn.state.curdoc
         message = ""
         self.say("The pictures of all steps are being drawn. The page is saved when they are done.")
         try:
             if run is None:
                 raise SettingError("No run is open: choose rows and a method first.")
             async with ONE_AT_A_TIME:
-                content = await asyncio.to_thread(page_of, run.fork(), self._pictures(), repeatable=not by_hand)
+                content = await asyncio.to_thread(page_of, run.fork(), self._pictures())
         except Exception as error:
             message = sentence(error, "the page was being written")
             content = f"<p>{text(message)}</p>"

@@ -47,7 +47,7 @@ class EarlierRuns:
 
     def add(self, run: Run | None) -> None:
         """Keep the numbers of a run that has taken steps and that a spec describes."""
-        if run is not None and isinstance(run.spec, Spec) and run.done > 0:
+        if run is not None and isinstance(run.spec, Spec) and not run.changes and run.done > 0:
             self._runs.append(Finished.of(run))
 
     def show(self, views: Iterable[View]) -> None:
@@ -264,7 +264,7 @@ class OpenRun:
         run = request.given or self._opened(request, memory)
         # Of an upload, the run's own spec has the content of the rows, which a program made from it checks.
         summary = summary_of(run.spec if isinstance(run.spec, Spec) else spec, run)
-        self._earlier.add(None if self._changes else self.run)
+        self._earlier.add(self.run)
         self._earlier.show(summary.views)
         self.close()
         self._memory, self._given, self._halted = memory, request.given, False

@@ -59,8 +59,10 @@ class StatusNumbers(NamedTuple):
         Part of the budget that is spent, 0 to 1; nan without a budget.
     eta : float
         Seconds of work until the budget is spent; nan where it is not known.
+    can_undo : bool
+        Whether a person changed the run on this page.
     by_hand : bool
-        Whether a person changed the run, so that there is something to undo.
+        Whether a person changed the run, on this page or before it was opened: no spec repeats it.
     terms : mapping of str to tuple of float
         Name of each term of the objective -> its value, and its change in this step.
     outcome : Outcome or None
@@ -78,6 +80,7 @@ class StatusNumbers(NamedTuple):
     memory: int
     budget: float
     eta: float
+    can_undo: bool
     by_hand: bool
     terms: Mapping[str, tuple[float, float]]
     outcome: Outcome | None
@@ -86,7 +89,7 @@ class StatusNumbers(NamedTuple):
 
 
 def status_numbers(
-    run: Run, at: int, pause_after: int | None, by_hand: bool, wall_seconds: float = 0.0
+    run: Run, at: int, pause_after: int | None, can_undo: bool, wall_seconds: float = 0.0
 ) -> StatusNumbers:
     """Collect the numbers of a record.
 
@@ -98,8 +101,8 @@ def status_numbers(
         Index of the record.
     pause_after : int or None
         The step at which the run pauses; None for no pause.
-    by_hand : bool
-        Whether a person changed the run.
+    can_undo : bool
+        Whether a person changed the run on this page.
     wall_seconds : float, default 0.0
         Seconds of playing on the clock.
     """
@@ -113,7 +116,8 @@ def status_numbers(
         memory=run.memory,
         budget=progress.fraction,
         eta=progress.eta,
-        by_hand=by_hand,
+        can_undo=can_undo,
+        by_hand=bool(run.changes),
         terms={name: (current[name], current[name] - previous[name]) for name in current},
         outcome=run.outcome,
         jitter=jitter_sentence(run.jitters),

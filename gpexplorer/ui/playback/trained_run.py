@@ -42,7 +42,7 @@ class TrainedRun(Run):
         split = run.split and replace(run.split, test=run.split.test.rows(torch.arange(0)))
         records = [record._replace(scores=None) for record in run.trace[:]]
         kept: dict[str, Any] = {"spec": run.spec, "outcome": run.outcome, "start_note": run.start_note}
-        super().__init__(run.method, run.problem, split, resume=records, **kept)
+        super().__init__(run.method, run.problem, split, resume=records, changes=run.changes, **kept)
         self._average = None if average is None else _ScaledAverage(average.posterior, run.problem.train.scale)
         self.answered_at = self.done
 

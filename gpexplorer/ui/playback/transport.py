@@ -92,7 +92,7 @@ class Transport(WithLayout):
         elif numbers is not None:
             self.scrub.param.update(at=numbers.at, last=numbers.last)
             self.back.disabled, self.stop.disabled = numbers.at < 1, not self.playing
-            self.undo.disabled = not numbers.by_hand
+            self.undo.disabled = not numbers.can_undo
 
     def _make_buttons(self) -> None:
         look = {"variant": "contained", "width": 104, "margin": (4, 6, 4, 10), "description_delay": 900}

@@ -123,7 +123,6 @@ def page_of(
     *,
     by: str = "step",
     title: str = "",
-    repeatable: bool = True,
     report: Callable[[float], object] = lambda fraction: None,
 ) -> str:
     """Return the text of the file that `save_page` writes.
@@ -134,8 +133,6 @@ def page_of(
         As for `save_page`.
     keys : sequence of str or mapping of str to mapping, optional
         As for `save_page`; a mapping gives the options of each picture.
-    repeatable : bool, default True
-        Whether a program can repeat the runs: not after clicks and drags.
     """
     runs_by_name = dict(runs) if isinstance(runs, Mapping) else {runs.method.title: runs}
     if by not in ALIGNED or len(runs_by_name) not in (1, 2):
@@ -157,7 +154,7 @@ def page_of(
             raise SettingError(" ".join(["There is nothing to draw.", *notes]))
         recorded.append(RecordedRun(name, run, records, figures, notes))
     while True:
-        content = _document(recorded, by, title or _title(recorded), repeatable)
+        content = _document(recorded, by, title or _title(recorded))
         most = max(len(recorded_run.records) for recorded_run in recorded)
         if len(content) <= LARGEST:
             return content
@@ -206,7 +203,7 @@ def place_name(place: float, by: str) -> str:
     return f"step {place:.0f}" if by == "step" else f"{place:.3g} s of work"
 
 
-def _document(recorded: Sequence[RecordedRun], by: str, title: str, repeatable: bool) -> str:
+def _document(recorded: Sequence[RecordedRun], by: str, title: str) -> str:
     document = Document()
     packed, pages = PackedColumns(), []
     for recorded_run in recorded:
@@ -238,9 +235,7 @@ def _document(recorded: Sequence[RecordedRun], by: str, title: str, repeatable: 
         "runs": pages, "names": names, "frames": frames, "docs": docs, "items": [item.to_json() for item in items],
         "aligned": by,
     }  # fmt: skip
-    sections = [
-        _section(recorded_run, places, _heading(recorded_run, recorded), repeatable) for recorded_run in recorded
-    ]
+    sections = [_section(recorded_run, places, _heading(recorded_run, recorded)) for recorded_run in recorded]
     return _html(title, sections, content, packed.compressed())
 
 
@@ -298,14 +293,14 @@ def _heading(recorded: RecordedRun, all_runs: Sequence[RecordedRun]) -> str:
     """Name of one of two runs, and the settings in which it differs from the other; empty for a run alone."""
     if len(all_runs) == 1:
         return ""
-    specs = {
-        recorded_run.name: recorded_run.run.spec for recorded_run in all_runs if isinstance(recorded_run.run.spec, Spec)
-    }
-    differs = what_differs(specs, labels=True).get(recorded.name, "") if len(specs) == len(all_runs) else ""
+    runs = [recorded_run.run for recorded_run in all_runs]
+    specs = {each.name: run.spec for each, run in zip(all_runs, runs, strict=True) if isinstance(run.spec, Spec)}
+    changes = {each.name: str(run.changes) for each, run in zip(all_runs, runs, strict=True)}
+    differs = what_differs(specs, changes=changes, labels=True)[recorded.name] if len(specs) == len(all_runs) else ""
     return f'<h2>{escape(recorded.name)}</h2><p class="hint">{escape(differs)}</p>'
 
 
-def _section(recorded: RecordedRun, places: Mapping[str, str], heading: str, repeatable: bool) -> str:
+def _section(recorded: RecordedRun, places: Mapping[str, str], heading: str) -> str:
     """The place of one run on the page."""
     cards = "".join(
         f'<article data-figure="{escape(figure.figure.id)}"><h3>{escape(figure.view.title)}</h3>'
@@ -314,14 +309,20 @@ def _section(recorded: RecordedRun, places: Mapping[str, str], heading: str, rep
         for figure in recorded.figures
     )
     notes = "".join(f'<p class="hint">{escape(note)}</p>' for note in recorded.notes)
-    origin = _origin(recorded) if repeatable else ""
-    return f'<section>{heading}<dl class="facts"></dl>{notes}<div class="cards">{cards}</div>{origin}</section>'
+    return (
+        f'<section>{heading}<dl class="facts"></dl>{notes}<div class="cards">{cards}</div>{_origin(recorded)}</section>'
+    )
 
 
 def _origin(recorded: RecordedRun) -> str:
-    """The settings of the run, and the program that repeats it where its data have a name."""
-    spec = recorded.run.spec
+    """The settings of the run, and the program that repeats it where its data have a name.
+
+    A run that was changed by hand has a sentence that says so.
+    """
+    spec, changes = recorded.run.spec, recorded.run.changes
     if not isinstance(spec, Spec):
         return ""
+    if changes:
+        return f'<p class="hint">This run was changed by hand ({escape(str(changes))}). No program repeats it.</p>'
     text = code.program(spec, recorded.records[-1]) if is_named(spec.data) else spec.to_json()
     return f"<details><summary>How to repeat this run</summary><pre>{escape(text)}</pre></details>"
