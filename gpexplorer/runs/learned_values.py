@@ -68,7 +68,9 @@ def log_prior_of(problem: Problem, record: Record) -> float:
     return 0.0 if limits is None or not len(theta) else -limits.penalty(float(theta[-1]))[0]
 
 
-def changed_problem(problem: Problem, table: Hyperparameters, theta: Tensor, options: Mapping[str, Any]) -> Problem:
+def changed_problem(
+    method: Method, problem: Problem, table: Hyperparameters, theta: Tensor, options: Mapping[str, Any]
+) -> Problem:
     """The problem with the hyperparameters of a table and these options, and what is restricted already."""
     restrictions = getattr(problem.kernel, "restrictions", None)
     asked = {} if restrictions is None else restrictions.options  # also of what is fixed now
@@ -76,7 +78,9 @@ def changed_problem(problem: Problem, table: Hyperparameters, theta: Tensor, opt
     kernel = table.kernel(**{**kept, **options})
     if getattr(problem.kernel, "noise_is_known", False):
         del kernel["values"]["noise"]
-    return restricted_problem(replace(problem, theta=theta), kernel)
+    restricted = restricted_problem(replace(problem, theta=theta), kernel)
+    method.check_restrictions(restricted)
+    return restricted
 
 
 def with_priors(table: pd.DataFrame, problem: Problem, records: Sequence[Record], learned: str) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -15,8 +15,11 @@ from ..errors import GPExplorerError, OutOfMemory
 from ..linalg.denormals import flushed_to_zero
 from ..memory import free_memory, machine_memory
 from ..methods.base import Method
+from ..methods.capabilities import NotesAnswer
 from ..problem import Outcome, Problem
 from .budget import long_step_note
+from .rounding import Rise, least_noise_sentence, precision_sentence, rise_sentence
+from .trace import Record
 
 FINAL = ("converged", "diverged", "failed")  # after these no further step can follow
 FASTEST = 1e12  # flops per second that no processor of today exceeds
@@ -72,6 +75,18 @@ def failed(error: Exception, steps: int, method: Method | None = None, problem: 
         return Outcome("failed", f"Memory ran out at step {steps + 1}: {way_out or WAY_OUT}. {kept}")
     name = type(error).__name__
     return Outcome("failed", f"An unexpected {name} ended the method at step {steps + 1}; the log has it. {kept}")
+
+
+def with_notes(
+    outcome: Outcome, method: Method, problem: Problem, last: Sequence[Record], start_note: str, rises: Sequence[Rise]
+) -> Outcome:
+    """The outcome with sentences on the last record, if there is one, on the starts, and on rounding."""
+    notes = [outcome.message]
+    if isinstance(method, NotesAnswer) and last:
+        notes.append(method.answer_note(problem, last[0].step.state))
+    notes += [start_note if last else "", rise_sentence(rises)]
+    notes += [precision_sentence(problem, last), least_noise_sentence(problem, last)]
+    return Outcome(outcome.reason, " ".join(filter(None, notes)))
 
 
 @contextmanager

@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.standardising import targets
 from ..display import RunDisplay
 from ..errors import SettingError, StoreError, function, not_written
 from ..hyperparameters import Hyperparameters
@@ -25,14 +24,13 @@ from ..kernels.row_scaled import plain_rows
 from ..linalg.denormals import flushed_to_zero
 from ..linalg.interruption import Interrupted, interruptible
 from ..methods.base import Method, Steps
-from ..methods.capabilities import EstimatesNoise, NotesAnswer, NotesVariance
+from ..methods.capabilities import EstimatesNoise, NotesVariance
 from ..posteriors import InUnits, Of, as_posterior, in_units
 from ..problem import Outcome, Problem, Step
 from . import scores
 from .budget import Budget, Progress, ScoringClock, ScoringTime, StopRequest, scheduled
-from .changes_by_hand import Changes, in_words
 from .counting import Counted, Counter, device_time, recording_jitter
-from .description import Description
+from .description import Changes, Description, changes_in_words
 from .learned_values import changed_problem, hyperparameters_of, inducing_points_of, log_prior_of, with_priors
 from .outcomes import (
     FINAL,
@@ -44,8 +42,9 @@ from .outcomes import (
     refuse_beyond_memory,
     stopped,
     warn_of_long_steps,
+    with_notes,
 )
-from .rounding import MonotoneWatch, Rise, least_noise_sentence, precision_sentence, rise_sentence
+from .rounding import MonotoneWatch, Rise
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
 
@@ -302,7 +301,7 @@ class Run(RunDisplay):
             finally:
                 self._busy.release()
 
-    def fork(self, at: int = -1, step: Step | None = None, problem: Problem | None = None) -> Run:
+    def fork(self, at: int = -1, step: Step | None = None, problem: Problem | None = None, what: str = "") -> Run:
         """Make a second run, not stored, that shares the records up to one of them and continues from there.
 
         Parameters
@@ -314,22 +313,20 @@ class Run(RunDisplay):
         problem : Problem, optional
             The same rows with other hyperparameters to begin with, or other restrictions of them; see
             `with_hyperparameters`.
+        what : str
+            What the step or the problem changes, in words for `changes`.
 
         Notes
         -----
         Without a step or a problem, the fork is still the run of its spec. Else `changes` says what was changed.
         """
-        return self._forked(at, step, problem, "" if step is None else "a step by hand")
-
-    def _forked(self, at: int, step: Step | None, problem: Problem | None, what: str) -> Run:
-        """The fork, in which this was changed by hand."""
         records = self.trace[: self.trace.at(at).index + 1]
         problem, last_shared = self.problem if problem is None else problem, records[-1].index
         if step is not None:
             of_kind("The step of a fork", step, Step, "what a method yields, such as run.trace[3].step")
             records.append(records[-1]._replace(index=len(records), step=step, scores=None))
         kept: dict[str, Any] = {"spec": self.spec, "start_note": self.start_note, "clock": self._clock}
-        kept["changes"] = self.changes.forked(last_shared, self.problem, problem, what)
+        kept["changes"] = self.changes.forked(last_shared, step is not None, self.problem, problem, what)
         return Run(self.method, problem, self.split, resume=records, **kept)
 
     def with_hyperparameters(self, at: int = -1, after: int | None = None, **options: Any) -> Run:
@@ -358,11 +355,10 @@ class Run(RunDisplay):
         if self.method.own_kernel:
             raise SettingError(f"Method {self.method.key!r} learns features of its own in place of the kernel.")
         theta = getattr(self.trace.at(at).step.state, "theta", self.problem.theta)
-        problem = changed_problem(self.problem, self.hyperparameters_at(at, curvature=False), theta, options)
-        self.method.check_restrictions(problem)
+        problem = changed_problem(self.method, self.problem, self.hyperparameters_at(at, False), theta, options)
         after = self.trace.at(at).index if after is None else after
         step = self.method.set_by_hand(problem, self.trace.at(after).step.state)
-        return self._forked(after, step, problem, in_words(options))
+        return self.fork(after, step, problem, changes_in_words(options))
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has the trace and the answers, and continues by itself. It has no store and no running generator."""
@@ -370,9 +366,9 @@ class Run(RunDisplay):
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        earlier = {"changes": Changes(state["problem"])}  # what a copy of an earlier version lacks
-        self.__dict__.update({**earlier, **state}, _steps=None, _journal=None, error=None, _watchers=[])
-        self._stop, self._busy = StopRequest(), threading.RLock()
+        # a copy of an earlier version has no changes
+        self.__dict__.update({"changes": Changes(state["problem"])} | state, _steps=None, _journal=None, error=None)
+        self._watchers, self._stop, self._busy = [], StopRequest(), threading.RLock()
 
     def posterior(self, at: int = -1, of: Of = "f") -> InUnits:
         """The predictive distribution at one record, rebuilt from the state that the record keeps.
@@ -453,10 +449,9 @@ class Run(RunDisplay):
                 train, test = plain_rows(self.problem), self.split.test
                 with self.scoring:
                     marginals = self.posterior(index, "y").marginals_at_scaled(test.X)
-                    y = targets(test.y, train)
+                    errors, values = scores.errors_and_scores(marginals, test, train)
                     if self.test_errors is None or index >= self.test_errors[0]:
-                        self.test_errors = (index, (marginals.moments[0] - y).square())
-                    values = scores.scores_of(y, marginals, targets(train.y, train))
+                        self.test_errors = (index, errors)
                 self.trace.score(index, values)
                 self._write(lambda journal: journal.score(index, self.trace[index].scores or {}))
         return dict(values or {})
@@ -577,12 +572,8 @@ class Run(RunDisplay):
         """Keep why the run ended, with sentences on rounding. Only a used-up budget leaves the generator open."""
         self._stop.answer()
         self._stop_reason = None
-        notes, last = [outcome.message], self.trace[-1:]
-        if isinstance(self.method, NotesAnswer) and last:
-            notes.append(self.method.answer_note(self.problem, last[0].step.state))
-        notes += [self.start_note if last else "", rise_sentence(self.rises)]
-        notes += [precision_sentence(self.problem, last), least_noise_sentence(self.problem, last)]
-        self.outcome = outcome = Outcome(outcome.reason, " ".join(filter(None, notes)))
+        notes = (self.start_note, self.rises)
+        self.outcome = outcome = with_notes(outcome, self.method, self.problem, self.trace[-1:], *notes)
         self.trace.why_none = outcome.message
         if outcome.reason != "budget":
             self._close_method()

@@ -19,8 +19,10 @@ import math
 import torch
 from torch import Tensor
 
+from ..data.standardising import targets
 from ..errors import DataError
 from ..posteriors import Marginals, NormalMarginals
+from ..problem import Dataset
 
 OF_VARIANCE = ("snlp", "nlpd", "coverage68", "coverage95")  # scores that depend on the predictive variance
 
@@ -74,6 +76,12 @@ def scores(y: Tensor, mean: Tensor, var: Tensor, train_y: Tensor) -> dict[str, f
             f"and {len(var)} variances."
         )
     return scores_of(y, NormalMarginals(mean, var), train_y)
+
+
+def errors_and_scores(marginals: Marginals, test: Dataset, train: Dataset) -> tuple[Tensor, dict[str, float]]:
+    """The squared errors [t] on scaled test rows and their scores, for distributions in the units of the file."""
+    y = targets(test.y, train)
+    return (marginals.moments[0] - y).square(), scores_of(y, marginals, targets(train.y, train))
 
 
 def scores_of(y: Tensor, marginals: Marginals, train_y: Tensor) -> dict[str, float]:
