@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -156,6 +156,46 @@ def part(data: Dataset, how: How, given: Given, name: str = "the data") -> Parts
             f"at least 2 and 1 are needed. Choose one of {_FORMS}."
         )
     return parts
+
+
+def rows_to_draw(draw: Callable[[int], Dataset], how: How, training_rows: int, most: int, name: str) -> int:
+    """Return a number of rows of which a split leaves at least this many for training.
+
+    Parameters
+    ----------
+    draw : callable
+        Draws so many rows, which come with no split of their own.
+    how : int or mapping
+        The split; see `part`.
+    training_rows : int
+        How many training rows are wanted.
+    most : int
+        The largest number of rows that can be drawn.
+    name : str
+        The data set, for messages.
+
+    Raises
+    ------
+    DataError
+        If there is no such split, or if it leaves fewer training rows of the largest number.
+    """
+    drawn = max(3, training_rows + 1)
+    while True:
+        drawn = min(drawn, most)
+        training = int(_part(draw(drawn), how, Given(), name).train.sum())
+        if training >= training_rows:
+            return drawn
+        if drawn == most:
+            raise too_few(name, how, most, training, training_rows)
+        drawn += math.ceil((training_rows - training) * drawn / max(training, 1))
+
+
+def too_few(name: str, how: How, rows: int, training: int, wanted: int) -> DataError:
+    """Return the error of a data set that has fewer training rows than wanted."""
+    return DataError(
+        f"{name}: of at most {rows:,} rows, split {quote(how)} leaves {training:,} for training, and {wanted:,} are "
+        f"wanted: choose at most {training:,}."
+    )
 
 
 def _part(data: Dataset, how: How, given: Given, name: str) -> Parts:

@@ -183,8 +183,7 @@ def complete(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         raise DataError(f"{name} has no option {listing(unknown)}; it has {listing(defaults)}.")
     values = defaults | dict(options)
     _check_theta(name, values.get("theta"))
-    max_rows = _MAX_GP_ROWS if recipe.truth is None else 10_000_000
-    _check_whole(name, "n", values["n"], 3, max_rows)
+    _check_whole(name, "n", values["n"], 3, most_rows(name))
     _check_whole(name, "d", values["d"], *recipe.d_bounds)
     _check_whole(name, "seed", values["seed"], 0, 2**63 - 1)
     if values["n"] * values["d"] > 10**9:
@@ -193,6 +192,24 @@ def complete(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(noise, bool) or not isinstance(noise, int | float) or not is_finite(noise) or noise < 0:
         raise DataError(f"{name}: noise={quote(noise)} is not a standard deviation: give a number of at least 0.")
     return values
+
+
+def most_rows(name: str) -> int:
+    """Return the largest number of rows that a generator draws."""
+    return _MAX_GP_ROWS if GENERATORS[name].truth is None else 10_000_000
+
+
+def rows_without_values(name: str, options: Mapping[str, Any]) -> Dataset:
+    """Return rows that a split divides as it divides those of `generate`, without the cost of their targets.
+
+    Only a single input is drawn, because a division in time reads it. No split reads several inputs, and these are 0.
+    """
+    values = complete(name, options)
+    zero = torch.zeros(1, dtype=torch.float64)
+    X, n = zero.expand(values["n"], values["d"]), values["n"]
+    if values["d"] == 1:
+        X = GENERATORS[name].inputs(torch.Generator().manual_seed(values["seed"]), n, 1)
+    return Dataset(X, zero.expand(n))
 
 
 def _check_whole(name: str, option: str, value: object, low: int, high: int) -> None:

@@ -27,7 +27,8 @@ import torch
 from ... import data as data_sets
 from ... import kernels
 from ...data.quoting import size
-from ...data.sets.generators import GENERATORS
+from ...data.sets.generators import GENERATORS, most_rows, rows_without_values
+from ...data.splits import rows_to_draw, too_few
 from ...display import ScalingDisplay
 from ...errors import GPExplorerError, SettingError, closest, has_items, is_one_of, number, quoted
 from ...problem import Cost, Dataset, Problem
@@ -44,7 +45,6 @@ SETTINGS = {
     "k": ("num_neighbours",),
 }
 APART = 3.0  # a forecast and a formula that differ by more than this factor cannot both be right
-SPARE = 1.15  # this multiple of the training rows is drawn, because a tenth of the rows goes to the test
 PREDICTED = ("seconds predicted", "memory predicted")
 COLUMNS = ("value", "n", "d", "seconds", "memory", "first", "steps", *PREDICTED, "sentence")
 
@@ -102,9 +102,25 @@ class Axis:
         if self.setting:
             return replace(spec, settings={**spec.settings, self.setting: value}), None
         if rows["name"] in GENERATORS:
-            rows |= {"n": int(SPARE * value) + 8} if self.name == "n" else {"d": value}
+            rows |= {"n": _drawn(rows, spec.split, value)} if self.name == "n" else {"d": value}
             spec = replace(spec, data=rows)
         return spec, value if self.name == "n" else None
+
+    def check(self, spec: Spec, value: int) -> None:
+        """Raise DataError if the data of this spec have fewer training rows than a size of n asks for."""
+        name = str(spec.data.get("name") if isinstance(spec.data, dict) else spec.data)
+        if self.name != "n":
+            return
+        if name in GENERATORS:
+            self.grown(spec, value)
+        elif (training := len((split := data_sets.load(spec.data, split=spec.split)).train)) < value:
+            raise too_few(name, spec.split, training + len(split.test), training, value)
+
+
+def _drawn(rows: dict[str, Any], split: Any, value: int) -> int:
+    """How many rows of a generator are drawn, so that the split leaves this many for training."""
+    name, options = rows["name"], {key: option for key, option in rows.items() if key != "name"}
+    return rows_to_draw(lambda n: rows_without_values(name, {**options, "n": n}), split, value, most_rows(name), name)
 
 
 def axes(spec: Spec) -> dict[str, Axis]:
@@ -131,7 +147,7 @@ class Scaling(ScalingDisplay, param.Parameterized):
     axis : str
         What grows; `axes(spec)` gives the choices.
     values : sequence of int
-        The sizes.
+        The sizes; along n, numbers of training rows.
     measure : callable
         Measures a spec on some of its rows. By default this happens in a child process.
     machine : callable
@@ -141,6 +157,8 @@ class Scaling(ScalingDisplay, param.Parameterized):
     ------
     SettingError
         If the method has no such axis, or a size is not a whole number of at least 1.
+    DataError
+        If the split leaves fewer training rows than the largest size along n; the message says what the largest is.
 
     Notes
     -----
@@ -174,6 +192,7 @@ class Scaling(ScalingDisplay, param.Parameterized):
         if not sizes:
             raise SettingError(f"The sizes are {quoted(values)}; give whole numbers, such as [1000, 2000, 4000].")
         self.values = sorted({number("A size", value, whole=True, low=1) for value in sizes})
+        self.axis.check(spec, self.values[-1])
         self._measure, self._machine = measure, machine
         self.points: list[dict[str, Any]] = []
 
@@ -193,6 +212,8 @@ class Scaling(ScalingDisplay, param.Parameterized):
             measured = self._measure(*self.axis.grown(self.spec, value))
         except GPExplorerError as error:
             measured = Measured(0, 0, sentence=str(error))
+        if self.axis.name == "n" and not measured.sentence:
+            value = measured.n  # what was measured is what is fitted, drawn and forecast from
         row = {"value": value, **vars(measured)}
         if not measured.sentence:
             cost = self.formula(value, measured.n, measured.d)
@@ -233,7 +254,7 @@ class Scaling(ScalingDisplay, param.Parameterized):
         n, d : int
             Rows and inputs, where they are not the axis themselves.
         """
-        spec, _ = self.axis.grown(self.spec, value)
+        spec = self.spec if self.axis.name == "n" else self.axis.grown(self.spec, value)[0]
         n, d = value if self.axis.name == "n" else n, value if self.axis.name == "d" else d
         return method_of(spec).cost(hollow_problem(spec, n, d))
 
