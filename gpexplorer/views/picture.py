@@ -17,6 +17,7 @@ import holoviews as hv
 import pandas as pd
 import param
 from holoviews.plotting.bokeh import OverlayPlot
+from pandas.api.types import is_float_dtype
 from param.parameterized import resolve_ref
 
 from ..display import InPanel
@@ -416,5 +417,8 @@ def _title(element: hv.Overlay) -> str:
 
 
 def _table(frame: pd.DataFrame, index: bool = True) -> str:
-    """A table with four digits, and a dash where there is no number."""
+    """A table with four digits, and a dash where there is no number and no word."""
+    for name in frame.columns[frame.isna().any()]:
+        if not is_float_dtype(frame[name]):  # of these columns pandas writes <NA> or None, whatever na_rep is
+            frame = frame.assign(**{str(name): frame[name].astype(object).where(frame[name].notna(), "–")})
     return frame.to_html(float_format="{:.4g}".format, na_rep="–", index=index)

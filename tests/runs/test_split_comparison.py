@@ -145,7 +145,7 @@ def test_what_is_said_of_two_methods_follows_from_the_test_and_the_wins(row: dic
 def test_only_splits_that_all_methods_have_are_compared_and_seeds_of_one_split_count_once():
     runs = over_splits({"cholqr": [0.1, 0.2, 0.3, 9.0], "random": [0.2, 0.3, 0.4]})
     runs["random 3"] = scored("random", [math.nan], split=3)
-    again = {f"again {k}": scored("cholqr", [0.5], split=0, seed=k) for k in (1, 2)}
+    again = {f"again {k}": scored("cholqr", [1.0, 0.5], split=0, seed=k) for k in (1, 2)}
 
     result = split_comparison.table(split_comparison.families(runs | again))
 
@@ -155,7 +155,7 @@ def test_only_splits_that_all_methods_have_are_compared_and_seeds_of_one_split_c
 
 
 def test_seeds_on_one_split_are_called_seeds_and_other_data_are_not_compared():
-    runs = {f"{m}, seed {k}": scored(m, [0.1 + k], seed=k) for m in ("cholqr", "random") for k in range(3)}
+    runs = {f"{m}, seed {k}": scored(m, [1.0, 0.1 + k], seed=k) for m in ("cholqr", "random") for k in range(3)}
     runs |= over_splits({"cholqr": [0.1] * 3}, data={**ROWS, "n": 90})
 
     result = split_comparison.table(split_comparison.families(runs))

@@ -12,6 +12,7 @@ import pandas as pd
 
 from ...errors import SettingError, quoted
 from ...methods.base import registry
+from ..outcomes import FINAL
 from ..spec import Spec, in_words
 from .comparison import SCORES, Finished, newest_rows, overlay, what_differs
 from .setting_labels import budget_in_words, setting_in_words
@@ -110,31 +111,40 @@ def table(groups: Mapping[str, Mapping[str, Finished]], score: str = "smse") -> 
         standard deviation of the score over them. "best" is the family on the same data with the lowest mean, "wins"
         the number of splits on which that one has the lower score, and "p" the two-sided sign test of these wins,
         times "pairs", the number of pairs of families on the same data (Bonferroni), because the best family was
-        chosen by the same scores.
+        chosen by the same scores. "left out" is the number of splits on which not all of these families have a score,
+        and "remark" says which runs of the family took no step, failed, diverged, or took other numbers of steps.
 
     Notes
     -----
     Several seeds on one split count once, by their mean. Families on the same data are compared on the splits that
     all of them have, where these are at least two. The sign test treats splits as independent. Folds have disjoint
     test rows but share training rows, and random holdouts share both, so its p is a little too small.
+
+    The score of a run that took no step is that of its start and not of its method, and is left out. A family that has
+    no other runs is not compared. Splits without a score are left out for all families, which favours a method that
+    fails on hard splits.
     """
     if score not in SCORES:
         raise SettingError(f"There is no score {quoted(score)}; choose one of {', '.join(SCORES)}.")
     blocks: dict[tuple[str, str], dict[str, pd.Series[float]]] = {}
     for name, group in groups.items():
         kind, values = _per_split(group, score)
-        if len(values):
-            blocks.setdefault(kind, {})[name] = values
+        blocks.setdefault(kind, {})[name] = values
     rows = [row for (_, split), block in blocks.items() for row in _rows(block, "seeds" if split else "splits")]
-    columns = ["family", "over", "number", "mean", "sd", "best", "wins", "ties", "p", "pairs"]
-    counts = dict.fromkeys(("wins", "ties", "pairs"), "Int64")  # whole numbers, some of which are missing
+    if not any(row["number"] for row in rows):
+        rows = []
+    for row in rows:
+        row["remark"] = _remark(list(groups[row["family"]].values()), score) or None
+    columns = ["family", "over", "number", "mean", "sd", "best", "wins", "ties", "p", "pairs", "left out", "remark"]
+    counts = dict.fromkeys(("wins", "ties", "pairs", "left out"), "Int64")  # whole numbers, some of which are missing
     return pd.DataFrame(rows, columns=columns).astype(counts).set_index("family")
 
 
 def _per_split(group: Mapping[str, Finished], score: str) -> tuple[tuple[str, str], pd.Series[float]]:
     """The data, the split if all runs have the same one, and the mean score of each split, or else of each seed."""
     runs = list(group.values())
-    values = [(_split(run.spec), run.spec.seed, run.last[score]) for run in runs]
+    newest = [np.nan if _is_stepless(run) else run.last[score] for run in runs]
+    values = [(_split(run.spec), run.spec.seed, value) for run, value in zip(runs, newest, strict=True)]
     frame = pd.DataFrame(values, columns=["split", "seed", "score"])
     splits = frame["split"].unique()
     by = "split" if len(splits) > 1 else "seed"
@@ -143,12 +153,40 @@ def _per_split(group: Mapping[str, Finished], score: str) -> tuple[tuple[str, st
     return (data, "" if by == "split" else str(splits[0])), finite.groupby(by)["score"].mean()
 
 
+def _is_stepless(run: Finished) -> bool:
+    """Whether a run ended or was left at its start, which is not what its method reaches."""
+    return run.last["steps"] == 0 and run.outcome != "converged"
+
+
+def _remark(runs: Sequence[Finished], score: str) -> str:
+    """What a reader must know of the runs behind the mean of a family; empty where there is nothing."""
+    stepless = [run for run in runs if _is_stepless(run)]
+    others = [run for run in runs if not _is_stepless(run)]
+    unscored = sum(not np.isfinite(run.last[score]) for run in others)
+    parts = [f"{_share(len(stepless), len(runs))} took no step"] if stepless else []
+    parts += [f"{_share(unscored, len(runs))} had no finite {score.upper()}"] if unscored else []
+    for reason in ("diverged", "failed"):
+        if number := sum(run.outcome == reason for run in others):
+            parts.append(f"{_share(number, len(runs))} {reason}")
+    by_steps = [run for run in others if run.outcome not in FINAL and "seconds" not in run.spec.budget]
+    steps = sorted({int(run.last["steps"]) for run in by_steps if np.isfinite(run.last["steps"])})
+    parts += [f"they took {steps[0]} to {steps[-1]} steps"] if len(steps) > 1 else []
+    return ", ".join(parts)
+
+
+def _share(number: int, of: int) -> str:
+    return f"all {of} runs" if number == of else f"{number} of {of} runs"
+
+
 def _rows(block: Mapping[str, pd.Series[float]], over: str) -> list[dict[str, Any]]:
     """The rows of families on the same data."""
     from scipy.special import bdtr
 
-    common = pd.concat(block, axis=1, join="inner")
+    empty = [name for name, values in block.items() if not len(values)]
+    block = {name: values for name, values in block.items() if len(values)}
+    common = pd.concat(block, axis=1, join="inner") if block else pd.DataFrame()
     paired = len(common) > 1 and len(block) > 1
+    left_out = len(set().union(*(values.index for values in block.values()))) - len(common)
     scores = {name: common[name] if paired else values for name, values in block.items()}
     names = sorted(scores, key=lambda name: float(scores[name].mean()))
     pairs = len(names) * (len(names) - 1) // 2
@@ -161,12 +199,13 @@ def _rows(block: Mapping[str, pd.Series[float]], over: str) -> list[dict[str, An
             ties = len(values) - wins - losses
             p = min(1.0, 2 * float(bdtr(min(wins, losses), wins + losses, 0.5)))  # 1 without wins and losses
             row |= {"best": names[0], "wins": wins, "ties": ties, "p": min(1.0, p * pairs), "pairs": pairs}
+            row |= {"left out": left_out} if left_out else {}
         rows.append(row)
-    return rows
+    return rows + [{"family": name, "over": over, "number": 0} for name in empty]
 
 
 def sentences(compared: pd.DataFrame, score: str = "smse") -> list[str]:
-    """Say of each family but the best whether the splits tell it from the best.
+    """Say of each family but the best whether the splits tell it from the best, and what must be known of its runs.
 
     Parameters
     ----------
@@ -174,8 +213,16 @@ def sentences(compared: pd.DataFrame, score: str = "smse") -> list[str]:
         As `table` returns it.
     score : str
         The score of the table.
+
+    Returns
+    -------
+    list of str
+        One sentence per comparison, then one per family with a remark.
     """
-    said = []
+    said, remarks = [], []
+    for name, remark in compared.get("remark", pd.Series(dtype=object)).dropna().items():
+        consequence = "" if compared.loc[name, "number"] else f", so its {score.upper()} is not compared"
+        remarks.append(f"{name}: {remark}{consequence}.")
     for name, row in compared.dropna(subset="best").iterrows():
         number, over, of = int(row["number"]), row["over"], score.upper()
         share = f"{int(row['wins'])} of {number} {over}" + f", equal on {int(row['ties'])}" * bool(row["ties"])
@@ -188,7 +235,9 @@ def sentences(compared: pd.DataFrame, score: str = "smse") -> list[str]:
             said.append(f"{row['best']} has a lower {of} than {name} on {share} {test}.")
         else:
             said.append(f"{row['best']} has the lower mean {of}, but {name} is lower on most: {lower_on}")
-    return said
+        if pd.notna(row.get("left out")):
+            said[-1] += f" Left out: {int(row['left out'])} {over} on which not all have a finite {of}."
+    return said + remarks
 
 
 def layers(
