@@ -349,7 +349,11 @@ def race_parts(race: Race) -> list[Part]:
     newest = board.groupby("lane").tail(1).set_index("lane").sort_values("smse")
     newest["memory"] /= 1e6
     newest = newest.rename(columns={"memory": "MB"})
-    newest["state"] = [race.lanes[name].sentence or "runs" for name in newest.index]
+    begun = set(newest.index)
+    newest = newest.astype({name: "Int64" for name, kind in newest.dtypes.items() if kind == "int64"})  # may be missing
+    newest = newest.reindex([*newest.index, *(name for name in race.lanes if name not in begun)])
+    states = {True: "runs", False: "has no score yet"}
+    newest["state"] = [race.lanes[name].sentence or states[name in begun] for name in newest.index]
     scored = [metric for metric in METRICS if board[metric].notna().any()]
     return [_table(newest.rename_axis(None)), *(race_curves(race, metric) for metric in scored)]
 

@@ -133,6 +133,22 @@ def test_a_race_shows_the_newest_row_of_each_lane_with_the_lowest_error_first():
     assert len(race_parts(race_of(board.assign(snlp=-1.0)))) == 3
 
 
+def test_a_race_names_the_lanes_without_a_score_and_why():
+    specs = {name: gpx.Spec(name, data="friedman1") for name in ("states", "random")}
+    race = gpx.Race(specs | {"late": gpx.Spec("cholqr", data="friedman1")}, turn_seconds=0.05)
+    while not len(race.board()):
+        race.advance()
+
+    shown = read(race_parts(race)[0]).set_index("")
+
+    assert shown.index.tolist()[-1] != "random"
+    assert set(shown.index) == {"states", "random", "late"}
+    assert shown.loc["states", "state"].startswith("States needs one input")
+    assert shown.loc["states", "smse"] == "–"
+    assert shown.loc["random", "step"] == str(int(race.board().iloc[-1]["step"]))
+    assert shown.loc["late", "state"] in ("has no score yet", "runs")
+
+
 def test_a_scaling_study_shows_its_law_from_two_sizes_on():
     def study(seconds: list[float]) -> Any:
         sizes = 500.0 * 2.0 ** np.arange(len(seconds))
