@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -151,10 +152,10 @@ class SpecDisplay(InPanel):
     """The table that a cell shows of a spec."""
 
     def _repr_html_(self) -> str:
-        """The fields that differ from their defaults, and the name of the run."""
+        """Every field that is not empty, and the name of the run."""
         spec: Any = self
-        fields = ("method", "settings", "data", "split", "kernel", "seed", "device", "dtype", "budget")
-        rows = {name: getattr(spec, name) for name in fields if getattr(spec, name) not in ({}, None)}
+        values = {field.name: getattr(spec, field.name) for field in fields(spec)}
+        rows = {name: value for name, value in values.items() if value not in ({}, None, "")}
         return html_table({**rows, "key": spec.key()})
 
 

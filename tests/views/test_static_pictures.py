@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -160,6 +161,24 @@ def test_a_cell_shows_a_run_and_a_spec_without_letting_text_become_html(run: Run
     assert "<b>" not in spec._repr_html_()
     assert "image/svg+xml" in run._repr_html_()
     assert ">6<" in run._repr_html_()
+
+
+def test_a_spec_shows_each_field_that_another_spec_has_otherwise():
+    other = {
+        "method": "random", "settings": {}, "data": "friedman1", "split": 2, "kernel": "matern32",
+        "seed": 5, "device": "cuda", "dtype": "float32", "budget": {"steps": 9}, "target_transform": "yeo-johnson",
+        "input_transform": "log",
+    }  # fmt: skip
+    assert set(other) == {field.name for field in fields(SPEC)}
+
+    def shown(spec: gpx.Spec) -> str:
+        return spec._repr_html_().replace(spec.key(), "")
+
+    for name, value in other.items():
+        if name != "settings":
+            settings = {} if name == "method" else SPEC.settings
+            assert shown(replace(SPEC, **{name: value, "settings": settings})) != shown(SPEC), name
+    assert "target_transform" not in shown(SPEC)
 
 
 def test_cells_show_comparisons_races_and_scaling_studies(run: Run):
