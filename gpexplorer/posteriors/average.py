@@ -65,6 +65,9 @@ class AveragePosterior(TablePosterior):
         super().__init__(parts[0].like.double(), noise)
         self.parts, self.of, self.columns = tuple(part.asked_for("f") for part in parts), parts[0].of, first
 
+    def _contents(self) -> str:
+        return f"average of {len(self.parts)} models"
+
     @property
     def row_numbers(self) -> int:
         return sum(part.row_numbers for part in self.parts)
@@ -155,7 +158,7 @@ class AveragePosterior(TablePosterior):
         ]
 
     @classmethod
-    def read(cls, parts: Parts) -> AveragePosterior:
+    def from_parts(cls, parts: Parts) -> AveragePosterior:
         models, weights = parts.text.get("parts"), parts.text.get("weights")
         if not isinstance(models, list) or not isinstance(weights, list) or not 0 < len(models) <= MAX_MODELS:
             raise PosteriorError(f"it is an average of no models, or of more than {MAX_MODELS}.")

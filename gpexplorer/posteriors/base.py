@@ -91,6 +91,14 @@ class Posterior(ABC):
     def __init__(self, like: Tensor, noise_variance: float = 0.0) -> None:
         self.like, self.noise_variance = like.detach().new_empty(0), float(noise_variance)
 
+    def __repr__(self) -> str:
+        return f"<posterior of {self.of}: {self._contents()}>"
+
+    def _contents(self) -> str:
+        """What the posterior consists of in a few words, such as "inducing, 6 points"."""
+        inner, kind = getattr(self, "inner", None), self.kind or type(self).__name__
+        return f"{kind}, {inner._contents()}" if isinstance(inner, Posterior) else kind
+
     @abstractmethod
     def moments(self, X: Any) -> tuple[Tensor, Tensor]:
         """Mean [b] and variance [b] of f at one block of rows; rounding may make a variance negative."""
@@ -127,7 +135,7 @@ class Posterior(ABC):
         raise PosteriorError(f"A {type(self).__name__} cannot be saved: only numbers can, and it is a function.")
 
     @classmethod
-    def read(cls, parts: Parts) -> Posterior:
+    def from_parts(cls, parts: Parts) -> Posterior:
         """Make the posterior from what `write` has written; kinds that can be saved do."""
         raise PosteriorError(f"A {cls.__name__} cannot be read from a file.")
 

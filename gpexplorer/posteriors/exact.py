@@ -154,6 +154,9 @@ class RowsPosterior(Posterior):
         super().__init__(self.alpha, noise_variance(theta))
         self.kernel, self.theta, self.S, self.solver = kernel, theta, variance_rows, solver
 
+    def _contents(self) -> str:
+        return f"{self.kind}, {len(self.alpha):,} rows"
+
     @property
     def row_numbers(self) -> int:
         return len(self.X) + 3 * len(self.S)
@@ -202,7 +205,7 @@ class RowsPosterior(Posterior):
             parts.text["by_blocks"] = by_blocks
 
     @classmethod
-    def read(cls, parts: Parts) -> RowsPosterior:
+    def from_parts(cls, parts: Parts) -> RowsPosterior:
         X, d = read_rows(parts, "X")
         S = X if parts.flag("same") else read_rows(parts, "S")[0]
         kernel, theta = read_kernel(parts, d)
@@ -353,6 +356,9 @@ class KeptRowsPosterior(Posterior):
         super().__init__(y, noise_variance(theta))
         self.kernel, self.theta, self.X, self.y, self.noise = kernel, theta, X, y, noise
 
+    def _contents(self) -> str:
+        return f"{self.kind or type(self).__name__}, {len(self.y):,} rows"
+
     @property
     def noise_of_rows(self) -> Float[Tensor, " n"]:
         """The noise variance of each row, in float64."""
@@ -424,7 +430,7 @@ class StatesPosterior(KeptRowsPosterior):
         return lambda X: (smoother.moments(X[:, 0].double())[0] * self._scales(X) + prior(X)).to(self.like)
 
     @classmethod
-    def read(cls, parts: Parts) -> StatesPosterior:
+    def from_parts(cls, parts: Parts) -> StatesPosterior:
         return cls(*cls.read_kept(parts))
 
     def _smoothed(self, targets: Float[Tensor, "k n"]) -> Smoother:

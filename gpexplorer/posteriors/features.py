@@ -93,6 +93,9 @@ class FeaturePosterior(Posterior):
         super().__init__(weights.mean, noise_variance)
         self.features, self.weights, self.V, self.outside, self.unseen = features, weights, V, outside, unseen
 
+    def _contents(self) -> str:
+        return f"{len(self.features):,} features"
+
     @property
     def row_numbers(self) -> int:
         return 4 * len(self.features)
@@ -158,7 +161,7 @@ class FeaturePosterior(Posterior):
         self.weights.write(parts)
 
     @classmethod
-    def read(cls, parts: Parts) -> FeaturePosterior:
+    def from_parts(cls, parts: Parts) -> FeaturePosterior:
         features = read_features(parts)
         V = parts.tensor("V", len(features), None) if parts.flag("combined") else None
         weights = read_weights(parts, len(features) if V is None else V.shape[1])

@@ -69,6 +69,9 @@ class InUnits(TablePosterior):
         super().__init__(inner.like.double(), inner.noise_variance * self.y_sd**2)
         self.inner, self.of, self.guard = inner, inner.of, guard
 
+    def _contents(self) -> str:
+        return self.inner._contents()
+
     @property
     def hyperparameters(self) -> Hyperparameters:
         """The hyperparameters of the model, in the units of the file.
@@ -169,7 +172,7 @@ class InUnits(TablePosterior):
         parts.text["inner"] = parts.keep_part(lambda own: write_posterior(own, self.inner))
 
     @classmethod
-    def read(cls, parts: Parts) -> InUnits:
+    def from_parts(cls, parts: Parts) -> InUnits:
         inner = read_posterior(parts.part("inner"), *kinds_below(cls.level))
         columns = read_columns(parts.part("columns"))
         numbers = columns.X.numbers if isinstance(columns.X, MixedRows) else columns.X
@@ -416,7 +419,7 @@ class UnitRowsPosterior(Posterior):
         parts.text["inner"] = parts.keep_part(lambda own: write_posterior(own, self.inner))
 
     @classmethod
-    def read(cls, parts: Parts) -> UnitRowsPosterior:
+    def from_parts(cls, parts: Parts) -> UnitRowsPosterior:
         return cls(read_posterior(parts.part("inner"), *kinds_below(cls.level)))
 
     def examples(self) -> Any:

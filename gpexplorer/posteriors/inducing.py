@@ -54,6 +54,9 @@ class InducingPosterior(Posterior):
         self.kernel, self.theta, self.Z, self.L_mm, self.weights = kernel, theta, Z, L_mm, weights
         self.alpha = torch.linalg.solve_triangular(L_mm.T, weights.mean[:, None], upper=True)[:, 0]  # [m]
 
+    def _contents(self) -> str:
+        return f"{self.kind}, {len(self.Z):,} points"
+
     @property
     def row_numbers(self) -> int:
         return 4 * len(self.Z)
@@ -100,7 +103,7 @@ class InducingPosterior(Posterior):
         self.weights.write(parts)
 
     @classmethod
-    def read(cls, parts: Parts) -> InducingPosterior:
+    def from_parts(cls, parts: Parts) -> InducingPosterior:
         Z, d = read_rows(parts, "Z")
         kernel, theta = read_kernel(parts, d)
         posterior = cls(kernel, theta, Z, parts.factor("L_mm", len(Z)), read_weights(parts, len(Z)))

@@ -169,7 +169,7 @@ class NearestRowsPosterior(KeptRowsPosterior):
         parts.keep(lengths=self.lengths)
 
     @classmethod
-    def read(cls, parts: Parts) -> NearestRowsPosterior:
+    def from_parts(cls, parts: Parts) -> NearestRowsPosterior:
         kernel, theta, X, y, noise = cls.read_kept(parts)
         lengths, neighbours = parts.positive("lengths", kernel.d), parts.whole("neighbours")
         return cls(kernel, theta, X, y, noise=noise, lengths=lengths, neighbours=neighbours)

@@ -199,7 +199,7 @@ class ShiftedPosterior(Posterior):
             parts.text["inner"] = parts.keep_part(lambda own: write_posterior(own, inner), "residuals/")
 
     @classmethod
-    def read(cls, parts: Parts) -> ShiftedPosterior:
+    def from_parts(cls, parts: Parts) -> ShiftedPosterior:
         kind = MEANS[parts.one_of("mean", tuple(MEANS))]
         values = {}
         for field in fields(kind):
@@ -259,7 +259,7 @@ class PriorPosterior(Posterior):
         write_kernel(parts, self.kernel, self.theta)
 
     @classmethod
-    def read(cls, parts: Parts) -> PriorPosterior:
+    def from_parts(cls, parts: Parts) -> PriorPosterior:
         return cls(*read_kernel(parts, len(parts.tensor("theta" if "x_mean" not in parts else "x_mean"))))
 
 
@@ -431,7 +431,7 @@ class WidenedPosterior(Posterior):
         parts.version = 6
 
     @classmethod
-    def read(cls, parts: Parts) -> WidenedPosterior:
+    def from_parts(cls, parts: Parts) -> WidenedPosterior:
         inner = read_posterior(parts.part("inner", "widened/"), *kinds_below(cls.level))
         knots = parts.tensor("knots")
         factors = parts.positive("factors", len(knots))

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..data.quoting import listing, quote
 from ..data.reader.table_reader import RowsRead, Variant
 from ..data.standardising import checked_inputs, model_rows, table_rows
 from ..problem import Dataset, MixedRows
@@ -33,6 +34,10 @@ class TablePosterior(Posterior):
     """
 
     columns: Dataset  # no rows: only how inputs are read
+
+    def __repr__(self) -> str:
+        columns = f"target {quote(self.columns.target)}, inputs {listing(self.columns.names, 6)}"
+        return f"<posterior of {self.of}, {columns}: {self._contents()}>"
 
     def rows(self, X: Any) -> Any:
         """Check the inputs and put them on the device, in float64 and in the units of the file."""

@@ -65,7 +65,7 @@ class PrecisionFactor:
         parts.text |= {"weights": self.kind, "s2": self.s2}
 
     @classmethod
-    def read(cls, parts: Parts, r: int) -> PrecisionFactor:
+    def from_parts(cls, parts: Parts, r: int) -> PrecisionFactor:
         return cls(parts.tensor("weights", r), parts.factor("L", r), parts.number("s2", 1.0 / LARGEST))
 
 
@@ -89,7 +89,7 @@ class CovarianceRoot:
         parts.text["weights"] = self.kind
 
     @classmethod
-    def read(cls, parts: Parts, r: int) -> CovarianceRoot:
+    def from_parts(cls, parts: Parts, r: int) -> CovarianceRoot:
         return cls(parts.tensor("weights", r), parts.tensor("S_root", r, None))
 
 
@@ -116,7 +116,7 @@ class DiagonalAndDirection:
         parts.text["weights"] = self.kind
 
     @classmethod
-    def read(cls, parts: Parts, r: int) -> DiagonalAndDirection:
+    def from_parts(cls, parts: Parts, r: int) -> DiagonalAndDirection:
         diagonal = parts.tensor("diagonal", r)
         if bool((diagonal < 0.0).any()):
             raise PosteriorError("a variance of its weights is negative.")
@@ -126,7 +126,7 @@ class DiagonalAndDirection:
 def read_weights(parts: Parts, r: int) -> Any:
     """The distribution of r weights that a file holds."""
     classes = {own.kind: own for own in (PrecisionFactor, CovarianceRoot, DiagonalAndDirection)}
-    return classes[parts.one_of("weights", tuple(classes))].read(parts, r)
+    return classes[parts.one_of("weights", tuple(classes))].from_parts(parts, r)
 
 
 def normal_columns(like: Tensor, rows: int, size: int, source: torch.Generator) -> Tensor:

@@ -168,7 +168,7 @@ def write_posterior(parts: Parts, posterior: Any) -> None:
 def read_posterior(parts: Parts, *allowed: str) -> Any:
     """Make a posterior of the kind that the file names, which is one of these; by default of any kind."""
     kind = kinds[parts.one_of("kind", allowed or tuple(kinds))]
-    return kind.read(parts).asked_for(parts.one_of("of", ("f", "y")), parts.number("noise_variance", 0.0))
+    return kind.from_parts(parts).asked_for(parts.one_of("of", ("f", "y")), parts.number("noise_variance", 0.0))
 
 
 def check_tensors(tensors: dict[str, Tensor]) -> None:
