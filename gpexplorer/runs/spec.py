@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from .. import kernels
+from ..data import is_named
 from ..data.standardising import checked_input_transform
 from ..display import SpecDisplay
 from ..errors import SettingError, closest, is_one_of, listed, number, quoted
@@ -36,6 +37,8 @@ LARGEST = 100_000  # bytes of JSON: a spec is a page of text, not a data set
 LARGEST_INTEGER = 2**53  # every reader of JSON represents integers up to this one exactly
 A_SPEC = "a Spec, of a run its run.spec, of text Spec.from_json(text)"
 TRANSFORMS = ("target_transform", "input_transform")  # fields that are left out where they are empty
+COUNTS_OF_DATA = ("n", "d", "seed", "train", "test")  # options of data by name that are whole numbers
+COUNTS_OF_SPLITS = ("folds", "fold", "seed")
 DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?")
 
 
@@ -109,7 +112,7 @@ class Spec(Description, SpecDisplay):
             object.__setattr__(self, name, value)
 
     def __hash__(self) -> int:
-        return hash(self.to_json())
+        return hash(_hashable(self._entries()))  # not of the JSON, where the equal numbers 1 and 1.0 differ
 
     def to_json(self) -> str:
         """Canonical JSON: sorted names, no spaces, finite numbers. Equal specs give equal text."""
@@ -224,17 +227,33 @@ def _checked_data(data: Any) -> str | dict[str, Any]:
     if isinstance(data, (str, PurePath)) and str(data):
         return str(data)
     if isinstance(data, Mapping) and data:
-        return _plain("data", dict(data))
+        entries: dict[str, Any] = _plain("data", dict(data))
+        return _with_whole_numbers(entries, COUNTS_OF_DATA) if is_named(entries) else entries
     raise SettingError(f"data is {quoted(data)}; give a name, a path or a dict; arrays go to open(data=...).")
 
 
 def _checked_split(split: Any) -> int | dict[str, Any]:
     if isinstance(split, Mapping):
-        return _plain("split", dict(split))
+        return _with_whole_numbers(_plain("split", dict(split)), COUNTS_OF_SPLITS)
     try:
         return _whole("split", split)
     except SettingError as error:
         raise SettingError(f'{error} A share of the rows is {{"test": 0.1, "seed": 2}}.') from None
+
+
+def _with_whole_numbers(entries: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Entries of which those with these names are integers where they are whole floats, such as the n of 300.0 rows."""
+    return {
+        name: int(value) if name in names and isinstance(value, float) and value.is_integer() else value
+        for name, value in entries.items()
+    }
+
+
+def _hashable(value: Any) -> Any:
+    """What is equal for equal values of JSON, and has a hash."""
+    if isinstance(value, Mapping):
+        return frozenset((name, _hashable(entry)) for name, entry in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 def _checked_kernel(kernel: Any) -> str | dict[str, Any]:

@@ -288,3 +288,28 @@ def test_a_spec_from_before_settings_were_added_keeps_its_meaning_and_its_name(k
     assert Spec.from_json(earlier.to_json()) == earlier
     for name, value in added.items():
         assert earlier.settings[name] == (value(earlier.settings) if callable(value) else value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "whole"),
+    [
+        ({"data": {"name": "friedman1", "n": 40.0, "seed": 3.0}}, {"data": {"name": "friedman1", "n": 40, "seed": 3}}),
+        ({"split": {"folds": 4.0, "fold": 1.0}}, {"split": {"folds": 4, "fold": 1}}),
+        ({"split": {"test": 0.5, "seed": 2.0}}, {"split": {"test": 0.5, "seed": 2}}),
+    ],
+)
+def test_a_whole_float_is_the_integer_that_is_meant(fields: dict[str, Any], whole: dict[str, Any]):
+    given, meant = Spec("random", **fields), Spec("random", **whole)
+
+    assert given.to_json() == meant.to_json()
+    assert given.key() == meant.key()
+    assert given.open().split.key == meant.open().split.key
+
+
+def test_equal_specs_have_one_hash_also_where_a_number_may_be_written_in_two_ways():
+    one, other = (Spec("random", data={"name": "friedman1", "noise": noise}) for noise in (2, 2.0))
+
+    assert one == other
+    assert len({one, other, Spec("random", data={"name": "friedman1", "noise": 2.5})}) == 2
+    with pytest.raises(DataError, match="must be a whole number"):
+        Spec("random", data={"name": "friedman1", "n": 40.5}).open()
