@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from abc import ABC, abstractmethod
 
 import torch
@@ -25,6 +26,7 @@ from .state import MinibatchState
 
 CPU = torch.device("cpu")
 _log = logging.getLogger(__name__)
+LARGEST_LOG_NOISE = 0.5 * math.log(sys.float_info.max)  # of the standard deviation: with more, the variance overflows
 WORTH = 100  # a graph is recorded if it stays valid for this many minibatches; recording takes as long as some of them
 
 
@@ -275,8 +277,16 @@ class Learner(ABC):
         return self.noise_limits.penalty(float(self.parameters.theta[-1]))[0]
 
     def within_bounds(self) -> bool:
-        """Return whether all parameters are finite and inside their bounds, not on them: that would be divergence."""
+        """Return whether all parameters are finite and inside their bounds, not on them: that would be divergence.
+
+        The noise variance must be a number, too: its logarithm reaches that limit before the bound of all parameters.
+        """
+        if self._noise_is_beyond():
+            return False
         return float(torch.cat([self.parameters.w, self.parameters.theta]).abs().max()) < self.largest
+
+    def _noise_is_beyond(self) -> bool:
+        return abs(float(self.parameters.theta[-1])) >= LARGEST_LOG_NOISE
 
     def remark(self, gap: float) -> str:
         """Return a sentence for the outcome if the matrix that approximates F has a large relative error, else ""."""
@@ -292,7 +302,8 @@ class Learner(ABC):
         """
         if self.within_bounds():
             return ""
-        return f"A parameter reached its bound {self.largest:g}. Lower the rate {self.rate:.2g}."
+        bound = min(self.largest, LARGEST_LOG_NOISE) if self._noise_is_beyond() else self.largest
+        return f"A parameter reached its bound {bound:g}. Lower the rate {self.rate:.2g}."
 
     def state(self, state: MinibatchState) -> MinibatchState:
         """Return `state` with copies of everything that has changed."""

@@ -73,7 +73,12 @@ def test_a_parameter_on_its_bound_is_divergence_and_one_below_is_not():
     learner.parameters.theta[0] = -5.0
     assert not learner.within_bounds()
     assert learner.divergence() == "A parameter reached its bound 5. Lower the rate 0.03."
-    learner.parameters.theta[0] = 0.0
+    _, learner = begun(small(), problem())
+    for log_noise in (354.0, 356.0, -356.0, 800.0):  # exp(2 * 354.9) is the largest number
+        learner.parameters.theta[-1] = log_noise
+        assert learner.within_bounds() == (log_noise == 354.0)
+    assert learner.divergence() == "A parameter reached its bound 354.891. Lower the rate 0.03."
+    learner.parameters.theta[-1] = 0.0
     learner.parameters.w[0] = math.nan
     assert learner.divergence()
 
