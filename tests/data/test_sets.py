@@ -192,6 +192,11 @@ def test_a_download_with_a_wrong_checksum_is_never_kept(held: Callable[..., Card
     with pytest.raises(DataError, match=r"no answer for toy/f.csv .* \(HTTPError\).*GPEXPLORER_DATA_DIR"):
         fetch_card(held(url=held().files[0].url + ".gone"))
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert not (tmp_path / "cache" / "toy").exists()
+    (tmp_path / "cache" / "toy").mkdir(parents=True)
+    with pytest.raises(DataError, match="so it was not kept"):
+        fetch_card(held(sha256="1" * 64))
+    assert (tmp_path / "cache" / "toy").exists()  # what was there before stays
 
 
 def test_sizes_are_written_in_a_readable_unit() -> None:

@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -191,6 +192,7 @@ def _download(name: str, file: CardFile, path: Path, meter: _Meter) -> None:
 
     get = pooch.HTTPDownloader(progressbar=meter, timeout=_TIMEOUT)
     where = f"{file.path} ({size(file.nbytes)}) from {file.url}"
+    new_folders = [folder for folder in path.parents if not folder.exists()]  # the deepest first
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         pooch.retrieve(file.url, f"sha256:{file.sha256}", path.name, path.parent, downloader=get)
@@ -209,6 +211,10 @@ def _download(name: str, file: CardFile, path: Path, meter: _Meter) -> None:
             f"{name}: {where} arrived with another SHA-256 than {file.sha256[:12]}…, so it was not kept: try again. "
             f"If it is wrong again, the file has changed at its source; set {ENV} to a folder with a correct copy."
         ) from None
+    finally:
+        with suppress(OSError):  # folders with a file in them stay
+            for folder in new_folders:
+                folder.rmdir()
 
 
 class _Meter:
