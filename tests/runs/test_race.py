@@ -116,6 +116,25 @@ def test_one_lane_can_be_stopped(race: Race):
     assert result.lanes["cholqr"].seconds < 0.3
 
 
+def test_a_later_call_with_more_seconds_goes_on_and_a_stopped_lane_does_not():
+    race = Race(specs(budget={"steps": 1}), turn_seconds=0.01)
+    race.finish(0.02)
+    race.stop("random")
+    used, turns = {name: lane.seconds for name, lane in race.lanes.items()}, race.turns
+
+    race.finish(0.02)
+    assert race.turns == turns
+    race.finish(0.2)
+
+    assert race.lanes["gbcd"].seconds >= 0.2
+    assert race.lanes["gbcd"].sentence == "Its 0.2 seconds are used."
+    assert race.lanes["random"].seconds == used["random"]
+    assert race.over
+    assert race.lanes["gbcd"].run.done > 1
+    assert "Budgets of the specs do not count" in race.policy
+    assert "Budgets" not in Race(specs()).policy
+
+
 def test_lanes_must_share_what_is_compared():
     unlike = {"a": Spec("cholqr", data=ROWS, seed=0), "b": Spec("cholqr", data=ROWS, seed=1)}
     with pytest.raises(SettingError, match="must share data, split, seed"):

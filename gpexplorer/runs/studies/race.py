@@ -23,6 +23,7 @@ from ..setting_checks import of_kind
 from ..spec import Spec, named_specs
 
 SCORED = ("smse", "snlp", "rmse")
+BUDGETS = " Budgets of the specs do not count: the seconds of the race take their place."
 METRICS = {"smse": "SMSE", "snlp": "SNLP"}
 
 
@@ -46,6 +47,8 @@ class Lane:
         Seconds that opening the run took, without reading the data.
     scored : list of dict
         One row after each turn.
+    can_go_on : bool
+        Whether only the seconds of `Race.finish` have ended the lane, so that more of them let it go on.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Lane:
     granted: float = 0.0
     set_up: float = 0.0
     scored: list[dict[str, float]] = field(default_factory=list)
+    can_go_on: bool = False
 
     @property
     def over(self) -> bool:
@@ -116,9 +120,11 @@ class Race(RaceDisplay, param.Parameterized):
     @property
     def policy(self) -> str:
         """How time is divided among the lanes, as a sentence."""
+        budgets = BUDGETS if any(lane.spec.budget for lane in self.lanes.values()) else ""
         return (
             f"Turns of {self.turn_seconds:g} s, one lane at a time. A lane whose step takes longer than its turn waits "
             "for the others. Setting up a method is counted; reading the data and scoring are not."
+            f"{budgets}"
         )
 
     @property
@@ -162,16 +168,28 @@ class Race(RaceDisplay, param.Parameterized):
         return lane
 
     def finish(self, seconds: float) -> None:
-        """Give turns until every lane has worked for this many seconds, or has ended."""
+        """Give turns until every lane has worked for this many seconds, or has ended.
+
+        Parameters
+        ----------
+        seconds : float
+            Counted from the start of the race, in place of the budgets of the specs, as those of `Run.finish`. Lanes
+            that an earlier call has ended at fewer seconds go on.
+        """
         seconds = math.inf if seconds == math.inf else number("seconds", seconds, whole=False, low=0)
+        for lane in self.lanes.values():
+            if lane.can_go_on and lane.seconds < seconds:
+                lane.sentence, lane.can_go_on = "", False
         while (lane := self.advance()) is not None:
             if lane.seconds >= seconds:
-                self.stop(lane.name, f"Its {seconds:g} seconds are used.")
+                lane.can_go_on = not lane.over
+                lane.sentence = lane.sentence or f"Its {seconds:g} seconds are used."
 
     def stop(self, name: str, why: str = "Stopped.") -> None:
         """End one lane. What it has reached stays on the board."""
         if not isinstance(name, str) or name not in self.lanes:
             raise SettingError(f"The race has no lane {quoted(name)}{closest(name, self.lanes)}")
+        self.lanes[name].can_go_on = False
         self.lanes[name].sentence = self.lanes[name].sentence or why
 
     def close(self) -> None:
