@@ -177,9 +177,9 @@ class Race(RaceDisplay, param.Parameterized):
             that an earlier call has ended at fewer seconds go on.
         """
         seconds = math.inf if seconds == math.inf else number("seconds", seconds, whole=False, low=0)
-        for lane in self.lanes.values():
-            if lane.can_go_on and lane.seconds < seconds:
-                lane.sentence, lane.can_go_on = "", False
+        for ended in self.lanes.values():
+            if ended.can_go_on and ended.seconds < seconds:
+                ended.sentence, ended.can_go_on = "", False
         while (lane := self.advance()) is not None:
             if lane.seconds >= seconds:
                 lane.can_go_on = not lane.over

@@ -220,9 +220,10 @@ def sentences(compared: pd.DataFrame, score: str = "smse") -> list[str]:
         One sentence per comparison, then one per family with a remark.
     """
     said, remarks = [], []
-    for name, remark in compared.get("remark", pd.Series(dtype=object)).dropna().items():
-        consequence = "" if compared.loc[name, "number"] else f", so its {score.upper()} is not compared"
-        remarks.append(f"{name}: {remark}{consequence}.")
+    for name, row in compared.iterrows():
+        if pd.notna(row.get("remark")):
+            consequence = "" if row["number"] else f", so its {score.upper()} is not compared"
+            remarks.append(f"{name}: {row['remark']}{consequence}.")
     for name, row in compared.dropna(subset="best").iterrows():
         number, over, of = int(row["number"]), row["over"], score.upper()
         share = f"{int(row['wins'])} of {number} {over}" + f", equal on {int(row['ties'])}" * bool(row["ties"])
