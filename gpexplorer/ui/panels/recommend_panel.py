@@ -43,7 +43,13 @@ LEAST_SECONDS, MOST_SECONDS = 2, 3600
 HEIGHT, LINE = 120, 22  # pixels of the picture, and of each model in it
 SHARE_OF_MEMORY = 0.5  # of what is free, for one candidate
 WHAT_TO_USE = "What should I use?"
-BEFORE = "Every method is tried on rows that it has not seen; test rows are not used."
+BEFORE = "Every method is tried on rows that it has not seen; {}."
+TRAINING_ROWS = BEFORE.format("test rows are not used")
+ALL_ROWS = BEFORE.format("all rows of the file are used, also those that are test rows of a run")
+IN_USE = (
+    "The trained answer is open: “Predict” in the bar or its menu predicts new rows, Save the model writes it. It has no "
+    "test rows: the error to expect is that of the search, on rows that were held out."
+)
 BEGIN_HINT = "try the methods on held-out rows for a minute, and say which one to use."
 HELD_OUT_HINT = (
     "Later rows say what to expect after the last row, whole groups what to expect of new patients or places, and "
@@ -60,7 +66,7 @@ class RecommendWorker(BackgroundWorker):
     Parameters
     ----------
     read : callable
-        Returns the rows as `recommend` takes them; their test rows are not used.
+        Returns the rows as `recommend` takes them: all rows of a file; of other data, the test rows are not used.
     turns : Turns
         The cores that the sessions of a server share.
     **options : object
@@ -129,7 +135,7 @@ class RecommendPanel(StudyPanel):
         self.adopt = button("Use it", "check", self.use, color="primary", visible=False)
         self.files = pn.Row(margin=0)  # the button that saves the model, once there is one
         self.bar = pmui.LinearProgress(value=0, variant="determinate", **WIDE, margin=(2, 12))
-        self.say(BEFORE)
+        self.say(_before(session.read))
         self.words, self.reasons = (line_of_text(margin=(6, 12), styles=[TEXT, FACTS]) for _ in range(2))
         self.questions = column(margin=(0, 4))
         self.chart = Chart(session.theme, legend_margin=(6, 12))
@@ -175,7 +181,7 @@ class RecommendPanel(StudyPanel):
         self.words.object, self.picture.visible, self.adopt.visible = "", False, False
         self.files.clear()
         self.questions.clear()
-        self.say(BEFORE)
+        self.say(_before(self._session.read))
 
     def _recommending(self) -> RecommendWorker:
         session = self._session
@@ -216,9 +222,7 @@ class RecommendPanel(StudyPanel):
         run = TrainedRun(answer)
         session.open_other(spec, run, in_use(answer, run.problem.train.target))
         self.details.visible = False
-        self.say(
-            "The trained answer is open: “Predict” in the bar or its menu predicts new rows, Save the model writes it."
-        )
+        self.say(IN_USE)
 
     def follow(self, way: Way) -> None:
         """Ask again as a button beside a sentence says."""
@@ -238,6 +242,8 @@ class RecommendPanel(StudyPanel):
         if self._answer is not None:
             self._say_whose()
         if worker is None:
+            if self.note.object in (text(TRAINING_ROWS), text(ALL_ROWS)):  # other rows may be open since
+                self.say(_before(self._session.read))
             return
         progress = worker.progress
         if worker.over:
@@ -309,6 +315,11 @@ def _saved_model(answer: Recommendation) -> bytes:
         path = Path(folder) / "model.safetensors"
         answer.posterior.save(path)
         return path.read_bytes()
+
+
+def _before(read: Callable[..., Any] | None) -> str:
+    """What is said before a recommendation: which of these rows it will use, see `_rows`."""
+    return ALL_ROWS if isinstance(read, FileRows) else TRAINING_ROWS
 
 
 def _rows(spec: Spec, read: Callable[..., Any] | None) -> Any:
