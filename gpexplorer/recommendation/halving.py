@@ -53,6 +53,7 @@ from .result import (
     facts_of_rows,
     hardly_differs,
     sentences,
+    standing_of,
     table,
     why_not,
 )
@@ -235,7 +236,7 @@ def _answer(
         lane.give_up(why_not(lane, winner))
     spec = of_kind("The run's spec", run.spec, Spec, "a run of a Spec")
     seconds = search.clock() - search.begin, search.seconds
-    note = REFITTED if final.refitted else final.note
+    note, standing = REFITTED if final.refitted else final.note, standing_of(winner, lanes)
     return Recommendation(
         winner.candidate.method,
         winner.candidate.kernel,
@@ -248,7 +249,9 @@ def _answer(
         better_simple_model=better_simple_model(winner.known_scores, simple),
         refitted=final.refitted,
         average=average,
-        sentences=sentences(search.split, winner, others, simple, average, seconds, note, plan, between, facts),
+        sentences=sentences(
+            search.split, winner, others, simple, average, seconds, note, plan, between, facts, standing
+        ),
         held_out_by=plan.kind,
         between=None if between is None else between.intervals,
         widening=winner.widening,

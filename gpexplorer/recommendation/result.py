@@ -32,7 +32,7 @@ from .averaging import Average
 from .candidates import Candidate
 from .held_out import Array, Interval, RowScores
 from .horizon_widening import widening_in_words
-from .lanes import Lane, comparable
+from .lanes import Lane, by_density, comparable
 from .promises import promise
 from .relevance_pursuit import pursuit
 from .row_order import Plan
@@ -43,7 +43,10 @@ REPEATED = 0.01  # share of copies from which they are mentioned
 REFITTED = "The model was then fitted to all training rows."
 MOST_NAMES = 8  # inputs that are named in a sentence
 MOST_MODELS = 4  # of an average that are named in a sentence
-ANSWER, BEST_PROCESS = "The answer", "The best Gaussian process."  # sentences of the table
+ANSWER, SIMPLE_MODEL = "The answer", "A simple model."  # sentences of the table, of which the first goes on
+BEST, CHOSEN = "best Gaussian process", "chosen Gaussian process"
+PREFERRED = "preferred Gaussian process (within one standard error of the best)"
+STANDINGS = (BEST, PREFERRED, CHOSEN)  # of the chosen lane, see `standing_of`
 PROMISED = 0.95  # the level of the intervals
 LEAST_THIRD = 40  # rows in a third of the predictions, below which the thirds are not compared
 UNEQUAL = 1.6  # ratio of the errors in standard deviations of two thirds, from which the widths do not fit
@@ -76,7 +79,8 @@ class Recommendation:
         predicts. Models with scores on all held-out rows
         come first, the best of them on top: scores on other rows cannot be compared with theirs.
     runner_up : str
-        The second best candidate; empty if there was only one.
+        The best of the other candidates; empty if there was only one. Its NLPD may be lower than that of the chosen
+        one, which is preferred among those within one standard error of the lowest.
     better_simple_model : str
         A simple model whose NLPD or SMSE on the held-out rows is lower than that of the chosen method; empty if there
         is none. It may be part of the answer, see `average`.
@@ -148,6 +152,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
     plan: Plan,
     between: RowScores | None,
     facts: tuple[str, ...],
+    standing: str = BEST,
 ) -> tuple[str, ...]:
     """The answer in words.
 
@@ -171,10 +176,12 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
         The scores on a random draw of rows, where others were held out.
     facts : tuple of str
         What was found in the rows; see `facts_of_rows`.
+    standing : str
+        That of the chosen lane; see `standing_of`.
     """
     scores, train = winner.known_scores if average is None else average.scores, split.train
     words = [
-        *_heading(winner, average),
+        *_heading(winner, average, standing),
         f"It predicts {quote(train.target)} from {listing(train.names, MOST_NAMES)}, and learned from "
         f"{count(len(train), 'row')}{_unused(split)}.",
         *_logarithms(winner, train),
@@ -186,7 +193,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
         *band_sentences(scores, train.target),
     ]
     if others:
-        words.append(f"The runner-up is {others[0].name}. {others[0].sentence}")
+        words.append(f"{_place_of(others[0], winner, average)} is {others[0].name}. {others[0].sentence}")
     if average is not None and len(average.weights) > 1:
         words.append(_gain_in_words(average))
     words.extend(_simple_in_words(scores, simple))
@@ -195,7 +202,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
     return (*words, f"The recommendation took {seconds[0]:.1f} s of {seconds[1]:g} s.")
 
 
-def _heading(winner: Lane, average: Average | None) -> tuple[str, ...]:
+def _heading(winner: Lane, average: Average | None, standing: str = BEST) -> tuple[str, ...]:
     """What predicts: one model, or an average and its parts."""
     in_words = f"{winner.name}: {_in_words(winner.candidate)}"
     if average is None:
@@ -205,13 +212,20 @@ def _heading(winner: Lane, average: Average | None) -> tuple[str, ...]:
         return (
             f"Use {names[0]}: it is better on the held-out rows than the Gaussian processes that were tried, and this "
             "answer and its saved model predict with it.",
-            f'The best of these is {in_words}; prefer="gp" makes it the answer.',
+            f'The {standing} is {in_words}; prefer="gp" makes it the answer.',
         )
     return (
         f"Use the average of {len(names)} models, with which this answer and its saved model predict: "
         f"{shares(average)}.",
-        f"The best Gaussian process alone is {in_words}.",
+        f"Of single models, the {standing} is {in_words}.",
     )
+
+
+def _place_of(other: Lane, winner: Lane, average: Average | None) -> str:
+    """What the best of the other finalists is beside the chosen lane."""
+    if by_density(other) < by_density(winner):
+        return "The Gaussian process with the lowest NLPD"
+    return "The runner-up" if average is None else "The runner-up among the Gaussian processes"
 
 
 def _gain_in_words(average: Average) -> str:
@@ -328,16 +342,35 @@ def hardly_differs(lane: Lane, winner: Lane) -> bool:
     return abs(lower) <= error
 
 
+def standing_of(winner: Lane, lanes: list[Lane]) -> str:
+    """Whether the chosen lane is the best one on its held-out rows, or preferred because it is hardly worse.
+
+    Returns
+    -------
+    str
+        `BEST`, `PREFERRED`, or, where it is neither, `CHOSEN`.
+    """
+    scores = winner.known_scores
+    lowest = min((own for lane in lanes if (own := lane.scores) and len(own.targets) == len(scores.targets)),
+                 key=lambda own: own.nlpd, default=scores)  # fmt: skip
+    if scores.nlpd <= lowest.nlpd:
+        return BEST
+    lower, error = lowest.better_by(scores)
+    return PREFERRED if lower <= error else CHOSEN
+
+
 def why_not(lane: Lane, winner: Lane) -> str:
     """Why a finalist was not chosen, with the difference and its standard error."""
-    own, best = lane.known_scores, winner.known_scores
-    lower, error = best.better_by(own)
-    if lower <= error:
-        return (
-            f"Its NLPD, {own.nlpd:.3g}, is within a standard error of the winner's, {best.nlpd:.3g}, and the winner "
-            "suits more data sets."
-        )
-    return f"Its NLPD is higher by {lower:.2g} nats, with a standard error of {error:.1g}."
+    own, chosen = lane.known_scores, winner.known_scores
+    lower, error = chosen.better_by(own)
+    side = "higher" if lower >= 0.0 else "lower"
+    difference = f"is {side} by {abs(lower):.2g} nats than that of {winner.name}, with a standard error of {error:.1g}"
+    if abs(lower) > error:
+        return f"Its NLPD, {own.nlpd:.3g}, {difference}."
+    return (
+        f"Its NLPD, {own.nlpd:.3g}, {difference}: these rows cannot tell the two apart, and {winner.name} is "
+        "preferred, because it suits more data sets."
+    )
 
 
 def table(
@@ -345,10 +378,11 @@ def table(
 ) -> pd.DataFrame:
     """One row per model: those with scores on all held-out rows first, the best of them on top.
 
-    The sentence of what predicts begins with `ANSWER`.
+    The sentence of what predicts begins with `ANSWER`, and has the standing of a single Gaussian process.
     """
     names = [] if average is None else list(average.weights)
-    of_winner = BEST_PROCESS if names else f"{ANSWER}."
+    standing = standing_of(winner, lanes)
+    of_winner = f"The {standing}." if names else f"{ANSWER}." if standing == BEST else f"{ANSWER}, the {standing}."
     rows = [
         {
             "model": lane.name,
@@ -360,7 +394,7 @@ def table(
         for lane in lanes
     ]
     for name, scores in simple.items():
-        sentence = f"{ANSWER}, a simple model." if names == [name] else "A simple model."
+        sentence = f"{ANSWER}, a simple model." if names == [name] else SIMPLE_MODEL
         rows.append({"model": name, **_scores(scores), "sentence": sentence})
     if average is not None and len(names) > 1:
         name = f"average of {len(names)} models"

@@ -230,7 +230,9 @@ def test_a_finalist_lies_within_a_standard_error_or_its_distance_is_written() ->
         gap = terms[0] - terms[1]
         mean, error = gap.mean(), gap.std(ddof=1) / np.sqrt(300)
         sentence = why_not(other, winner)
-        assert sentence.startswith("Its NLPD, " if mean <= error else f"Its NLPD is higher by {mean:.2g} nats, with a")
+        side = "higher" if mean >= 0.0 else "lower"
+        assert f", is {side} by {abs(mean):.2g} nats than that of winner, with a standard error of " in sentence
+        assert ("cannot tell the two apart" in sentence) == (abs(mean) <= error)
         assert hardly_differs(other, winner) == (abs(mean) <= error)
 
 

@@ -47,8 +47,8 @@ BEFORE = "Every method is tried on rows that it has not seen; {}."
 TRAINING_ROWS = BEFORE.format("test rows are not used")
 ALL_ROWS = BEFORE.format("all rows of the file are used, also those that are test rows of a run")
 IN_USE = (
-    "The trained answer is open: “Predict” in the bar or its menu predicts new rows, Save the model writes it. It has no "
-    "test rows: the error to expect is that of the search, on rows that were held out."
+    "The trained answer is open: “Predict” in the bar or its menu predicts new rows, Save the model writes it. It has "
+    "no test rows: the error to expect is that of the search, on rows that were held out."
 )
 BEGIN_HINT = "try the methods on held-out rows for a minute, and say which one to use."
 HELD_OUT_HINT = (
@@ -426,7 +426,7 @@ def in_use(answer: Recommendation, target: str) -> str:
     if average is None:
         trained = answer.sentences[0].removeprefix("Use ")
         return f"A trained model predicts {name}: {trained} Predict and Save the model use it."
-    names, others = list(average.weights), "the other pictures are of the best Gaussian process"
+    names, others = list(average.weights), "the other pictures are of the chosen Gaussian process"
     if len(names) == 1:
         return (
             f"One simple model predicts {name}: {names[0]}. {picture} this model, {others}, which was trained beside "

@@ -15,10 +15,8 @@ from ..base import Layers, band, dots, layer, legend_cols, line, named, overlay,
 from ..drawing.palette import CYCLE, ROLES, cycled
 
 UNITS = {"seconds": "seconds of computation", "memory": "bytes of its arrays, by formula", "entries": "kernel entries"}
-ANSWER, BEST, OTHERS, SIMPLE = "the answer", "best Gaussian process", "other methods", "simple models"
-EARLY = "given up early, on fewer rows"
-COLOURS = {ANSWER: CYCLE[1], BEST: CYCLE[4], OTHERS: CYCLE[0], SIMPLE: CYCLE[2], EARLY: CYCLE[3]}
-SIZES = {ANSWER: 13}  # of a dot in pixels, else 9
+OTHERS, SIMPLE, EARLY = "other methods", "simple models", "given up early, on fewer rows"
+SIZE, LARGE = 9, 13  # of a dot in pixels, and of that of the answer
 INTERVAL = "95 % interval"
 MOST = 12  # models in the picture
 LONGEST = 34  # letters of a name beside the axis
@@ -130,8 +128,15 @@ class CandidateScores:
     """
 
     def __init__(self, table: pd.DataFrame) -> None:
+        # here, because it imports scikit-learn, which pages without a recommendation do not need
+        from ...recommendation.result import ANSWER, SIMPLE_MODEL, STANDINGS
+
+        self._begins = {ANSWER.lower(): ANSWER, **{name: f"The {name}" for name in STANDINGS}, SIMPLE: SIMPLE_MODEL}
+        self._colours = {ANSWER.lower(): CYCLE[1], **dict.fromkeys(STANDINGS, CYCLE[4])}
+        self._colours |= {OTHERS: CYCLE[0], SIMPLE: CYCLE[2], EARLY: CYCLE[3]}
+        self._answer, self._standings = ANSWER.lower(), STANDINGS
         scored = table[np.isfinite(table["nlpd"].to_numpy(float))]
-        is_answer = scored["sentence"].str.startswith("The answer").to_numpy(bool)
+        is_answer = scored["sentence"].str.startswith(ANSWER).to_numpy(bool)
         is_shown = np.arange(len(scored)) < MOST
         if is_shown.sum() > 3:
             values = scored["nlpd"].to_numpy(float)
@@ -142,15 +147,15 @@ class CandidateScores:
     def data(self) -> Layers:
         """Return one frame per kind of model, and one of intervals: x is the NLPD, y the place from the bottom.
 
-        What predicts, such as an average of several models, is "the answer", and the best Gaussian process alone has a
-        frame of its own beside it.
+        What predicts, such as an average of several models, is "the answer". The chosen Gaussian process alone has a
+        frame of its own beside it, named for its standing: the best one, or preferred within a standard error of it.
         """
         table = self.table.assign(y=np.arange(len(self.table), 0, -1.0), x=self.table["nlpd"])
         is_early = table["held_out"] < table["held_out"].max()  # scores on fewer rows cannot be compared
-        is_answer, is_best = (table["sentence"].str.startswith(f"The {name}") for name in ("answer", "best"))
-        kinds = [is_answer, is_best, table["sentence"] == "A simple model.", is_early]
-        kind = np.select(kinds, [ANSWER, BEST, SIMPLE, EARLY], OTHERS)
-        shown = [name for name in COLOURS if name != BEST or is_best.any()]
+        kinds = {name: table["sentence"].str.startswith(begin) for name, begin in self._begins.items()}
+        kinds[EARLY] = is_early
+        kind = np.select(list(kinds.values()), list(kinds), OTHERS)
+        shown = [name for name in self._colours if name not in self._standings or kinds[name].any()]
         layers = {name: table.loc[kind == name, ["x", "y", "model"]].reset_index(drop=True) for name in shown}
         ends = table[["nlpd_low", "y", "nlpd_high", "y"]].to_numpy(float)
         layers[INTERVAL] = pd.DataFrame(ends, columns=["x0", "y0", "x1", "y1"])
@@ -164,10 +169,10 @@ class CandidateScores:
             for k, name in enumerate(self.table["model"])
         ]
         parts = [segments(layers, INTERVAL, INTERVAL, color="#8a949e", line_width=2)]
-        for name, colour in COLOURS.items():
+        for name, colour in self._colours.items():
             if name in layers:
                 model = hv.Points(layers[name], ["x", "y"], "model", label=name)
-                parts.append(layer(model, name, color=colour, size=SIZES.get(name, 9)))
+                parts.append(layer(model, name, color=colour, size=LARGE if name == self._answer else SIZE))
         axes = {"xlabel": "NLPD (lower is better)", "ylabel": "", "ylim": (0.3, count + 0.7), "yticks": ticks}
         return overlay(parts, layers[INTERVAL], **axes)
 
