@@ -106,8 +106,9 @@ class Run(RunDisplay):
         How far the scores are that are being taken.
     jitters : dict of str to float
         The largest jitter that each matrix needed since the run was opened, by the matrix's name.
-    test_errors : tuple of int and Tensor, or None
-        Index of the newest record that was scored, and its squared errors [t] on the test rows.
+    test_errors : tuple of int, Tensor and Tensor, or None
+        Index of the newest record that was scored, and its squared errors [t] and negative log predictive densities [t]
+        on the test rows.
 
     Notes
     -----
@@ -147,7 +148,7 @@ class Run(RunDisplay):
         self._stop_reason: Outcome | None = None  # of a callback
         prior = partial(log_prior_of, problem)  # not a method of the run: nothing may keep a run that nobody holds
         self._watch = MonotoneWatch(method.channels, problem.train.y.dtype, method.learned_channel, prior)
-        self.test_errors: tuple[int, Tensor] | None = None
+        self.test_errors: tuple[int, Tensor, Tensor] | None = None
         self.rises: list[Rise] = [rise for record in self.trace for rise in self._watch.check(record)]
         last = self.trace[-1] if len(self.trace) else None
         self._seconds = last.seconds if last else 0.0
@@ -451,7 +452,7 @@ class Run(RunDisplay):
                     marginals = self.posterior(index, "y").marginals_at_scaled(test.X)
                     errors, values = scores.errors_and_scores(marginals, test, train)
                     if self.test_errors is None or index >= self.test_errors[0]:
-                        self.test_errors = (index, errors)
+                        self.test_errors = (index, *errors)
                 self.trace.score(index, values)
                 self._write(lambda journal: journal.score(index, self.trace[index].scores or {}))
         return dict(values or {})

@@ -78,10 +78,16 @@ def scores(y: Tensor, mean: Tensor, var: Tensor, train_y: Tensor) -> dict[str, f
     return scores_of(y, NormalMarginals(mean, var), train_y)
 
 
-def errors_and_scores(marginals: Marginals, test: Dataset, train: Dataset) -> tuple[Tensor, dict[str, float]]:
-    """The squared errors [t] on scaled test rows and their scores, for distributions in the units of the file."""
+def errors_and_scores(
+    marginals: Marginals, test: Dataset, train: Dataset
+) -> tuple[tuple[Tensor, Tensor], dict[str, float]]:
+    """Of scaled test rows, the squared errors and the negative log densities [t], and their scores.
+
+    The distributions are in the units of the file.
+    """
     y = targets(test.y, train)
-    return (marginals.moments[0] - y).square(), scores_of(y, marginals, targets(train.y, train))
+    errors = ((marginals.moments[0] - y).square(), -marginals.log_density(y))
+    return errors, scores_of(y, marginals, targets(train.y, train))
 
 
 def scores_of(y: Tensor, marginals: Marginals, train_y: Tensor) -> dict[str, float]:

@@ -334,7 +334,7 @@ def _finished(run: Compared) -> Finished:
 
 
 def race_parts(race: Race) -> list[Part]:
-    """Return the newest row of each lane, why lanes have ended, and the curves of both scores.
+    """Return the newest row of each lane, why lanes have ended, who is ahead, and the curves of both scores.
 
     Parameters
     ----------
@@ -355,7 +355,8 @@ def race_parts(race: Race) -> list[Part]:
     states = {True: "runs", False: "has no score yet"}
     newest["state"] = [race.lanes[name].sentence or states[name in begun] for name in newest.index]
     scored = [metric for metric in METRICS if board[metric].notna().any()]
-    return [_table(newest.rename_axis(None)), *(race_curves(race, metric) for metric in scored)]
+    verdict = [f"<p>{escape(said)}</p>" for said in race.verdict()]
+    return [_table(newest.rename_axis(None)), *verdict, *(race_curves(race, metric) for metric in scored)]
 
 
 def race_curves(race: Race, metric: str) -> Curves:

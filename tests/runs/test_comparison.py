@@ -66,6 +66,12 @@ def test_runs_that_few_test_rows_cannot_tell_apart_are_named(runs: dict[str, Fin
     other_split = known | {"fast": replace(known["fast"], spec=replace(known["fast"].spec, split=3))}
     assert comparison.not_told_apart(other_split, "slow") == []
     assert comparison.not_told_apart(runs, "slow") == []
+    assert comparison.alike_by_rows({"a": np.ones(1), "b": np.zeros(1), "c": None}, "b") == ["a"]  # of a single row
+    assert comparison.doubt_in_words(20, "SMSE", ["a", "b"]) == (
+        "20 test rows cannot tell its SMSE from that of 2 others: compare on more rows or splits."
+    )
+    assert comparison.doubt_in_words(1, "SNLP", ["a"]).startswith("1 test row cannot tell its SNLP from that of a:")
+    assert comparison.doubt_in_words(20, "SMSE", []) == ""
 
 
 def test_the_errors_of_a_run_are_those_of_its_newest_scores():
@@ -75,6 +81,7 @@ def test_the_errors_of_a_run_are_those_of_its_newest_scores():
     test = run.split.test
     residual = run.posterior(of="y").marginals_at_scaled(test.X).moments[0] - targets(test.y, run.problem.train)
     np.testing.assert_allclose(finished.test_errors, residual.square())
+    assert run.test_errors[2].mean() == pytest.approx(finished.last["nlpd"])  # terms of the density beside them
     kept = finished.test_errors.mean() / float(targets(test.y, run.problem.train).var(correction=0))
     assert kept == pytest.approx(finished.last["smse"])
     run.scores(0)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from gpexplorer import Spec
 from gpexplorer.errors import SettingError
@@ -84,6 +87,39 @@ def test_the_winner_has_the_best_newest_score_and_not_the_best_earlier_one():
         lane.scored = [{"seconds": t, "smse": smse, "snlp": smse} for t, smse in enumerate(scored[name])]
 
     assert race.winners() == {"smse": second, "snlp": second}
+
+
+@pytest.mark.parametrize(("rows", "is_told"), [(30, False), (3000, True)])
+def test_a_winner_is_named_only_where_the_test_rows_tell_it_from_the_others(rows: int, is_told: bool):
+    race = Race(specs())
+    random = np.random.default_rng(5)
+    errors, noise = random.exponential(size=rows), random.normal(0.0, 0.5, rows)
+    squared = np.stack([errors, errors + 0.05 + noise - noise.mean(), errors + 3.0])  # the third is far worse
+    density = squared[[1, 0, 2]]  # by which the second is the lowest
+    for lane, own, terms in zip(race.lanes.values(), squared, density, strict=True):
+        scores = {"seconds": 1.0, "memory": 1e6, "smse": float(own.mean()), "snlp": float(terms.mean())}
+        lane.scored, lane.sentence = [scores], "Ended."
+        newest = (1, torch.tensor(own), torch.tensor(terms))
+        lane.run = SimpleNamespace(test_errors=newest, variance_note="", outcome=None, trace=[])
+    first, second, _ = race.lanes
+    assert race.winners() == {"smse": first, "snlp": second}
+    assert race.not_told_apart("smse") == ([] if is_told else [second])
+    assert race.not_told_apart("snlp") == ([] if is_told else [first])
+    shown = standing(race)
+    assert shown.table.count('class="ahead"') == (1 if is_told else 2)
+    if is_told:
+        assert race.verdict() == [f"Winner by SMSE: {first}.", f"Winner by SNLP: {second}."]
+    else:
+        doubt = f"30 test rows cannot tell its SMSE from that of {second}: compare on more rows or splits."
+        assert race.verdict()[0] == f"Lowest SMSE: {first}. {doubt}"
+        assert "Winner" not in shown.note
+        assert doubt in shown.note
+    race.lanes[first].sentence = ""
+    leading = race.verdict()[0]
+    for name in list(race.lanes)[1:]:
+        race.lanes[name].scored = []
+    assert race.verdict() == [f"Only {first} has a score."]
+    assert leading.startswith("Leader by SMSE: " if is_told else "Lowest SMSE: ")
 
 
 def test_a_lane_that_fails_says_why_and_the_race_continues():

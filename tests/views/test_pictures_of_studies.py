@@ -110,7 +110,8 @@ def race_of(board: pd.DataFrame) -> Any:
     """A race whose lanes have these scores."""
     lane = SimpleNamespace(spec=SPEC, sentence="")
     ended = SimpleNamespace(spec=SPEC, sentence="It has converged.")
-    return SimpleNamespace(board=board.copy, lanes={"a": lane, "b": ended})
+    said = ["Lowest SMSE: b. 9 test rows cannot tell its SMSE from that of a & co: compare on more rows or splits."]
+    return SimpleNamespace(board=board.copy, lanes={"a": lane, "b": ended}, verdict=lambda: said)
 
 
 def test_a_race_shows_the_newest_row_of_each_lane_with_the_lowest_error_first():
@@ -119,8 +120,9 @@ def test_a_race_shows_the_newest_row_of_each_lane_with_the_lowest_error_first():
         "memory": [1e6, 2e6, 3e6],
     })  # fmt: skip
 
-    table, curves = race_parts(race_of(board))
+    table, said, curves = race_parts(race_of(board))
 
+    assert str(said).startswith("<p>Lowest SMSE: b. 9 test rows cannot tell its SMSE from that of a &amp; co: compare")
     shown = read(table)
     assert shown.iloc[:, 0].tolist() == ["b", "a"]
     assert shown["smse"].tolist() == ["0.2", "0.4"]
@@ -130,7 +132,7 @@ def test_a_race_shows_the_newest_row_of_each_lane_with_the_lowest_error_first():
     waiting, words = race_parts(race_of(board.iloc[:0]))
     assert read(waiting)["state"].tolist() == ["has not begun", "It has converged."]
     assert "race.finish(seconds=10)" in str(words)
-    assert len(race_parts(race_of(board.assign(snlp=-1.0)))) == 3
+    assert len(race_parts(race_of(board.assign(snlp=-1.0)))) == 4
 
 
 def test_a_race_names_the_lanes_without_a_score_and_why():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ...data.quoting import count
 from ...errors import SettingError, is_one_of, number, quoted
 from ...methods.base import registry
 from ..opening import DTYPES
@@ -283,15 +284,46 @@ def not_told_apart(runs: Mapping[str, Finished], name: str) -> list[str]:
     -----
     The mean of the differences row by row is compared with twice its standard error.
     """
-    one, alike = runs[name], []
-    for other_name, other in runs.items():
-        same_rows = (repr(one.spec.data), repr(one.spec.split)) == (repr(other.spec.data), repr(other.spec.split))
-        if other_name == name or not same_rows or one.test_errors is None or other.test_errors is None:
+    rows = {key: (repr(run.spec.data), repr(run.spec.split)) for key, run in runs.items()}
+    return alike_by_rows({key: run.test_errors for key, run in runs.items() if rows[key] == rows[name]}, name)
+
+
+def alike_by_rows(terms: Mapping[str, np.ndarray | None], name: str) -> list[str]:
+    """Return the names whose terms differ in the mean from those of one of them by no more than by chance.
+
+    Parameters
+    ----------
+    terms : mapping of str to ndarray or None
+        For each name, the terms [t] of a score, such as squared errors, one per test row. None where they are unknown.
+    name : str
+        The one that the others are compared with.
+    """
+    own, alike = terms.get(name), []
+    for other_name, other in terms.items():
+        if other_name == name or own is None or other is None:
             continue
-        difference = other.test_errors - one.test_errors
-        if len(difference) > 1 and abs(difference.mean()) <= 2 * difference.std(ddof=1) / len(difference) ** 0.5:
+        difference = other - own
+        if len(own) < 2 or abs(difference.mean()) <= 2 * difference.std(ddof=1) / len(own) ** 0.5:
             alike.append(other_name)
     return alike
+
+
+def doubt_in_words(rows: int, score: str, alike: Sequence[str]) -> str:
+    """Say that test rows cannot tell the score of one run from those of others; "" where there are no others.
+
+    Parameters
+    ----------
+    rows : int
+        The number of test rows.
+    score : str
+        The score as it is written, such as "SMSE".
+    alike : sequence of str
+        The names of the others, as `not_told_apart` returns them.
+    """
+    if not alike:
+        return ""
+    others = alike[0] if len(alike) == 1 else f"{len(alike)} others"
+    return f"{count(rows, 'test row')} cannot tell its {score} from that of {others}: compare on more rows or splits."
 
 
 def against(runs: Mapping[str, Finished], baseline: str) -> pd.DataFrame:

@@ -21,6 +21,7 @@ from ...errors import GPExplorerError, SettingError, closest, number, quoted
 from ..run import Run
 from ..setting_checks import of_kind
 from ..spec import Spec, named_specs
+from .comparison import alike_by_rows, doubt_in_words
 
 SCORED = ("smse", "snlp", "rmse")
 BUDGETS = " Budgets of the specs do not count: the seconds of the race take their place."
@@ -248,10 +249,53 @@ class Race(RaceDisplay, param.Parameterized):
     def winners(self) -> dict[str, str]:
         """The lane with the lowest SMSE, and the lane with the lowest SNLP, which often differ.
 
-        The newest scores count. No lane could stop at its best earlier score, which only held-out rows reveal.
+        The newest scores count. No lane could stop at its best earlier score, which only held-out rows reveal. Few test
+        rows cannot tell some lanes apart; see `not_told_apart` and `verdict`.
         """
         newest = self.board().groupby("lane").tail(1).set_index("lane")
         return {metric: str(newest[metric].idxmin()) for metric in METRICS if newest[metric].notna().any()}
+
+    def not_told_apart(self, metric: str = "smse") -> list[str]:
+        """The other lanes whose score on the test rows differs from the lowest one by no more than by chance.
+
+        Parameters
+        ----------
+        metric : {"smse", "snlp"}
+            The score.
+
+        Notes
+        -----
+        All lanes predict the same test rows: the mean of the differences row by row is compared with twice its standard
+        error.
+        """
+        lowest = self.winners().get(metric)
+        return [] if lowest is None else alike_by_rows(self._terms(metric), lowest)
+
+    def verdict(self) -> list[str]:
+        """Say which lane has the lowest SMSE and which the lowest SNLP, and whether the test rows can tell.
+
+        Returns
+        -------
+        list of str
+            Such as "Winner by SMSE: cholqr.", or "Lowest SNLP: cholqr. 20 test rows cannot tell its SNLP from that of
+            grief: compare on more rows or splits." While lanes run, there is a leader in place of a winner.
+        """
+        said, first = [], "Winner" if self.over else "Leader"
+        scored = [name for name, lane in self.lanes.items() if lane.scored]
+        if len(scored) == 1 < len(self.lanes):
+            return [f"Only {scored[0]} has a score."]
+        for metric, name in self.winners().items():
+            score, rows = METRICS[metric], len(self._terms(metric).get(name, ()))
+            doubt = doubt_in_words(rows, score, self.not_told_apart(metric))
+            said.append(f"Lowest {score}: {name}. {doubt}" if doubt else f"{first} by {score}: {name}.")
+        return said
+
+    def _terms(self, metric: str) -> dict[str, Any]:
+        """For each lane the terms [t] of its newest score, one per test row."""
+        runs = {name: lane.run for name, lane in self.lanes.items() if lane.scored and lane.run is not None}
+        newest = {name: run.test_errors for name, run in runs.items() if run.test_errors is not None}
+        terms = {name: densities if metric == "snlp" else errors for name, (_, errors, densities) in newest.items()}
+        return {name: own.double().cpu().numpy() for name, own in terms.items()}
 
 
 def _checked_metric(metric: str) -> str:

@@ -33,6 +33,7 @@ DEFAULT_METHODS = ("cholqr", "greedy-variance", "pcg", "grief")
 MOST_SECONDS = 3600.0  # of one lane
 MOMENTS = (1, 3, 10, 30)  # seconds at which the scoreboard shows the scores
 LONGEST_LANES = 600  # letters of the lanes with other settings
+LONGEST_VERDICT = 900  # letters of a sentence with the names of two of them
 HEIGHT = 260  # pixels
 ENGINE, SEPARATOR = "engine", "@"  # "sgpr@gpytorch" is method sgpr with setting engine="gpytorch"
 NONE = {"—": ""}
@@ -298,13 +299,18 @@ def lanes_of_text(spec: Spec, written: str) -> dict[str, Spec]:
 
 
 def _note(race: Race, wall: float) -> str:
-    leaders = [f"{METRICS[metric]}: <b>{text(name)}</b>" for metric, name in race.winners().items()]
-    clock = f" Wall-clock so far: {span(wall)}, scoring and drawing included." if wall else ""
-    return ("Winner" if race.over else "Leader") + " by " + ", by ".join(leaders) + "." + clock if leaders else ""
+    """Who is ahead, and whether the test rows can tell."""
+    said = race.verdict()
+    if said and wall:
+        said.append(f"Wall-clock so far: {span(wall)}, scoring and drawing included.")
+    return " ".join(text(part, LONGEST_VERDICT) for part in said)
 
 
 def _table(race: Race, board: pd.DataFrame) -> str:
-    """The scoreboard: SMSE at several moments, current SMSE and SNLP, seconds, memory, and why a lane stopped."""
+    """The scoreboard: SMSE at several moments, current SMSE and SNLP, seconds, memory, and why a lane stopped.
+
+    The lane with the lowest SMSE is bold, and so are those that the test rows cannot tell from it.
+    """
     longest = max((lane.seconds for lane in race.lanes.values()), default=0.0)
     reached = [moment <= longest for moment in MOMENTS]  # a time that no lane has reached has no figure
     scores, notes = race.scoreboard("smse", MOMENTS).loc[:, reached], race.variance_notes()
@@ -319,7 +325,8 @@ def _table(race: Race, board: pd.DataFrame) -> str:
             cells[-1] += f" ({notes[name]})"
         cells += [f"{lane.seconds:.1f}", "—" if latest is None else size(float(latest["memory"]))]
         lines.append([name, *cells, lane.sentence])
-    ahead = [k for k, name in enumerate(scores.index) if name == race.winners().get("smse")]
+    best = {race.winners().get("smse"), *race.not_told_apart("smse")}
+    ahead = [k for k, name in enumerate(scores.index) if name in best]
     return html_table(headings, lines, ahead)
 
 

@@ -137,7 +137,7 @@ def use_keys_and_panels(page: Page, frame: Frame) -> None:
     field.fill("0.5")
     field.press("Enter")
     frame.get_by_role("button", name="Race", exact=True).last.click()
-    frame.get_by_text("Winner by SMSE:").wait_for()
+    frame.get_by_text(re.compile("(Winner by|Lowest) SMSE:")).wait_for()
     frame.get_by_text("Link, code and files").click()
     link = frame.get_by_label("Link to this screen")
     until(lambda: "set.num_inducing=7" in link.input_value())
