@@ -91,23 +91,33 @@ def times_of(rows: Dataset, column: str) -> Array:
     return numbers_of(rows)[:, rows.names.index(column)]
 
 
+def is_date(rows: Dataset, name: str) -> bool:
+    """Whether an input is a column of dates, or its name says so."""
+    sources = rows.reader.sources if rows.reader is not None else ()
+    is_read_so = name in sources and rows.reader is not None and rows.reader.column(name).kind == "date"
+    return is_read_so or DATE_NAME.search(name.lower()) is not None
+
+
+def is_named_time(rows: Dataset, name: str) -> bool:
+    """Whether an input is a date, or its name says that it is a time, such as "week"."""
+    return is_date(rows, name) or TIME_NAME.search(name.lower()) is not None
+
+
 def time_column(rows: Dataset) -> int | None:
     """The position of the input that is the time of the rows: a date, or a column that rises steadily in the file."""
-    X, reader = numbers_of(rows), rows.reader
-    dates = {c.source for c in reader.inputs if reader.column(c.source).kind == "date"} if reader else set[str]()
-    choices = list[tuple[int, int]]()
+    X, choices = numbers_of(rows), list[tuple[int, int]]()
     for j, name in enumerate(rows.names[: X.shape[1]]):
-        steps, lower = np.diff(X[:, j]), name.lower()
+        steps = np.diff(X[:, j])
         if len(np.unique(X[:, j])) < FEWEST_TIMES:
             continue
         rises = bool((steps >= 0.0).mean() >= RISING)
         is_whole = bool((steps == np.round(steps)).all())
         evenly = rises and is_whole and bool((steps > 0.0).all()) and steps.std() < EVEN * steps.mean()
-        if name in dates or DATE_NAME.search(lower):
+        if is_date(rows, name):
             choices.append((0, j))
-        elif rises and TIME_NAME.search(lower):
+        elif rises and is_named_time(rows, name):
             choices.append((1, j))
-        elif evenly and not PLAIN_NAME.fullmatch(lower):
+        elif evenly and not PLAIN_NAME.fullmatch(name.lower()):
             choices.append((2, j))
     return min(choices)[1] if choices else None
 

@@ -2,7 +2,7 @@
 
 leak        one column alone explains the targets, as a copy of the target in other units would
 outliers    a few targets lie far from those of the nearest rows, and far from all others
-counters    a column counts the rows
+counters    a column counts the rows, and is no date or named as a time
 copies      a column is another one, up to a factor and a shift
 two values  the target is yes or no
 """
@@ -10,6 +10,7 @@ two values  the target is yes or no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from scipy.stats import rankdata
 
 from ..data.quoting import count, listing, quote
 from ..problem import Dataset
-from .row_order import numbers_of
+from .row_order import is_named_time, numbers_of
 
 Array = NDArray[np.float64]
 
@@ -43,7 +44,8 @@ def findings(rows: Dataset) -> list[str]:
     X, y = numbers_of(rows)[:MOST_ROWS], rows.y[:MOST_ROWS].double().cpu().numpy()
     names = rows.names[: X.shape[1]]
     checks: list[Callable[[Array, Array, tuple[str, ...], str], Iterator[str]]]
-    checks = [_two_values, _leaks, _outliers_in_words, _counters, _copies]
+    times = frozenset(name for name in names if is_named_time(rows, name))
+    checks = [_two_values, _leaks, _outliers_in_words, partial(_counters, times=times), _copies]
     return [sentence for check in checks for sentence in check(X, y, names, rows.target)]
 
 
@@ -138,9 +140,9 @@ def _leaks(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[
             )
 
 
-def _counters(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
+def _counters(X: Array, y: Array, names: tuple[str, ...], target: str, times: frozenset[str]) -> Iterator[str]:
     for j, name in enumerate(names):
-        if len(X) > 20 and X.shape[1] > 1 and bool((np.diff(X[:, j]) == 1.0).all()):
+        if name not in times and len(X) > 20 and X.shape[1] > 1 and bool((np.diff(X[:, j]) == 1.0).all()):
             yield (
                 f"{quote(name)} counts the rows from {X[0, j]:g} to {X[-1, j]:g}: leave it out, "
                 f'unless it is a time.\ndrop=["{name}"] leaves it out.'

@@ -253,3 +253,17 @@ def test_rows_of_one_input_rise_only_if_it_has_many_values() -> None:
     for x, rises in ((torch.arange(60.0), True), (torch.zeros(60), False), (torch.arange(60.0) // 30, False)):
         rows = Dataset(x[:, None].double(), torch.sin(torch.arange(60.0)).double(), ("x0",))
         assert ("rise with" in plan_at_random(rows).sentence) == rises
+
+
+@pytest.mark.parametrize(("name", "start", "is_asked"), [
+    ("sold", "2019-03-01", False),  # a column that is read as dates
+    ("week", 12, False), ("Minute", 0, False), ("nr", 12, True), ("timely", 5, True),
+])  # fmt: skip
+def test_a_column_of_dates_or_times_is_never_called_a_counter(name: str, start: str | int, is_asked: bool):
+    n, random = 120, np.random.default_rng(2)
+    moments = pd.date_range(start, periods=n).strftime("%Y-%m-%d") if isinstance(start, str) else np.arange(n) + start
+    frame = pd.DataFrame({name: moments, "a": random.uniform(size=n), "y": random.normal(size=n)})
+    rows = load(frame, split="all", target="y", inputs=[name, "a"]).train
+    words = " ".join(findings(rows))
+    assert (f'"{name}" counts the rows from {start} to ' in words) == is_asked
+    assert ("counts the rows" in words) == is_asked

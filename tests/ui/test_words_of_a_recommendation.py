@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpexplorer import Spec, data
+from gpexplorer.recommendation.row_order import plan_in_time
 from gpexplorer.ui.inputs.own_file import FileRows
-from gpexplorer.ui.panels.recommend_panel import RecommendPanel
+from gpexplorer.ui.panels.recommend_panel import RecommendPanel, reworded
 from gpexplorer.ui.session import Session
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 90, "d": 1, "seed": 3}, kernel="se")
@@ -53,6 +56,28 @@ def test_the_panel_says_which_rows_are_used_before_and_after(is_file: bool) -> N
             session.choose(SPEC)
             panel.update()
             assert "test rows are not used" in panel.note.object
+    finally:
+        panel.close()
+        session.close()
+
+
+@pytest.mark.parametrize("held_out", ["", "time", "groups", "random"])
+def test_sentences_name_only_controls_that_can_be_seen(held_out: str) -> None:
+    week = np.arange(90.0)
+    level = np.cumsum(np.random.default_rng(0).normal(size=90))
+    rows = data.load(pd.DataFrame({"week": week, "level": level}), split="all", target="level").train
+    plan = plan_in_time(rows, asked=False)
+    assert plan is not None
+    session = Session(SPEC)
+    panel = RecommendPanel(session)
+    try:
+        panel.held_out.value = held_out
+        said = reworded(plan.sentence)
+        names = re.findall("“([^”]+)”", said)
+        labels = {control.label for control in (panel.held_out, panel.before, panel.prefer) if control.visible}
+        assert set(names) <= labels | set(panel.held_out.options)
+        assert "later rows" in names
+        assert "before=" not in said
     finally:
         panel.close()
         session.close()

@@ -343,6 +343,7 @@ WORDS = (  # an option in a sentence, and what the page says
     *((f'prefer="{value}"', f"“{label}”") for label, value in PREFERRED.items()),
     (r"name it with groups=, or give the group of each row", CHOOSE_GROUPS),
     (r"name it with dates=", "tick it under “Choose columns”"),
+    (r"\bbefore= sets where", "“later rows” has a field for the date or number where"),  # it is hidden until then
     (r"\bbefore=|^before(?= )", f"“{FROM}”"),
 )
 LEFT_OUT = re.compile(r'drop=\[((?:"[^"]+"(?:, )?)+)\]')
