@@ -375,6 +375,10 @@ def interpolated(times: Tensor, knots: Tensor, factors: Tensor) -> Tensor:
 class WidenedPosterior(Posterior):
     """A posterior with larger variances after its last training row.
 
+    Up to the last knot, the variance of an observation is multiplied by the factors. How the variances of the inner
+    posterior go on beyond it was not measured. There, what was added at the last knot grows in proportion to the time
+    since the last training row, as the variance of a random walk does, and is added to the variance of the inner one.
+
     Parameters
     ----------
     inner : Posterior
@@ -452,9 +456,18 @@ class WidenedPosterior(Posterior):
 
     def _added(self, X: Any, var: Tensor) -> Tensor:
         """What is added to the variance of f [b], where the inner posterior gives it `var`."""
-        times = numbers_of(X, self.like)[:, self.column].double()
-        factors = interpolated(times, self.knots.double(), self.factors.double())
-        return ((factors - 1.0).clamp_min(0.0) * (var.clamp_min(0.0) + self.inner.noise_variance)).to(var)
+        times, knots = numbers_of(X, self.like)[:, self.column].double(), self.knots.double()
+        factors = interpolated(times.clamp_max(knots[-1]), knots, self.factors.double())
+        far = torch.nonzero(times > knots[-1]).flatten()
+        growth = torch.ones_like(times)
+        if len(far):
+            numbers = numbers_of(X[far], self.like)
+            at_last = numbers.index_fill(1, torch.tensor([self.column], device=numbers.device), float(self.knots[-1]))
+            rows = X[far].with_numbers(at_last) if isinstance(X, MixedRows) else at_last
+            var = var.index_copy(0, far, self.inner.moments(rows)[1])
+            growth = (times - knots[0]).clamp_min(knots[-1] - knots[0]) / (knots[-1] - knots[0])
+        of_y = var.clamp_min(0.0) + self.inner.noise_variance
+        return ((factors - 1.0).clamp_min(0.0) * growth * of_y).to(var)
 
 
 def widened(posterior: InUnits, widening: Widening | None) -> InUnits:

@@ -13,6 +13,7 @@ from gpexplorer.kernels import make
 from gpexplorer.posteriors import (
     AveragePosterior,
     InUnits,
+    MarginalPosterior,
     WidenedPosterior,
     Widening,
     exact_gp_posterior,
@@ -20,12 +21,12 @@ from gpexplorer.posteriors import (
     widened,
 )
 from gpexplorer.posteriors.in_units import in_units_of
-from gpexplorer.problem import Dataset, Scale
+from gpexplorer.problem import Dataset, Prediction, Scale
 from gpexplorer.target_transforms import fitted_transform
 from model_files import parts_of, rewritten
 
 WIDENING = Widening("day", 50.0, (2.0, 10.0), (1.5, 4.0))
-FACTORS = {49.0: 1.0, 50.0: 1.0, 51.0: 1.25, 52.0: 1.5, 56.0: 2.75, 60.0: 4.0, 68.0: 6.5}  # by day
+FACTORS = {49.0: 1.0, 50.0: 1.0, 51.0: 1.25, 52.0: 1.5, 56.0: 2.75, 60.0: 4.0}  # by day
 NEW = torch.tensor([[day, 0.3 * day] for day in FACTORS], dtype=torch.float64)
 
 
@@ -66,6 +67,26 @@ def test_the_last_row_of_a_logarithm_of_days_is_the_same_row() -> None:
     ratio = widened(plain, WIDENING).var(NEW, noise=True) / plain.var(NEW, noise=True)
     known = torch.tensor([1.0, 1.0, 1.5, 4.0], dtype=torch.float64)  # on the horizons themselves
     torch.testing.assert_close(ratio[[0, 1, 3, 5]], known)
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
+def test_beyond_the_last_horizon_what_was_added_grows_as_the_variance_of_a_walk(power: float) -> None:
+    """The variance of the inner posterior grows with this power of the time beyond 50."""
+
+    def moments(X: torch.Tensor) -> Prediction:
+        return Prediction(torch.zeros_like(X[:, 0]), 0.2 * X[:, 1] * (X[:, 0] - 50.0).clamp_min(0.0) ** power)
+
+    knots = torch.tensor([50.0, 52.0, 60.0], dtype=torch.float64)
+    inner = MarginalPosterior(moments, knots, 0.5)
+    wide = WidenedPosterior(inner, 0, knots, torch.tensor([1.0, 1.5, 4.0], dtype=torch.float64))
+    X = torch.tensor([[60.0, 1.0], [60.0001, 1.0], [75.0, 1.0], [55.0, 3.0], [150.0, 3.0]], dtype=torch.float64)
+    own = moments(X).var
+    at_last = moments(torch.stack([torch.full_like(X[:, 0], 60.0), X[:, 1]], 1)).var + 0.5
+    factor = 1.5 + 2.5 * 3.0 / 8.0  # at 55, between the knots
+    expected = own + 3.0 * at_last * ((X[:, 0] - 50.0) / 10.0)
+    expected[3] = own[3] + (factor - 1.0) * (own[3] + 0.5)
+    torch.testing.assert_close(wide.moments(X)[1], expected, rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(wide.moments(X[2:])[1], expected[2:], rtol=1e-12, atol=0.0)
 
 
 def test_the_covariance_is_that_of_the_samples_and_of_the_paths() -> None:

@@ -11,8 +11,8 @@ import torch
 
 import gpexplorer as gpx
 from gpexplorer.data import Split
-from gpexplorer.posteriors import NormalMarginals, WidenedPosterior, Widening
-from gpexplorer.problem import Dataset
+from gpexplorer.posteriors import MarginalPosterior, NormalMarginals, WidenedPosterior, Widening
+from gpexplorer.problem import Dataset, Prediction
 from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.horizon_widening import (
     FoldErrors,
@@ -42,15 +42,16 @@ def test_right_variances_of_many_independent_rows_hardly_change() -> None:
     _, factors = learned_widening(folds(np.ones(80), 8))
     assert max(factors) < 1.15
     _, smaller = learned_widening(folds(np.full(80, 0.2), 8))
-    assert smaller == (1.0, 1.0, 1.0, 1.0)  # never narrower
+    assert smaller == (1.0, 1.0, 1.0, 1.0, 1.0)  # never narrower
 
 
 def test_errors_that_grow_with_the_horizon_widen_by_their_mean_square() -> None:
     horizons, factors = learned_widening(folds(1.0 + HORIZON / 20.0, 12))
     expected = [np.square(1.0 + HORIZON[(HORIZON > a) & (HORIZON <= b)] / 20.0).mean() for a, b in
                 ((0, 10), (10, 20), (20, 40), (40, 80))]  # fmt: skip
-    np.testing.assert_allclose(factors, expected, rtol=0.3)
-    np.testing.assert_allclose(horizons, (5.5, 15.5, 30.5, 60.5))
+    np.testing.assert_allclose(factors[:4], expected, rtol=0.3)
+    np.testing.assert_allclose(horizons, (5.5, 15.5, 30.5, 60.5, 80.0))  # the last one is the largest of all
+    assert factors[4] == pytest.approx(factors[3] + (factors[3] - factors[0]) * (80.0 - 60.5) / (60.5 - 5.5))
     assert all(np.diff(factors) >= 0.0)
 
 
@@ -88,6 +89,7 @@ def test_the_sentence_has_the_horizons_and_is_left_out_where_nothing_is_wider() 
     wide = Widening("day", 3.0, (10.0, 400.0), (1.44, 6.25))
     (sentence,) = widening_in_words([wide])
     assert 'multiplied by 1.2 at 10 and 2.5 at 400 units of "day" ahead' in sentence
+    assert "No held-out row is further ahead than 400: " in sentence
     assert "by up to 1.2" in widening_in_words([wide, None, wide])[0]
     assert widening_in_words([None, Widening("day", 3.0, (10.0,), (1.0,))]) == ()
 
@@ -155,3 +157,65 @@ def test_a_forecast_keeps_the_hyperparameters_that_have_forecast_rows_that_they_
     theta = answer.run.trace[-1].step.state.theta
     assert logs_of(theta.tolist(), answer.run.problem) == pytest.approx(logs)
     assert answer.run.done == 1
+
+
+def posterior_of(variance) -> MarginalPosterior:
+    """A posterior with the mean 0, whose variance is this function of the horizon and includes the noise."""
+
+    def moments(X: torch.Tensor) -> Prediction:
+        return Prediction(torch.zeros_like(X[:, 0]), torch.from_numpy(variance(X[:, 0].numpy())))
+
+    return MarginalPosterior(moments, torch.ones(1, dtype=torch.float64))
+
+
+def residuals_of(kind: str, random: np.random.Generator, count: int) -> np.ndarray:
+    """Errors at the horizons 1, 2, ... of a series that a model forecasts, with a noise of standard deviation 1."""
+    steps, noise = random.normal(size=count), random.normal(size=count)
+    ahead = np.arange(1.0, count + 1.0)
+    if kind == "walk":
+        return np.cumsum(0.4 * steps) + noise
+    if kind == "trend":
+        return 0.1 * ahead * random.normal() + noise
+    level = np.zeros(count)
+    for i in range(count):
+        level[i] = 0.95 * (level[i - 1] if i else 0.0) + np.sqrt(1.0 - 0.95**2) * steps[i]
+    return level + noise
+
+
+@pytest.mark.parametrize(("kind", "model"), [
+    ("walk", np.ones_like),  # it knows no walk
+    ("walk", lambda h: 1.0 + 0.06 * h),  # its walk has too small steps
+    ("walk", lambda h: 1.0 + 0.16 * h),  # right
+    ("stationary", lambda h: 2.0 - 0.95 ** (2.0 * h)),  # right
+    ("stationary", np.ones_like),
+    ("trend", lambda h: 1.0 + 0.01 * h**2),  # right
+])  # fmt: skip
+def test_bands_beyond_the_measured_horizons_cover_walks_stationary_series_and_trends(kind: str, model) -> None:
+    random, ahead, inside, widths = np.random.default_rng(7), np.arange(1.0, 161.0), [], []
+    variance = model(ahead)
+    inner = posterior_of(model)
+    for _ in range(120):
+        folds = [FoldErrors(ahead[:40], residuals_of(kind, random, 40) / np.sqrt(variance[:40])) for _ in range(6)]
+        knots, factors = Widening("day", 0.0, *learned_widening(folds)).points
+        wide = WidenedPosterior(inner, 0, knots, factors).moments(torch.from_numpy(ahead[:, None]))[1].numpy()
+        assert np.all(np.diff(wide) >= -1e-9)
+        inside.append(np.abs(residuals_of(kind, random, 160))[40:] <= 1.96 * np.sqrt(wide)[40:])
+        widths.append(np.sqrt(wide[-1] / variance[-1]))
+    assert 0.9 <= np.mean(inside) <= 0.995
+    assert np.median(widths) <= {"trend": 1.2, "stationary": 2.5, "walk": 6.0}[kind]
+
+
+def test_a_large_prior_variance_far_ahead_is_added_to_and_not_multiplied() -> None:
+    def prior(h: np.ndarray) -> np.ndarray:
+        return 1.0 + 400.0 * (1.0 - np.exp(-np.square(h / 120.0)))  # of a smooth kernel with a long lengthscale
+
+    ahead, random = np.arange(1.0, 401.0), np.random.default_rng(1)
+    near = [FoldErrors(ahead[:40], 1.6 * random.normal(size=40)) for _ in range(6)]  # errors are larger than it says
+    horizons, factors = learned_widening(near)
+    inner = posterior_of(prior)
+    knots, scales = Widening("day", 0.0, horizons, factors).points
+    wide = WidenedPosterior(inner, 0, knots, scales).moments(torch.from_numpy(ahead[:, None]))[1].numpy()
+    np.testing.assert_allclose(wide[39], factors[-1] * prior(ahead)[39])
+    assert wide[39] > 2.0 * prior(ahead)[39]
+    added = (factors[-1] - 1.0) * prior(ahead)[39] * 10.0
+    assert wide[-1] == pytest.approx(401.0 + added, rel=1e-4)
