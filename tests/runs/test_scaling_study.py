@@ -210,6 +210,19 @@ def test_a_forecast_from_a_bad_fit_is_the_formulas_and_says_so():
     assert "formula's alone" in forecast.sentence
 
 
+def test_a_forecast_from_a_bad_fit_is_not_below_what_a_smaller_size_took():
+    """A million rows were to take .028 s, and 1,000 had taken .049 s."""
+    took = {200: 0.4, 400: 0.9, 800: 0.05, 1600: 0.6}
+    result = scaled(list(took), lambda _, rows: Measured(rows or 0, 6, took.get(rows or 0, 0.0), 8.0, 0.1, 5))
+    assert result.slope().refused
+
+    near, far = (result.forecast(value, GB) for value in (300, 900))
+
+    assert [near.seconds, far.seconds] == [0.4, 0.9]
+    assert "what a smaller size took; the formula says" in far.sentence
+    assert result.forecast(10**5, 1e15).seconds > 1e4  # the formula's, which is above
+
+
 def test_a_size_that_fails_keeps_its_sentence_and_the_rest_go_on():
     def failing(spec: RunSpec, rows: int | None) -> Measured:
         return Measured(0, 0, sentence="Memory ran out.") if rows == 400 else cubic(spec, rows)

@@ -259,7 +259,7 @@ class Scaling(ScalingDisplay, param.Parameterized):
         return method_of(spec).cost(hollow_problem(spec, n, d))
 
     def forecast(self, value: int, memory: float) -> Forecast:
-        """Forecast the cost of a size.
+        """Forecast the cost of a size: by the fit, or by the formula if that is refused, but not below a smaller size.
 
         Parameters
         ----------
@@ -278,11 +278,14 @@ class Scaling(ScalingDisplay, param.Parameterized):
             raise SettingError("Nothing has been measured yet, so nothing can be forecast: measure some sizes first.")
         cost, fitted = self.formula(value, measured[-1]["n"], measured[-1]["d"]), self.slope()
         seconds = self._machine().seconds(cost)
-        values = (seconds, float("nan"), float("nan")) if fitted.refused else fitted.at(value)
+        of_smaller = max((row["seconds"] for row in measured if row["value"] <= value), default=0.0)
+        values = (max(seconds, of_smaller), math.nan, math.nan) if fitted.refused else fitted.at(value)
         largest = max(cost.arrays, key=lambda name: cost.arrays[name])
         fits = cost.memory <= memory
         sentence = _cost_sentence(f"{self.axis.name} = {value:,}", values, cost, memory)
-        if fitted.refused:
+        if fitted.refused and of_smaller > seconds:
+            sentence += f" That is what a smaller size took; the formula says {seconds:.3g} s. {fitted.refused}"
+        elif fitted.refused:
             sentence += f" The time is the formula's alone: {fitted.refused}"
         elif value > 100 * measured[-1]["value"]:
             sentence += f" That is {value / measured[-1]['value']:,.0f} times the largest size measured."

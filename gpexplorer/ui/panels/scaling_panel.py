@@ -173,7 +173,14 @@ class ScalingPanel(MeasuringPanel):
         method = str(registry[scaling.spec.method].title)
         parts = [f"{method} on {data_title(scaling.spec.data)}."]  # others may be opened while this is on the page
         parts += [self._worker.error] if self._worker.error else []
-        parts += [f"Seconds: {scaling.slope().sentence}.", f"Memory: {scaling.slope('memory').sentence}."]
+        slopes = {"Seconds": scaling.slope(), "Memory": scaling.slope("memory")}
+        power = f"{scaling.axis.name}^"
+        # why a fit of the seconds is refused is said with the forecast
+        parts += [
+            f"{what}: {slope.sentence.replace('x^', power)}."
+            for what, slope in slopes.items()
+            if not (slope.refused and what == "Seconds")
+        ]
         try:
             target = checked("The size of the forecast", self.target_size.value, whole=True, low=1)
             parts.append(scaling.forecast(target, machine_memory()).sentence)
