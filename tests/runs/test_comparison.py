@@ -268,7 +268,7 @@ def test_settings_and_methods_have_the_labels_of_the_page_where_they_are_asked_f
 
     said = comparison.what_differs(specs, labels=True)
     assert said["a"] == (
-        "method = CholQR swaps, kernel = se, seed = 2, 5 steps, 1.5 seconds, target transform = none, "
+        "method = CholQR swaps, kernel = se, seed = 2, at most 5 steps, 1.5 seconds, target transform = none, "
         "Learn hyperparameters = off, Inducing points m = 8"
     )
     assert said["b"].endswith("no limit, target transform = log, Learn hyperparameters = on, Inducing points m = 4")

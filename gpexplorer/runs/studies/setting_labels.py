@@ -43,14 +43,14 @@ def setting_in_words(method: str, name: str, value: Any, labels: bool = True) ->
     >>> setting_in_words("cholqr", "seed", 3)
     'seed = 3'
     >>> setting_in_words("cholqr", "budget", {"steps": 50})
-    '50 steps'
+    'at most 50 steps'
     >>> setting_in_words("cholqr", "num_inducing", 20, labels=False)
     'num_inducing=20'
     """
     if not labels:
         return f"{name}={in_words(value)}"
     if name == "budget":
-        return budget_in_words(value)
+        return f"at most {budget_in_words(value)}" if value else budget_in_words(value)
     if name == "method":
         return f"method = {registry[value].title}"
     settings = registry[method].param.objects()
