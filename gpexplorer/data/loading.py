@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from .files.layouts import read_set
 from .files.reading import kind_of, read_path
 from .given_folds import groups_of_rows
 from .in_memory import TABLE, array_table, from_arrays, from_frame, is_frame
-from .mapped import load_mapped
+from .mapped import load_mapped, sha256_of
 from .quoting import listing, nearest, quote
 from .reader.column_reader import KINDS
 from .reader.number_format import missing_number
@@ -30,7 +30,7 @@ from .sets.cards import Progress, card, fetch_card, is_cached, names
 from .sets.generators import GENERATORS, complete, generate
 from .sets.poses import DIMENSION, NOTE, TEST, TRAIN
 from .sets.poses import named as poses
-from .splits import ALL, Given, How, Split, key_of, make_split
+from .splits import Given, How, Split, make_split
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,8 +108,8 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
         what other columns suggest, which is the default of tables, "drop" or "refuse"), encode (columns that become
         inputs of 0 and 1), dates (columns that become days), decimal ("," where 3,5 is 3.5), kinds (how columns are
         read, such as {"when": "date mdy", "code": "words"}). Without options, every column that can explain something
-        is used. Of a Parquet file larger than memory: memory="mapped", dtype ("float64" or "float32"), and
-        progress(done, total), which may raise to cancel.
+        is used. Of a file: sha256, by which one that has changed is refused. Of a Parquet file larger than memory:
+        memory="mapped", dtype ("float64" or "float32"), and progress(done, total), which may raise to cancel.
 
     Returns
     -------
@@ -213,6 +213,8 @@ def _kinds(name: str, kinds: Any) -> tuple[tuple[str, str], ...]:
 def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
     if not kind_of(path.name) and path.parent == Path() and not _exists(path):
         raise DataError(f"There is no data set or file {quote(path)}. {nearest(path, (*GENERATORS, POSES, *names()))}")
+    if expected := options.pop("sha256", None):
+        _refuse_changed(path, str(expected))
     memory = options.pop("memory", None)
     if memory not in (None, "whole", "mapped"):
         raise DataError(f'{path.name}: memory={quote(memory)} is not known: choose "whole" or "mapped".')
@@ -223,6 +225,25 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
     choice = _choice(path.name, options)
     numbers = pick(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
     return _split(numbers, split, Given(), _file_identity(choice, header), path.stem)
+
+
+def _refuse_changed(path: Path, expected: str) -> None:
+    """Raise DataError if the file is not the one with this SHA-256."""
+    actual = sha256_of(path)
+    if actual != expected.lower():
+        raise DataError(
+            f"{quote(path.name)} has changed: its SHA-256 is {actual[:12]}…, and {quote(expected, 12)} was asked for. "
+            "Give the file as it was, or take it as it is: leave sha256 out of the data, on the command line with "
+            "--set data.sha256=null."
+        )
+
+
+def choice_entries(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that choose columns of a table, in JSON's own types, as the data of a Spec contain them."""
+    choice = _choice("the data", {name: options[name] for name in options if name in CHOICES})
+    chosen = {name: value for name, value in asdict(choice).items() if value != getattr(Choice(), name)}
+    lists = {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()}
+    return lists | ({"kinds": dict(choice.kinds)} if choice.kinds else {})
 
 
 def _file_identity(choice: Choice, header: Any) -> dict[str, Any]:
@@ -248,12 +269,7 @@ def _split(numbers: Numbers, how: How, given: Given, identity: object, name: str
     y = torch.from_numpy(numbers.y.astype("float64"))
     groups = groups_of_rows(np.array(numbers.groups), len(y)) if numbers.groups else None
     data = Dataset(X, y, numbers.names, numbers.target, groups=groups)
-    if how == ALL:
-        none = torch.arange(0)
-        key = key_of(name, [_content(numbers), identity], ALL)
-        split = Split(data, data.rows(none), name, numbers.notes, key)
-    else:
-        split = make_split(data, how, given, [_content(numbers), identity], numbers.notes, name)
+    split = make_split(data, how, given, [_content(numbers), identity], numbers.notes, name)
     return split if numbers.reader is None else _fitted_to_targets(split, numbers.reader)
 
 

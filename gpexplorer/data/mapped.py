@@ -108,8 +108,7 @@ def load_mapped(
     """
     name = display_name(path.name)
     _refuse(path, name, how, choice, dtype)
-    with readable(path):
-        key = key_of(path.stem, [_content(path), choice.identity, dtype], how)
+    key = key_of(path.stem, [sha256_of(path), choice.identity, dtype], how)
     folder = scratch() / safe_name(key)
     if not folder.exists():
         table = _table(path, name, choice)
@@ -149,8 +148,9 @@ def _refuse(path: Path, name: str, how: How, choice: Choice, dtype: str) -> None
         raise DataError(f"{name}: dtype={quote(dtype)} is not known: choose one of {', '.join(DTYPES)}.")
 
 
-def _content(path: Path) -> str:
-    with path.open("rb") as file:
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file; DataError if it cannot be read."""
+    with readable(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -28,7 +28,9 @@ FOLDS = 10
 ALL: Literal["all"] = "all"  # in place of a split: every row is a training row
 Mask = NDArray[np.bool_]
 How = int | Mapping[str, Any] | Literal["all"]
-_FORMS = '0, 1, ..., {"test": 0.25, "seed": 1}, {"folds": 5, "fold": 0, "seed": 1} or {"before": 2004, "until": 2009}'
+_FORMS = (
+    '0, 1, ..., {"test": 0.25, "seed": 1}, {"folds": 5, "fold": 0, "seed": 1}, {"before": 2004, "until": 2009} or "all"'
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +111,7 @@ def make_split(data: Dataset, how: How, given: Given, identity: object, notes: t
     ----------
     data : Dataset
         All rows.
-    how : int or mapping
+    how : int, mapping or "all"
         The requested split; see `part`.
     given : Given
         The split that comes with the data set.
@@ -135,9 +137,9 @@ def part(data: Dataset, how: How, given: Given, name: str = "the data") -> Parts
     ----------
     data : Dataset
         All rows.
-    how : int or mapping
+    how : int, mapping or "all"
         A fold of the given split by its number, {"test": share, "seed": s}, {"folds": k, "fold": i, "seed": s}, or
-        {"before": x, "until": z} for one input.
+        {"before": x, "until": z} for one input; "all" for training rows alone.
     given : Given
         The split that comes with the data set.
     name : str
@@ -148,6 +150,8 @@ def part(data: Dataset, how: How, given: Given, name: str = "the data") -> Parts
     DataError
         If there is no such split, or if it leaves fewer than 2 training rows or no test row.
     """
+    if how == ALL:
+        return Parts(np.ones(len(data), dtype=bool), np.zeros(len(data), dtype=bool))
     parts = _part(data, how, given, name)
     train, test = (int(mask.sum()) for mask in parts)
     if train < 2 or test < 1:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ import torch
 
 from .. import data as data_sets
 from ..data import Split
-from ..data.loading import CHOICES
+from ..data.loading import CHOICES, choice_entries
+from ..data.mapped import sha256_of
 from ..data.quoting import listing, nearest, quote
 from ..data.splits import ALL
 from ..errors import DataError, SettingError, number, quoted
@@ -63,6 +65,36 @@ def rows_of(X: Any, y: Any, options: Mapping[str, Any] | None = None) -> Split:
     if len(split.train) < FEWEST_ROWS:
         raise DataError(f"There are {len(split.train)} rows; a recommendation needs at least {FEWEST_ROWS}.")
     return split
+
+
+def rows_in_spec(X: Any, y: Any, options: Mapping[str, Any], split: Split) -> dict[str, Any]:
+    """The fields of a Spec that name the rows of an answer as they were given: all of a file, or what was in memory.
+
+    Parameters
+    ----------
+    X, y : object
+        As `rows_of` takes them.
+    options : mapping
+        Options of `load`, with the column of groups if there is one.
+    split : Split
+        The rows that were read.
+    """
+    if callable(X) or isinstance(X, Split):
+        return {"data": {"content": split.key}}
+    chosen = choice_entries(options)
+    if y is not None or not isinstance(X, str | PurePath | Mapping):
+        return {"data": {"content": split.key, **chosen}, "split": ALL}
+    source = {**(X if isinstance(X, Mapping) else {"name": str(X)}), **chosen}
+    if data_sets.is_named(source):
+        return {"data": source if len(source) > 1 else source["name"]}
+    return {"data": {**source, "sha256": sha256_of(Path(source["name"]))}, "split": ALL}
+
+
+def whole(split: Split) -> Split:
+    """The split without test rows."""
+    if not len(split.test):
+        return split
+    return replace(split, test=split.train.rows(NO_ROWS), key=f"{split.key}/all")
 
 
 def repeated_rows(rows: Dataset) -> int:

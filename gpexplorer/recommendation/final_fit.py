@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..data import Split
 from ..errors import GPExplorerError
+from ..kernels import make
 from ..posteriors import Marginals, Widening
 from ..runs.run import Run
-from .arguments import NO_ROWS
-from .candidates import EXACT, NEIGHBOURS
+from ..runs.setting_checks import of_kind
+from ..runs.spec import Spec
+from .arguments import whole
+from .candidates import EXACT, NEIGHBOURS, log_units
 from .held_out import parts
 from .horizon_widening import after_rows, scores_of_parts
 from .lanes import Lane, by_density, chosen, logs_of, step_until, theta_of
@@ -101,7 +105,7 @@ def refit_to_all_rows(search: TimedSearch, lane: Lane, end: float | None = None)
     solves_only = bool(lane.after_learning[0])
     solves_only = solves_only and (in_time or seconds_left < REFIT_TIMES[False] * lane.seconds_of_a_run)
     needed = lane.after_learning[0] if solves_only else lane.first_run.done
-    all_rows = replace(search.split, test=search.split.train.rows(NO_ROWS), key=f"{search.split.key}/all")
+    all_rows = whole(search.split)
     candidate = lane.candidate
     if solves_only:
         candidate = replace(candidate, settings={**candidate.settings, "learn": False})
@@ -147,6 +151,21 @@ def final_widening(search: TimedSearch, lane: Lane, run: Run) -> Widening | None
     own = scores_of_parts(forecasts, marginals, lane.time_name)[1]
     assert own is not None
     return after_rows(own if lane.widening is None else own.at_least(lane.widening), rows)
+
+
+def spec_of_rows(run: Run, split: Split, rows: Mapping[str, Any]) -> Spec:
+    """The spec of a run with other rows: all of a split, which `rows` names by the fields of a spec.
+
+    A theta where learning begins keeps its values in the units of the file.
+    """
+    spec, fitted = of_kind("The run's spec", run.spec, Spec, "a run of a Spec"), run.split
+    kernel = spec.kernel
+    if fitted is not None and isinstance(kernel, dict) and "theta" in kernel and len(fitted.train) < len(split.train):
+        own = make(kernel["name"], split.train.d, split.train.columns)
+        scaled = split.scaled(own.inputs != "counts", spec.target_transform, spec.input_transform).train
+        units = zip(kernel["theta"], log_units(own, fitted.train), log_units(own, scaled), strict=True)
+        kernel = {**kernel, "theta": [value + unit - of_all for value, unit, of_all in units]}
+    return replace(spec, kernel=kernel, **rows)
 
 
 def _failure(activity: str, run: Run) -> str:

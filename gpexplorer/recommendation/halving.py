@@ -27,22 +27,21 @@ Jamieson, K. and Talwalkar, A. (2016). Non-stochastic best arm identification an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..data import Split
-from ..data.given_folds import fold_pairs
+from ..data.given_folds import Pair, fold_pairs
 from ..errors import SettingError, function, is_one_of, number, quoted
 from ..methods.base import registry
 from ..runs.setting_checks import of_kind
-from ..runs.spec import Spec
-from .arguments import bytes_of
+from .arguments import bytes_of, rows_in_spec
 from .averaging import PREFERENCES, average_of_lanes, used_models
 from .candidates import EXACT, EXACT_UP_TO, NEIGHBOURS, Candidate, candidates
-from .final_fit import ANEW_TIMES, ORIGINS_SHARE, REFIT_TIMES, REFIT_UP_TO, final_model, least_seconds
+from .final_fit import ANEW_TIMES, ORIGINS_SHARE, REFIT_TIMES, REFIT_UP_TO, final_model, least_seconds, spec_of_rows
 from .held_out import parts
 from .lanes import Lane, by_density, chosen
 from .promises import planned, scores_between_rows
@@ -170,10 +169,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     train = split.train
     are_given = folds is not None and not isinstance(folds, str)
     pairs = fold_pairs(folds, train.X, train.y.numpy(), groups) if are_given else plan.pairs
-    held_out = parts(split, seed, pairs)
-    if plan.kind == "time":
-        blocks = BLOCKS if len(held_out) == 1 else 2
-        held_out = [in_blocks(part, plan.column, blocks * k, blocks) for k, part in enumerate(held_out)]
+    held_out = _held_out_parts(split, plan, seed, pairs)
     latest = 1 if plan.kind == "time" else None  # models of earlier rows would be behind the times
     search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock, most_models=latest)
     search.report("Looking at the rows.")
@@ -199,10 +195,21 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     spare = [Lane(candidate, seed, of_spare, time_name=time_name) for candidate in possible[count:]]
     finalists = search.complete(lanes, search.halve(lanes) or search.tried_again(lanes))
     finalists = search.try_spare(lanes, finalists, spare)
-    return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan, facts)
+    column = groups if isinstance(groups, str) else plan.column if plan.kind == "groups" else ""
+    rows = rows_in_spec(X, y, {**options, "groups": column or None}, split)
+    return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan, facts, rows)
 
 
-def _answer(
+def _held_out_parts(split: Split, plan: Plan, seed: int, pairs: Sequence[Pair]) -> list[Split]:
+    """The parts on which lanes are scored; where the rows are in order of time, with blocks of it."""
+    held_out = parts(split, seed, pairs)
+    if plan.kind != "time":
+        return held_out
+    blocks = BLOCKS if len(held_out) == 1 else 2
+    return [in_blocks(part, plan.column, blocks * k, blocks) for k, part in enumerate(held_out)]
+
+
+def _answer(  # noqa: PLR0913 - what the search has found
     search: Halving,
     lanes: list[Lane],
     finalists: list[Lane],
@@ -210,6 +217,7 @@ def _answer(
     how: tuple[Transforms, str, str],
     plan: Plan,
     facts: tuple[str, ...],
+    rows: Mapping[str, Any],
 ) -> Recommendation:
     """Choose among the finalists, use the time that is left, and describe the result."""
     transforms, time_name, prefer = how
@@ -234,7 +242,7 @@ def _answer(
     others = [lane for lane in finalists if lane is not winner]
     for lane in [*others, *(lane for lane in lanes if lane not in others and hardly_differs(lane, winner))]:
         lane.give_up(why_not(lane, winner))
-    spec = of_kind("The run's spec", run.spec, Spec, "a run of a Spec")
+    spec = spec_of_rows(run, search.split, rows)
     seconds = search.clock() - search.begin, search.seconds
     note, standing = REFITTED if final.refitted else final.note, standing_of(winner, lanes)
     return Recommendation(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student_t
 from torch import Tensor
 
-from ..data import Split, load
+from ..data import Split
 from ..data.given_folds import Pair, drawn_folds, drawn_share, fold_pairs
 from ..data.splits import Mask, mask_of, shuffled
 from ..errors import SettingError, quoted
@@ -34,6 +34,7 @@ from ..kernels.composites import compared_columns
 from ..posteriors import Marginals, NormalMarginals
 from ..problem import Dataset, RowGroups
 from ..runs.budget import scheduled
+from ..runs.opening import opened_rows
 from ..runs.run import Run
 from ..runs.setting_checks import of_kind
 from ..runs.spec import A_SPEC, Spec
@@ -316,7 +317,7 @@ def held_out_score(
         raise SettingError(f"metric is {quoted(metric)}; give one of {', '.join(METRICS)}.")
     if not spec.budget:
         raise SettingError("The spec has no budget: give steps or seconds, so that each run of the search ends.")
-    split = load(spec.data if data is None else data, split=spec.split)
+    split = opened_rows(spec, data)[1]
     if split.train.scale is not None:
         raise SettingError("The rows are scaled or mapped from a file; a search takes rows that are read whole.")
     train = split.train

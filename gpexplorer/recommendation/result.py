@@ -11,7 +11,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from ..problem import Dataset, Prediction
 from ..runs.run import Run
 from ..runs.spec import Spec
 from ..target_transforms import transform_in_words
-from .arguments import repeated_rows
+from .arguments import repeated_rows, whole
 from .averaging import Average
 from .candidates import Candidate
 from .held_out import Array, Interval, RowScores
@@ -66,7 +66,10 @@ class Recommendation:
     settings : dict
         All settings of the method.
     spec : Spec
-        The whole choice. `spec.open(data=rows)` with the same rows gives the same steps.
+        The whole choice. It names the rows as they were given: a file, with the options by which it was read and its
+        SHA-256, or a data set, so that `spec.open()` reads them; rows in memory are passed again,
+        `spec.open(data=rows)`. These are all rows, from which a model that was `refitted` has the same steps; another
+        one has learned from some of them.
     run : Run
         The run of the chosen method, which took further steps after the choice until the time was used.
     expected : dict of str to Interval
@@ -271,7 +274,7 @@ def _pursued_in_words(split: Split, winner: Lane) -> tuple[str, ...]:
     """Which rows have a noise of their own, and the error on the held-out rows that are not like them."""
     if not winner.candidate.pursues or winner.scores is None:
         return ()
-    pursued = pursuit(replace(split, key=f"{split.key}/all"), winner.candidate.kernel)
+    pursued = pursuit(whole(split), winner.candidate.kernel)
     if not len(pursued.rows):
         return ()
     plain = winner.scores.squared < (0.5 * pursued.sd) ** 2

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from .. import data as data_sets
-from .opening import file_entries
+from .opening import row_entries
 from .spec import TRANSFORMS, Spec
 
 WIDTH = 100
@@ -116,8 +116,8 @@ def _spec_lines(spec: Spec) -> list[str]:
 def _open_lines(spec: Spec) -> list[str]:
     if not isinstance(spec.data, dict) or "content" not in spec.data or data_sets.is_named(spec.data):
         return ["run = spec.open()"]
-    entries, lines = file_entries(spec.data), list[str]()
-    if not entries:
+    entries, lines = row_entries(spec.data), list[str]()
+    if "file" not in entries:
         lines = ["# The rows were in memory: name the file they came from, and its columns as they were chosen."]
     options = "".join(f", {name}={value!r}" for name, value in entries.items() if name != "file")
     lines.append(f"rows = gpx.load({entries.get('file', 'rows.csv')!r}, split=spec.split{options})")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..errors import StoreError
 from ..problem import Problem
@@ -21,7 +21,7 @@ class Description:
     method: str
     settings: dict[str, Any] = field(default_factory=dict)
     data: str | dict[str, Any] = "snelson-like"
-    split: int | dict[str, Any] = 0
+    split: int | dict[str, Any] | Literal["all"] = 0
     kernel: str | dict[str, Any] = "se-ard"
     seed: int = 0
     device: str = "cpu"

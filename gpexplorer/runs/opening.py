@@ -5,7 +5,10 @@ This module knows a spec by its fields alone (`Description`), so that `spec` can
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -14,7 +17,7 @@ import torch
 from .. import data as data_sets
 from .. import kernels
 from ..data import Split
-from ..data.loading import CHOICES
+from ..data.loading import CHOICES, choice_entries
 from ..errors import DataError, SettingError, quoted
 from ..kernels.composites import compared_columns
 from ..kernels.row_scaled import with_row_noise
@@ -110,7 +113,7 @@ def _continued(
 
 def _prepared(spec: SpecT, data: Any) -> tuple[SpecT, Split, Problem, Method]:
     """The spec with its rows, the scaled split, the problem with all that the spec says of it, and the method."""
-    spec, split = _with_rows(spec, data)
+    spec, split = opened_rows(spec, data)
     problem, split = _scaled_problem(spec, split)
     problem = _with_row_noise(spec, problem)
     restricted = restricted_problem(problem, spec.kernel if isinstance(spec.kernel, dict) else {})
@@ -153,35 +156,72 @@ def _with_row_noise(spec: Description, problem: Problem) -> Problem:
     return with_row_noise(problem)
 
 
-def _with_rows(spec: SpecT, data: Any) -> tuple[SpecT, Split]:
+def opened_rows(spec: SpecT, data: Any) -> tuple[SpecT, Split]:
     """The rows of a spec, and the spec, which names rows in memory by a hash of their content."""
     content = spec.data.get("content") if isinstance(spec.data, dict) else None
     if data is None and content is not None:
-        raise DataError(f"The data {quoted(content)} were in memory: pass them again, open(data=...).")
+        raise _were_in_memory(content, row_entries(spec.data))
     if data is None:
         # Rows mapped from a file are written in the precision in which they are used, since a cast would copy them.
         mapped = isinstance(spec.data, dict) and spec.data.get("memory") == "mapped" and "dtype" not in spec.data
         return spec, data_sets.load(spec.data, split=spec.split, **({"dtype": spec.dtype} if mapped else {}))
-    split = data_sets.load(data, split=spec.split)
+    entries = row_entries(spec.data)
+    if isinstance(data, Split):
+        split = data
+        if content is None and "file" not in entries:
+            _refuse_other_columns(split, entries)
+            entries = {}  # the split has its columns already
+    else:
+        own = data if isinstance(data, Mapping) else {}
+        choice = {name: value for name, value in entries.items() if name != "file" and name not in own}
+        split = data_sets.load(data, split=spec.split, **choice)
     key = split.key.removesuffix("/scaled")
     if content not in (None, key):
         raise DataError(f"These data are {quoted(key)}; the spec was made for {quoted(content)}.")
-    return replace(spec, data={"content": key, **file_entries(spec.data), **_kinds(spec.data, split)}), split
+    return replace(spec, data={"content": key, **entries, **_kinds(entries, split)}), split
 
 
-def _kinds(data: Any, split: Split) -> dict[str, Any]:
+def _were_in_memory(content: Any, entries: dict[str, Any]) -> DataError:
+    """How to give the rows of a spec again that names them by their content."""
+    named = json.dumps({"name": entries.pop("file", "FILE"), **entries}, ensure_ascii=False)
+    return DataError(
+        f"The data {quoted(content)} were in memory: pass them again, open(data=...), or run a spec that names "
+        f"their file, on the command line with --set {shlex.quote(f'data={named}')}."
+    )
+
+
+def _refuse_other_columns(split: Split, entries: Mapping[str, Any]) -> None:
+    """Raise DataError if a spec chooses other columns than a split has."""
+    train, choice = split.train, choice_entries(entries)
+    inputs = set(train.names if train.reader is None else train.reader.sources)
+    allowed = {*choice.get("inputs", inputs), *choice.get("texts", ())}
+    differs = {
+        "target": choice.get("target", train.target) != train.target,
+        "inputs": not inputs <= allowed,
+        "drop": bool(inputs & {*choice.get("drop", ())}),
+    }
+    for name in (name for name in differs if differs[name]):
+        raise DataError(
+            f"The data of the spec say {name}={quoted(choice[name])}, and the split that was passed predicts "
+            f"{quoted(train.target)} from {', '.join(map(quoted, sorted(inputs)))}: give {name} to gpx.load, or pass "
+            "the table."
+        )
+
+
+def _kinds(entries: Mapping[str, Any], split: Split) -> dict[str, Any]:
     """How the columns of an uploaded file were read, so that a link or a program reads the same file alike."""
     reader = split.train.reader
-    if reader is None or not file_entries(data) or data.get("kinds") or not reader.decisions:
+    if reader is None or "file" not in entries or "kinds" in entries or not reader.decisions:
         return {}
     return {"kinds": reader.decisions}
 
 
-def file_entries(data: Any) -> dict[str, Any]:
-    """The file name and the choice of columns in the data of a spec that was made from an upload; else nothing."""
-    if not isinstance(data, dict) or not isinstance(data.get("file"), str):
+def row_entries(data: Any) -> dict[str, Any]:
+    """The file name of an upload and the choice of columns in the data of a spec."""
+    if not isinstance(data, dict):
         return {}
-    return {name: data[name] for name in FILE_ENTRIES if data.get(name)}
+    names = FILE_ENTRIES if isinstance(data.get("file"), str) else CHOICES
+    return {name: data[name] for name in names if data.get(name)}
 
 
 def _scaled_problem(spec: Description, split: Split) -> tuple[Problem, Split]:

@@ -11,6 +11,7 @@ from typing import Any
 import param
 
 from .. import kernels
+from ..data.splits import ALL
 from ..data.standardising import LOG_INPUTS
 from ..methods.base import Method, registry
 from ..target_transforms import FORMS
@@ -32,7 +33,10 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 def spec_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the JSON that `Spec.from_json` reads."""
     count = {"type": "integer", "minimum": 0, "maximum": LARGEST_INTEGER}
-    split = {"description": "The number of a split, or how to make one.", "anyOf": [count, {"type": "object"}]}
+    split = {
+        "description": 'The number of a split, how to make one, or "all" for training rows alone.',
+        "anyOf": [count, {"type": "object"}, {"const": ALL}],
+    }
     return {
         "$schema": DRAFT,
         "title": "A gpexplorer Spec",

@@ -19,6 +19,7 @@ import torch
 
 from .. import kernels
 from ..data import is_named
+from ..data.splits import ALL
 from ..data.standardising import checked_input_transform
 from ..display import SpecDisplay
 from ..errors import SettingError, closest, is_one_of, listed, number, quoted
@@ -55,8 +56,9 @@ class Spec(Description, SpecDisplay):
         that changes later does not change what an old spec means.
     data : str or dict
         A name, a path, or a dict such as ``{"name": "friedman1", "n": 1000}``.
-    split : int or dict
-        The number of a split of the data, or a dict such as ``{"test": 0.1, "seed": 2}``.
+    split : int, dict or "all"
+        The number of a split of the data, or a dict such as ``{"test": 0.1, "seed": 2}``. "all" makes every row a
+        training row, so that there are no scores.
     kernel : str or dict
         The key of a kernel, or ``{"name": key, "theta": [...]}`` to start from another theta: log-hyperparameters in
         the scaled space, the last being the log noise standard deviation. Without theta, a method that learns it
@@ -232,13 +234,17 @@ def _checked_data(data: Any) -> str | dict[str, Any]:
     raise SettingError(f"data is {quoted(data)}; give a name, a path or a dict; arrays go to open(data=...).")
 
 
-def _checked_split(split: Any) -> int | dict[str, Any]:
+def _checked_split(split: Any) -> int | dict[str, Any] | str:
     if isinstance(split, Mapping):
         return _with_whole_numbers(_plain("split", dict(split)), COUNTS_OF_SPLITS)
+    if isinstance(split, str) and split == ALL:
+        return split
     try:
         return _whole("split", split)
     except SettingError as error:
-        raise SettingError(f'{error} A share of the rows is {{"test": 0.1, "seed": 2}}.') from None
+        raise SettingError(
+            f'{error} A share of the rows is {{"test": 0.1, "seed": 2}}; "all" holds out none.'
+        ) from None
 
 
 def _with_whole_numbers(entries: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

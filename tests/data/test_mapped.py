@@ -47,7 +47,7 @@ def written(folder: Path, table: dict[str, Any], name: str = "rows.parquet") -> 
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e6])
-@pytest.mark.parametrize("split", [3, {"test": 0.4, "seed": 2}])
+@pytest.mark.parametrize("split", [3, {"test": 0.4, "seed": 2}, "all"])
 def test_the_rows_are_those_of_a_table_in_memory(folder: Path, shift: float, split: Any):
     table = columns(shift=shift)
     table["x1"][[2, 30]] = np.nan

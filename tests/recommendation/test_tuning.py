@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.model_selection import KFold
 
@@ -67,3 +68,11 @@ def test_a_search_that_ends_a_trial_gets_its_own_error():
 def test_what_cannot_be_scored_is_refused(values, options, sentence):
     with pytest.raises(SettingError, match=sentence):
         held_out_score(SPEC, values, data=waves(), **options)
+
+
+def test_a_search_on_a_table_in_memory_predicts_the_target_of_its_spec():
+    frame = pd.DataFrame({"x": np.linspace(-2.0, 2.0, 60), "y": np.linspace(-2.0, 2.0, 60) ** 2, "last": 1.0})
+    frame["last"] = np.random.default_rng(0).normal(size=60)
+    named = {"name": "mine", "target": "y", "drop": ["last"]}
+    spec = gpx.Spec("ml", data=named, kernel="se", budget={"steps": 5})
+    assert held_out_score(spec, metric="smse", data=frame) < 0.05

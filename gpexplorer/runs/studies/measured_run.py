@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from ... import data as data_sets
 from ...errors import GPExplorerError
 from ..budget import Budget
+from ..opening import opened_rows
 from ..run import Run
 from ..spec import Spec
 
@@ -167,7 +167,7 @@ def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None, *
     """
     limit, seconds = (STEPS, SECONDS) if budget is None else (budget.steps or 0, budget.seconds or SECONDS)
     try:
-        split = _cut(data_sets.load(spec.data, split=spec.split), rows)
+        split = _cut(opened_rows(spec, None)[1], rows)
         n, d = len(split.train), split.train.d
         run = spec.open(data=split)
         if processor:
