@@ -124,3 +124,20 @@ def test_the_spec_of_an_answer_on_a_split_opens_with_that_split() -> None:
     answer = gpx.recommend(split, seconds=1.0, among=[QUICK])
     run = answer.spec.open(data=split)
     assert (len(run.split.train), len(run.split.test)) == (60, 20)
+
+
+@pytest.mark.parametrize("first", ["row", "shelf"])
+def test_inputs_that_leave_only_a_column_that_counts_the_rows_ask_for_the_target(
+    first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted = table()[["dose", "yield"]].assign(ward=[f"ward {row % 9}" for row in range(80)])
+    counted.insert(0, first, np.arange(5, 85))
+    counted.to_csv("counted.csv", index=False)
+    inputs = ("recommend", "counted.csv", "--inputs", "dose", "--inputs", "yield", "--seconds", "1", "--quiet")
+    assert call(*inputs) == 2
+    error = capsys.readouterr().err
+    assert f'"{first}" only counts the rows. Name the column to predict, --target NAME.' in error
+    with pytest.raises(DataError, match="only counts the rows"):
+        gpx.load(counted, inputs=["yield"], drop=["dose"])
+    assert call(*inputs, "--target", first) == 0  # it is said, so it is so
+    assert recommended("counted.csv", "--inputs", "dose").data["inputs"] == ["dose"]  # "yield" is left

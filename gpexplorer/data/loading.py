@@ -17,7 +17,8 @@ from .edits import edited
 from .files.choice import Choice
 from .files.columns import Numbers, pick
 from .files.layouts import read_set
-from .files.reading import kind_of, read_path
+from .files.reading import Raw, kind_of, read_path
+from .files.row_names import is_row_name
 from .given_folds import groups_of_rows
 from .in_memory import TABLE, array_table, from_arrays, from_frame, is_frame
 from .mapped import load_mapped, sha256_of
@@ -130,7 +131,7 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     if isinstance(source, Mapping):
         source, options = _named(source, options)
     if is_frame(source):
-        return _split(pick(from_frame(source), _choice(TABLE, options)), split, Given(), None)
+        return _split(_picked(from_frame(source), _choice(TABLE, options)), split, Given(), None)
     if isinstance(source, tuple | list) and len(source) == 2:
         table = array_table(source[0])
         source = source if table is None else (table, source[1])
@@ -223,8 +224,20 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
         return load_mapped(path, split, _choice(path.name, options), **mapping)
     header = options.pop("header", None)
     choice = _choice(path.name, options)
-    numbers = pick(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
+    numbers = _picked(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
     return _split(numbers, split, Given(), _file_identity(choice, header), path.stem)
+
+
+def _picked(raw: Raw, choice: Choice) -> Numbers:
+    """The chosen columns of a table; DataError if its inputs leave only a name or a count of the rows as the target."""
+    numbers = pick(raw, choice)
+    why = is_row_name(numbers.target, numbers.y) if choice.target is None and choice.inputs is not None else ""
+    if why:
+        raise DataError(
+            f"{raw.name} has no column of numbers beside the inputs that could be the target: {quote(numbers.target)} "
+            f'{why}. Name the column to predict, target="NAME".'
+        )
+    return numbers
 
 
 def _refuse_changed(path: Path, expected: str) -> None:
