@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..errors import SettingError, not_written
+from ..errors import SettingError, not_written, quoted
 from ..runs.setting_checks import typed_value
 from ..runs.spec import LARGEST, Spec, parsed
 from ..runs.storage.own_files import replacing
@@ -54,10 +54,15 @@ def read_spec(source: str, changes: Sequence[str]) -> Spec:
 def read_sweep(source: str) -> dict[str, Spec]:
     """Read the specs of a sweep from a file: {"spec": the spec, "over": {field or setting: list of values}}."""
     fields = _read(source)
-    over = fields.get("over")
-    if not isinstance(over, dict) or not all(isinstance(values, list) for values in over.values()):
-        raise SettingError('The sweep has no "over": give {"spec": {...}, "over": {"num_inducing": [8, 32]}}.')
-    return grid(Spec.from_json(json.dumps(fields.get("spec"))), over, MOST_RUNS)
+    for entry in ("spec", "over"):
+        if entry not in fields:
+            raise SettingError(
+                f'The sweep has no "{entry}": give {{"spec": {{...}}, "over": {{"num_inducing": [8, 32]}}}}.'
+            )
+    for entry in fields:
+        if entry not in ("spec", "over"):
+            raise SettingError(f'The sweep has an entry {quoted(entry)}, and takes "spec" and "over" only.')
+    return grid(Spec.from_json(json.dumps(fields["spec"])), fields["over"], MOST_RUNS)
 
 
 def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Callable[[str], object]) -> pd.DataFrame:
