@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -141,3 +142,13 @@ def test_inputs_that_leave_only_a_column_that_counts_the_rows_ask_for_the_target
         gpx.load(counted, inputs=["yield"], drop=["dose"])
     assert call(*inputs, "--target", first) == 0  # it is said, so it is so
     assert recommended("counted.csv", "--inputs", "dose").data["inputs"] == ["dose"]  # "yield" is left
+
+
+def test_a_time_from_which_rows_are_held_out_needs_a_column_of_times(capsys: pytest.CaptureFixture[str]) -> None:
+    needs = "needs a column of dates, or one that rises steadily from row to row: name it with --dates, or sort"
+    for options in (("--before", "2.5"), ("--before", "2020-01-31")):
+        assert call("recommend", "trial 1.csv", *options, "--seconds", "1", "--quiet") == 2
+        assert f"Error: {shlex.join(options)} {needs}" in capsys.readouterr().err
+    for options in (("--folds", "time"), ("--folds", "time", "--before", "2.5")):
+        assert call("recommend", "trial 1.csv", *options, "--seconds", "1", "--quiet") == 2
+        assert f"Error: {shlex.join(options[-2:])} {needs}" in capsys.readouterr().err

@@ -110,7 +110,7 @@ def _write(answer: Any, out: Path | None, model: Path | None) -> None:
 def _as_options(message: str) -> str:
     """The way out of a message on a file, as options of this command: missing="drop" becomes --missing drop."""
     value = r'"[^"]+"(?:, "[^"]+")*|\.\.\.'
-    names = "missing|decimal|target|inputs|drop|encode|dates|folds|groups"
+    names = "missing|decimal|target|inputs|drop|encode|dates|folds|before|groups"
     message = re.sub(rf"\b({names})=\[?({value})\]?", _as_option, message)
     message = re.sub(
         r'kinds=\{"([^"]+)": "([^"]+)"\}', lambda kind: f"--kind {shlex.quote('='.join(kind.groups()))}", message

@@ -292,9 +292,10 @@ def plan_in_time(rows: Dataset, asked: bool, before: Any = None) -> Plan | None:
         column = 0
     if column is None:
         if asked:
+            option = 'folds="time"' if before is None else f"before={quote(before)}"
             raise SettingError(
-                'folds="time" needs a column of dates, or one that rises steadily from row to row: name it with '
-                "dates=, or sort the rows."
+                f"{option} needs a column of dates, or one that rises steadily from row to row: name it with dates=, "
+                "or sort the rows."
             )
         return None
     name, time = rows.names[column], X[:, column]
