@@ -17,8 +17,9 @@ from .edits import edited
 from .files.choice import Choice
 from .files.columns import Numbers, pick
 from .files.layouts import read_set
-from .files.reading import Raw, kind_of, read_path
+from .files.reading import Raw, kind_of, read_path, readable
 from .files.row_names import is_row_name
+from .files.size_limits import LOCAL
 from .given_folds import groups_of_rows
 from .in_memory import TABLE, array_table, from_arrays, from_frame, is_frame
 from .mapped import load_mapped, sha256_of
@@ -214,11 +215,11 @@ def _kinds(name: str, kinds: Any) -> tuple[tuple[str, str], ...]:
 def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
     if not kind_of(path.name) and path.parent == Path() and not _exists(path):
         raise DataError(f"There is no data set or file {quote(path)}. {nearest(path, (*GENERATORS, POSES, *names()))}")
-    if expected := options.pop("sha256", None):
-        _refuse_changed(path, str(expected))
-    memory = options.pop("memory", None)
+    memory, expected = options.pop("memory", None), options.pop("sha256", None)
     if memory not in (None, "whole", "mapped"):
         raise DataError(f'{path.name}: memory={quote(memory)} is not known: choose "whole" or "mapped".')
+    if expected:
+        _refuse_changed(path, str(expected), memory == "mapped")
     if memory == "mapped":
         mapping = {key: options.pop(key) for key in ("dtype", "progress") if key in options}
         return load_mapped(path, split, _choice(path.name, options), **mapping)
@@ -240,14 +241,17 @@ def _picked(raw: Raw, choice: Choice) -> Numbers:
     return numbers
 
 
-def _refuse_changed(path: Path, expected: str) -> None:
-    """Raise DataError if the file is not the one with this SHA-256."""
+def _refuse_changed(path: Path, expected: str, of_any_size: bool) -> None:
+    """Raise DataError if the file is not the one with this SHA-256, or is too large to be read as a whole."""
+    with readable(path):
+        if not of_any_size:
+            LOCAL.check_file(path.name, path.stat().st_size)
     actual = sha256_of(path)
     if actual != expected.lower():
         raise DataError(
-            f"{quote(path.name)} has changed: its SHA-256 is {actual[:12]}…, and {quote(expected, 12)} was asked for. "
-            "Give the file as it was, or take it as it is: leave sha256 out of the data, on the command line with "
-            "--set data.sha256=null."
+            f"{quote(path.name)} has changed, or is another file: its SHA-256 is {actual[:12]}…, and "
+            f"{quote(expected, 12)} was asked for. Give the file as it was, or take it as it is: leave sha256 out of "
+            "the data, on the command line with --set data.sha256=null."
         )
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import gpexplorer as gpx
+from gpexplorer.data import loading
 from gpexplorer.errors import DataError, SettingError
 from gpexplorer.runs.code import program
 
@@ -93,8 +94,16 @@ def test_a_file_is_refused_if_it_is_not_the_one_with_this_sha256(tmp_path: Path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert gpx.load(path, sha256=digest).key == gpx.load(path).key  # the rows are the same, so runs have their names
     path.write_text(path.read_text().replace("160.0", "161.0") + "1,2,3,4,5\n")
-    with pytest.raises(DataError, match=r'"prices.csv" has changed: its SHA-256 is [0-9a-f]{12}…, .* leave sha256 out'):
+    with pytest.raises(DataError, match=r'"prices.csv" has changed.*SHA-256 is [0-9a-f]{12}…, .* leave sha256 out'):
         gpx.Spec("random", data={"name": str(path), "sha256": digest}).open()
     for wrong in (7, "no digest", [digest]):
         with pytest.raises(DataError, match="has changed"):
             gpx.load(path, sha256=wrong)
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(loading, "sha256_of", lambda path: pytest.fail("the whole file was read"))
+    with (tmp_path / "huge.csv").open("wb") as file:
+        file.truncate(3 * 10**9)  # without a block on the disk
+    with pytest.raises(DataError, match=r"huge.csv has 3 GB, and the limit is 2 GB"):
+        gpx.load(tmp_path / "huge.csv", sha256="a" * 64)
