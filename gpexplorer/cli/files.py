@@ -20,7 +20,7 @@ from ..runs.spec import LARGEST, Spec, parsed
 from ..runs.storage.own_files import replacing
 from ..runs.studies.comparison import Finished, table
 from ..runs.studies.sweep import Swept, grid, with_digest
-from .output import format_duration
+from .output import format_duration, to_stderr
 
 MOST_RUNS = 100_000  # in one sweep
 TABLE_SECONDS = 2.0  # between two versions of the table while runs end
@@ -77,7 +77,7 @@ def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Call
     out : Path
         The Parquet file of the table.
     report : callable
-        Receives one line of text per run.
+        Receives one line of text per run that is in the table; others are printed on standard error.
 
     Returns
     -------
@@ -91,7 +91,8 @@ def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Call
         for number, run in enumerate(runs, 1):
             elapsed = time.monotonic() - begin
             to_go = f"about {format_duration(elapsed / number * (count - number))} to go"
-            report(f"{number} of {count}, {to_go} · {run.name} · {run.sentence}")
+            said = report if run.finished else to_stderr  # what is not in the table is said in any case
+            said(f"{number} of {count}, {to_go} · {run.name} · {run.sentence}")
             finished |= {run.name: run.finished} if run.finished else {}
             if elapsed - last_write > TABLE_SECONDS or number == 1:
                 last_write, written = elapsed, number

@@ -205,8 +205,11 @@ def parsed(text: str | bytes) -> dict[str, Any]:
         values = json.loads(text, object_pairs_hook=object_without_duplicates)
     except SettingError:
         raise
-    except (ValueError, RecursionError):
-        raise SettingError("The spec is not JSON: it must be one object in braces.") from None
+    except (ValueError, RecursionError) as error:
+        place = ""
+        if isinstance(error, json.JSONDecodeError) and error.doc.strip():
+            place = f" Line {error.lineno}, column {error.colno}: {error.msg}."
+        raise SettingError(f"The spec is not JSON: it must be one object in braces.{place}") from None
     if not isinstance(values, dict):
         raise SettingError(f"The spec is {quoted(values)}; it must be one object in braces.")
     return values
