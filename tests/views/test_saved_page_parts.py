@@ -16,6 +16,7 @@ import gpexplorer as gpx
 from gpexplorer.errors import GPExplorerError
 from gpexplorer.problem import Channel
 from gpexplorer.views.base import Layers, View, dots, overlay
+from gpexplorer.views.runs.convergence import objective_of_start
 from gpexplorer.views.saved_page import page_file, recorded_figures
 from gpexplorer.views.saved_page.recorded_figures import PackedColumns, RecordedFigure, evenly_spaced, facts, record
 from saved_pages import frames_of
@@ -138,13 +139,20 @@ def test_the_numbers_above_the_pictures_are_those_of_the_record_with_the_newest_
 
     assert facts(run, [0, 1, 2]) == [
         {"step": "0", "seconds of work": "0", "objective F [nat]": "—", "SMSE": "0.5"},
-        {"step": "1", "seconds of work": "1.235", "objective F [nat]": "−5", "SMSE": "0.5"},
-        {"step": "2", "seconds of work": "20", "objective F [nat]": "1.235e+05", "SMSE": "0.5"},
+        {"step": "1", "seconds of work": "1.235", "objective F [nat]": "−5", "SMSE": "0.5 at step 0"},
+        {"step": "2", "seconds of work": "20", "objective F [nat]": "1.235e+05", "SMSE": "0.5 at step 0"},
     ]
     method.channels = (Channel("objective", "objective F", ""),)
     assert "objective F" in facts(run, [0])[0]
     method.channels = ()
     assert list(facts(run, [0])[0]) == ["step", "seconds of work", "SMSE"]
+
+
+def test_the_objective_of_the_start_is_that_of_the_picture_and_no_score_has_no_step():
+    run = gpx.Spec("cholqr", {"num_inducing": 5}, {"name": "snelson-like", "n": 40}, kernel="se").open()
+    run.finish(steps=2)
+    assert facts(run, [0])[0]["objective F [nat]"] == f"{objective_of_start(run):.4g}".replace("-", "−")
+    assert recorded_figures._newest(pd.Series([np.nan, 0.5, np.nan])) == ["—", "0.5", "0.5 at step 1"]
 
 
 def test_a_page_that_is_too_large_keeps_nine_tenths_of_the_frames_that_fit(run, monkeypatch: pytest.MonkeyPatch):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from ...runs.run import Run
 from ..base import Layers, View
 from ..drawing.legend import entries
 from ..drawing.live import LONG, Live, in_lines, without_unseen_digits
+from ..runs.convergence import objective_of_start
 
 HEIGHT = 320  # pixels of a figure
 Properties = dict[str, dict[str, Any]]  # id of a model -> property -> value
@@ -228,11 +230,25 @@ def facts(run: Run, records: Sequence[int]) -> list[dict[str, str]]:
     if run.method.channels:
         first = run.method.channels[0]
         names[first.name] = first.axis
-    names |= {name: name.upper() for name in ("smse", "snlp") if name in table}
-    scores = [name for name in ("smse", "snlp") if name in table]
-    table[scores] = table[scores].ffill()  # the newest scores up to each record
+        if first.name == "objective" and len(table) and pd.isna(table["objective"].iloc[0]):
+            with suppress(GPExplorerError):  # the picture of convergence says what is wrong
+                table.loc[table.index[0], "objective"] = objective_of_start(run)
     table["seconds"] = table["seconds"].round(3)
-    return [{label: _number(table[name].iloc[at]) for name, label in names.items() if name in table} for at in records]
+    texts = {label: [_number(value) for value in table[name]] for name, label in names.items() if name in table}
+    texts |= {name.upper(): _newest(table[name]) for name in ("smse", "snlp") if name in table}
+    return [{label: each[at] for label, each in texts.items()} for at in records]
+
+
+def _newest(scores: pd.Series) -> list[str]:
+    """The newest score up to each record, with the step that it belongs to if that is an earlier one."""
+    place = np.arange(len(scores))
+    scored = np.maximum.accumulate(np.where(scores.notna(), place, 0)) if len(scores) else place
+    values = [_number(scores.iloc[k]) for k in scored]
+    is_known = scores.notna().to_numpy()[scored]
+    return [
+        value if k == at or not known else f"{value} at step {k}"
+        for at, (k, value, known) in enumerate(zip(scored, values, is_known, strict=True))
+    ]
 
 
 def _number(value: Any) -> str:
