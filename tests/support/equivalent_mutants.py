@@ -76,7 +76,12 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
         ("self.table[key].append([n, round(median(steps[1:] or steps), 6)])", "6 becomes 7"): "three digits are drawn",
         ("sizes = [n for k in range(20) if (n := FIRST * 2**k) <= largest]", "20 becomes 21"): "262 million rows",
         ("last = part.trace[-1]", "- is left out"): "the run has one step",
-        ("last = run.trace[-1]", "- is left out"): "the run has one step",
+        (
+            "return [plane.frame_of(run, run.trace[-1].step.state, _median_seconds(run))]",
+            "- is left out",
+        ): "the run has one step",
+        ("first, *more = [run.trace[-1].seconds]", "- is left out"): "the run has one step",
+        ("more.append(again.trace[-1].seconds)", "- is left out"): "the run has one step",
         (
             "rows = method.learner(model, run.trace[-1].step.state).rows",
             "- is left out",
