@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...data.quoting import data_title, size
+from ...data.sets.generators import GENERATORS
 from ...errors import GPExplorerError, SettingError
 from ...errors import number as checked
 from ...memory import machine_memory
@@ -154,7 +156,24 @@ class ScalingPanel(MeasuringPanel):
         low = checked("From", self.low.value, whole=True, low=1)
         high = checked("To", self.high.value, whole=True, low=2)
         count = checked("The number of sizes", self.count.value, whole=True, low=3, high=MOST_SIZES)
+        if high > (most := self._most_rows()):
+            self.high.value = high = max(most, 2)
+            self.low.value = low = min(low, max(high // 8, 1))
         return [round(float(value)) for value in np.unique(np.geomspace(low, max(high, low + 1), count))]
+
+    def _most_rows(self) -> float:
+        """The largest size along n: the training rows that are open, unless a formula draws others."""
+        spec, run = self._session.spec, self._session.run
+        name = spec.data.get("name") if isinstance(spec.data, dict) else spec.data
+        if (
+            self.axis.value != "n"
+            or name in GENERATORS
+            or run is None
+            or run.spec is None
+            or run.spec.data != spec.data
+        ):
+            return math.inf
+        return len(run.problem.train)
 
     def _set_range(self, event: Any) -> None:
         if event.new not in RANGES:
