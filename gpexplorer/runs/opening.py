@@ -17,6 +17,7 @@ import torch
 from .. import data as data_sets
 from .. import kernels
 from ..data import Split
+from ..data.in_memory import is_frame
 from ..data.loading import CHOICES, choice_entries
 from ..errors import DataError, SettingError, quoted
 from ..kernels.composites import compared_columns
@@ -31,6 +32,17 @@ from .setting_checks import method_of
 from .storage.journal import Journal, Kept
 
 FILE_ENTRIES = ("file", *CHOICES)  # the entries of `Spec.data` from which an uploaded file is read again
+OF_COLUMNS = (
+    "target",
+    "inputs",
+    "drop",
+    "objects",
+    "texts",
+    "groups",
+    "encode",
+    "dates",
+    "kinds",
+)  # a pair has no names
 SEVERAL_STARTS, ONE_START = "several", "one"  # of learning, where no theta is given: the best of some, or the kernel's
 LEARNED_START = "learned"  # where the best of them arrived on some rows, so that a short run has less to learn
 STARTS = (SEVERAL_STARTS, ONE_START, LEARNED_START)
@@ -173,7 +185,8 @@ def opened_rows(spec: SpecT, data: Any) -> tuple[SpecT, Split]:
             entries = {}  # the split has its columns already
     else:
         own = data if isinstance(data, Mapping) else {}
-        choice = {name: value for name, value in entries.items() if name != "file" and name not in own}
+        others = {"file", *own, *(OF_COLUMNS if isinstance(data, tuple) and not is_frame(data[0]) else ())}
+        choice = {name: value for name, value in entries.items() if name not in others}
         split = data_sets.load(data, split=spec.split, **choice)
     key = split.key.removesuffix("/scaled")
     if content not in (None, key):

@@ -107,3 +107,10 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_hashed(tmp_path: Path,
         file.truncate(3 * 10**9)  # without a block on the disk
     with pytest.raises(DataError, match=r"huge.csv has 3 GB, and the limit is 2 GB"):
         gpx.load(tmp_path / "huge.csv", sha256="a" * 64)
+
+
+def test_a_pair_of_arrays_has_no_columns_to_choose():
+    spec = gpx.Spec("random", {"num_inducing": 3}, data={"name": "mine", "target": "b", "inputs": ["a", "c"]})
+    X = np.arange(24.0).reshape(12, 2) ** 0.5
+    run = spec.open(data=(X, X[:, 0]))
+    assert (run.problem.train.names, run.problem.train.d) == (("x0", "x1"), 2)

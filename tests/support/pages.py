@@ -211,8 +211,8 @@ class Seen:
         return str(said)
 
     def number(self, label: str) -> float:
-        """Return the same value as a number; nan for a dash."""
-        text = self.fact(label).split(" of ")[0].replace(",", "").replace("−", "-")
+        """Return the same value as a number, also a score of an earlier step; nan for a dash."""
+        text = self.fact(label).split(" of ")[0].split(" at ")[0].replace(",", "").replace("−", "-")
         return float("nan") if text == "—" else float(text)
 
     @property

@@ -281,9 +281,9 @@ class Learner(ABC):
 
         The noise variance must be a number, too: its logarithm reaches that limit before the bound of all parameters.
         """
-        if self._noise_is_beyond():
-            return False
-        return float(torch.cat([self.parameters.w, self.parameters.theta]).abs().max()) < self.largest
+        theta, share = self.parameters.theta, max(self.largest / LARGEST_LOG_NOISE, 1.0)  # one read of the device
+        scaled = torch.cat([self.parameters.w, theta[:-1], share * theta[-1:]])
+        return float(torch.linalg.vector_norm(scaled, math.inf)) < self.largest
 
     def _noise_is_beyond(self) -> bool:
         return abs(float(self.parameters.theta[-1])) >= LARGEST_LOG_NOISE

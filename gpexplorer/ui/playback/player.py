@@ -20,7 +20,7 @@ from .background_worker import BackgroundWorker
 from .open_run import Frame, OpenRequest, OpenRun
 
 MOST_FRAMES_PER_SECOND = 12.0
-FIRST_FRAMES = 3  # of playing that wait until the page, which draws its pictures anew, has taken the one before
+FIRST_FRAMES = 3  # of playing: of each step, once the page, which draws its pictures anew, has taken the one before
 PATIENCE = 1.5  # seconds to wait for that at most
 YIELD_SECONDS = 0.001  # pause of the thread after each step, so that the page's thread gets its turn
 
@@ -285,7 +285,8 @@ class Player(BackgroundWorker):
         begin = time.monotonic()
         with self._turns.turn():
             moved = self._take_steps(requests)
-            is_time = self._pace.picture_due(begin) or not self._requests.playing
+            is_first = self._played < FIRST_FRAMES
+            is_time = is_first or self._pace.picture_due(begin) or not self._requests.playing
             drawn = requests.redraw or requests.open is not None or (moved and is_time)
             if drawn:
                 self._draw()
