@@ -194,12 +194,9 @@ class ScalingPanel(MeasuringPanel):
         parts += [self._worker.error] if self._worker.error else []
         slopes = {"Seconds": scaling.slope(), "Memory": scaling.slope("memory")}
         power = f"{scaling.axis.name}^"
-        # why a fit of the seconds is refused is said with the forecast
-        parts += [
-            f"{what}: {slope.sentence.replace('x^', power)}."
-            for what, slope in slopes.items()
-            if not (slope.refused and what == "Seconds")
-        ]
+        for what, slope in slopes.items():
+            is_said_below = slope.refused and what == "Seconds"  # with the forecast
+            parts.append(f"{what}: {'no slope' if is_said_below else slope.sentence.replace('x^', power)}.")
         try:
             target = checked("The size of the forecast", self.target_size.value, whole=True, low=1)
             parts.append(scaling.forecast(target, machine_memory()).sentence)

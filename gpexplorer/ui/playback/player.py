@@ -280,7 +280,7 @@ class Player(BackgroundWorker):
         if requests.change is not None:
             requests.change(self._open_run)
             self._last = self._open_run.last
-        if requests.playing and self._played < FIRST_FRAMES:
+        if requests.playing and self._played <= FIRST_FRAMES:
             self._wait_for_page()
         begin = time.monotonic()
         with self._turns.turn():
@@ -369,7 +369,7 @@ class Player(BackgroundWorker):
         table = run.hyperparameters(at, with_gradient=paused) if with_hyperparameters else None
         shown: dict[str, Any] = {"numbers": run.numbers(at), "table": run.table(at), "hyperparameters": table}
         self._publish(layers=layers, failures=dict(run.failures), **shown)
-        self._played += not paused
+        self._played += not paused and at > 0
         if run.unfinished:
             self._request(redraw=True)
         self._pace.picture(begin, time.monotonic())

@@ -35,6 +35,6 @@ def test_scaling_comes_to_a_forecast(anywhere: Seen):
 
     assert cells[0] == "400"
     assert all(cell not in ("", "—") for cell in cells[1:5])
-    said = seen.page.get_by_text("Memory:")  # on a busy machine the seconds may bear no slope
+    said = seen.page.get_by_text("Seconds:")
     until(lambda: "1,000,000" in said.inner_text() and "of memory" in said.inner_text())
     assert "No slope from" not in said.inner_text()  # four sizes are the fewest that bear one
