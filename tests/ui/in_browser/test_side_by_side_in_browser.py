@@ -227,8 +227,10 @@ def test_the_first_screen_leads_to_families_that_arrive_from_the_server(served: 
         measure = page.get_by_role("button", name="Measure on doubling rows")
         others = page.locator(".times svg text, .times figcaption").evaluate_all(WORDS)
         assert len(others) > 5
-        assert [words for words in others if meet(words, measure.bounding_box())] == []
-    measure.click()
+        if not (is_measured := page.locator(".times circle").count() > 0):  # by this test, when it runs again
+            assert [words for words in others if meet(words, measure.bounding_box())] == []
+    if not is_measured:
+        measure.click()
     page.locator(".times circle").first.wait_for(timeout=PATIENCE)
     assert seen.complaints == []
     assert seen.elsewhere == []
