@@ -172,8 +172,7 @@ class ComparePanel(StudyPanel):
         errors = self.runs[name].test_errors if alike else None
         if errors is None:
             return ""
-        others = text(alike[0]) if len(alike) == 1 else f"{len(alike)} others"
-        return f" {len(errors):,} test rows cannot tell its SMSE from that of {others}: compare on more rows or splits."
+        return f" {text(comparison.doubt_in_words(len(errors), 'SMSE', alike), 500)}"
 
     def _warnings(self) -> str:
         """What cannot be compared among these runs, in sentences that begin with a space."""

@@ -20,7 +20,7 @@ from .background_worker import BackgroundWorker
 from .open_run import Frame, OpenRequest, OpenRun
 
 MOST_FRAMES_PER_SECOND = 12.0
-FIRST_FRAMES = 3  # of playing: of each step, once the page, which draws its pictures anew, has taken the one before
+FIRST_FRAMES = 3  # steps of a playing run that are each drawn, and wait until the page has taken the one before
 PATIENCE = 1.5  # seconds to wait for that at most
 YIELD_SECONDS = 0.001  # pause of the thread after each step, so that the page's thread gets its turn
 
