@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -29,7 +28,7 @@ from .inputs.field import Field
 from .inputs.presets import PRESETS, not_opened, question
 from .inputs.sliders import HyperparameterBox
 from .notebook.shown_in_cells import mimebundle
-from .page import explorer_in_host, explorer_page, in_own_design, load_resources, own_page
+from .page import LivePage, explorer_in_host, explorer_page, in_own_design, load_resources
 from .panels.panels_below import PanelsBelow
 from .panels.recommend_panel import RecommendPanel
 from .panels.share_panel import sheet, written
@@ -53,7 +52,7 @@ STORY = "story:"  # begins the value of a story in the list of questions
 START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "budget": {"steps": 300}}
 
 
-class Explorer(pn.viewable.Viewer):
+class Explorer(LivePage):
     """A run that one can play, pause, rewind and change by hand.
 
     `spec`, `run`, `at` and `playing` are parameters: they say what is on the screen, they can be watched, and setting
@@ -108,11 +107,9 @@ class Explorer(pn.viewable.Viewer):
         super().__init__(spec=spec, **params)
         load_resources()
         self._opening, self._addressed_at, self._waiting, self._failed = 0, 0.0, "", ""
-        self._stop: Callable[[], None] | None = None
         self._address: AddressBar | None = None
         self._addressed: tuple[Any, ...] | None = None  # what the address names; None while it may be corrected
         self._hidden: frozenset[str] = frozenset()
-        self.widgets: list[Any] = []
         self.status, self.pulse = Status(self._name_failure), Pulse(self.update)
         read_rows = None if data is None else partial(data_sets.load, data)
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
@@ -144,7 +141,7 @@ class Explorer(pn.viewable.Viewer):
             self.session.prepare(wait_message)
         else:
             self.session.open()
-        self._following, self._asked = False, 0
+        self._asked = 0
         self.param.watch(self._carry_out, ["spec", "run", "at", "playing"])
         end = time.monotonic() + (STATIC_PICTURE_WAIT if pn.state.curdoc is None else 0.0)
         while self.run is None and not (wait_message or self._failed) and time.monotonic() < end:
@@ -212,23 +209,17 @@ class Explorer(pn.viewable.Viewer):
         """Stop computing after the step under way once no browser shows the page."""
         self.session.pause()
 
-    def leave(self) -> None:
-        """Stop following the run and computing, because the page is gone; a new page can show the explorer again."""
-        self._stop_following()
-        self.pause()
-
     def close(self) -> None:
         """End all threads and free the run; for a session that is over."""
         self._stop_following()
-        self._following, self.run = True, None  # nothing is opened any more
+        self._is_following, self.run = True, None  # nothing is opened any more
         self._finalizer()
         self.session.close()
-        for widget in self.widgets:
-            widget.end("This explorer is closed. Run the cell again for a new one.")
+        self._end_widgets("This explorer is closed. Run the cell again for a new one.")
 
     def _carry_out(self, *events: Any) -> None:
         """Do what was asked for by setting parameters from outside."""
-        if self._following:
+        if self._is_following:
             return
         session, player = self.session, self.session.player
         for event in sorted(events, key=lambda event: ("run", "spec", "at", "playing").index(event.name)):
@@ -250,19 +241,9 @@ class Explorer(pn.viewable.Viewer):
 
     def _follow_run(self, at: int, answered: int) -> None:
         """Let the parameters say what is on the screen. A frame from before the newest request does not undo it."""
-        if answered < self._asked:
-            return
-        self._following = True
-        try:
+        if answered >= self._asked:
             player = self.session.player
-            self.param.update(spec=self.session.spec, run=player.run, at=at, playing=player.playing)
-        finally:
-            self._following = False
-
-    def _stop_following(self) -> None:
-        stop, self._stop = self._stop, None
-        if stop is not None:
-            stop()
+            self._follow_screen(spec=self.session.spec, run=player.run, at=at, playing=player.playing)
 
     def _export(self, note: str) -> str:
         """The pictures on the screen as one HTML file, under the question, the status line and this note."""
@@ -429,8 +410,4 @@ class Explorer(pn.viewable.Viewer):
 
     def _page(self) -> Any:
         """Build the page of a cell. One view at a time shows an explorer, so the one before is closed."""
-        own_page()
-        load_resources()
-        self._stop_following()
-        dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
-        return explorer_page(self, self.leave, dark=dark)
+        return explorer_page(self, self.leave, dark=self._begin_page())

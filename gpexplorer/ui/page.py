@@ -58,6 +58,57 @@ def own_page() -> None:
     pn.config.respect_explicit_sizing = True  # a figure that fills its card does not stretch the page around it
 
 
+class LivePage(pn.viewable.Viewer):
+    """An object whose page follows a run; at any time one page shows it, in a cell, in a host or by itself.
+
+    A subclass has parameters that say what is on the screen; where `_is_following`, nobody has asked for their values.
+
+    Attributes
+    ----------
+    widgets : list
+        The widgets of the cells that show it.
+    """
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self.widgets: list[Any] = []
+        self._is_following = False
+        self._stop: Callable[[], None] | None = None
+
+    def pause(self) -> None:
+        """Stop computing after the step under way once no browser shows the page."""
+
+    def leave(self) -> None:
+        """Stop following the run and computing, because the page is gone; a new page can show the object again."""
+        self._stop_following()
+        self.pause()
+
+    def _follow_screen(self, **shown: Any) -> None:
+        """Let the parameters say what is on the screen."""
+        self._is_following = True
+        try:
+            self.param.update(**shown)
+        finally:
+            self._is_following = False
+
+    def _stop_following(self) -> None:
+        stop, self._stop = self._stop, None
+        if stop is not None:
+            stop()
+
+    def _begin_page(self) -> bool:
+        """Begin a page of a cell, which takes the place of the page before, and return whether it is dark."""
+        own_page()
+        load_resources()
+        self._stop_following()
+        return bool(pn.state.session_args.get("dark", [b"0"])[0] == b"1")
+
+    def _end_widgets(self, notice: str) -> None:
+        """Close the views of all cells, which say why."""
+        for widget in self.widgets:
+            widget.end(notice)
+
+
 def guest_sheet(parts: Sequence[Any], set_dark: Callable[[bool], None]) -> pn.Column:
     """Lay parts on a sheet in the page of a host, in its colours.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import panel as pn
@@ -17,7 +17,7 @@ from ...views import for_run
 from ...views.picture import Picture
 from ..browser.callbacks import at_end, follow, repeat, together
 from ..browser.components import Pulse, repaired
-from ..page import guest_sheet, in_own_design, load_resources, own_page
+from ..page import LivePage, guest_sheet, in_own_design
 from ..pictures.chart import Chart
 from ..playback.open_run import Frame, OpenRequest
 from ..playback.player import Player
@@ -34,7 +34,7 @@ OPENING_WAIT = 3.0  # seconds that a new player waits at most for its first reco
 DEFAULT_KEYS = ("fit", "convergence")  # pictures where none is named
 
 
-class RunWidget(pn.viewable.Viewer):
+class RunWidget(LivePage):
     """A player of a run.
 
     Parameters
@@ -73,9 +73,7 @@ class RunWidget(pn.viewable.Viewer):
             raise SettingError("A run made without a Spec has no player: open it with Spec.open.")
         begin = follow(self, {name: params.pop(name) for name in ("at", "playing") if name in params})
         super().__init__(**params)
-        self.widgets: list[Any] = []
         self._run, self._theme = run, FigureTheme()
-        self._stop: Callable[[], None] | None = None
         self._player = Player()
         self._pulse = Pulse(self._drain)
         self._finalizer = weakref.finalize(self, self._player.close)
@@ -86,7 +84,6 @@ class RunWidget(pn.viewable.Viewer):
         self._charts = {key: Chart(self._theme, FIGURE_HEIGHT) for key in self._views}
         self._transport = Transport(self._player, lambda: self._player.seek(0))
         self._message = pn.pane.HTML("", sizing_mode="stretch_width")
-        self._following = False
         self._player.open(OpenRequest(run.spec, given=run))
         self._player.show(self._views)
         # Wait until the thread has opened the run: before that, it would ignore a position that is set
@@ -100,8 +97,11 @@ class RunWidget(pn.viewable.Viewer):
         """End the thread of the player. The run stays as it is."""
         self._stop_following()
         self._finalizer()
-        for widget in self.widgets:
-            widget.end("This player is closed. Run the cell again for a new one.")
+        self._end_widgets("This player is closed. Run the cell again for a new one.")
+
+    def pause(self) -> None:
+        """Stop taking steps after the step under way."""
+        self._player.pause()
 
     def update(self, wait: float = 0.0) -> bool:
         """Take the newest frame of the player and show it; a cell calls this by itself.
@@ -135,16 +135,12 @@ class RunWidget(pn.viewable.Viewer):
                 self._charts[key].show(self._views[key], dict(layers))
         if frame.numbers is not None:
             at = min(frame.numbers.at, len(self._run.trace) - 1)
-            self._following = True
-            try:
-                record = self._run.trace[at]
-                self.param.update(last=frame.numbers.last, at=at, record=record, playing=self._player.playing)
-            finally:
-                self._following = False
+            shown = {"last": frame.numbers.last, "at": at, "record": self._run.trace[at]}
+            self._follow_screen(**shown, playing=self._player.playing)
 
     def _show_other(self, *events: Any) -> None:
         """Carry out what was set from outside."""
-        if self._following:
+        if self._is_following:
             return
         for event in events:
             if event.name == "at":
@@ -154,26 +150,14 @@ class RunWidget(pn.viewable.Viewer):
             else:
                 self._player.pause()
 
-    def _stop_following(self) -> None:
-        stop, self._stop = self._stop, None
-        if stop is not None:
-            stop()
-
-    def _leave(self) -> None:
-        self._stop_following()
-        self._player.pause()
-
     def _page(self) -> Any:
         """Build the page of a cell."""
-        own_page()
-        load_resources()
-        self._stop_following()
-        dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
+        dark = self._begin_page()
         parts = repaired(*self._parts(), sizing_mode="stretch_width")
         page = pmui.Paper(parts, elevation=0, dark_theme=dark, theme_config=THEME, sizing_mode="stretch_width")
         page.param.watch(lambda event: self._theme.set_dark(event.new), "dark_theme")
         self._theme.set_dark(dark)
-        at_end(self._leave)
+        at_end(self.leave)
         return page
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
