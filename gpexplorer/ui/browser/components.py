@@ -5,6 +5,7 @@ Most of them are invisible. The script of each lies beside this file.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -49,6 +50,11 @@ class Heard(JSComponent):
     def _handle_msg(self, msg: Any) -> None:
         if self._accepts(msg):
             self._on_message(msg)
+
+
+def is_number(msg: Any) -> bool:
+    """Return whether a message is a number that is finite: a truth value of JSON is an int of Python."""
+    return isinstance(msg, int | float) and not isinstance(msg, bool) and abs(msg) < math.inf
 
 
 def is_index(msg: Any, count: int) -> bool:
@@ -210,7 +216,7 @@ class Pulse(JSComponent):
         self.beat += 1
 
     def _handle_msg(self, msg: Any) -> None:
-        if isinstance(msg, bool) or not isinstance(msg, int | float) or not self._acknowledged < msg <= self.beat:
+        if not (is_number(msg) and self._acknowledged < msg <= self.beat):
             return
         self._acknowledged = int(msg)
         if self.beat - self._acknowledged <= 1:

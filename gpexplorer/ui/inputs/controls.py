@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,15 +83,13 @@ class KernelPicker(WithLayout):
         return sorted(keys, key=lambda key: key != "periodic")
 
     def _rebuild(self) -> None:
-        self._fields = [self._first(), *(self._row(k) for k in range(1, len(self.parts)))]
+        key, look = self.parts[0][1], {"disabled": self._disabled, "bare": True, "hint": HINT}
+        first = Field("Kernel", key, self._read, _options(sorted(kernel_registry), key), **look)
+        self._fields = [first, *(self._row(k) for k in range(1, len(self.parts)))]
         self._rows[:] = self._fields
         self.add.visible = len(self.parts) < MAX_PARTS and not self._disabled
         self.message.object = f'<span style="font-size:12px;opacity:.75">k = {text(_written(self.value))}</span>'
         self.message.visible = len(self.parts) > 1
-
-    def _first(self) -> Field:
-        key, look = self.parts[0][1], {"disabled": self._disabled, "bare": True, "hint": HINT}
-        return Field("Kernel", key, self._read, _options(sorted(kernel_registry), key), **look)
 
     def _row(self, k: int) -> Any:
         """The controls of part k: sign, kernel, and a button that removes it."""
@@ -196,8 +193,6 @@ class Sections(WithLayout):
     def __init__(self, parts: dict[str, Any], unfolded: str) -> None:
         look: dict[str, Any] = {"css_classes": ["section"], "stylesheets": [HEADING], "margin": 0}
         self._headings = {title: pn.pane.HTML("", **WIDE, **look) for title in parts}
-        for title in parts:
-            self.say(title, "")
         pairs = zip(self._headings.values(), parts.values(), strict=True)
         look = {"margin": 0, "sx": SECTIONS, "elevation": 0, "square": True, "disable_gutters": True}
         self._titles = list(parts)
@@ -234,28 +229,24 @@ class Controls(WithLayout):
         data: DataSource | None = None,
         under_kernel: Sequence[Any] = (),
     ) -> None:
-        self._on_change, self._silent, self._rows, self._data = on_change, False, 0, data
+        self._on_change, self._rows, self._data = on_change, 0, data
         hint = "Five families and their baselines; all of them run step by step on the same rows."
         self.method = Field("Method", spec.method, self._choose_method, by_family(), bare=True, hint=hint)
         self.kernel = KernelPicker(_kernel(spec), self._report)
-        steps = {"unit": "steps"}
-        fields = {
-            name: Field(label, value, self._report, choices, default=default, hint=HINTS.get(label, ""), **style)
-            for name, label, value, default, choices, style in (
-                ("seed", "Seed", spec.seed, 0, None, {}),
-                ("split", "Split", _split(spec), 0, None, {}),
-                ("budget", "Pause after", spec.budget.get("steps", DEFAULT_STEPS), DEFAULT_STEPS, None, steps),
-                ("seconds", "or after", float(spec.budget.get("seconds", 0.0)), 0.0, None, {"unit": "s"}),
-                ("target", "Target", spec.target_transform, "", _transforms(spec.target_transform), {}),
-                ("dtype", "Precision", spec.dtype, "float64", PRECISIONS, {}),
-                ("device", "Device", spec.device, "cpu", _devices(spec.device), {}),
+        self.seed, self.split, self.budget, self.seconds, self.target, self.dtype, self.device = (
+            Field(label, default, self._report, choices, default=default, hint=HINTS.get(label, ""), unit=unit)
+            for label, default, choices, unit in (
+                ("Seed", 0, None, ""),
+                ("Split", 0, None, ""),
+                ("Pause after", DEFAULT_STEPS, None, "steps"),
+                ("or after", 0.0, None, "s"),
+                ("Target", "", _transforms(""), ""),
+                ("Precision", "float64", PRECISIONS, ""),
+                ("Device", "cpu", _devices("cpu"), ""),
             )
-        }
-        self.seed, self.split, self.budget, self.seconds, self.target, self.dtype, self.device = fields.values()
-        self.settings = Settings(registry[spec.method], spec.settings, self._report)
+        )
         self._under_kernel = column(*under_kernel, margin=0)
-        self._show_kernel_of(spec.method)
-        self._place = column(self.settings, margin=0)
+        self._place = column(margin=0)
         pairs = ((self.budget, self.seconds), (self.seed, self.split), (self.dtype, self.device))
         budget, seeds, machine = (pn.Row(*pair, **WIDE, margin=0) for pair in pairs)
         parts = {
@@ -266,7 +257,7 @@ class Controls(WithLayout):
             "Machine": machine,
         }
         self.sections = self._layout = Sections(parts, "Method")
-        self._summarise()
+        self.adopt(spec)
 
     def apply_to(self, spec: Spec) -> Spec:
         """Return a copy of `spec` with the values of the widgets; raises SettingError for values out of bounds."""
@@ -285,15 +276,14 @@ class Controls(WithLayout):
 
     def adopt(self, spec: Spec) -> None:
         """Show this spec in the widgets without calling `on_change`."""
-        with self._without_report():
-            self.kernel.adopt(_kernel(spec))
-            self.method.value, self.seed.value = spec.method, spec.seed
-            self.split.value, self.budget.value = _split(spec), spec.budget.get("steps", DEFAULT_STEPS)
-            self.seconds.value = float(spec.budget.get("seconds", 0.0))
-            self.dtype.value = spec.dtype
-            self.target.choose_from(_transforms(spec.target_transform), spec.target_transform)
-            self.device.choose_from(_devices(spec.device), spec.device)
-            self._show_settings(spec)
+        self.kernel.adopt(_kernel(spec))
+        self.method.value, self.seed.value, self.dtype.value = spec.method, spec.seed, spec.dtype
+        self.split.value = spec.split if isinstance(spec.split, int) else 0
+        self.budget.value = spec.budget.get("steps", DEFAULT_STEPS)
+        self.seconds.value = float(spec.budget.get("seconds", 0.0))
+        self.target.choose_from(_transforms(spec.target_transform), spec.target_transform)
+        self.device.choose_from(_devices(spec.device), spec.device)
+        self._show_settings(spec)
         self._summarise()
 
     def describe(self, rows: int) -> None:
@@ -321,25 +311,13 @@ class Controls(WithLayout):
     def _show_settings(self, spec: Spec) -> None:
         self.settings = Settings(registry[spec.method], spec.settings, self._report, self._rows)
         self._place[:] = [self.settings]
-        self._show_kernel_of(spec.method)
-
-    def _show_kernel_of(self, method: str) -> None:
-        """A method with features of its own has no kernel to choose, and no hyperparameters of one."""
-        self.kernel.disable(registry[method].own_kernel)
-        self._under_kernel.visible = not registry[method].own_kernel
+        # A method with features of its own has no kernel to choose, and no hyperparameters of one.
+        self.kernel.disable(registry[spec.method].own_kernel)
+        self._under_kernel.visible = not registry[spec.method].own_kernel
 
     def _report(self) -> None:
-        if not self._silent:
-            self._summarise()
-            self._on_change()
-
-    @contextmanager
-    def _without_report(self) -> Iterator[None]:
-        self._silent = True
-        try:
-            yield
-        finally:
-            self._silent = False
+        self._summarise()
+        self._on_change()
 
 
 def by_family() -> dict[str, dict[str, str]]:
@@ -353,10 +331,6 @@ def by_family() -> dict[str, dict[str, str]]:
 
 def _kernel(spec: Spec) -> str:
     return spec.kernel if isinstance(spec.kernel, str) else str(spec.kernel["name"])
-
-
-def _split(spec: Spec) -> int:
-    return spec.split if isinstance(spec.split, int) else 0
 
 
 def _transforms(chosen: str) -> dict[str, str]:

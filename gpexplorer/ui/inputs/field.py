@@ -7,7 +7,6 @@ label.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -15,6 +14,7 @@ import param
 from panel.custom import JSComponent
 from param.parameterized import no_instance_params
 
+from ..browser.components import is_number
 from ..styles import beside
 from ..text import with_minus_signs
 
@@ -135,11 +135,9 @@ class Field(JSComponent):
     def _accepts(self, msg: Any) -> bool:
         if self.kind == SWITCH:
             return isinstance(msg, bool)
-        if isinstance(msg, bool) or not isinstance(msg, int | float) or not math.isfinite(msg) or abs(msg) > LARGEST:
-            return False
-        if self.kind == NUMBER:
-            return True
-        return msg == int(msg) and (self.kind == WHOLE or 0 <= msg < len(self._values))
+        if self.kind == CHOICE:
+            return is_number(msg) and msg == int(msg) and 0 <= msg < len(self._values)
+        return is_number(msg) and abs(msg) <= LARGEST and (self.kind == NUMBER or msg == int(msg))
 
 
 def _kind(value: Any, choices: Choices | None) -> str:

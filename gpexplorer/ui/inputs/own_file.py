@@ -17,6 +17,7 @@ from ... import data as data_sets
 from ...data.quoting import display_name, what_is_seen
 from ...kernels.composites import quoted_name
 from ..browser.callbacks import change, work_in_thread
+from ..browser.components import is_index
 from ..styles import SHEET, beside
 from ..text import named, text
 from ..widgets import WIDE, FileUpload, WithLayout, button, column, hidden_column, line_of_text, row
@@ -27,13 +28,6 @@ class ColumnTable(JSComponent):
     """A list of columns with a tick for each input.
 
     The browser sends which lines were ticked; this is checked here.
-
-    Parameters
-    ----------
-    on_change : callable, optional
-        Called without arguments after a person ticked a column.
-    **params : object
-        Parameters of a component.
     """
 
     lines = param.List(default=[], doc="Lines, each [name, kind, remark, cells, usable].")
@@ -44,9 +38,8 @@ class ColumnTable(JSComponent):
     _esm = beside(__file__, "column_table.js")
     _stylesheets: ClassVar[list[str]] = [beside(__file__, "column_table.css")]
 
-    def __init__(self, on_change: Callable[[], None] = lambda: None, **params: Any) -> None:
-        super().__init__(**{"margin": (3, 12), "sizing_mode": "stretch_width", **params})
-        self._on_change = on_change
+    def __init__(self) -> None:
+        super().__init__(margin=(3, 12), sizing_mode="stretch_width")
         self._names, self._usable = list[str](), list[bool]()  # of `lines`, which a browser can set to anything
         self._used: set[int] = set()
 
@@ -81,20 +74,14 @@ class ColumnTable(JSComponent):
 
     def _handle_msg(self, msg: Any) -> None:
         """Take ticks from the browser, if they are for columns that can be ticked."""
-        pairs = msg if isinstance(msg, list) else []
-        for pair in pairs:
-            if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], bool)):
-                continue
-            index, use = pair
-            if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(self._names):
-                continue
-            if use and self._usable[index]:
-                self._used.add(index)
-            else:
-                self._used.discard(index)
+        for pair in msg if isinstance(msg, list) else []:
+            match pair:
+                case [index, True] if is_index(index, len(self._names)) and self._usable[index]:
+                    self._used.add(index)
+                case [index, bool()] if is_index(index, len(self._names)):
+                    self._used.discard(index)
         self.ticked = self._inputs
         self.param.trigger("ticked")
-        self._on_change()
 
 
 CAP = data_sets.UPLOAD.file_bytes
@@ -197,12 +184,9 @@ class OwnFile(WithLayout):
 
     def choice(self) -> data_sets.Choice:
         """The columns as they are ticked now."""
-        ticked = self.columns.inputs
-        kinds = ("SMILES", "levels", "date")
-        of_kind = {kind: tuple(name for name in ticked if self._about[name].kind == kind) for kind in kinds}
-        molecules = of_kind["SMILES"]
+        ticked, kinds = self.columns.inputs, ("SMILES", "levels", "date")
+        molecules, words, dates = (tuple(c for c in ticked if self._about[c].kind == kind) for kind in kinds)
         inputs = tuple(name for name in ticked if name not in molecules)
-        words, dates = of_kind["levels"], of_kind["date"]
         column_roles: dict[str, Any] = {"inputs": inputs, "encode": words, "dates": dates, "texts": molecules}
         if len(molecules) == 1 and not inputs:
             column_roles = {"objects": molecules[0]}

@@ -13,6 +13,7 @@ from panel.custom import JSComponent
 
 from ...hyperparameters import Hyperparameter, Hyperparameters
 from ..browser.callbacks import at_end
+from ..browser.components import is_number
 from ..page import guest_sheet
 from ..playback.open_run import Frame
 from ..session import Session
@@ -80,7 +81,7 @@ class Sliders(JSComponent):
         value, fixed = msg.get("value"), msg.get("fixed")
         if isinstance(fixed, bool):
             self._on_fixed(row["name"], fixed)
-        elif isinstance(value, int | float) and not isinstance(value, bool) and 0.0 < value < math.inf:
+        elif is_number(value) and value > 0.0:
             self._on_value(row["name"], float(value))
 
 

@@ -12,7 +12,7 @@ import panel as pn
 import panel_material_ui as pmui
 import param
 
-from ..browser.components import Heard
+from ..browser.components import Heard, is_number
 from ..styles import beside
 from ..text import named
 from ..widgets import WITH_TOOLTIP, WithLayout, button, row, select
@@ -39,7 +39,7 @@ class Scrub(Heard):
     _stylesheets: ClassVar[list[str]] = [beside(__file__, "scrub.css")]
 
     def _accepts(self, msg: Any) -> bool:
-        return isinstance(msg, int | float) and not isinstance(msg, bool) and 0 <= msg <= self.last
+        return is_number(msg) and 0 <= msg <= self.last
 
 
 class Transport(WithLayout):
@@ -56,7 +56,14 @@ class Transport(WithLayout):
     def __init__(self, player: Player, reset: Callable[[], None]) -> None:
         self._player, self._reset = player, reset
         self.playing = False
-        self._make_buttons()
+        look: dict[str, Any] = {"variant": "contained", "width": 104, "margin": (4, 6, 4, 10), "description_delay": 900}
+        self.play = button("Play", "play_arrow", self.toggle, PLAY_HELP, **look)
+        self.back = _icon_button("skip_previous", "Step back (left arrow)", player.back)
+        self.forward = _icon_button("skip_next", "One step (right arrow)", player.step)
+        self.stop = _icon_button("stop", "Stop the run before its next step (S)", player.stop)
+        self.undo = _icon_button("undo", "Take back the last click (U)", self._undo)
+        self.undo.disabled = True
+        self.reset = _icon_button("replay", "Start again from step 0 (R)", reset)
         self.scrub = Scrub(self._scrub_to, margin=(4, 12), min_width=150, styles={"flex": "1 1 150px"})
         look = {"margin": (8, 8, 2, 4), "description": SPEED_HELP}
         self.speed = select("Steps per second", SPEEDS, DEFAULT_SPEED, 156, **look)
@@ -93,16 +100,6 @@ class Transport(WithLayout):
             self.scrub.param.update(at=numbers.at, last=numbers.last)
             self.back.disabled, self.stop.disabled = numbers.at < 1, not self.playing
             self.undo.disabled = not numbers.can_undo
-
-    def _make_buttons(self) -> None:
-        look = {"variant": "contained", "width": 104, "margin": (4, 6, 4, 10), "description_delay": 900}
-        self.play = button("Play", "play_arrow", self.toggle, PLAY_HELP, **look)
-        self.back = _icon_button("skip_previous", "Step back (left arrow)", self._player.back)
-        self.forward = _icon_button("skip_next", "One step (right arrow)", self._player.step)
-        self.stop = _icon_button("stop", "Stop the run before its next step (S)", self._player.stop)
-        self.undo = _icon_button("undo", "Take back the last click (U)", self._undo)
-        self.undo.disabled = True
-        self.reset = _icon_button("replay", "Start again from step 0 (R)", self._reset)
 
     def _show_playing(self, playing: bool) -> None:
         if playing != self.playing:
