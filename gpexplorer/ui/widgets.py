@@ -98,6 +98,11 @@ def row(*parts: Any, **style: Any) -> pmui.FlexBox:
     return pmui.FlexBox(*parts, **{"align_items": "center", **style})
 
 
+def share_of_row(width: int, share: int = 1) -> dict[str, str]:
+    """Return the styles of a part that takes this share of a row, and a row of its own where this is too narrow."""
+    return {"flex": f"{share} 1 {width}px", "min-width": "0"}
+
+
 def column(*parts: Any, **style: Any) -> pn.Column:
     """Return parts below each other, as wide as the page."""
     return pn.Column(*parts, **{**WIDE, **style})

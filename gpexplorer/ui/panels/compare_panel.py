@@ -22,7 +22,7 @@ from ..pictures.chart import Chart
 from ..session import Session
 from ..tables import TABLE, RunTable, html_table
 from ..text import number, text
-from ..widgets import WIDE, button, column, row, select, watch
+from ..widgets import WIDE, button, column, row, select, share_of_row, watch
 from .pair_panel import PairPanel
 from .study_panel import StudyPanel
 from .sweep_panel import SweepPanel
@@ -64,10 +64,19 @@ class ComparePanel(StudyPanel):
         self.families = pn.pane.HTML("", visible=False, margin=(4, 8), stylesheets=[TABLE])
         self.board = RunTable()
         watch(self.draw, self.by, self.top, self.baseline)
-        self._make_pictures()
-        pictures_row = pmui.FlexBox(
-            pn.Column(self.curves, styles=_grow(3)), pn.Column(self.front, styles=_grow(2)), **WIDE
-        )
+        self.channel = select("Curve of", {"SMSE": "smse"}, "smse", 220)
+        self.over = select("Over", list(AXES), "seconds", 150)
+        self.log = pmui.Checkbox(label="Logarithmic", margin=(6, 8))
+        hint = "One small picture per run, all on the same scale."
+        self.small = pmui.Checkbox(label="Small multiples", description=hint, margin=(6, 8))
+        self.cost = select("Front: cost", SPENT_NAMES, "seconds", 130)
+        self.score = select("Front: score", SCORE_NAMES, "smse", 120)
+        self.curves, self.front = (Chart(session.theme) for _ in range(2))
+        self.multiples = pmui.FlexBox(**WIDE)
+        watch(self._draw_pictures, self.channel, self.over, self.log, self.small, self.cost, self.score)
+        watch(self._draw_families, self.channel)
+        shares = ((self.curves, 3), (self.front, 2))
+        pictures_row = pmui.FlexBox(*(pn.Column(chart, styles=share_of_row(360, k)) for chart, k in shares), **WIDE)
         self._content = [
             self.families,
             row(self.channel, self.over, self.log, self.small, self.cost, self.score, margin=BELOW_TEXT),
@@ -198,19 +207,6 @@ class ComparePanel(StudyPanel):
         """Name of the run to which the others are compared; empty for none."""
         return "" if self.baseline.value == NONE else str(self.baseline.value)
 
-    def _make_pictures(self) -> None:
-        self.channel = select("Curve of", {"SMSE": "smse"}, "smse", 220)
-        self.over = select("Over", list(AXES), "seconds", 150)
-        self.log = pmui.Checkbox(label="Logarithmic", margin=(6, 8))
-        hint = "One small picture per run, all on the same scale."
-        self.small = pmui.Checkbox(label="Small multiples", description=hint, margin=(6, 8))
-        self.cost = select("Front: cost", SPENT_NAMES, "seconds", 130)
-        self.score = select("Front: score", SCORE_NAMES, "smse", 120)
-        self.curves, self.front = (Chart(self._session.theme) for _ in range(2))
-        self.multiples = pmui.FlexBox(**WIDE)
-        watch(self._draw_pictures, self.channel, self.over, self.log, self.small, self.cost, self.score)
-        watch(self._draw_families, self.channel)
-
     def _open_again(self) -> None:
         """Open the first of the selected runs."""
         run = next((self.runs[name] for name in self.board.selected if name in self.runs), None)
@@ -271,7 +267,3 @@ def _about_unreadable(unreadable: dict[str, str], store: str) -> str:
     name, reason = next(iter(unreadable.items()))
     others = f" (and {len(unreadable) - 1} more)" if len(unreadable) > 1 else ""
     return f"The run {name}{others} cannot be read. {reason.replace(f'{store}/', '')}"
-
-
-def _grow(share: int) -> dict[str, str]:
-    return {"flex": f"{share} 1 360px", "min-width": "0"}

@@ -28,7 +28,7 @@ from ..playback.status import CSS as STATUS_CSS
 from ..session import Session
 from ..shared_limits import Turns
 from ..text import sentence, text
-from ..widgets import WIDE, button, column, download, line_of_text, row, select, watch
+from ..widgets import WIDE, button, column, download, line_of_text, row, select, share_of_row, watch
 from .race_panel import DEFAULT_METHODS
 from .study_panel import StudyPanel
 
@@ -213,7 +213,6 @@ ALWAYS = ("fit", "convergence")  # pictures of both runs
 NONE = "none"
 HEIGHT = 300  # pixels of a figure
 FRAME_SECONDS = 0.12  # between two places while it plays
-HALF = {"flex": "1 1 360px", "min-width": "0"}
 
 
 class PairPanel(StudyPanel):
@@ -246,7 +245,8 @@ class PairPanel(StudyPanel):
         self.heads = [line_of_text(margin=(4, 12), styles=[STATUS_CSS]) for _ in range(PAIR)]
         self._figures = [column(margin=0) for _ in range(PAIR)]
         self._bar = row(self.play, self.place, self.by, self.also, self.page, visible=False)
-        sides = [column(*parts, margin=0, styles=HALF) for parts in zip(self.heads, self._figures, strict=True)]
+        half, pairs = share_of_row(360), zip(self.heads, self._figures, strict=True)
+        sides = [column(*parts, margin=0, styles=half) for parts in pairs]
         choice = row(self.left, self.right, self.go)
         self._layout = column(choice, self.note, self._bar, pmui.FlexBox(*sides, **WIDE))
         self.offer()

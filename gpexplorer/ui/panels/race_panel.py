@@ -26,7 +26,7 @@ from ..session import Session
 from ..shared_limits import Reservation, Turns
 from ..tables import TABLE, html_table
 from ..text import number, sentence, span, text
-from ..widgets import WIDE, button, column, line_of_text, row, select, whole
+from ..widgets import WIDE, button, column, line_of_text, row, select, share_of_row, whole
 from .study_panel import StudyPanel
 
 DEFAULT_METHODS = ("cholqr", "greedy-variance", "pcg", "grief")
@@ -38,7 +38,6 @@ HEIGHT = 260  # pixels
 ENGINE, SEPARATOR = "engine", "@"  # "sgpr@gpytorch" is method sgpr with setting engine="gpytorch"
 NONE = {"—": ""}
 ACROSS = {"sizing_mode": "stretch_width", "min_width": 280, "margin": (6, 8)}
-HALF = {"flex": "1 1 330px", "min-width": "0"}
 
 
 class Standing(NamedTuple):
@@ -138,7 +137,11 @@ class RaceWorker(BackgroundWorker):
 def standing(race: Race, wall: float = 0.0) -> Standing:
     """Return the current state of a race, which began so many seconds ago."""
     board, sentences = race.board(), {lane.name: lane.sentence for lane in race.lanes.values()}
-    return Standing(board, _note(race, wall), _table(race, board), _reach(race.time_to_reach("smse")), sentences)
+    said = race.verdict()  # who is ahead, and whether the test rows can tell
+    if said and wall:
+        said.append(f"Wall-clock so far: {span(wall)}, scoring and drawing included.")
+    note = " ".join(text(part, LONGEST_VERDICT) for part in said)
+    return Standing(board, note, _table(race, board), _reach(race.time_to_reach("smse")), sentences)
 
 
 class RacePanel(StudyPanel):
@@ -249,7 +252,7 @@ class RacePanel(StudyPanel):
         self._charts = {metric: Chart(self._session.theme, HEIGHT) for metric in METRICS}
         for metric, lanes in self._lanes.items():
             self._charts[metric].show(lanes, lanes.data(empty))
-        self.pictures[:] = [pn.Column(chart, styles=HALF) for chart in self._charts.values()]
+        self.pictures[:] = [pn.Column(chart, styles=share_of_row(330)) for chart in self._charts.values()]
         self.pictures.visible = True
 
     def _show_playing(self) -> None:
@@ -296,14 +299,6 @@ def lanes_of_text(spec: Spec, written: str) -> dict[str, Spec]:
         words = [setting_in_words(key, name, value) for name, value in settings.items()]
         specs[", ".join([registry[key].title, *words])] = lane
     return specs
-
-
-def _note(race: Race, wall: float) -> str:
-    """Who is ahead, and whether the test rows can tell."""
-    said = race.verdict()
-    if said and wall:
-        said.append(f"Wall-clock so far: {span(wall)}, scoring and drawing included.")
-    return " ".join(text(part, LONGEST_VERDICT) for part in said)
 
 
 def _table(race: Race, board: pd.DataFrame) -> str:

@@ -89,14 +89,12 @@ class RecommendWorker(BackgroundWorker):
         try:
             rows = self._read()
             with self._turns.turn():
-                options = {"on_progress": self._report, "should_stop": self.closed.is_set, **self._options}
+                report = partial(setattr, self, "progress")
+                options = {"on_progress": report, "should_stop": self.closed.is_set, **self._options}
                 self.answer = recommend(rows, **options)
         except Exception as error:
             self.error = sentence(error, "a recommendation was being computed")
         self.over = True
-
-    def _report(self, progress: Progress) -> None:
-        self.progress = progress
 
 
 class RecommendPanel(StudyPanel):

@@ -6,6 +6,7 @@ import math
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...methods.base import registry
 from ...runs import Spec
 from ...runs import link as links
 from ...runs.studies.measured_run import Child, Measured, in_child
-from ...runs.studies.memory_need import Rows, rows_by_name
+from ...runs.studies.memory_need import rows_by_name
 from ...runs.studies.power_law import compared, scaling_factor
 from ...runs.studies.scaling_study import Scaling, axes
 from ...views.base import registry as views
@@ -27,14 +28,16 @@ from ...views.runs.comparison_charts import growth_layers, plot_growth, plot_sca
 from ..pictures.chart import Chart
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
+from ..shared_limits import Reservation
 from ..tables import TABLE, html_table
 from ..text import sentence, span, text
-from ..widgets import button, column, line_of_text, row, select, watch, whole
+from ..widgets import button, column, line_of_text, row, select, share_of_row, watch, whole
 from .study_panel import StudyPanel
 
 MOST_SIZES = 12
 RANGES = {"n": (250, 4000), "d": (1, 16), "m": (8, 128), "p": (20, 320), "b": (25, 400), "k": (5, 40)}
 NAMES = {"n": "rows n", "d": "inputs d", "m": "inducing points m", "p": "rank p", "b": "block b", "k": "neighbours k"}
+Measure = Callable[[Spec, int | None], Measured]
 HOW = "Each size is measured in a separate process and takes a few seconds."
 
 
@@ -70,7 +73,9 @@ class ScalingWorker(BackgroundWorker):
 class MeasuringPanel(StudyPanel):
     """A study of a `ScalingWorker`, whose button `go` begins to measure and stops after the current size."""
 
-    go: Any
+    def __init__(self, session: Session, **look: Any) -> None:
+        super().__init__(session)
+        self.go = button("Measure", "straighten", self.toggle, variant="contained", **look)
 
     def toggle(self) -> None:
         """Start measuring, or stop after the current size."""
@@ -117,7 +122,6 @@ class ScalingPanel(MeasuringPanel):
         self.axis = select("Vary", {name: key for key, name in NAMES.items()}, "n", 190)
         self.low, self.high = (whole(label, RANGES["n"][k], 1 + k, None, 120) for k, label in enumerate(("From", "To")))
         self.count = whole("Sizes", 5, 3, MOST_SIZES, 100)
-        self.go = button("Measure", "straighten", self.toggle, variant="contained")
         self.target_size = whole("Forecast for size", 10**6, 1, None, 230, step=10**5)
         self.axis.param.watch(self._set_range, "value")
         watch(self._show_forecast, self.target_size)
@@ -134,7 +138,7 @@ class ScalingPanel(MeasuringPanel):
     def _measuring(self) -> ScalingWorker:
         spec = self._session.spec
         try:
-            sizes, measure = self._sizes(), reserving(self._session, in_child)
+            sizes, measure = self._sizes(), partial(measure_reserved, self._session.shares.reservation(), in_child)
             self._session.begin_study("a measurement")
             return ScalingWorker(Scaling(spec, str(self.axis.value), sizes, measure))
         except GPExplorerError as error:
@@ -165,15 +169,9 @@ class ScalingPanel(MeasuringPanel):
         """The largest size along n: the training rows that are open, unless a formula draws others."""
         spec, run = self._session.spec, self._session.run
         name = spec.data.get("name") if isinstance(spec.data, dict) else spec.data
-        if (
-            self.axis.value != "n"
-            or name in GENERATORS
-            or run is None
-            or run.spec is None
-            or run.spec.data != spec.data
-        ):
+        if self.axis.value != "n" or name in GENERATORS or run is None:
             return math.inf
-        return len(run.problem.train)
+        return len(run.problem.train) if run.spec is not None and run.spec.data == spec.data else math.inf
 
     def _set_range(self, event: Any) -> None:
         if event.new not in RANGES:
@@ -205,29 +203,24 @@ class ScalingPanel(MeasuringPanel):
         self.note.object = "<br>".join(text(part.replace("..", "."), 500) for part in parts)
 
 
-def reserving(session: Session, measure: Callable[[Spec, int | None], Measured]) -> Callable[..., Measured]:
-    """Return a function that measures one size after its memory has been reserved, in the session's share.
+def measure_reserved(reserved: Reservation, measure: Measure, spec: Spec, rows: int | None) -> Measured:
+    """Measure one size after its memory has been reserved.
 
     Parameters
     ----------
-    session : Session
-        Whose share of the memory is used.
+    reserved : Reservation
+        Takes the memory, and gives it back.
     measure : callable
         Measures a spec on some of its rows.
+    rows : int or None
+        How many; None for all.
     """
-    reserved = session.shares.reservation()
-
-    def measure_reserved(spec: Spec, rows: int | None) -> Measured:
-        full_size = rows_by_name(spec.data)
-        try:
-            reserved.take(
-                spec, full_size if rows is None or full_size is None else Rows(min(rows, full_size.n), full_size.d)
-            )
-            return measure(spec, rows)
-        finally:
-            reserved.give_back()
-
-    return measure_reserved
+    full_size = rows_by_name(spec.data)
+    try:
+        reserved.take(spec, full_size and full_size._replace(n=min(rows or full_size.n, full_size.n)))
+        return measure(spec, rows)
+    finally:
+        reserved.give_back()
 
 
 def _table(scaling: Scaling) -> str:
@@ -245,7 +238,6 @@ def _or_dash(value: float, words: Callable[[float], str], dash: str = "—") -> 
     return words(float(value)) if value == value else dash
 
 
-HALF = {"flex": "1 1 340px", "min-width": "0"}
 REFERENCES = {"n²": 2, "n³": 3}  # powers whose scaling factors are named
 
 
@@ -253,7 +245,7 @@ class GrowthWorker(ScalingWorker):
     """The thread that measures the seconds of all methods in one other process, because each takes 3 s to start."""
 
     def __init__(self, session: Session, specs: Sequence[Spec], sizes: Sequence[int]) -> None:
-        measure = reserving(session, self._measure)
+        measure = partial(measure_reserved, session.shares.reservation(), self._measure)
         super().__init__(*(Scaling(spec, "n", sizes, measure) for spec in specs))
 
     def work(self) -> None:
@@ -282,13 +274,12 @@ class GrowthPanel(MeasuringPanel):
     """
 
     def __init__(self, session: Session, queries: Sequence[str], sizes: Sequence[int]) -> None:
-        super().__init__(session)
+        super().__init__(session, size="small")
         self._specs = [links.read(query, Spec("ml"), views).spec for query in queries]
         self._sizes = sizes
-        self.go = button("Measure", "straighten", self.toggle, variant="contained", size="small")
         self.chart = Chart(session.theme, 260)
-        words = column(self.go, self.note, styles=HALF)
-        self._layout = row(words, column(self.chart, styles=HALF), align_items="flex-start")
+        halves = [column(*parts, styles=share_of_row(340)) for parts in ((self.go, self.note), (self.chart,))]
+        self._layout = row(*halves, align_items="flex-start")
 
     def _show_start(self) -> None:
         self.say(self._progress())

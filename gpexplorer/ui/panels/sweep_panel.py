@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import queue
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -55,15 +55,12 @@ class SweepWorker(BackgroundWorker):
         super().__init__("gpexplorer-sweep")
         self.specs, self.over = dict(specs), False
         self._read, self._run, self._admit = read, None, admit
-        self._done: queue.SimpleQueue[Swept] = queue.SimpleQueue()
+        self._done = deque[Swept]()
         self.start()
 
     def take(self) -> Swept | None:
         """Return the next run that has ended, or None."""
-        try:
-            return self._done.get_nowait()
-        except queue.Empty:
-            return None
+        return self._done.popleft() if self._done else None
 
     def close(self) -> None:
         """Ask the current run to stop; returns at once."""
@@ -84,10 +81,9 @@ class SweepWorker(BackgroundWorker):
             try:
                 self._admit(spec)
                 rows = None if self._read is None else self._read(spec.split)
-                for result in sweep({name: spec}, data=rows, opened=self._register):
-                    self._done.put(result)
+                self._done.extend(sweep({name: spec}, data=rows, opened=self._register))
             except Exception as error:
-                self._done.put(Swept(name, None, sentence(error, "a run of the sweep was being computed")))
+                self._done.append(Swept(name, None, sentence(error, "a run of the sweep was being computed")))
             self._run = None
         self._admit = lambda _: None  # frees the memory that it has reserved
         self.over = True
