@@ -153,10 +153,7 @@ def serve(
     server._tornado._websocket_origins.update(allowed)  # Bokeh cannot read [::1] among its options
     protect(server, max_sessions=shares.limits.max_sessions, max_per_address=shares.limits.max_per_address)
     warm()
-    ready = ReadySessions(server._tornado, "/explorer", shares.limits.ready_pages, shares)
-    ready.install()
-    server.io_loop.add_callback(ready.keep_filled)
-    server.io_loop.add_callback(ready.keep_serving)
+    _let_wait(server, "/explorer", shares.limits.ready_pages, shares)
     server.io_loop.add_callback(closed.keep_freeing)
     print(f"Explorer: http://{allowed[0]}/explorer", flush=True)
     server.start()
@@ -225,10 +222,15 @@ def let_visitors_wait(server: BaseServer, ready_pages: Mapping[str, int]) -> Non
     if any(ready_pages.values()):  # this process has no other app
         speed_up()
     for path, count in ready_pages.items():
-        ready = ReadySessions(server._tornado, path, count, _panel_serve_shares())
-        ready.install()
-        server.io_loop.add_callback(ready.keep_filled)
-        server.io_loop.add_callback(ready.keep_serving)
+        _let_wait(server, path, count, _panel_serve_shares())
+
+
+def _let_wait(server: BaseServer, path: str, ready_pages: int, shares: Shares) -> None:
+    """Give visitors of one app a page that is ready, or a waiting page while theirs is built."""
+    ready = ReadySessions(server._tornado, path, ready_pages, shares)
+    ready.install()
+    server.io_loop.add_callback(ready.keep_filled)
+    server.io_loop.add_callback(ready.keep_serving)
 
 
 def _protect_next() -> None:

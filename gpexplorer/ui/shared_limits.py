@@ -73,12 +73,8 @@ class Limits:
     @property
     def cores(self) -> int:
         """Cores for the steps of all runs."""
-        return max(1, usable_cores() - 1) if self.threads is None else self.threads
-
-
-def usable_cores() -> int:
-    """Number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, usable - 1) if self.threads is None else self.threads
 
 
 def free_device_memory(device: str) -> float:

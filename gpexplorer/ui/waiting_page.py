@@ -72,7 +72,12 @@ class FirstPictures:
         kind = "" if has_controls else "wide"
         heading = f'<main class="{kind}"><style>{styles}</style><section><div>{words.object}</div></section>'
         place = " ".join(explorer.pictures.classes)
-        self._keep(query, heading, f'<div class="frame"><div class="{place}">{cards if len(cards) < LARGEST else ""}')
+        shown = f'<div class="frame"><div class="{place}">{cards if len(cards) < LARGEST else ""}'
+        self._kept[query] = heading, shown
+        if len(self._kept) > MOST:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            self._complete.discard(oldest)
 
     def page(self, query: str, ticket: str, before: int, seconds: float) -> str:
         """Return the waiting page.
@@ -94,13 +99,6 @@ class FirstPictures:
         look = {"font": FONT, "styles": STYLES, "drawer_below": DRAWER_BELOW}
         content = f"{above}{place}{below}</div></div></main>"
         return PAGE.substitute(colours, **look, cookie=COOKIE, ticket=json.dumps(ticket), content=content)
-
-    def _keep(self, query: str, above: str, below: str) -> None:
-        self._kept[query] = above, below
-        if len(self._kept) > MOST:
-            oldest = next(iter(self._kept))
-            del self._kept[oldest]
-            self._complete.discard(oldest)
 
 
 def _on_top(explorer: Any) -> list[Any]:

@@ -81,22 +81,13 @@ class Patch:
             yield from self.connection._socket.send_message(message).__await__()
 
 
-class SentTogether:
+class SentTogether(weakref.WeakSet[Document]):
     """The documents whose changes travel together."""
 
-    def __init__(self) -> None:
-        self._documents: weakref.WeakSet[Document] = weakref.WeakSet()
-        self._is_every = False
+    is_every = False  # whether these are all documents of this process
 
-    def __contains__(self, document: Document) -> bool:
-        return self._is_every or document in self._documents
-
-    def add(self, document: Document | None) -> None:
-        """Add a document; None for every document of this process."""
-        if document is None:
-            self._is_every = True
-        else:
-            self._documents.add(document)
+    def __contains__(self, document: object) -> bool:
+        return self.is_every or super().__contains__(document)
 
 
 sent_together = SentTogether()
@@ -104,7 +95,10 @@ sent_together = SentTogether()
 
 def send_patches_together(document: Document | None = None) -> None:
     """Send the changes of this document, or else those of every server in this process, as said above."""
-    sent_together.add(document)
+    if document is None:
+        sent_together.is_every = True
+    else:
+        sent_together.add(document)
     ServerSession._document_patched = _collect  # type: ignore[method-assign]
     patch_doc.create = classmethod(_message)  # type: ignore[method-assign, assignment]
     panel_document.write_events = _write_in_order
@@ -230,8 +224,7 @@ class OneLineRecord(logging.LogRecord):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if isinstance(self.args, tuple):
-            self.args = tuple(map(_shortened, self.args))
+        _shorten(self)
         if self.exc_info and self.exc_info[0] is not None:
             lines = "".join(traceback.format_exception(*self.exc_info)).rstrip().splitlines()[-MOST_LINES:]
             self.exc_text = "\n".join(f"  | {_cut(line)}" for line in lines)  # formatters take it from here

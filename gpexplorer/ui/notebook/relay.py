@@ -167,13 +167,13 @@ def file(path: str) -> File:
 
 def _static_file(path: str) -> Path | None:
     """The file at this path of a server; None where there is none."""
-    parts = path.split("/")
-    if parts[:2] == ["static", "extensions"] and parts[2] in extension_dirs:
-        root, rest = Path(extension_dirs[parts[2]]), parts[3:]
-    elif parts[0] == "static":
-        root, rest = bokehjs_path(), parts[1:]
-    else:
-        return None
+    match path.split("/"):
+        case ["static", "extensions", package, *rest] if package in extension_dirs:
+            root = Path(extension_dirs[package])
+        case ["static", *rest]:
+            root = bokehjs_path()
+        case _:
+            return None
     file_path = root.joinpath(*rest).resolve()
     return file_path if file_path.is_relative_to(root.resolve()) and file_path.is_file() else None
 
@@ -241,8 +241,7 @@ class Connection:
                 else self._socket.write_message(b64decode(part["base64"]), binary=True)
                 for part in fragments
             ]
-            for future in written:
-                await future
+            await asyncio.gather(*written)
         except WebSocketClosedError:
             return
 

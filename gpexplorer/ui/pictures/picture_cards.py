@@ -355,12 +355,8 @@ class Pictures:
 
 def _options(view: View) -> dict[str, Any]:
     """The options that a person chose for this view."""
-    parameters = view.param.objects("existing")
-    return {
-        name: value
-        for name, value in view.param.values().items()
-        if not (parameters[name].constant or parameters[name].readonly)
-    }
+    settings = sorted(view.param.objects("existing").items())
+    return {name: getattr(view, name) for name, setting in settings if not (setting.constant or setting.readonly)}
 
 
 def _choices(view: View) -> dict[str, dict[str, Any]]:

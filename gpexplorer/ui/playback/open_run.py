@@ -19,7 +19,7 @@ from ...hyperparameters import Hyperparameters
 from ...methods.capabilities import HasMovablePoints
 from ...posteriors import InUnits
 from ...posteriors.base import Of
-from ...problem import Cost, Problem, Step
+from ...problem import Cost, Problem
 from ...runs import Run, Spec
 from ...runs.budget import long_step_note
 from ...runs.learned_values import QUICK_FLOPS
@@ -407,7 +407,7 @@ class OpenRun:
         if values:
             self.set_hyperparameters(at, values=values)
         elif step is not None:
-            self._continue_from(at, step)
+            self._continue_with(run.fork(at, step), at)
 
     def drag(self, at: int, slot: int, position: tuple[float, ...]) -> None:
         """Move inducing point `slot` of record `at` to this position, in the units of the file.
@@ -423,7 +423,7 @@ class OpenRun:
             step = method.move_point(run.problem, run.trace[at].step.state, slot, scaled)
         except GPExplorerError:
             return
-        self._continue_from(at, step)
+        self._continue_with(run.fork(at, step), at)
 
     def set_hyperparameters(self, at: int, **options: Any) -> None:
         """Give hyperparameters of record `at` other values or restrictions; see `Run.with_hyperparameters`.
@@ -474,9 +474,6 @@ class OpenRun:
     def _working_views(self, wanted: Collection[str]) -> list[View]:
         views = self.summary.views if self.summary else ()
         return [view for view in views if view.key in wanted and view.key not in self.failures]
-
-    def _continue_from(self, at: int, step: Step) -> None:
-        self._continue_with(self._require_run().fork(at, step), at)
 
     def _continue_with(self, other: Run, at: int, of_theta: bool = False) -> None:
         """Put this run, which shares the records up to `at`, in the place of the open one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...data.quoting import data_title
@@ -93,7 +93,7 @@ class Requests:
     playing: bool = False
     steps: int = 0
     at: int | None = None
-    visible: frozenset[str] = field(default_factory=frozenset)
+    visible: frozenset[str] = frozenset()
     redraw: bool = False
     seconds_per_step: float = 0.0
     change: Callable[[OpenRun], None] | None = None
@@ -243,10 +243,8 @@ class Player(BackgroundWorker):
             with self._changed:
                 self.working_since = 0.0
                 self._changed.wait_for(self._has_work, timeout=self._seconds_to_step())
-                requests = Requests(**vars(self._requests))
-                self._requests.open, self._requests.redraw, self._requests.change = None, False, None
-                self._requests.steps = 0
-                answered = self.asked
+                requests, answered = self._requests, self.asked
+                self._requests = replace(requests, open=None, redraw=False, change=None, steps=0)
             if requests.closed:
                 break
             self.working_since = time.monotonic()
@@ -402,9 +400,8 @@ class Player(BackgroundWorker):
 
     def _has_work(self) -> bool:
         requests = self._requests
-        return bool(requests.closed or requests.open or requests.steps or requests.redraw) or (
-            (due := self._seconds_to_step()) is not None and due <= 0
-        )
+        is_asked = requests.closed or requests.open or requests.steps or requests.redraw
+        return bool(is_asked) or self._seconds_to_step() == 0.0
 
     def _seconds_to_step(self) -> float | None:
         """Seconds until the next step is due; None while paused."""

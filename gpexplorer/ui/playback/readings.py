@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...errors import GPExplorerError
 from ...methods.capabilities import HasMovablePoints
-from ...problem import Channel, Outcome
+from ...problem import Outcome
 from ...runs import Record, Run
 from ...runs.counting import jitter_sentence
 from ...runs.rounding import rise_sentence
@@ -128,8 +128,10 @@ def status_numbers(
 def _cells(run: Run, at: int, wall_seconds: float) -> list[Fact]:
     record, last = run.trace[at], len(run.trace) - 1
     phase = str(getattr(record.step.info, "phase", ""))
-    first = run.method.channels[0] if run.method.channels else None
-    name, objective, about = _named(first) if first is not None else ("", "objective", "")
+    name, objective, about = "", "objective", ""
+    for first in run.method.channels[:1]:  # its label is shown up to a comma, and with its unit
+        short = first.axis.replace(first.label, first.label.partition(",")[0], 1)
+        name, objective, about = first.name, short, first.axis
     value = float(getattr(record.step.info, name, math.nan))
     if at == 0 and name == "objective" and math.isnan(value):
         with suppress(GPExplorerError):  # the picture of convergence says what is wrong
@@ -148,12 +150,6 @@ def _cells(run: Run, at: int, wall_seconds: float) -> list[Fact]:
         Fact("on the clock", f"{wall_seconds:.1f}"),
         Fact("kernel entries", f"{record.cost.entries:,}"),
     ]
-
-
-def _named(channel: Channel) -> tuple[str, str, str]:
-    """The field of a channel, its label up to a comma and with its unit, and all of its label."""
-    short = channel.label.partition(",")[0]
-    return channel.name, channel.axis.replace(channel.label, short, 1), channel.axis
 
 
 def newest_steps(run: Run, at: int) -> pd.DataFrame:

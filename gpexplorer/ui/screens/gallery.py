@@ -6,7 +6,7 @@ Apart because it is a screen of its own, without a run.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
@@ -55,9 +55,6 @@ class Gallery(Screen):
             for key, preset in PRESETS.items()
         ]
         super().__init__(groups=[["Stories", stories], ["Questions", questions]], **params)
-
-    async def answer(self, request: Mapping[str, Any]) -> None:
-        """Nothing can be asked for."""
 
 
 def _what_is_in_it(story: Story) -> str:
