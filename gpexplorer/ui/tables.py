@@ -114,8 +114,7 @@ class Steps(WithLayout):
             self.table = _tabulator(cells, titles=titles, **look)
             self._layout.append(self.table)
             return
-        if self.table.titles != titles:
-            self.table.titles = titles
+        self.table.titles = titles
         self.table.value = cells
 
 

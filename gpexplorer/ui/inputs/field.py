@@ -111,9 +111,7 @@ class Field(JSComponent):
         is_grouped = all(isinstance(entry, Mapping) for entry in choices.values())
         groups = choices if is_grouped else {"": choices}
         self._values = [entry for group in groups.values() for entry in group.values()]
-        listed = [[title, list(group)] for title, group in groups.items()]
-        if listed != self.groups:
-            self.groups = listed
+        self.groups = [[title, list(group)] for title, group in groups.items()]
         self.value = value
 
     def enter(self, value: Any) -> None:

@@ -56,9 +56,7 @@ class Sliders(JSComponent):
         if is_new:
             self._ends = {}
         parts = {row.part for row in table if row.part}
-        rows = [self._row(row, len(parts) > 1) for row in table]
-        if rows != self.rows:
-            self.rows = rows
+        self.rows = [self._row(row, len(parts) > 1) for row in table]
 
     def _row(self, row: Hyperparameter, with_part: bool) -> dict[str, Any]:
         low, high = self._ends.get(row.name, (row.value / REACH, row.value * REACH))

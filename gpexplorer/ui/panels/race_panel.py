@@ -261,8 +261,7 @@ class RacePanel(StudyPanel):
             ("Race", "flag") if worker is None else ("Pause", "pause") if worker.playing else ("Continue", "flag")
         )
         over = worker is not None and worker.race.over
-        if (self.go.label, self.go.disabled) != (label, over):
-            self.go.param.update(label=label, icon=icon, disabled=over)
+        self.go.param.update(label=label, icon=icon, disabled=over)
 
 
 def entrants() -> dict[str, str]:

@@ -146,9 +146,7 @@ class RecommendPanel(StudyPanel):
 
     def ask_about(self, target: str) -> None:
         """Ask what predicts this column of a person's own rows, or, with "", what to use for other rows."""
-        words = named(what_predicts(target) if target else WHAT_TO_USE, BEGIN_HINT)
-        if self.begin.label != words["label"]:
-            self.begin.param.update(**words)
+        self.begin.param.update(**named(what_predicts(target) if target else WHAT_TO_USE, BEGIN_HINT))
 
     def open(self) -> None:
         """Show the panel, and the answer if there is one."""

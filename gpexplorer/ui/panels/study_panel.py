@@ -38,9 +38,7 @@ class StudyPanel(WithLayout):
 
     def say(self, message: str, most: int = 400) -> None:
         """Show this sentence, which need not be escaped."""
-        words = text(message, most)
-        if self.note.object != words:
-            self.note.object = words
+        self.note.object = text(message, most)
 
     def require(self, missing: str, *starts: Any, is_said: bool = True) -> None:
         """Disable what begins a study while something is missing; called at each update.

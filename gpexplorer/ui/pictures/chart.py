@@ -34,9 +34,7 @@ class LegendLine(Heard):
 
     def fill(self, entries: Sequence[Entry]) -> None:
         """Show these entries."""
-        listed = [list(entry) for entry in entries]
-        if listed != self.entries:
-            self.entries = listed
+        self.entries = [list(entry) for entry in entries]
 
     def _accepts(self, msg: Any) -> bool:
         return is_index(msg, len(self.entries))

@@ -99,16 +99,13 @@ class Status(WithLayout):
 
     def busy(self, activity: str) -> None:
         """Show that something is being waited for; an empty text shows that nothing is."""
-        variant = "indeterminate" if activity else "determinate"
-        if self.bar.variant != variant:
-            self.bar.variant = variant
+        self.bar.variant = "indeterminate" if activity else "determinate"
         if activity:
             self.cost.object = f'<span class="cost">{text(activity)}</span>'
         elif self._activity:
             self.cost.object = self._last_cost
         self._activity = activity
-        if self.cost.visible != (shown := self._unfolded or bool(activity)):
-            self.cost.visible = shown
+        self.cost.visible = self._unfolded or bool(activity)
 
     def say(self, message: str, severity: str = "warning") -> None:
         """Show a message in an alert that can be closed. It is escaped, as it may repeat text that a person gave."""
