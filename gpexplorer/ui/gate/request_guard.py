@@ -221,8 +221,7 @@ class SecurityHeaders(OutputTransform):
         """Change the headers; the content stays."""
         for name in REMOVED_HEADERS:
             headers.pop(name, None)
-        for name, value in HEADERS.items():
-            headers[name] = value
+        headers.update(HEADERS)
         return status_code, headers, chunk
 
 

@@ -288,9 +288,8 @@ class Controls(WithLayout):
 
     def describe(self, rows: int) -> None:
         """Show what the settings that follow the number of training rows are for so many rows."""
-        if rows != self._rows:
-            self._rows = rows
-            self.settings.describe(rows)
+        self._rows = rows
+        self.settings.describe(rows)
         self._summarise()
 
     def _summarise(self) -> None:

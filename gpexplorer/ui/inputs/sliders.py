@@ -97,10 +97,7 @@ def pane_of_table(table: Hyperparameters) -> pn.Column:
         for each in (name, *table[name].partners):
             table[each].value = value
 
-    def set_fixed(name: str, fixed: bool) -> None:
-        table[name].fixed = fixed
-
-    sliders = Sliders(set_value, set_fixed)
+    sliders = Sliders(set_value, lambda name, fixed: setattr(table[name], "fixed", fixed))
     sliders.adopt(table)
     watchers = [(row, row.param.watch(lambda _: sliders.adopt(table), ["value", "fixed", "bounds"])) for row in table]
 

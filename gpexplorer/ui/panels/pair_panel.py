@@ -261,8 +261,7 @@ class PairPanel(StudyPanel):
         methods = {f"{kind.title}, default settings": f"method: {kind.key}" for kind in methods_here}
         offers = ((self.left, {OPEN_RUN: OPEN_RUN, **runs}), (self.right, {**runs, **methods}))
         for choice, options in offers:
-            if choice.options != options:  # new options close a menu that is open
-                choice.options = options
+            choice.options = options  # the same ones again close no menu that is open
             if choice.value not in options.values():
                 choice.value = next(iter(options.values()))
 

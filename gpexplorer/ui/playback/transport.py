@@ -102,10 +102,9 @@ class Transport(WithLayout):
             self.undo.disabled = not numbers.can_undo
 
     def _show_playing(self, playing: bool) -> None:
-        if playing != self.playing:
-            self.playing = playing
-            name, icon = ("Pause", "pause") if playing else ("Play", "play_arrow")
-            self.play.param.update(icon=icon, **named(name, PLAY_HELP))
+        self.playing = playing
+        name, icon = ("Pause", "pause") if playing else ("Play", "play_arrow")
+        self.play.param.update(icon=icon, **named(name, PLAY_HELP))
 
     def _undo(self) -> None:
         self._player.change(lambda run: run.undo())
