@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .linalg.deferred_reads import moved_together
 from .objectives import rounding
-from .problem import MixedRows, Problem, take
+from .problem import Problem, rows_like, take
 
 PRIOR_ROWS = 100  # of which the prior variance beside the noise is the mean
 RAISES = 5  # moves to the least noise; one is enough for a kernel with one sd
@@ -53,12 +53,9 @@ class NoiseFloor:
         self.entry, theta, host = len(problem.theta) - 1, problem.theta, torch.device("cpu")
         rows = torch.linspace(0, len(problem.train) - 1, min(len(problem.train), PRIOR_ROWS)).long()
         X: Any = take(problem.train.X, rows.to(problem.train.y.device))
-        if isinstance(X, Tensor):
-            theta, X = moved_together([theta, X.to(theta.dtype)], host)
-        else:
-            theta, X = theta.to(host), X.to(host, theta.dtype) if isinstance(X, MixedRows) else X
-        self.X = X
-        self.begin = theta
+        is_tensor = isinstance(X, Tensor)
+        theta, X = moved_together([theta, X.to(theta.dtype)], host) if is_tensor else (theta.to(host), X)
+        self.begin, self.X = theta, rows_like(X, theta)
         self.log_share = min(0.5 * math.log(least_share(dtype or theta.dtype)), float(theta[-1] - self._prior(theta)))
         restrictions = getattr(self.kernel, "restrictions", None)
         parameters = None if restrictions is None else restrictions.parameters
@@ -127,11 +124,11 @@ def noise_floor(problem: Problem, dtype: torch.dtype | None = None) -> NoiseFloo
     return floors[dtype]
 
 
-def descent_limits(problem: Problem, learns: bool = True) -> dict[str, Any]:
+def descent_limits(problem: Problem, learns: bool = True, dtype: torch.dtype | None = None) -> dict[str, Any]:
     """Return what a descent (`linalg.replayed_descent`) must obey where theta is learned."""
     if not learns:
         return {}
-    return {"restrictions": getattr(problem.kernel, "restrictions", None), "floor": noise_floor(problem)}
+    return {"restrictions": getattr(problem.kernel, "restrictions", None), "floor": noise_floor(problem, dtype)}
 
 
 def least_share(dtype: torch.dtype) -> float:

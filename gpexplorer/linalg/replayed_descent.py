@@ -29,7 +29,7 @@ import math
 import queue
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -84,17 +84,70 @@ class Replayed(NamedTuple):
 
 
 class Watched(Generic[Item]):
-    """A descent that keeps what it returns: whether its optimiser says that it has converged."""
+    """A generator that keeps what it returns: of a descent, whether its optimiser says that it has converged."""
 
-    def __init__(self, steps: Generator[Item, None, bool]) -> None:
-        self.steps, self.has_converged = steps, False
+    def __init__(self, steps: Generator[Item, None, Any]) -> None:
+        self.steps = steps
+        self.result: Any = None
 
     def __iter__(self) -> Iterator[Item]:
-        self.has_converged = yield from self.steps
+        self.result = yield from self.steps
 
     def close(self) -> None:
-        """End the descent and its optimiser."""
+        """End the generator: of a descent, its optimiser too."""
         self.steps.close()
+
+
+class Recorded:
+    """A function whose evaluations are kept, so that a descent which is resumed takes them from there.
+
+    Parameters
+    ----------
+    function : callable
+        theta [p] -> the value, any further numbers, and last the gradient [p].
+    rows : Tensor [k, q]
+        Earlier evaluations, each the q numbers that the function returns; nan where there is no value.
+    undefined : tuple of exception types
+        Those of a theta at which the function has no value.
+
+    Attributes
+    ----------
+    rows : list of Tensor [q]
+        All evaluations so far.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Tensor], tuple[Any, ...]],
+        rows: Float[Tensor, "k q"],
+        undefined: tuple[type[Exception], ...] = (NotPositiveDefinite,),
+    ) -> None:
+        self.function, self.rows, self.undefined = function, list(rows), undefined
+        self._earlier, self._without_value = iter(rows), rows.new_full(rows.shape[1:], math.nan)
+
+    def __call__(self, theta: Float[Tensor, " p"]) -> Evaluated:
+        """Return value and gradient, and the further numbers as `extra`; first those of the earlier evaluations."""
+        row = next(self._earlier, None)
+        if row is None:
+            row = self.evaluated(theta)
+            self.rows.append(row)
+        numbers, p = row.tolist(), len(theta)
+        return Evaluated(numbers[0], torch.tensor(numbers[-p:], dtype=torch.float64), numbers[1:-p])
+
+    def evaluated(self, theta: Float[Tensor, " p"]) -> Float[Tensor, " q"]:
+        """Evaluate the function, and return the row without keeping it."""
+        try:
+            *numbers, gradient = self.function(theta)
+        except self.undefined:
+            return self._without_value
+        row = torch.cat([gradient.new_tensor(numbers), gradient]).to(self._without_value)
+        return row if bool(row.isfinite().all()) else self._without_value
+
+
+def recorded_gradient(rows: Sequence[Tensor] | Tensor, value: float, p: int) -> Float[Tensor, " p"]:
+    """Return the gradient [p] of the evaluation whose value is the nearest to this one."""
+    values = torch.stack([row[0] for row in rows])
+    return rows[int((values - value).abs().nan_to_num(math.inf).argmin())][-p:]
 
 
 @runtime_checkable
@@ -222,7 +275,7 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
                 point = parameters.project(parameters.full(point))
                 extra, penalty = (None, 0.0) if extra is None else extra
             yield Replayed(position, point, best.value, extra, penalty)
-    return steps.has_converged
+    return bool(steps.result)
 
 
 def _descended(  # noqa: PLR0913 - all that `replayed_descent` is asked for
@@ -262,7 +315,7 @@ def _descended(  # noqa: PLR0913 - all that `replayed_descent` is asked for
             if is_below and along is not None and along.distance(best.point) < NEAR_FLOOR:
                 break
     if along is None or best is None or not is_below:
-        return steps.has_converged
+        return bool(steps.result)
     function_of_distance, bounds = along.function(evaluate), along.bounds(bounds)
     start = along.distances(best.point)
     rest = Watched(descend(function_of_distance, start, optimiser, limit - used, bounds, steps_of))
@@ -270,7 +323,7 @@ def _descended(  # noqa: PLR0913 - all that `replayed_descent` is asked for
         for other in rest:
             best = other._replace(point=along.point(other.point)) if other.value < best.value else best
             yield best
-    return rest.has_converged
+    return bool(rest.result)
 
 
 class FloorCoordinates:
@@ -439,10 +492,9 @@ def gradient_descent(
     yield Best(point, current.value, current.extra)
     for _k in range(limit - 1):
         proposal = point - length * current.gradient
-        expected = ARMIJO * length * float(current.gradient @ current.gradient)
         if bounds is not None:
             proposal = proposal.clip(bounds[0], bounds[1])
-            expected = ARMIJO * float(current.gradient @ (point - proposal))
+        expected = ARMIJO * float(current.gradient @ (point - proposal))
         result = evaluate(proposal)
         if result is not None and result.value <= current.value - expected:
             point, current, length = proposal, result, 2.0 * length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 import threading
 import time
@@ -15,7 +16,15 @@ import torch
 from scipy import optimize
 
 from gpexplorer.errors import NotPositiveDefinite
-from gpexplorer.linalg.replayed_descent import MAX_DISTANCE, Evaluated, descend, evaluations, replayed_descent
+from gpexplorer.linalg.replayed_descent import (
+    MAX_DISTANCE,
+    Evaluated,
+    Recorded,
+    descend,
+    evaluations,
+    recorded_gradient,
+    replayed_descent,
+)
 from whole_run import whole_run
 
 
@@ -227,3 +236,26 @@ def test_a_descent_returns_whether_its_optimiser_converged(optimiser: str, limit
     _, has_converged = whole_run(replayed_descent(function, begin, optimiser, limit))
 
     assert has_converged == converged
+
+
+def test_a_recorded_function_is_evaluated_once_at_each_point_and_keeps_points_without_a_value():
+    visited = list[float]()
+
+    def function(theta: torch.Tensor) -> tuple[float, float, torch.Tensor]:
+        visited.append(float(theta[0]))
+        if visited[-1] < 0.0:
+            raise NotPositiveDefinite("A", 2, 0.0)
+        return float(theta @ theta), 7.0, 2.0 * theta
+
+    first = Recorded(function, torch.zeros(0, 4))
+    results = [first(torch.tensor([x, 1.0])) for x in (2.0, -1.0, 3.0, math.inf)]
+    assert [(result.value, result.extra) for result in results[::2]] == [(5.0, [7.0]), (10.0, [7.0])]
+    assert results[2].gradient.tolist() == [6.0, 2.0]
+    assert math.isnan(results[1].value)
+    assert torch.stack(first.rows).isfinite().all(1).tolist() == [True, False, True, False]
+    assert recorded_gradient(first.rows, 9.0, 2).tolist() == [6.0, 2.0]
+
+    resumed = Recorded(function, torch.stack(first.rows[:3]))
+    assert [resumed(torch.tensor([x, 1.0])).value for x in (2.0, -1.0, 3.0, 4.0)][::2] == [5.0, 10.0]
+    assert visited == [2.0, -1.0, 3.0, math.inf, 4.0]
+    assert len(resumed.rows) == 4

@@ -39,8 +39,15 @@ from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.cholesky import cholesky
 from ...linalg.deferred_reads import Number, RepeatedEvaluations, log, moved_together, number
 from ...linalg.randomness import generator
-from ...linalg.replayed_descent import GRADIENT_DESCENT, Evaluated, Replayed, replayed_descent
-from ...noise_floor import noise_floor
+from ...linalg.replayed_descent import (
+    GRADIENT_DESCENT,
+    Evaluated,
+    Recorded,
+    Replayed,
+    recorded_gradient,
+    replayed_descent,
+)
+from ...noise_floor import descent_limits, noise_floor
 from ...objectives import deferred_noise_variance, evidence, noise_derivative
 from ...posteriors import Posterior
 from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel, channels_of
@@ -131,24 +138,14 @@ def learn(method: ExactLearning, problem: Problem, resume: LearningState | None,
     first = LearningState(0, like.clone(), math.inf, like.new_zeros(0, len(like) + 2))
     state = yield from begun(resume, first, LearningInfo("start"))
     direction = scale_direction(problem) if method.is_sum_of_squares and method.calibrate else None
-    results = list(state.answers.cpu())
-    earlier_results = iter(tuple(results))
-
-    def evaluate(theta: Tensor) -> Evaluated:
-        result = next(earlier_results, None)
-        if result is None:
-            result = _evaluation(objective, theta)
-            results.append(result)
-        value, log_scale, *gradient = result.tolist()
-        return Evaluated(value, torch.tensor(gradient, dtype=torch.float64), log_scale)
-
+    recorded = Recorded(objective, state.answers.cpu())
     lowest, k = Replayed(0, like, math.inf, 0.0), 0  # by the value with the penalty of the priors
-    for k, best in enumerate(_descents(method, problem, evaluate), 1):
+    for k, best in enumerate(_descents(method, problem, recorded), 1):
         lowest = best if best.value < lowest.value else lowest
         if k > state.step:
             theta = lowest.theta.to(like)
             theta = theta if direction is None else theta + lowest.extra * direction
-            state = LearningState(k, theta, lowest.of_the_data, torch.stack(results).to(like))
+            state = LearningState(k, theta, lowest.of_the_data, torch.stack(recorded.rows).to(like))
             yield Step(state, LearningInfo("learn", state.objective, _largest_derivative(problem, state), lowest.extra))
     return _outcome(method, problem, state)
 
@@ -169,22 +166,21 @@ def _descents(method: ExactLearning, problem: Problem, evaluate: Callable[[Tenso
 
     Optimisers stop at an absolute gradient, which a small sum of squares always has: its logarithm has a relative one.
     """
-    restrictions, floor = getattr(problem.kernel, "restrictions", None), noise_floor(problem)
+    floor = noise_floor(problem)
     begin = floor.begin
     for theta in initial_values(begin, method.restarts, method.seed):
         if getattr(problem.kernel, "noise_is_known", False):
             theta = torch.cat([theta[:-1], begin[-1:]])
 
         def with_largest(theta: Tensor) -> Evaluated:
-            value, gradient, log_scale = evaluate(theta)
+            value, gradient, (log_scale,) = evaluate(theta)
             extra = value, log_scale, largest_derivative(problem.kernel, theta, floor.along(theta, gradient))
             if method.is_sum_of_squares and value > 0.0:
                 value, gradient = math.log(value), gradient / value
             return Evaluated(value, gradient, extra)
 
-        descent = replayed_descent(
-            with_largest, theta, method.optimiser, method.evaluations, restrictions=restrictions, floor=floor
-        )
+        limits = descent_limits(problem)
+        descent = replayed_descent(with_largest, theta, method.optimiser, method.evaluations, **limits)
         with closing(descent):
             for best in descent:
                 value, log_scale, largest = best.extra
@@ -202,11 +198,8 @@ def _allowed(method: ExactLearning, objective: float) -> float:
 def _largest_derivative(problem: Problem, state: LearningState) -> float:
     """Return the largest absolute derivative at the best point."""
     theta, answers = moved_together([state.theta, state.answers], torch.device("cpu"))
-    values = answers[:, 0]
-    if getattr(problem.kernel, "restrictions", None) is not None:
-        values = (values - state.objective).abs()
-    best = int(values.nan_to_num(math.inf).argmin())
-    return largest_derivative(problem.kernel, theta, noise_floor(problem).along(theta, answers[best, 2:]))
+    gradient = recorded_gradient(answers, state.objective, len(theta))
+    return largest_derivative(problem.kernel, theta, noise_floor(problem).along(theta, gradient))
 
 
 def _outcome(method: ExactLearning, problem: Problem, state: LearningState) -> Outcome:
@@ -219,16 +212,6 @@ def _outcome(method: ExactLearning, problem: Problem, state: LearningState) -> O
         return end_of_descent(method.optimiser, largest, allowed, evaluations)
     message = f"All {evaluations} evaluations are done; the largest derivative is {largest:.2g}. Raise evaluations."
     return Outcome("budget", message)
-
-
-def _evaluation(objective: Objective, theta: Tensor) -> Tensor:
-    """Evaluate once, as a row [p + 2] of the results; all nan where there is no value."""
-    try:
-        value, log_scale, gradient = objective(theta)
-    except NotPositiveDefinite:
-        return torch.full((len(theta) + 2,), math.nan).to(theta)
-    row = torch.cat([theta.new_tensor([value, log_scale]), gradient.to(theta)])
-    return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)
 
 
 def _objective(problem: Problem, work: Callable[[Tensor], Sequence[Number]], is_recordable: bool = True) -> Objective:

@@ -44,14 +44,13 @@ from ...features.basis_choices import Choice, Leading
 from ...features.grid_eigenfunctions import axis_shares
 from ...kernels.theta.restrictions import log_prior, projected
 from ...linalg.blocks import BLOCK_BYTES
-from ...linalg.randomness import generator, random_rows
 from ...linalg.replayed_descent import Evaluated, Replayed, Watched, replayed_descent
 from ...noise_floor import descent_limits, noise_floor
 from ...objectives import noise_variance
 from ...posteriors import Posterior
 from ...problem import CONVERGED, Cost, Dataset, Kernel, Outcome, Problem, Step, channel
+from .. import fixed_subset
 from ..base import Method
-from ..fixed_subset import learn_on_subset
 from .evidence import AXIS_NUMBERS, evidence_gradient, regress
 from .posteriors import refitted_posterior, regression_posterior
 
@@ -240,8 +239,7 @@ def basis_descent(method: BasisMethod, problem: Problem, choice: Choice, rows: D
 
 def subset_rows(method: BasisMethod, problem: Problem) -> Dataset:
     """Return the random rows on which initial values are tried."""
-    sample = random_rows(len(problem.train), method.subset, generator(method.seed, "subset"))
-    return problem.train.rows(sample.to(problem.train.y.device))
+    return problem.train.rows(fixed_subset.subset_rows(problem, method.seed, method.subset))
 
 
 def last_gain(values: Sequence[float]) -> float:
@@ -320,7 +318,9 @@ def _subset_phase(method: BasisMethod, problem: Problem, state: BasisState) -> P
     initial_values = longer_lengthscales(problem.kernel, problem.theta, method.starts) if method.learn else []
     while state.round < len(initial_values):
         begin = Problem(problem.train, problem.kernel, initial_values[state.round])
-        descent = learn_on_subset(begin, method.seed, method.subset, method.evaluations)  # O(subset^3) per evaluation
+        descent = fixed_subset.learn_on_subset(
+            begin, method.seed, method.subset, method.evaluations
+        )  # O(subset^3) per evaluation
         chosen, report = (lambda theta: {"chosen": theta}), partial(_report, problem)
         state, _ = yield from _follow(state, descent, method.tolerance, chosen, report)
         state = state._replace(round=state.round + 1, position=0)
@@ -335,7 +335,7 @@ def _trial_phase(method: BasisMethod, problem: Problem, state: BasisState) -> Ph
     rows = subset_rows(method, problem)
     while state.round < len(candidates):
         theta, spacing = candidates[state.round]
-        state = yield from _try(method, problem, state, rows, method.choose(problem, theta, spacing), theta, spacing)
+        state = yield from _try(method, problem, state, rows, theta, spacing)
     is_worse = state.objective > state.exact + WORSE_PER_ROW * len(rows)
     if is_worse and isinstance(method.choose(problem, state.chosen, state.spacing), Leading):
         return state._replace(phase="search", round=0, position=0, theta_begin=state.theta)
@@ -351,20 +351,17 @@ def _search_phase(method: BasisMethod, problem: Problem, state: BasisState) -> P
         begin = Problem(rows, problem.kernel, state.theta_begin)
         starts = shorter_starts(method, begin, lambda theta: method.choose(problem, theta, spacing))
         for theta in starts[first:SEARCH_DESCENTS]:
-            state = yield from _try(
-                method, problem, state, rows, method.choose(problem, theta, spacing), theta, spacing
-            )
+            state = yield from _try(method, problem, state, rows, theta, spacing)
         if state.objective <= enough or torch.equal(state.theta, state.theta_begin):
             break
         state = state._replace(round=(search + 1) * SEARCH_DESCENTS, theta_begin=state.theta)
     return _begin(state, "learn", state.chosen)
 
 
-def _try(
-    method: BasisMethod, problem: Problem, state: BasisState, rows: Dataset, choice: Choice, theta: Tensor, spacing: str
-) -> Phase:
+def _try(method: BasisMethod, problem: Problem, state: BasisState, rows: Dataset, theta: Tensor, spacing: str) -> Phase:
     """One descent on the subset from an initial value, whose functions stay the same; the next round follows."""
-    descent, origin = basis_descent(method, problem, choice, rows, theta), {"chosen": theta, "spacing": spacing}
+    choice, origin = method.choose(problem, theta, spacing), {"chosen": theta, "spacing": spacing}
+    descent = basis_descent(method, problem, choice, rows, theta)
     state, _ = yield from _follow(state, descent, method.tolerance, lambda _: origin, partial(_report, problem))
     return state._replace(round=state.round + 1, position=0)
 
@@ -424,7 +421,7 @@ def _follow(
                 yield Step(state, report(state, best))
             if last_gain(values) <= tolerance * max(abs(best.value), 1.0):
                 return state, Rest(last_gain(values), values[0] - values[-1])
-    return state, Rest(whole=values[0] - values[-1]) if values and not steps.has_converged else Rest()
+    return state, Rest(whole=values[0] - values[-1]) if values and not steps.result else Rest()
 
 
 def with_share_kept(message: str, kept: float, count: int) -> str:
@@ -457,10 +454,9 @@ def with_coarse_axes(message: str, problem: Problem, theta: Tensor, choice: Choi
     )
 
 
-def outcome_at(reason: str, message: str, problem: Problem, state: BasisState, choice: Choice) -> Outcome:
+def outcome_at(reason: str, message: str, problem: Problem, state: Any, choice: Choice) -> Outcome:
     """Return an outcome whose message also says where the functions do not represent the kernel."""
-    share = share_kept(problem, state.theta, choice)
-    message = with_share_kept(message, share, len(choice))
+    message = with_share_kept(message, share_kept(problem, state.theta, choice), len(choice))
     return Outcome(reason, with_coarse_axes(message, problem, state.theta, choice))
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ...features.basis_choices import Leading
 from ...kernels.theta.restrictions import NoiseLimits, noise_limits
+from ...linalg.replayed_descent import Watched
 from ...objectives import noise_variance
 from ...posteriors import DiagonalAndDirection, Posterior, exact_gp_posterior
 from ...problem import Cost, Outcome, Problem, Step
@@ -45,7 +46,7 @@ from .chains import (
     report,
 )
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
-from .learning import BasisState, initial_hyperparameters, share_kept, subset_rows, with_coarse_axes, with_share_kept
+from .learning import BasisState, initial_hyperparameters, outcome_at, share_kept, subset_rows
 from .orthogonal_basis import OrthogonalBasis
 from .posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
 
@@ -154,21 +155,16 @@ class GriefMCMC(GridMethod):
             message = f"The log density of the chains is {state.value}. Choose a noise_prior nearer to 0.04."
             return Outcome("diverged", message)
         message = f"All {self.samples} steps of draws are done. Raise samples to continue."
-        message = with_share_kept(message, share, len(choice))
-        return Outcome("budget", with_coarse_axes(message, problem, state.theta, choice))
+        return outcome_at("budget", message, problem, state, choice)
 
     def _learn_theta(self, problem: Problem, state: ChainState) -> Generator[Step, None, ChainState]:
         """Learn theta on the subset as type II does, with a trial of what the basis functions can represent."""
         learning = BasisState(**{name: getattr(state, name) for name in BasisState._fields})
-        phases = initial_hyperparameters(self, problem, learning)
-        with closing(phases):
-            while True:
-                try:
-                    step = next(phases)
-                except StopIteration as end:
-                    return state._replace(**end.value._asdict() | {"phase": "warm-up"})
+        with closing(Watched(initial_hyperparameters(self, problem, learning))) as phases:
+            for step in phases:
                 state = state._replace(**step.state._asdict())
                 yield Step(state, ChainInfo(state.phase, step.info.objective, evidence=step.info.evidence))
+        return state._replace(**phases.result._asdict() | {"phase": "warm-up"})
 
     def origin(self, state: ChainState) -> tuple[Tensor, str]:
         return (state.theta if state.chosen is None else state.chosen), state.spacing

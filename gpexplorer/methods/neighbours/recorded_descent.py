@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, ClassVar
@@ -16,13 +15,14 @@ from ...errors import NotPositiveDefinite
 from ...kernels.states.transitions import TooManyStates
 from ...kernels.theta.descent_units import descent_units
 from ...kernels.theta.restrictions import largest_derivative
-from ...linalg.replayed_descent import Evaluated, Replayed, replayed_descent
-from ...noise_floor import noise_floor
+from ...linalg.replayed_descent import Recorded, Replayed, recorded_gradient, replayed_descent
+from ...noise_floor import descent_limits, noise_floor
 from ...problem import Outcome, Problem
 from ..base import Method, end_of_descent
 from ..setting_kinds import amount, count
 
 NegativeLogLikelihood = Callable[[Tensor], tuple[float, Tensor]]  # theta [p] -> value, and gradient [p]
+UNDEFINED = (NotPositiveDefinite, TooManyStates)  # errors of a likelihood that has no value
 DISTANCE = 3.0  # of a log-hyperparameter from its initial value, beyond which it may lie on a plateau
 
 
@@ -45,9 +45,9 @@ class DescendingMethod(Method):
 
     def descent(self, problem: Problem, evaluate: NegativeLogLikelihood, state: Any) -> Iterator[Any]:
         """Continue the descent of a state, and yield the state after each evaluation."""
-        results, limit = list(state.answers), self.evaluations if self.learn else 1
-        for best in recorded_descent(problem, evaluate, state, results, limit, self.tolerance):
-            after = {"theta": best.theta, "objective": best.of_the_data, "answers": torch.stack(results)}
+        recorded = Recorded(evaluate, state.answers, UNDEFINED)
+        for best in recorded_descent(problem, recorded, state, self.evaluations if self.learn else 1, self.tolerance):
+            after = {"theta": best.theta, "objective": best.of_the_data, "answers": torch.stack(recorded.rows)}
             state = state._replace(step=state.step + 1, **after)
             yield state
 
@@ -74,12 +74,7 @@ class DescendingMethod(Method):
 
 
 def recorded_descent(
-    problem: Problem,
-    evaluate: NegativeLogLikelihood,
-    state: Any,
-    results: list[Tensor],
-    limit: int,
-    tolerance: float,
+    problem: Problem, recorded: Recorded, state: Any, limit: int, tolerance: float
 ) -> Iterator[Replayed]:
     """Continue a descent by L-BFGS, and yield the best point so far after each evaluation.
 
@@ -87,44 +82,29 @@ def recorded_descent(
     ----------
     problem : Problem
         Its kernel may restrict theta.
-    evaluate : callable
-        theta [p] -> value and gradient [p] in float64, or NotPositiveDefinite.
+    recorded : Recorded
+        theta [p] -> value and gradient [p], with the evaluations of the state.
     state : NamedTuple
         Where the descent stands.
-    results : list of Tensor [p + 1]
-        The evaluations so far, to which every new one is added.
     limit : int
         Evaluations of the whole descent, at most; with 1, theta keeps its value.
     tolerance : float
         It ends when no derivative exceeds this share of the value.
     """
-    earlier_results = iter(state.answers)
-
-    def answered(theta: Tensor) -> Evaluated:
-        result = next(earlier_results, None)
-        if result is None:
-            result = evaluation(evaluate, theta)
-            results.append(result)
-        value, *gradient = result.tolist()
-        return Evaluated(value, torch.tensor(gradient, dtype=torch.float64))
 
     def is_flat(theta: Tensor, value: float, answers: Sequence[Tensor] | Tensor) -> bool:
         return slope_nearby(problem, theta, value, answers) <= tolerance * max(abs(value), 1.0)
 
-    restrictions = getattr(problem.kernel, "restrictions", None) if limit > 1 else None
     units = descent_units(problem.kernel, state.begin, problem.train)
-    floor = noise_floor(problem, torch.float64) if limit > 1 else None
+    limits = descent_limits(problem, limit > 1, torch.float64)
     done = int(state.answers[:, 0].isfinite().sum())
     if done and is_flat(state.theta, state.objective, state.answers):
         return
-    with closing(
-        replayed_descent(
-            answered, state.begin, "L-BFGS-B", limit, done, restrictions=restrictions, units=units, floor=floor
-        )
-    ) as descent:
+    descent = replayed_descent(recorded, state.begin, "L-BFGS-B", limit, done, units=units, **limits)
+    with closing(descent):
         for best in descent:
             yield best
-            if is_flat(best.theta, best.of_the_data, results):
+            if is_flat(best.theta, best.of_the_data, recorded.rows):
                 return
 
 
@@ -135,7 +115,7 @@ def no_answers(theta: Float[Tensor, " p"]) -> Float[Tensor, "0 q"]:
 
 def slope_of(problem: Problem, state: Any) -> float:
     """The largest absolute derivative at the best point, in the numbers that may move."""
-    gradient = _gradient_at(state.objective, state.answers)
+    gradient = recorded_gradient(state.answers, state.objective, len(state.theta))
     floor = noise_floor(problem, torch.float64)
     return largest_derivative(problem.kernel, state.theta, floor.along(state.theta, gradient))
 
@@ -146,24 +126,7 @@ def slope_nearby(problem: Problem, theta: Tensor, value: float, answers: Sequenc
     A lengthscale l that has grown long enters by l^-2, and a small standard deviation by its square: there derivatives
     fall by exp(2) per unit of the logarithm, so that a small one may lead back to a much lower value.
     """
-    gradient = noise_floor(problem, torch.float64).along(theta, _gradient_at(value, answers))
+    gradient = noise_floor(problem, torch.float64).along(theta, recorded_gradient(answers, value, len(theta)))
     moved = (theta - problem.theta).to(gradient)
     farther = (moved.abs() - DISTANCE).clamp_min(0.0) * (gradient * moved > 0.0)
     return largest_derivative(problem.kernel, theta, gradient * torch.exp(2.0 * farther))
-
-
-def _gradient_at(value: float, answers: Sequence[Tensor] | Tensor) -> Float[Tensor, " p"]:
-    """The gradient at a point that was evaluated, and had this value."""
-    values = torch.stack([row[0] for row in answers])
-    best = int((values - value).abs().nan_to_num(math.inf).argmin())
-    return answers[best][1:]
-
-
-def evaluation(evaluate: NegativeLogLikelihood, theta: Tensor) -> Tensor:
-    """Value and gradient at a theta as a row [p + 1] of the record; all nan where there is no value."""
-    try:
-        value, gradient = evaluate(theta)
-    except (NotPositiveDefinite, TooManyStates):
-        return torch.full((len(theta) + 1,), math.nan, dtype=torch.float64, device=theta.device)
-    row = torch.cat([gradient.new_tensor([value]), gradient])
-    return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)

@@ -24,12 +24,13 @@ from ...kernels.states.transitions import check_states, state_size, with_fewer_w
 from ...kernels.theta.descent_units import period_entries
 from ...kernels.theta.restrictions import projected
 from ...linalg.randomness import generator
+from ...linalg.replayed_descent import Recorded
 from ...objectives import noise_derivative, noise_variance
 from ...posteriors import Posterior, StatesPosterior
 from ...problem import Cost, Outcome, Problem, Step, channel
 from ..base import Steps, begun
 from ..setting_kinds import count
-from .recorded_descent import DescendingMethod, evaluation, no_answers, slope_of
+from .recorded_descent import UNDEFINED, DescendingMethod, no_answers, slope_of
 
 WORTH = 4.0  # a series this many times as long as the stretch is learned from the stretch first
 WORSE = 1.0  # nat per row by which all rows may be less likely than the stretch; else it is unlike them
@@ -137,7 +138,7 @@ class States(DescendingMethod):
 def better_beginning(problem: Problem, likelihood: Likelihood, state: StatesState) -> StatesState:
     """The state before a descent on all rows: that of the initial values, where they are more likely than its theta."""
     theta = problem.theta.clone()
-    answer = evaluation(likelihood, theta)
+    answer = Recorded(likelihood, state.answers, UNDEFINED).evaluated(theta)
     if not float(answer[0]) < state.objective:
         return state
     return StatesState(state.step, theta, float(answer[0]), True, theta, answer[None])

@@ -206,16 +206,12 @@ class Conditionals:
         k = min(neighbours, n - 1)
         inputs = problem.train.X[:, : input_count(problem)].double().cpu().numpy() / lengths.cpu().numpy()
         order = np.argsort(inputs[:, 0], kind="stable") if ordering == "sorted" else maximin_order(inputs, seed)
-        self.n, self.head, self.order, self.merge = n, k + 1, torch.from_numpy(order), merge
+        self.n, self.head, self.merge = n, k + 1, merge
         chosen = random_rows(n - self.head, most, generator(seed, "conditionals")) + self.head
         positions = chosen.sort().values.numpy()
         self.weight = (n - self.head) / max(len(positions), 1)
-        nearest = np.empty((0, k), dtype=np.int64)
-        if len(positions):
-            nearest = earlier_neighbours(inputs[order], positions, k)
-        self.positions, self.neighbours = torch.from_numpy(positions), torch.from_numpy(nearest)
-        of_rows = (self.order, self.positions, self.neighbours)
-        self.order, self.positions, self.neighbours = (each.to(device) for each in of_rows)
+        of_rows = order, positions, earlier_neighbours(inputs[order], positions, k)
+        self.order, self.positions, self.neighbours = (torch.from_numpy(each).to(device) for each in of_rows)
         self.rows: Any = problem.train.rows(self.order).to(device, torch.float64)
 
     @cached_property
@@ -368,15 +364,8 @@ class Vecchia(DescendingMethod):
             state = VecchiaState(state.step, state.theta, math.inf, state.round + 1, state.theta, no_answers(theta))
 
     def posterior(self, problem: Problem, state: VecchiaState) -> Posterior:
-        train = problem.train
-        return NearestRowsPosterior(
-            problem.kernel,
-            state.theta,
-            train.X,
-            train.y,
-            lengths=self._lengths(problem, state.theta),
-            neighbours=self.num_nearest,
-        )
+        train, near = problem.train, {"lengths": self._lengths(problem, state.theta), "neighbours": self.num_nearest}
+        return NearestRowsPosterior(problem.kernel, state.theta, train.X, train.y, **near)
 
     def near_rows(self, problem: Problem, state: VecchiaState, most: int) -> NearRows:
         found = self._conditionals(problem, self._lengths(problem, state.begin), most)

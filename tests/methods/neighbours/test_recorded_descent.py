@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gpexplorer.linalg.replayed_descent import Recorded
 from gpexplorer.methods.neighbours.recorded_descent import no_answers, recorded_descent
 from oracles_admm import problem
 
@@ -25,9 +26,9 @@ def test_a_flat_point_that_the_line_search_tries_ends_neither_a_descent_nor_its_
         return 1.0 - float(depth), torch.cat([(100.0 * t * depth)[None], torch.zeros_like(theta[1:])])
 
     def followed(state: Any) -> Any:
-        results = list(state.answers)
-        for best in recorded_descent(task, hollow, state, results, 60, 1e-3):
-            fields = {"theta": best.theta, "objective": best.of_the_data, "answers": torch.stack(results)}
+        recorded = Recorded(hollow, state.answers)
+        for best in recorded_descent(task, recorded, state, 60, 1e-3):
+            fields = {"theta": best.theta, "objective": best.of_the_data, "answers": torch.stack(recorded.rows)}
             yield SimpleNamespace(begin=begin, **fields)
 
     states = list(
