@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ...kernels.theta.restrictions import projected
 from ...linalg.deferred_reads import moved_together
-from ...noise_floor import NoiseFloor, noise_floor
+from ...noise_floor import noise_floor
 from ...problem import Outcome, Problem, Step, channel
 from ..base import Steps, begun
 from .fold_steps import FoldReport, FoldScore, FoldSettings, Local, iterate, prepare, score_folds
@@ -119,12 +119,7 @@ class Setup:
         restrictions = getattr(self.problem.kernel, "restrictions", None)
         free = None if restrictions is None else restrictions.parameters
         direction, begin = self.unit_scale_direction, self.problem.theta
-        return ConsensusPenalty(mean, self.kappa(best), direction, begin, SPAN, free, self.floor)
-
-    @cached_property
-    def floor(self) -> NoiseFloor:
-        """The least noise beside the function."""
-        return noise_floor(self.problem)
+        return ConsensusPenalty(mean, self.kappa(best), direction, begin, SPAN, free, noise_floor(self.problem))
 
     @cached_property
     def unit_scale_direction(self) -> Tensor:

@@ -10,6 +10,7 @@ factor costs n^3 / 3 + n^2 t flops and conjugate gradients 2 n^2 i (t + 1): thes
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -62,22 +63,19 @@ class ConjugateGradientSolver:
 
     def __init__(self, problem: Problem, theta: Tensor, gigabytes: float, rank: int = RANK) -> None:
         self.problem, self.theta, self.gigabytes, self.rank = problem, theta, gigabytes, rank
-        self._systems: FoldSystems | None = None
         solution, self.iterations = self._solve(problem.train.y[:, None])
         self.alpha = solution[:, 0]
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy computes rows of the kernel and the preconditioner again."""
-        return {**self.__dict__, "_systems": None}
+        return {name: value for name, value in self.__dict__.items() if name != "systems"}
 
-    @property
+    @cached_property
     def systems(self) -> FoldSystems:
         """Products with A, and the preconditioner."""
-        if self._systems is None:
-            train, workspace = self.problem.train, Workspace(self.gigabytes * GIGABYTE)
-            group = FoldGroup(self.problem.kernel, train.X, train.y, len(train), (slice(0, 0),), workspace)
-            self._systems = FoldSystems(group, group.kernel_matrix(self.theta), self.rank)
-        return self._systems
+        train, workspace = self.problem.train, Workspace(self.gigabytes * GIGABYTE)
+        group = FoldGroup(self.problem.kernel, train.X, train.y, len(train), (slice(0, 0),), workspace)
+        return FoldSystems(group, group.kernel_matrix(self.theta), self.rank)
 
     def solve(self, B: Tensor) -> Tensor:
         """A^-1 B [n, t]; the residuals that the iterations remember take 8 numbers per row, column and iteration."""

@@ -5,22 +5,30 @@
     score_folds  the validation loss at a given theta, where C z = y_T
 
 Xu, Yin, Zhang, Luo and Cui (2019). All folds of a group have one theta, and L is the sum over them.
+
+A step with z eliminated is also one function of tensors, which a GPU records as a graph and repeats with one read:
+
+    (theta, tolerance, z, lambda)  ->  z and L at theta, the next lambda, the gradient there, and the score
+
+All that follows if Armijo's rule accepts theta is computed with the trial: it accepts most of them. Conjugate
+gradients are assumed to need `FEWEST` iterations, as they do with a preconditioner that covers the kernel; where they
+need more, the step is repeated with reads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from ...linalg.deferred_reads import moved_together
+from ...linalg.deferred_reads import Number, RepeatedEvaluations, moved_together
 from ...linalg.randomness import generator
 from .folds import FoldGroup
-from .recorded_step import recorded_step
 from .theta_step import (
     FIRST,
     TINY,
@@ -31,6 +39,8 @@ from .theta_step import (
     LagrangianTerms,
     Limits,
     NextStep,
+    Recorded,
+    Solved,
     ThetaProblem,
     Trial,
     ZRule,
@@ -38,6 +48,7 @@ from .theta_step import (
     exact_loss,
     fixed_z,
     lagrangian_terms,
+    largest_gap,
     theta_gradient,
     z_eliminated,
     z_follows,
@@ -49,6 +60,7 @@ LEAST_CURVATURE = 1e-6  # of the largest entry of the first Hessian
 RHO_AFTER_ROLLBACK = 4.0  # rho and the Hessian are multiplied by this after a step that was taken back
 RELAXATION_PER_STEP = 8.0  # a successful step divides an inflated Hessian by at most this
 LOOSEST, TIGHTEST = 30.0, 1e-3  # the tolerance of a z step stays within these multiples of the setting
+VECTORS = 3  # of the results of a recorded step, those that stay on the device
 SHARPER = 0.1  # the tolerance of z steps is multiplied by this where Armijo's rule refused every length
 
 
@@ -246,6 +258,48 @@ def iterate(
     return after, report, _fold_score(group, exact) if exact else None
 
 
+def recorded_step(group: FoldGroup, rank: int, iterations: int, is_scored: bool) -> Recorded | None:
+    """Return the step of a group on a GPU; None on a CPU, and where the kernel reads or M is not stored as a whole."""
+    is_stored = group.y.element_size() * len(group.y) * group.trained <= group.workspace.budget
+    if group.y.is_cpu or not is_stored or not hasattr(group.kernel, "profile_derivative"):
+        return None
+    key = rank, iterations, is_scored
+    if key not in group.evaluations:
+        counter = getattr(group.kernel, "counter", None)
+        work = partial(_recorded, group, rank, iterations, is_scored)
+        group.evaluations[key] = RepeatedEvaluations(work, group.y, counter, kept=VECTORS)
+    evaluations = group.evaluations[key]
+
+    def recorded(problem: ThetaProblem, theta: Tensor) -> tuple[Solved, Number]:
+        begin = torch.cat([theta, theta.new_tensor([problem.limits.tolerance])]).to(group.y.device)
+        parts = evaluations(torch.cat([begin, problem.Z.flatten(), problem.dual.flatten()]))
+        count, loss, total, gap, g, score_loss, energy, sums, vectors, r = parts
+        losses, slacks, gaps = sums
+        terms = LagrangianTerms(losses, slacks, gaps, float(loss), float(total), c=vectors[2], r=r)
+        score = ExactLoss(vectors[3], float(score_loss), float(energy)) if is_scored else None
+        ahead = NextStep(vectors[1], problem.penalty.without_scale(g), score)
+        return (None, vectors[0], int(count), terms, ahead), gap
+
+    return recorded
+
+
+def _recorded(group: FoldGroup, rank: int, iterations: int, is_scored: bool, point: Tensor) -> tuple[Number, ...]:
+    """The function that is recorded; its point is theta, the tolerance, and z and the multipliers of each fold."""
+    shape = group.y_T.shape
+    theta, vectors = point.split([len(point) - 2 * shape.numel(), 2 * shape.numel()])
+    Z, dual = vectors.view(2, *shape)
+    theta, limits = theta[:-1], Limits(iterations, theta[-1])
+    systems = FoldSystems(group, group.kernel_matrix(theta), rank)
+    solution = systems.solve_C(systems.y_T, Z, limits)  # eq 8
+    terms = lagrangian_terms(group, systems.M, solution.X, dual, 0.0)
+    dual = systems.adjoint(terms.r, dual, limits).X  # the limit of eq 11c
+    g = theta_gradient(group, systems.M, solution.X, dual, terms.r)
+    exact = exact_loss(systems, solution.X, dual, limits) if is_scored else ExactLoss(solution.X, 0.0, 0.0)
+    numbers = solution.iterations, terms.loss, terms.total, largest_gap(systems, terms)
+    sums = torch.stack([terms.losses, terms.slacks, terms.gaps])
+    return *numbers, g, exact.loss, exact.energy, sums, torch.stack([solution.X, dual, terms.c, exact.Z]), terms.r
+
+
 def _next_step(problem: ThetaProblem, trial: Trial, settings: FoldSettings) -> NextStep:
     """Compute the multipliers and the gradient of an accepted trial."""
     if settings.z_rule is z_eliminated:
@@ -341,8 +395,9 @@ def _rolled_back(local: Sequence[Local], settings: FoldSettings) -> tuple[Local,
     """
     factor, tolerance = RHO_AFTER_ROLLBACK, min(local[0].tolerance / SHARPER, LOOSEST * settings.limits.tolerance)
     rho = _bounded_rho(factor * local[0].rho, settings)
-    local = [fold._replace(rho=rho, tolerance=tolerance) for fold in local]
-    return tuple(fold._replace(B=factor * fold.B, length=fold.length / factor) for fold in local)
+    return tuple(
+        fold._replace(rho=rho, tolerance=tolerance, B=factor * fold.B, length=fold.length / factor) for fold in local
+    )
 
 
 def _updated_hessian(local: Local, s: Tensor, y: Tensor, refused: float) -> tuple[Tensor, float]:

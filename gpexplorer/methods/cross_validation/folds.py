@@ -215,11 +215,11 @@ class FoldKernel:
 
     def __init__(self, kernel: Any, theta: Tensor, X: Any, trained: int, workspace: Workspace, s2: Number) -> None:
         self.kernel, self.theta, self.X, self.trained, self.s2 = kernel, theta, X, trained, s2
-        self.X_T = take(X, torch.arange(trained, device=theta.device))
+        self.X_T = X[:trained]
         self.stored = min(int(workspace.budget // (theta.element_size() * max(trained, 1))), len(X))
         self._M = workspace.matrix(self, self.stored, trained, theta)  # [stored, c]
         for rows in row_blocks(self.stored, theta.element_size() * trained, theta):
-            self._fill(rows, self._M[rows])
+            kernel.fill(theta, X[rows], self.X_T, self._M[rows])
 
     def times(self, Z: Tensor) -> Tensor:
         """Return M Z [n, K] for Z [c, K]."""
@@ -255,15 +255,12 @@ class FoldKernel:
         Where the kernel can derive its gradient from its own values, the stored rows need no new kernel entry. For
         all other rows the derivatives of c entries per row are computed.
         """
-        kernel, stored, n = self.kernel, slice(0, self.stored), len(self.X)
-        rows = self._rows(stored)
-        gradient = kernel.theta_gradient_from_matrix(self.theta, rows, self.X_T, (u[stored], z), self._M)
-        remaining = slice(self.stored, n)
+        kernel, X, m = self.kernel, self.X, self.stored
+        gradient = kernel.theta_gradient_from_matrix(self.theta, X[:m], self.X_T, (u[:m], z), self._M)
         if gradient is None:
-            gradient, remaining = torch.zeros_like(self.theta), slice(0, n)
-        if remaining.start < n:
-            rows = self._rows(remaining)
-            gradient += kernel.theta_gradient_bilinear(self.theta, rows, self.X_T, (u[remaining], z))
+            gradient, m = torch.zeros_like(self.theta), 0
+        if m < len(X):
+            gradient += kernel.theta_gradient_bilinear(self.theta, X[m:], self.X_T, (u[m:], z))
         return gradient
 
     def _recomputed_blocks(self, end: int) -> Iterator[tuple[slice, Tensor]]:
@@ -271,11 +268,5 @@ class FoldKernel:
         for block in row_blocks(end - self.stored, self.theta.element_size() * self.trained, self.theta):
             rows = slice(self.stored + block.start, self.stored + block.stop)
             K = self.theta.new_empty(rows.stop - rows.start, self.trained)
-            self._fill(rows, K)
+            self.kernel.fill(self.theta, self.X[rows], self.X_T, K)
             yield rows, K
-
-    def _fill(self, rows: slice, out: Tensor) -> None:
-        self.kernel.fill(self.theta, self._rows(rows), self.X_T, out)
-
-    def _rows(self, rows: slice) -> Any:
-        return take(self.X, torch.arange(rows.start, rows.stop, device=self.theta.device))

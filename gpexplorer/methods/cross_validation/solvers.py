@@ -101,9 +101,9 @@ def solve(
             return Solution(Y, k, error)
         Z = precondition(R) if Z is None else Z
         rz = (R * Z).sum(0)  # [K]
-        S = torch.addcmul(Z, _ratio(rz, rz_before), S) if since else Z
+        S = torch.addcmul(Z, ratio(rz, rz_before), S) if since else Z
         AS = product(S)
-        alpha = _ratio(rz, (S * AS).sum(0))
+        alpha = ratio(rz, (S * AS).sum(0))
         earlier.append(R, Z, rz)
         X = torch.addcmul(X, alpha, S)
         R = earlier.orthogonal(torch.addcmul(R, alpha, AS, value=-1.0))
@@ -115,7 +115,7 @@ def _largest_share(F: Tensor, norms: Tensor) -> float:
     return float((F.norm(dim=0) / norms).max())
 
 
-def _ratio(a: Tensor, b: Tensor) -> Tensor:
+def ratio(a: Tensor, b: Tensor) -> Tensor:
     """Return a / b [K], or 0 where b is not positive: a column that is solved already."""
     return a / torch.threshold(b, torch.finfo(b.dtype).tiny, math.inf)
 

@@ -56,7 +56,7 @@ from ...kernels.theta.free_parameters import FreeParameters
 from ...linalg.deferred_reads import Number, add_multiple, plus_multiple, read_at_once, sqrt
 from ...noise_floor import NoiseFloor
 from .folds import FoldGroup, FoldKernel
-from .solvers import NystromInverse, Solution, Target, solve
+from .solvers import NystromInverse, Solution, Target, ratio, solve
 
 FOLDS_AT_ONCE = 10  # folds whose gradients take one pass over M; each of them takes n (d + 2) numbers
 MAX_OUTER = 30  # iterations for v, at most
@@ -178,16 +178,11 @@ class FoldSystems:
             curvature = self._solve(self.T * self.M.transposed_times(2.0 * G_s), zeros, inner_target)
             iterations += curvature.iterations
             HS = rho * S + curvature.X
-            alpha = _ratio(rr, (S * HS).sum(0))
+            alpha = ratio(rr, (S * HS).sum(0))
             Z, R = Z + alpha * inverse.X, R - alpha * HS
             rr, rr_before = (R * R).sum(0), rr
-            S = R + _ratio(rr, rr_before) * S
+            S = R + ratio(rr, rr_before) * S
         return Solution(Z, iterations, float((R.norm(dim=0) / target.clamp_min(torch.finfo(R.dtype).tiny)).max()))
-
-
-def _ratio(a: Tensor, b: Tensor) -> Tensor:
-    """Return a / b, or 0 where both are zero: a column that is solved already."""
-    return a / b.clamp_min(torch.finfo(b.dtype).tiny)
 
 
 ARMIJO = 1e-4
