@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ...linalg.cholesky import cholesky
@@ -110,15 +111,6 @@ class Minimiser(NamedTuple):
 
     v: Tensor  # [m] coefficients of the columns of W, negated: t_C = -L_C^-T v
     t: Tensor  # [b] step at the rows of the block
-
-
-class JointMinimiser(NamedTuple):
-    """The exact minimisers over the rows of a block and the coarse rows, for many right-hand sides."""
-
-    rows: Tensor  # [m + b] the coarse rows and those of the block
-    step: Tensor  # [m + b, k] what to add to each alpha at these rows
-    v: Tensor  # [m, k] coefficients of the columns of W, negated
-    t: Tensor  # [b, k] step at the rows of the block
 
 
 class BlockBuffers:
@@ -204,14 +196,11 @@ class Block:
         self.rows = torch.cat([self.rows, new]) if q else new
 
     @property
-    def coarse_step_is_negligible(self) -> bool:
+    def coarse_step_is_negligible(self) -> Tensor:
         """Whether no gradient entry of a coarse row exceeds a tenth of the largest, so that e hardly differs from g.
 
         The coarse rows alone change the gradient by W h, which is -g_C interpolated to all rows.
         """
-        return bool(self._is_negligible())
-
-    def _is_negligible(self) -> Tensor:
         largest, at_coarse_rows = (torch.linalg.vector_norm(g, torch.inf) for g in (self.g, self.g[self.coarse.rows]))
         return at_coarse_rows <= NEGLIGIBLE * largest
 
@@ -246,7 +235,7 @@ class Block:
         if not len(self.h):
             return g
         if not self.g.is_cpu:  # a product takes less time than to wait for the answer
-            return torch.where(self._is_negligible(), g, self.gradient(self.minimiser(), candidates))
+            return torch.where(self.coarse_step_is_negligible, g, self.gradient(self.minimiser(), candidates))
         return g if self.coarse_step_is_negligible else self.gradient(self.minimiser(), candidates)
 
     def joint_step(self, g_B: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -276,22 +265,6 @@ class Block:
         t = torch.linalg.solve_triangular(L.T, torch.linalg.solve_triangular(L, right, upper=False), upper=True)
         v = product(W_B.T, t).to(self.coarse.L.dtype)
         return t, v if h is None else v.add_(h)
-
-    def joint_minimiser(self, G: Tensor) -> JointMinimiser:
-        """The minimiser over the block and the coarse rows for gradients G [n, k]. (m + b)^2 k flops."""
-        C = self.coarse
-        h = torch.linalg.solve_triangular(C.L, G[C.rows], upper=False)  # [m, k]
-        t, v = self.joint_step(G[self.rows].to(self.A.dtype), h)
-        t_C = torch.linalg.solve_triangular(C.L.T, v, upper=True).neg_()
-        return JointMinimiser(torch.cat([C.rows, self.rows]), torch.cat([t_C, t.to(t_C.dtype)]), v, t)
-
-    def add_change(self, minimiser: JointMinimiser, G: Tensor) -> None:
-        """Add A times the step of a minimiser to G [n, k]. 2 n (b + m) k flops."""
-        A, W, v, t = self.A[: len(self.rows)], self.coarse.W, minimiser.v, minimiser.t
-        if A.dtype == G.dtype:
-            G.addmm_(A.T, t).addmm_(W, v, alpha=-1.0)
-        else:
-            G += (A.T @ t).addmm_(W, v.to(A.dtype), alpha=-1.0)
 
 
 def after_coarse_step(system: System, point: Point, coarse: CoarseRows) -> Point:
@@ -445,11 +418,16 @@ def combine_steps(
     H = P @ AP.T  # [h, h]
     if happens(0.0 * torch.linalg.vector_norm(H, torch.inf)):  # nan, as the step has overflowed: it will be rejected
         return after, memory
-    # The minimiser c [h] of c'H c / 2 - gradient'c; zero along directions that only rounding tells apart
-    scale = H.diagonal().clamp_min(torch.finfo(H.dtype).tiny).rsqrt()
-    unit = torch.lerp(H, H.T, 0.5).mul_(scale).mul_(scale[:, None])  # the mean of H and H', with a unit diagonal
-    rounding = len(H) * torch.finfo(H.dtype).eps ** 0.5
-    c = scale * (torch.linalg.pinv(unit, rtol=rounding, hermitian=True) @ (scale * (P @ after.gradient)))  # [h]
+    c = best_coefficients(H, P @ after.gradient)  # [h]
     point = Point(torch.addmv(after.alpha, P.T, c, alpha=-1.0), torch.addmv(after.gradient, AP.T, c, alpha=-1.0))
     slot, step = 2 * (iteration % keep), (point.alpha - before.alpha, point.gradient - before.gradient)
     return point, (*memory[:slot], *step, *memory[slot + 2 :])
+
+
+def best_coefficients(H: Float[Tensor, "*a h h"], right: Float[Tensor, "*a h"]) -> Float[Tensor, "*a h"]:
+    """The minimiser c [h] of c'H c / 2 - right'c; zero along directions that only rounding tells apart."""
+    scale = H.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(H.dtype).tiny).rsqrt()
+    unit = torch.lerp(H, H.mT, 0.5).mul_(scale[..., None, :]).mul_(scale[..., None])  # with a unit diagonal
+    rounding = H.shape[-1] * torch.finfo(H.dtype).eps ** 0.5
+    inverse = torch.linalg.pinv(unit, rtol=rounding, hermitian=True)
+    return scale * torch.linalg.vecdot(inverse, (scale * right)[..., None, :])

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ...linalg.blocks import row_blocks
+from ...linalg.kernel_columns import kernel_rows, large_blocks
 from ...linalg.randomness import generator
 from ...objectives import noise_variance
 from ...problem import Problem, take
@@ -26,12 +26,12 @@ STILL = 1e-9  # share of the largest variation: below it an entry was kept at ze
 def gradient_entries(
     problem: Problem, theta: Tensor, alphas: Float[Tensor, "t n"], rows: Tensor
 ) -> Float[Tensor, "t r"]:
-    """Entries of the gradient A alpha - y at some rows, for several iterates; n kernel entries per row."""
-    train, s2, out = problem.train, noise_variance(theta), alphas.new_empty(len(alphas), len(rows))
-    for block in row_blocks(len(rows), alphas.element_size() * len(train), alphas):
-        index = rows[block]
-        K = problem.kernel(theta, take(train.X, index), train.X)  # [block, n]
-        out[:, block] = alphas @ K.T + s2 * alphas[:, index] - train.y[index]
+    """Entries of the gradient A alpha - y at some rows, for several iterates; at most n kernel entries per row."""
+    train, out = problem.train, noise_variance(theta) * alphas[:, rows] - problem.train.y[rows]
+    nonzero = alphas.any(0).nonzero()[:, 0]
+    X, weights, chosen = take(train.X, nonzero), alphas[:, nonzero], take(train.X, rows)
+    for block in large_blocks(len(rows), 2 * alphas.element_size() * len(nonzero), alphas):
+        out[:, block] += weights @ kernel_rows(problem.kernel, theta, chosen[block], X).T
     return out
 
 

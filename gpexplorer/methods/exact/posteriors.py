@@ -36,13 +36,13 @@ from torch import Tensor
 
 from ...errors import PosteriorError
 from ...linalg.blocks import BLOCK_BYTES, row_blocks
-from ...linalg.kernel_columns import kernel_rows, large_blocks
+from ...linalg.kernel_columns import kernel_rows
 from ...linalg.randomness import generator
 from ...memory import machine_memory
-from ...objectives import noise_variance
 from ...posteriors import CholeskySolver, Posterior, RowsPosterior, UnsolvedPosterior, exact_gp_posterior
 from ...problem import Dataset, Problem, joined_rows, take
 from .block import BlockSizes
+from .gradient_correlation import gradient_entries
 from .right_hand_sides import Columns, Limit, sizes_for, solve_together, target_limit, variance_limit
 from .system import SolverState, System
 
@@ -320,7 +320,8 @@ def exact_posterior(
     factor = CholeskySolver(kernel, theta, S, VARIANCES)
     if solved:
         return RowsPosterior(kernel, theta, mean_rows, S, factor)
-    weights = factor.solve(_residual(problem, state, chosen)[:, None])[:, 0]  # [s]
+    residual = -gradient_entries(problem, theta, state.alpha[None], chosen)  # [1, s]
+    weights = factor.solve(residual.T)[:, 0]  # [s]
     return UnsolvedPosterior(kernel, theta, mean_rows, S, factor, weights)
 
 
@@ -338,13 +339,3 @@ def variance_rows(problem: Problem, count: int, seed: int) -> Tensor:
     n = len(problem.train)
     rows = torch.randperm(n, generator=generator(seed, "variance"))[:count] if 0 < count < n else torch.arange(n)
     return rows.to(problem.train.y.device)
-
-
-def _residual(problem: Problem, state: SolverState, rows: Tensor) -> Tensor:
-    """Entries [r] of y - A alpha at these rows; one kernel entry per row and nonzero coefficient."""
-    train, out = problem.train, problem.train.y[rows] - noise_variance(state.theta) * state.alpha[rows]
-    nonzero = state.alpha.nonzero()[:, 0]
-    X, alpha, chosen = take(train.X, nonzero), state.alpha[nonzero], take(train.X, rows)
-    for part in large_blocks(len(rows), 2 * alpha.element_size() * len(nonzero), alpha):
-        out[part] -= kernel_rows(problem.kernel, state.theta, chosen[part], X) @ alpha
-    return out

@@ -44,7 +44,7 @@ from torch import Tensor
 from ...linalg.blocks import row_blocks
 from ...linalg.matrix_products import add_product, product
 from ...linalg.randomness import generator
-from .block import Block, BlockBuffers, BlockSizes, CoarseRows, fill_block
+from .block import Block, BlockBuffers, BlockSizes, CoarseRows, best_coefficients, fill_block
 from .system import System
 
 Limit = Callable[[Tensor, Tensor], Tensor]  # (columns [k], values 2 f [k]) -> largest |g| [k]
@@ -177,13 +177,15 @@ class Columns:
         if not self.conjugate:
             self._move_without_coarse_part(block)
             return
-        minimiser = block.joint_minimiser(self.G)
-        rows, step = minimiser.rows, minimiser.step
-        whole = torch.zeros_like(self.V).index_add_(0, rows, step.to(self.V.dtype))
-        change = torch.zeros_like(self.G)
-        block.add_change(minimiser, change)
+        C, A = block.coarse, block.A[: len(block.rows)]
+        h = torch.linalg.solve_triangular(C.L, self.G[C.rows], upper=False)  # [m, a]
+        t, v = block.joint_step(self.G[block.rows].to(A.dtype), h)
+        whole = torch.zeros_like(self.V).index_add_(0, block.rows, t.to(self.V.dtype))
+        whole.index_add_(0, C.rows, torch.linalg.solve_triangular(C.L.T, v, upper=True).to(self.V.dtype), alpha=-1.0)
+        change = (A.T @ t).addmm_(C.W, v.to(A.dtype), alpha=-1.0).to(self.G.dtype)
         P, AP = [whole, *(p for p, _ in self._steps)], [change, *(Ap for _, Ap in self._steps)]
-        c = _best_coefficients(P, AP, self.G)  # [h, a]
+        H = torch.stack([torch.stack([(p * Aq).sum(0) for Aq in AP], -1) for p in P], -2)  # [a, h, h]
+        c = -best_coefficients(H, torch.stack([(p * self.G).sum(0) for p in P], -1)).T  # [h, a]
         p, Ap = whole.mul_(c[0]), change * c[0]
         for weight, old_p, old_Ap in zip(c[1:], P[1:], AP[1:], strict=True):
             p.addcmul_(old_p, weight)
@@ -227,17 +229,6 @@ class Columns:
             return
         self._V[:, self.active], self._G[:, self.active] = self.V, self.G
         self._values[self.active] = self.values
-
-
-def _best_coefficients(P: list[Tensor], AP: list[Tensor], G: Tensor) -> Tensor:
-    """For each column, the coefficients [h, a] of the steps P [n, a] that minimise f; h^2 / 2 products of n numbers."""
-    H = torch.stack([torch.stack([(p * Aq).sum(0) for Aq in AP], -1) for p in P], -2)  # [a, h, h]
-    right = torch.stack([(p * G).sum(0) for p in P], -1)  # [a, h]
-    scale = H.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(H.dtype).tiny).rsqrt()  # [a, h]
-    unit = 0.5 * (H + H.mT) * scale[:, :, None] * scale[:, None, :]
-    rounding = len(P) * torch.finfo(H.dtype).eps ** 0.5
-    inverse = torch.linalg.pinv(unit, rtol=rounding, hermitian=True)
-    return -(scale * (inverse @ (scale * right)[:, :, None])[:, :, 0]).T
 
 
 def sizes_for(n: int, seed: int = 0, number_bytes: int = 8) -> BlockSizes:

@@ -283,8 +283,7 @@ class Solver(settings.LearnsOnSubset):
         While hyperparameters are learned, alpha is zero: the posterior is then that of the rows learned on alone.
         """
         if _is_learning(state):
-            learned_on = self._learned_on(problem)
-            return posterior_of_subset(problem, state.theta, learned_on)
+            return posterior_of_subset(problem, state.theta, self._learned_on(problem))
         solved = self._solved(problem, state)
         rows = 0 if solved and self._has_exact_bands(len(problem.train)) else self.variance_rows
         tolerance, cache = self.band_tolerance, self.cache * settings.GIGABYTE

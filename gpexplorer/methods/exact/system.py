@@ -112,8 +112,8 @@ class System:
         Diagonal of A.
     gain_factors : Tensor [n]
         1 / (2 A_ii): a row alone reduces f by this times the square of its gradient entry (eq 10).
-    prior_variance, largest_diag : float
-        Largest prior variance k(x, x) of a training row, and largest entry of `diag`.
+    prior_variance : float
+        Largest prior variance k(x, x) of a training row.
     """
 
     def __init__(self, problem: Problem, theta: Tensor, budget: float, mixed: bool = False, apply: Map = map) -> None:
@@ -126,7 +126,6 @@ class System:
         self.mixed = self.columns.theta.dtype != theta.dtype
         prior = kernel.diag(theta, X)
         self.prior_variance, self.diag = float(prior.max()), prior + self.s2  # [n]
-        self.largest_diag = self.prior_variance + self.s2
         self.gain_factors = 0.5 / self.diag  # [n]
         self._noise = self.columns.theta.new_full((1, 1), self.s2)
         self._built: dict[str, Any] = {}
