@@ -49,8 +49,8 @@ from torch import Tensor
 from ...data.given_folds import drawn_parts
 from ...features.basis_choices import Choice, Leading
 from ...features.grid_eigenfunctions import Grid
-from ...linalg.blocks import Map, Sums, add_gram_, row_blocks, sum_of_squares, sum_over_rows, symmetric_from_lower
-from ...linalg.gaussian import LinearGaussian, Pullback, linear_gaussian
+from ...linalg.blocks import Map, row_blocks, sum_of_squares, sum_over_rows
+from ...linalg.gaussian import LinearGaussian, Pullback, Sums, linear_gaussian
 from ...linalg.randomness import generator
 from ...objectives import noise_variance
 from ...problem import Dataset
@@ -88,20 +88,17 @@ def regress(choice: Choice, theta: Tensor, train: Dataset, mapper: Map = map) ->
 def gram_products(choice: Choice, theta: Tensor, train: Dataset, mapper: Map = map) -> tuple[Tensor, Tensor]:
     """Return Phi'Phi [p, p] and Phi'y [p] from one pass over the rows. n p^2 flops; memory O(p^2 + block)."""
     A, c = sum_over_rows(partial(strip_products, choice, theta.detach()), (train.X, train.y), mapper)
-    return symmetric_from_lower(A), c
+    return A, c
 
 
-def strip_products(choice: Choice, theta: Tensor, strip: tuple[Tensor, ...]) -> Sums:
-    """Return the lower triangle of Phi'Phi [p, p], and Phi'y [p], of one strip of rows."""
-    (X, y), p = strip, len(choice)
-    A, c = y.new_zeros(p, p), y.new_zeros(p)
+def strip_products(choice: Choice, theta: Tensor, strip: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return Phi'Phi [p, p] and Phi'y [p], of one strip of rows."""
+    (X, y), sums = strip, Sums(len(choice), strip[1])
     with torch.no_grad():
         basis = choice(theta)
         for rows in row_blocks(len(y), _row_bytes(choice, X, 1.5), y):
-            F = basis(X[rows])  # [p, block]
-            add_gram_(A, F)
-            c.addmv_(F, y[rows])
-    return A, c
+            sums.add(basis(X[rows]), y[rows])
+    return sums.A, sums.c
 
 
 def evidence_gradient(
@@ -127,7 +124,7 @@ def evidence_gradient(
     return gradient
 
 
-def strip_gradient(choice: Choice, theta: Tensor, model: Pullback, strip: tuple[Tensor, ...]) -> Sums:
+def strip_gradient(choice: Choice, theta: Tensor, model: Pullback, strip: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Return the part of dNLML/dtheta [P] that goes through Phi, and beta'beta, of one strip of rows."""
     (X, y), total, beta_beta = strip, torch.zeros_like(theta), torch.zeros_like(theta[0])
     for rows in row_blocks(len(y), _row_bytes(choice, X, 3.0), y):
@@ -153,13 +150,6 @@ PASSES, MORE_PASSES = 3, 2  # passes over the rows without and with functions to
 FOLDS = 5  # folds of the cross-validation of the noise
 FEW_ROWS = 20  # the noise is cross-validated below this many rows per function
 NOISE_FACTORS = 81  # noise variances tried, from the learned one to e^4 times it
-
-
-class Candidates(NamedTuple):
-    """The functions among which the evidence chooses."""
-
-    axis_indices: Int[Tensor, "N d"]
-    price: Float[Tensor, " N"]  # the penalty on the rank of each function, in nat
 
 
 class Selected(NamedTuple):
@@ -202,19 +192,19 @@ def choose_by_evidence(
     ----------
     Tipping and Faul (2003), eqs 19 to 24.
     """
-    candidates, chosen = _candidates(grid, theta, p, count, previous)
-    if len(candidates.axis_indices) <= p:
-        return functions(grid, candidates.axis_indices)
-    all_functions = functions(grid, candidates.axis_indices)
+    index, price, chosen = _candidates(grid, theta, p, count, previous)
+    candidates = functions(grid, index)
+    if len(index) <= p:
+        return candidates
     for _ in range(MORE_PASSES if len(chosen) else PASSES):
-        q, bound = _screened(all_functions, functions(grid, candidates.axis_indices[chosen]), theta, rows)
-        scores = gains(bound, q) - candidates.price
+        q, bound = _screened(candidates, functions(grid, index[chosen]), theta, rows)
+        scores = gains(bound, q) - price
         best = scores.sort(descending=True, stable=True).indices[: SHORTLIST * p]
         members = torch.cat([chosen, best, torch.arange(p, device=best.device)]).unique()  # [M]
-        A, c = gram_products(functions(grid, candidates.axis_indices[members]), theta, rows)
-        selected = forward_selection(A, c, noise_variance(theta), p, candidates.price[members])
+        A, c = gram_products(functions(grid, index[members]), theta, rows)
+        selected = forward_selection(A, c, noise_variance(theta), p, price[members])
         chosen = members[selected.order]
-    return functions(grid, candidates.axis_indices[chosen])
+    return functions(grid, index[chosen])
 
 
 def gains(s: Tensor, q: Tensor) -> Tensor:
@@ -307,20 +297,18 @@ def held_out_noise(
 
 def _divided(rows: Dataset, seed: int) -> list[tuple[Dataset, Dataset]]:
     """The pairs (rows to fit, held-out rows) of FOLDS folds; of fewer with few groups, and of none with one group."""
-    if rows.groups is not None:
-        number = rows.groups.number
-        part = drawn_parts(number, len(rows) / FOLDS, seed)
-        parts = range(int(part.max()) + 1)
-        return [(rows.rows((part != k).nonzero()[:, 0]), rows.rows((part == k).nonzero()[:, 0])) for k in parts]
-    order = torch.randperm(len(rows), generator=generator(seed, "folds")).to(rows.y.device)
-    folds = [order[k::FOLDS] for k in range(FOLDS)]
-    return [(rows.rows(torch.cat(folds[:k] + folds[k + 1 :])), rows.rows(folds[k])) for k in range(FOLDS)]
+    if rows.groups is None:
+        part = torch.randperm(len(rows), generator=generator(seed, "folds")).argsort() % FOLDS
+    else:
+        part = drawn_parts(rows.groups.number, len(rows) / FOLDS, seed)
+    parts = range(int(part.max()) + 1)
+    return [(rows.rows((part != k).nonzero()[:, 0]), rows.rows((part == k).nonzero()[:, 0])) for k in parts]
 
 
 def _candidates(
     grid: Grid, theta: Tensor, p: int, count: int, previous: Leading | None
-) -> tuple[Candidates, Int[Tensor, " q"]]:
-    """The candidates, and which of them are the previous functions.
+) -> tuple[Int[Tensor, "N d"], Float[Tensor, " N"], Int[Tensor, " q"]]:
+    """The candidates, their penalties for the rank in nat, and which of them are the previous functions.
 
     Previous functions that are not among the largest eigenvalues have the price of the last rank.
     """
@@ -332,22 +320,19 @@ def _candidates(
         unique, member = torch.unique(torch.cat([index, existing]), dim=0, return_inverse=True)
         ranks = torch.full((len(unique),), len(index), device=index.device)
         ranks[member[: len(index)]] = rank
-        by_rank = ranks.sort(stable=True).indices  # by rank
-        position = torch.empty_like(by_rank)
-        position[by_rank] = torch.arange(len(by_rank), device=index.device)
-        index, rank, chosen = unique[by_rank], ranks[by_rank], position[member[len(rank) :]]
-    return Candidates(index, (rank.to(theta) / p).clamp_min(1.0).log()), chosen
+        by_rank = ranks.sort(stable=True).indices
+        index, chosen, rank = unique[by_rank], by_rank.argsort()[member[len(rank) :]], ranks[by_rank]
+    return index, (rank.to(theta) / p).clamp_min(1.0).log(), chosen
 
 
 def _screened(all_functions: Leading, chosen: Leading, theta: Tensor, rows: Dataset) -> tuple[Tensor, Tensor]:
     """Return q [N] given the chosen functions, and phi_j'phi_j / s2 [N], of all candidates."""
-    s2, residual = noise_variance(theta), rows.y
-    if len(chosen):
-        A, c = gram_products(chosen, theta, rows)
-        w = linear_gaussian(A.double(), c.double(), len(rows), 0.0, s2).weights.to(residual)  # [p]
+    s2, residual = noise_variance(theta), rows.y.clone()
     with torch.no_grad():
         if len(chosen):
-            chosen_basis, residual = chosen(theta), residual.clone()
+            A, c = gram_products(chosen, theta, rows)
+            w = linear_gaussian(A.double(), c.double(), len(rows), 0.0, s2).weights.to(residual)  # [p]
+            chosen_basis = chosen(theta)
             for part in row_blocks(len(rows), 4 * w.element_size() * len(w), w):
                 residual[part] -= w @ chosen_basis(rows.X[part])  # s2 C^-1 y
         basis = all_functions(theta)

@@ -99,11 +99,8 @@ def orthogonalise_rows(Phi: Float[Tensor, "n p"], y: Float[Tensor, " n"], eps: f
 
 
 class LikelihoodTerms(NamedTuple):
-    """The constants of the likelihood, with the term of the noise as the last entry: one formula does all entries."""
+    """The likelihood with its constants, the term of the noise as their last entry: one formula does all entries."""
 
-    e: Tensor  # [r + 1] eigenvalues, and 1
-    half_u2: Tensor  # [r + 1] u^2 / 2, and (y'y - u'u) / 2
-    multiplicity: Tensor  # [r + 1] factor of each log t: 1/2, and (n - r) / 2
     single: SingleChain | None  # for one chain, if numpy can read the memory
     several: SeveralChains  # for several chains
 
@@ -111,11 +108,12 @@ class LikelihoodTerms(NamedTuple):
 def likelihood_terms(basis: OrthogonalBasis) -> LikelihoodTerms:
     """Arrange the constants of the likelihood once for many evaluations."""
     ones = basis.e.new_ones(1)
-    e = torch.cat([basis.e, ones])
-    half_u2 = torch.cat([basis.u.square(), basis.rest * ones]).mul_(0.5)
+    e = torch.cat([basis.e, ones])  # [r + 1] eigenvalues, and 1
+    half_u2 = torch.cat([basis.u.square(), basis.rest * ones]).mul_(0.5)  # [r + 1] u^2 / 2, and (y'y - u'u) / 2
+    # [r + 1] factor of each log t: 1/2, and (n - r) / 2
     multiplicity = torch.cat([torch.ones_like(basis.e), (basis.n - len(basis.e)) * ones]).mul_(0.5)
     single = None if e.is_cuda else SingleChain(e.numpy(), half_u2.numpy(), multiplicity.numpy())
-    return LikelihoodTerms(e, half_u2, multiplicity, single, SeveralChains(e, half_u2, multiplicity))
+    return LikelihoodTerms(single, SeveralChains(e, half_u2, multiplicity))
 
 
 def likelihood(
