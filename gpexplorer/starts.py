@@ -40,7 +40,7 @@ from .errors import GPExplorerError, NotPositiveDefinite
 from .kernels.row_scaled import input_count, unscaled_kernel, unscaled_rows
 from .kernels.theta.descent_units import descent_units, period_entries
 from .kernels.theta.restrictions import is_free, log_prior, projected
-from .linalg.cholesky import cholesky, logdet
+from .linalg.gaussian import linear_gaussian
 from .linalg.nearest import Nearest
 from .linalg.periodogram import Peak, peaks, without_trend
 from .linalg.preconditioners import pivoted_root
@@ -249,7 +249,9 @@ def proposals(problem: Problem) -> list[Start]:
         theta = problem.theta.clone()
         theta[list(lengthscales)] -= math.log(SHORTER)
         result.append(Start("short lengthscales", theta))
-    return result if _noise_is_free(problem) else [_with_noise_of(start, problem) for start in result]
+    if _noise_is_free(problem):
+        return result
+    return [replace(start, theta=torch.cat([start.theta[:-1], problem.theta[-1:]])) for start in result]
 
 
 def variogram(
@@ -347,12 +349,6 @@ def _noise_is_free(problem: Problem) -> bool:
     return not getattr(problem.kernel, "noise_is_known", False) and is_free(problem.kernel, is_noise)
 
 
-def _with_noise_of(start: Start, problem: Problem) -> Start:
-    theta = start.theta.clone()
-    theta[-1] = problem.theta[-1]
-    return replace(start, theta=theta)
-
-
 def _race_rows(problem: Problem) -> Tensor:
     """At most RACE_ROWS rows: half of them at random, half of them the nearest neighbours of a few."""
     n = len(problem.train)
@@ -369,11 +365,8 @@ def _race_rows(problem: Problem) -> Tensor:
             column = X[:, j].double()
             distance += column.sub(column[centre]).div_(sd).square_()
         rows |= set(distance.topk(RACE_ROWS // (2 * CLUSTERS), largest=False).indices.tolist())
-    for row in order[:RACE_ROWS].tolist():
-        if len(rows) == RACE_ROWS:
-            break
-        rows.add(row)
-    return torch.tensor(sorted(rows))
+    others = [row for row in order[:RACE_ROWS].tolist() if row not in rows]
+    return torch.tensor(sorted([*rows, *others[: RACE_ROWS - len(rows)]]))
 
 
 def _evaluated(problem: Problem, theta: Tensor) -> Evaluated:
@@ -432,13 +425,8 @@ def _for_points(problem: Problem, start: Start, points: int) -> tuple[Start, flo
         best, least = start, math.inf
         for step in NOISE_STEPS if _noise_is_free(problem) else NOISE_STEPS[:1]:
             s2 = math.exp(2.0 * (float(theta[-1]) + step))
-            A = L.T @ L
-            unexplained = float(prior.sum() - A.diagonal().sum())
-            A.diagonal().add_(s2)
-            factor = cholesky(A, "L'L + s2 I").L
-            c = torch.linalg.solve_triangular(factor, (L.T @ y)[:, None], upper=False)
-            fit = (float(y @ y) - float(c.square().sum()) + unexplained) / s2
-            value = 0.5 * (fit + (n - L.shape[1]) * math.log(s2) + logdet(factor))
+            model = linear_gaussian(L.T @ L, L.T @ y, n, y @ y, s2, "L'L + s2 I", prior=prior.sum())
+            value = model.value + 0.5 * model.unexplained / s2
             if value < least:
                 best, least = replace(start, theta=torch.cat([theta[:-1], theta[-1:] + step])), value
     except GPExplorerError:

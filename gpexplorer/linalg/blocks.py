@@ -138,10 +138,4 @@ def mirrored_(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
 
 def sum_of_squares(y: Float[Tensor, " n"]) -> float:
     """Return y'y, added in float64 for any precision of y. Only one strip of y is copied at a time."""
-    (total,) = sum_over_rows(_squares, (y,))
-    return float(total)
-
-
-def _squares(strip: tuple[Tensor, ...]) -> Sums:
-    y = strip[0].double()
-    return (torch.dot(y, y),)
+    return float(sum(torch.dot(strip, strip) for strip in map(Tensor.double, y.split(STRIP_ROWS))))

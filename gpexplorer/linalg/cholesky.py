@@ -131,8 +131,8 @@ def cholesky(
     each later one ten times more.
     """
     if not A.is_cpu:  # one read instead of two or three
-        L, needs_jitter = _attempt(A, accurate)
-        if not happens(needs_jitter):
+        L, info = factor(A)
+        if not happens(_has_small_pivot(L, A.diagonal().mean()).logical_or_(info) if accurate else info):
             return Cholesky(L, 0.0)
     scale, jitter = _finite_scale(A, name), 0.0
     scale = scale if diagonal is None else float(diagonal.mean())
@@ -140,7 +140,7 @@ def cholesky(
         L, info = factor(A if jitter == 0.0 else A + jitter * torch.eye(len(A)).to(A))
         if int(info) == 0:
             next_jitter = _next_jitter(jitter, scale, A)
-            if not (accurate and next_jitter <= largest * scale and _has_small_pivot(L, scale)):
+            if not (accurate and next_jitter <= largest * scale and bool(_has_small_pivot(L, scale))):
                 return _with_jitter_noted(L, jitter, name if noted else "")
         jitter = _permitted(_next_jitter(jitter, scale, A), largest * scale, A, name)
 
@@ -288,19 +288,9 @@ def _with_jitter_noted(L: Tensor, jitter: float, name: str) -> Cholesky:
     return Cholesky(L, jitter)
 
 
-def _attempt(A: Tensor, accurate: bool) -> tuple[Tensor, Tensor]:
-    """The factor without jitter, and whether it needs some []."""
-    L, info = factor(A)
-    if not (accurate and len(A)):
-        return L, info
-    smallest_allowed = SMALLEST_PIVOT * torch.finfo(L.dtype).eps * A.diagonal().mean()
-    return L, (L.diagonal().min().square() <= smallest_allowed).logical_or_(info)
-
-
-def _has_small_pivot(L: Tensor, scale: float) -> bool:
-    """Whether a squared pivot of a factor is so small beside the diagonal that it consists of rounding."""
-    smallest_allowed = SMALLEST_PIVOT * torch.finfo(L.dtype).eps * scale
-    return bool(len(L)) and float(L.diagonal().min()) ** 2 <= smallest_allowed
+def _has_small_pivot(L: Tensor, scale: float | Tensor) -> Tensor:
+    """Whether the smallest squared pivot consists of rounding, where the mean of the diagonal of A is `scale`."""
+    return (L.diagonal().square() <= SMALLEST_PIVOT * torch.finfo(L.dtype).eps * scale).any()
 
 
 def logdet(L: Float[Tensor, "m m"]) -> float:

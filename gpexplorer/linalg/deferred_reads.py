@@ -271,9 +271,7 @@ class RepeatedEvaluations:
 
     def _deferred(self, point: Tensor) -> tuple[Sequence[Number], Tensor]:
         """What the function returns, and all of its tensors as one, of which the last entry tells of rare cases."""
-        cases = RareCases(self._like)
-        with cases.assumed_away():
-            parts = self._work(point)
+        parts, cases = _without_reads(lambda: self._work(point), self._like)
         tensors = [part.flatten() for part in self._separated(parts)[0] if isinstance(part, Tensor)]
         return parts, torch.cat([*tensors, cases.happened.to(tensors[0])[None]])
 

@@ -59,17 +59,10 @@ def random_rows(n: int, size: int, source: torch.Generator) -> Tensor:
     size = min(size, n)
     if n <= 4 * size:
         return torch.randperm(n, generator=source)[:size]
-    drawn = torch.randint(n, (2 * size,), generator=source)
-    while True:
-        distinct, value_index = torch.unique(drawn, return_inverse=True)
-        if len(distinct) >= size:
-            break
-        drawn = torch.cat([drawn, torch.randint(n, (size,), generator=source)])
-    positions = torch.arange(len(drawn))
-    first_position = torch.full((len(distinct),), len(drawn)).scatter_reduce(
-        0, value_index, positions, "amin"
-    )  # first occurrence
-    return drawn[first_position.sort().values[:size]]
+    distinct = dict.fromkeys(torch.randint(n, (2 * size,), generator=source).tolist())  # as they were drawn
+    while len(distinct) < size:
+        distinct |= dict.fromkeys(torch.randint(n, (size,), generator=source).tolist())
+    return torch.tensor([*distinct][:size], dtype=torch.int64)
 
 
 def cosines(Omega: Tensor, sd: float | Tensor, draw: torch.Generator) -> Callable[[Tensor], Tensor]:
