@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -279,6 +280,7 @@ def _described(data: Dataset, how: dict[str, Any], name: str) -> Parts:
 
 
 def _number(value: object, name: str, word: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(f"{name}: {word}={quote(value)} is not a number.")
-    return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):  # of a whole number beyond any float
+            return float(value)
+    raise DataError(f"{name}: {word}={quote(value)} is not a number.")

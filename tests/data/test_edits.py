@@ -46,6 +46,7 @@ def test_a_link_and_an_exported_program_contain_the_edits():
         ("all", "give a list of at most 60"),
         ([[1.0, float("nan")]], "is not a list of finite numbers"),
         ([[True]], "is not a list of finite numbers"),
+        ([[10**400]], "is not a list of finite numbers"),
         ([[1, 2]] * 61, "give a list of at most 60"),
         ([[36]], "there is no row 36 to remove from 36"),
         ([[-1]], "there is no row -1"),

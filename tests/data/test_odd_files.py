@@ -296,7 +296,15 @@ def test_a_draw_from_a_gaussian_process_refuses_a_wrong_theta(theta: Any) -> Non
         gpx.load("gp-draw", theta=theta)
 
 
-@pytest.mark.parametrize(("split", "says"), [({}, "a split by nothing"), ({1: 2, "a": 3}, 'a split by "1", "a"')])
+@pytest.mark.parametrize(
+    ("split", "says"),
+    [
+        ({}, "a split by nothing"),
+        ({1: 2, "a": 3}, 'a split by "1", "a"'),
+        ({"test": 10**400}, "is not a number"),  # beyond any float
+        ({"before": -(10**400)}, "is not a number"),
+    ],
+)
 def test_descriptions_of_splits_that_do_not_exist_are_refused(split: Any, says: str) -> None:
     with pytest.raises(DataError, match=says):
         gpx.load("snelson-like", split=split)
