@@ -10,13 +10,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .files.choice import Choice
-    from .files.size_limits import UPLOAD
-    from .loading import available, fetch, is_named, load
-    from .reader.table_reader import TableReader
-    from .sets.generators import truth
-    from .splits import Split
-    from .uploads import Preview, preview, read_rows, read_upload
+    from .files.choice import Choice as Choice
+    from .files.size_limits import UPLOAD as UPLOAD
+    from .loading import available as available
+    from .loading import fetch as fetch
+    from .loading import is_named as is_named
+    from .loading import load as load
+    from .reader.table_reader import TableReader as TableReader
+    from .sets.generators import truth as truth
+    from .splits import Split as Split
+    from .uploads import Preview as Preview
+    from .uploads import preview as preview
+    from .uploads import read_rows as read_rows
+    from .uploads import read_upload as read_upload
 
 _NAMES_IN = {
     "files.choice": ("Choice",),
@@ -28,21 +34,7 @@ _NAMES_IN = {
     "uploads": ("Preview", "preview", "read_rows", "read_upload"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names}
-__all__ = [
-    "UPLOAD",
-    "Choice",
-    "Preview",
-    "Split",
-    "TableReader",
-    "available",
-    "fetch",
-    "is_named",
-    "load",
-    "preview",
-    "read_rows",
-    "read_upload",
-    "truth",
-]
+__all__ = list(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:

@@ -95,16 +95,9 @@ def _preview(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict
 
 
 def _read(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in request["choice"].items()}
-    fields["kinds"] = tuple(map(tuple, fields["kinds"]))
-    choice = Choice(**fields)
+    choice = Choice(**{name: as_tuples(value) for name, value in request["choice"].items()})
     numbers = pick(read_bytes(request["name"], data, limits, also=(*choice.named, *choice.drop)), choice)
-    texts = numbers.X if isinstance(numbers.X, list) else None
-    answer: dict[str, Any] = {"texts": texts, "beside": numbers.texts, "names": numbers.names, "notes": numbers.notes}
-    answer |= {"target": numbers.target, "groups": numbers.groups}
-    answer |= {"reader": None if numbers.reader is None else numbers.reader.to_json()}
-    arrays = {"y": numbers.y, "kept": numbers.kept} | ({} if texts is not None else {"X": numbers.X})
-    return answer, arrays
+    return _parts(numbers._asdict() | {"reader": numbers.reader and numbers.reader.to_json()})
 
 
 def _rows(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -114,10 +107,19 @@ def _rows(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[st
     inputs = ModelInputs(tuple(own["numbers"]), tuple(own["texts"]), own["d"], reader)
     raw = read_bytes(request["name"], data, limits, also=inputs.sources)
     rows = rows_read(inputs, raw.name, raw.table)
-    unknown = list(rows.unknown)
-    arrays = {"X": rows.X, "answered": rows.answered}
-    arrays |= {f"unknown {k}": rows.unknown[source] for k, source in enumerate(unknown)}
-    return {"texts": rows.texts, "why": rows.why, "unknown": unknown, "notes": rows.notes}, arrays
+    masks = {f"unknown {k}": mask for k, mask in enumerate(rows.unknown.values())}
+    return _parts(rows._asdict() | {"unknown": list(rows.unknown)} | masks)
+
+
+def as_tuples(value: Any) -> Any:
+    """Return what JSON holds with tuples in place of its lists."""
+    return tuple(map(as_tuples, value)) if isinstance(value, list) else value
+
+
+def _parts(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What JSON holds of these fields, and their arrays."""
+    arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
+    return {name: value for name, value in fields.items() if name not in arrays}, arrays
 
 
 if __name__ == "__main__":

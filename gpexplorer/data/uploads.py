@@ -29,7 +29,7 @@ from .files.size_limits import UPLOAD, Limits
 from .quoting import display_name, size
 from .reader.table_reader import RowsRead, reader_from
 from .splits import How, Split
-from .upload_child import OUT_OF_MEMORY
+from .upload_child import OUT_OF_MEMORY, as_tuples
 
 log = logging.getLogger(__name__)
 LOGGED = 4000  # bytes of the child's standard error that are logged: the end of its traceback
@@ -70,10 +70,7 @@ def preview(name: str, data: bytes, limits: Limits = UPLOAD) -> Preview:
         If the file cannot be read, or if a limit is reached.
     """
     answer, _ = _run_child("preview", name, data, None, limits)
-    head = tuple(tuple(row) for row in answer["head"])
-    lists = {key: tuple(answer[key]) for key in ("columns", "numbers", "notes")}
-    about = tuple(ColumnNote(**note) for note in answer["about"])
-    return Preview(rows=answer["rows"], target=answer["target"], head=head, about=about, **lists)
+    return Preview(**answer | {"about": tuple(ColumnNote(**note) for note in answer["about"])})
 
 
 def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How = 0, limits: Limits = UPLOAD) -> Split:
@@ -81,13 +78,11 @@ def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How
     from .loading import as_split
 
     answer, arrays = _run_child("read", name, data, choice or Choice(), limits)
-    X: Any = answer["texts"] if answer["texts"] is not None else arrays["X"]
-    names, notes = tuple(answer["names"]), tuple(answer["notes"])
-    beside = tuple(map(tuple, answer["beside"]))
-    numbers = Numbers(X, arrays["y"], names, answer["target"], notes, arrays["kept"], beside, tuple(answer["groups"]))
     if answer["reader"] is not None:
-        numbers = numbers._replace(reader=reader_from(answer["reader"], fitted=False))
-    return as_split(numbers, split, display_name(name), choice)
+        answer["reader"] = reader_from(answer["reader"], fitted=False)
+    if "X" in answer:
+        answer["X"] = list(answer["X"])  # texts
+    return as_split(Numbers(**answer, **arrays), split, display_name(name), choice)
 
 
 def read_rows(name: str, data: bytes, inputs: ModelInputs, limits: Limits = UPLOAD) -> RowsRead:
@@ -107,15 +102,14 @@ def read_rows(name: str, data: bytes, inputs: ModelInputs, limits: Limits = UPLO
     """
     fields = inputs._asdict() | {"reader": None if inputs.reader is None else inputs.reader.to_json()}
     answer, arrays = _run_child("rows", name, data, None, limits, {"inputs": fields})
-    unknown = {source: arrays[f"unknown {k}"] for k, source in enumerate(answer["unknown"])}
-    texts = tuple(map(tuple, answer["texts"]))
-    return RowsRead(arrays["X"], texts, tuple(answer["why"]), arrays["answered"], unknown, tuple(answer["notes"]))
+    answer["unknown"] = {source: arrays[f"unknown {k}"] for k, source in enumerate(answer["unknown"])}
+    return RowsRead(X=arrays["X"], answered=arrays["answered"], **answer)
 
 
 def _run_child(
     task: str, name: str, data: bytes, choice: Choice | None, limits: Limits, more: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], Any]:
-    """The child's answer to one request, and its arrays."""
+    """The child's answer to one request, with tuples in place of lists, and its arrays."""
     limits.check_file(display_name(name), len(data))
     request = {"task": task, "name": name, "choice": asdict(choice) if choice else None, "limits": asdict(limits)}
     request |= more or {}
@@ -158,7 +152,8 @@ def _run_child(
         )
     if "error" in answer:
         raise DataError(answer["error"])
-    return answer, np.load(io.BytesIO(rest), allow_pickle=False) if rest else {}
+    fields = {key: as_tuples(value) for key, value in answer.items()}
+    return fields, np.load(io.BytesIO(rest), allow_pickle=False) if rest else {}
 
 
 def _environment() -> dict[str, str]:
