@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -249,11 +250,8 @@ def _gpytorch(kernel: Any, units: Units) -> Part:
     if getattr(kernel, "active_dims", None) is not None:
         raise KernelError(f"A {name} on some inputs only has no equal here; {_CHOICES}.")
     if name in ("AdditiveKernel", "ProductKernel"):
-        parts = [_gpytorch(part, units) for part in kernel.kernels]
-        total = parts[0]
-        for part in parts[1:]:
-            total = _sum(total, part) if name == "AdditiveKernel" else _product(total, part, units)
-        return total
+        joined = _sum if name == "AdditiveKernel" else partial(_product, units=units)
+        return reduce(joined, (_gpytorch(part, units) for part in kernel.kernels))
     if name == "ScaleKernel":
         return _scaled(_gpytorch(kernel.base_kernel, units), float(kernel.outputscale.detach()))
     lengthscale = None if getattr(kernel, "lengthscale", None) is None else kernel.lengthscale.detach().cpu().numpy()

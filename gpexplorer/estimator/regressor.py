@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -44,6 +45,7 @@ Floats = NDArray[np.float64]
 Prediction = Floats | tuple[Floats, Floats]
 
 
+@dataclass(eq=False, repr=False)  # scikit-learn reads the parameters off the signature of its constructor
 class Estimator(RegressorMixin, BaseEstimator):
     """A sparse Gaussian process, fitted by one of `gpexplorer.methods`.
 
@@ -123,43 +125,26 @@ class Estimator(RegressorMixin, BaseEstimator):
     >>> model.posterior_.save("model.safetensors")
     """
 
-    _meaning: Any = None  # what theta of the last fit belongs to
-    posterior_: Any
-    run_: Any
-    kernel_: Any
-    hyperparameters_: Any
+    method: str = "cholqr"
+    kernel: Any = "se-ard"
+    num_inducing: int | str | None = "auto"
+    settings: Mapping[str, Any] | None = None
+    budget: Mapping[str, Any] | None = None
+    random_state: int | np.random.RandomState | None = 0
+    device: str = "cpu"
+    dtype: str = "float64"
+    warm_start: bool = False
+    keep_run: bool = False
+    verbose: int = 0
+    callbacks: Sequence[Callable[[Record], Any]] | None = None
+    folds: Any = None
+    target_transform: str = ""
 
-    def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters off this signature
-        self,
-        method: str = "cholqr",
-        kernel: Any = "se-ard",
-        num_inducing: int | str | None = "auto",
-        settings: Mapping[str, Any] | None = None,
-        budget: Mapping[str, Any] | None = None,
-        random_state: int | np.random.RandomState | None = 0,
-        device: str = "cpu",
-        dtype: str = "float64",
-        warm_start: bool = False,
-        keep_run: bool = False,
-        verbose: int = 0,
-        callbacks: Sequence[Callable[[Record], Any]] | None = None,
-        folds: Any = None,
-        target_transform: str = "",
-    ) -> None:
-        self.method = method
-        self.kernel = kernel
-        self.num_inducing = num_inducing
-        self.settings = settings
-        self.budget = budget
-        self.random_state = random_state
-        self.device = device
-        self.dtype = dtype
-        self.warm_start = warm_start
-        self.keep_run = keep_run
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.folds = folds
-        self.target_transform = target_transform
+    _meaning: Any = field(default=None, init=False)  # what theta of the last fit belongs to
+    posterior_: Any = field(init=False)
+    run_: Any = field(init=False)
+    kernel_: Any = field(init=False)
+    hyperparameters_: Any = field(init=False)
 
     def fit(
         self,
@@ -284,7 +269,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         if return_cov:
             return self._answers(lambda posterior: (posterior.mean(X), posterior.cov(X)))
         if return_std:
-            return self._answers(lambda posterior: mean_and_sd(posterior, X))
+            mean, var = self._answers(lambda posterior: posterior(X))
+            return mean, np.sqrt(var)
         return self._answers(lambda posterior: (posterior.mean(X),))[0]
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> Floats:
@@ -302,8 +288,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         array [t, n_samples], or [t, k, n_samples] for k targets
         """
         X, seed = self._inputs(X), seed_of(random_state)
-        samples = [posterior.sample(X, n_samples, seed + i).T for i, posterior in enumerate(self._posteriors)]
-        arrays = [part.cpu().numpy() for part in samples]
+        draws = (posterior.sample(X, n_samples, seed + i) for i, posterior in enumerate(self._posteriors))
+        arrays = [part.T.cpu().numpy() for part in draws]
         return np.stack(arrays, 1) if isinstance(self.posterior_, list) else arrays[0]
 
     @property
@@ -355,8 +341,13 @@ class Estimator(RegressorMixin, BaseEstimator):
             targets = np.array(check_array(y, ensure_2d=False, ensure_min_samples=1 + reset), np.float64)
             if not reset:
                 return self._inputs(X), targets
-            self._keep_names(X if table is None else table, is_named=table is None)
-            return X if table is None else table, targets
+            if table is None:
+                self.feature_names_in_ = np.array(column_titles(X), dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_  # of an earlier fit: the columns of an array have no names
+            frame = X if table is None else table
+            self.n_features_in_ = len(column_titles(frame))
+            return frame, targets
         if is_texts(X):
             self.n_features_in_ = 1
             return training_rows.checked_texts(X, y, 1 + reset)
@@ -364,15 +355,6 @@ class Estimator(RegressorMixin, BaseEstimator):
             self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=1 + reset, reset=reset
         )
         return np.asarray(X, np.float64), np.asarray(y, np.float64)
-
-    def _keep_names(self, frame: Any, is_named: bool) -> None:
-        """Set the attributes of scikit-learn, for a frame or for an array that is read as one."""
-        titles = column_titles(frame)
-        self.n_features_in_ = len(titles)
-        if is_named:
-            self.feature_names_in_ = np.array(titles, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _inputs(self, X: Any) -> Any:
         """New rows as the posteriors take them, which read frames by themselves."""
@@ -489,12 +471,6 @@ def _added_rows(posterior: InUnits, X: Any) -> Any:
         return X
     rows = posterior.rows(X)
     return rows.cpu().numpy() if isinstance(rows, torch.Tensor) else rows
-
-
-def mean_and_sd(posterior: InUnits, X: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean [t] and standard deviation [t] of what the posterior is of."""
-    mean, var = posterior(X)
-    return mean, var.sqrt()
 
 
 def inducing_points(posterior: InUnits) -> Any:
