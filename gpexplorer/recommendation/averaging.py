@@ -187,9 +187,8 @@ def weighed(models: Mapping[Any, RowScores], prefer: str) -> dict[Any, float]:
         Whether the density or the squared error decides.
     """
     scores = list(models.values())
-    if len(scores) < 2 or len(scores[0].targets) < FEWEST_ROWS:
-        return {}
-    if prefer != "rmse" and not is_worthwhile(scores):
+    is_enough = len(scores) >= 2 and len(scores[0].targets) >= FEWEST_ROWS
+    if not is_enough or (prefer != "rmse" and not is_worthwhile(scores)):
         return {}
     weights = (weights_of_means if prefer == "rmse" else large_weights)(scores).tolist()
     pairs = sorted(zip(models, weights, strict=True), key=lambda pair: -pair[1])
@@ -306,7 +305,8 @@ def _scores_by_tenths(scores: Sequence[RowScores], weigh: Callable[[list[RowScor
         tenth = np.random.default_rng(0).permutation(place.max() + 1)[place] % TENTHS
     weights = np.empty((t, len(scores)))
     for number in range(TENTHS):
-        weights[tenth == number] = weigh([_rows(own, tenth != number) for own in scores])
+        others = tenth != number
+        weights[~others] = weigh([RowScores(*(values[others] for values in own)) for own in scores])
     means, variances, densities, probabilities = (
         np.column_stack([getattr(own, name) for own in scores]) for name in ("mean", "var", "density", "probability")
     )  # [t, k] each
@@ -320,10 +320,6 @@ def _scores_by_tenths(scores: Sequence[RowScores], weigh: Callable[[list[RowScor
         probability=(weights * probabilities).sum(1),
         cluster=scores[0].cluster,
     )
-
-
-def _rows(scores: RowScores, rows: Array) -> RowScores:
-    return RowScores(*(getattr(scores, name)[rows] for name in scores.__dataclass_fields__))
 
 
 def _models_of(search: TimedSearch, lane: Lane, final: FinalModel, end: float) -> list[InUnits]:

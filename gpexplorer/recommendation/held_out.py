@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,11 +60,10 @@ class Interval(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True)
-class RowScores:
+class RowScores(NamedTuple):
     """The squared error and the negative log predictive density of every held-out row.
 
-    Parameters
+    Attributes
     ----------
     squared, density : array [t]
         (y - mu)^2, and the terms of nlpd.
@@ -105,8 +104,7 @@ class RowScores:
 
     def joined(self, other: RowScores) -> RowScores:
         """These rows followed by the rows of another part."""
-        pairs = ((getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__)
-        return RowScores(*(np.concatenate(pair) for pair in pairs))
+        return RowScores(*map(np.concatenate, zip(self, other, strict=True)))
 
     @property
     def smse(self) -> float:
@@ -142,12 +140,13 @@ class RowScores:
         It does not include that the best of several candidates was chosen by the same rows, which makes its centre
         slightly too good.
         """
+        value = getattr(self, metric)
         if self.is_clustered:
             # The interval of the score of new clusters
             _, number = np.unique(self.cluster, return_inverse=True)
             values = self.density if metric == "nlpd" else self.squared
             means = np.bincount(number, values) / np.bincount(number)
-            clusters, value = len(means), getattr(self, metric)
+            clusters = len(means)
             spread = float(means.std(ddof=1)) * np.sqrt((1.0 + 1.0 / NEW_SHARE) / clusters)
             spread *= float(student_t.ppf(0.5 + LEVEL / 2.0, clusters - 1))
             if metric == "nlpd":
@@ -166,7 +165,6 @@ class RowScores:
             variances, values = self.targets[rows].var(1), np.full(len(rows), np.inf)
             varied = variances > 0.0  # not where a few equal targets were drawn
             values[varied] = self.squared[rows][varied].mean(1) / variances[varied]
-        value = getattr(self, metric)
         low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
         return Interval(value, float(min(low, value)), float(max(high, value)))  # one row far away raises every smse
 

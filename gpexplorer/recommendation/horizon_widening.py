@@ -98,14 +98,14 @@ def learned_widening(folds: Sequence[FoldErrors]) -> tuple[tuple[float, ...], tu
     largest = max(float(fold.horizon[-1]) for fold in folds)
     edges = [edge * largest for edge in EDGES[1:-1]]
     horizons, factors, weights = list[float](), list[float](), list[float]()
-    count, independent, squares, times = 0, 0.0, 0.0, 0.0
+    sums = np.zeros(4)
     for first, last in zip([-np.inf, *edges], [*edges, np.inf], strict=True):
         for fold in folds:
             inside = (fold.horizon > first) & (fold.horizon <= last)
-            number = int(inside.sum())
-            independent += max(number * fold.independent_share, LEAST_PER_FOLD) if number else 0.0
-            squares += float(np.square(fold.z[inside]).sum())
-            times, count = times + float(fold.horizon[inside].sum()), count + number
+            if number := int(inside.sum()):
+                independent = max(number * fold.independent_share, LEAST_PER_FOLD)
+                sums += (number, independent, np.square(fold.z[inside]).sum(), fold.horizon[inside].sum())
+        count, independent, squares, times = sums.tolist()
         if count < FEWEST or times <= 0.0:
             continue
         freedom = PRIOR_WEIGHT + independent
@@ -113,7 +113,7 @@ def learned_widening(folds: Sequence[FoldErrors]) -> tuple[tuple[float, ...], tu
         horizons.append(times / count)
         factors.append(scale * float(student_t.ppf(0.975, freedom) / ndtri(0.975)) ** 2)
         weights.append(independent)
-        count, independent, squares, times = 0, 0.0, 0.0, 0.0
+        sums[:] = 0.0
     if not horizons:
         return (), ()
     grown = np.maximum(isotonic_regression(np.array(factors), sample_weight=np.array(weights)), 1.0).tolist()

@@ -329,11 +329,10 @@ def _in_words(candidate: Candidate) -> str:
 
 def better_simple_model(scores: RowScores, simple: Mapping[str, RowScores]) -> str:
     """The simple model with the lowest NLPD if that is lower than the winner's; otherwise one with a lower SMSE."""
-    by_density = sorted((model_scores.nlpd, name) for name, model_scores in simple.items())
-    by_error = sorted((model_scores.smse, name) for name, model_scores in simple.items())
-    for ranked, own in ((by_density, scores.nlpd), (by_error, scores.smse)):
-        if ranked and ranked[0][0] < own:
-            return ranked[0][1]
+    for metric in ("nlpd", "smse"):
+        lowest, best = min(((getattr(own, metric), name) for name, own in simple.items()), default=(math.inf, ""))
+        if lowest < getattr(scores, metric):
+            return best
     return ""
 
 

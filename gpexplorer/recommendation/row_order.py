@@ -8,7 +8,7 @@ more alike than rows of two: both are measured on what a linear regression leave
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,6 +91,11 @@ def times_of(rows: Dataset, column: str) -> Array:
     return numbers_of(rows)[:, rows.names.index(column)]
 
 
+def are_whole(values: Array) -> bool:
+    """Whether all values are whole numbers."""
+    return bool((values == np.round(values)).all())
+
+
 def is_date(rows: Dataset, name: str) -> bool:
     """Whether an input is a column of dates, or its name says so."""
     sources = rows.reader.sources if rows.reader is not None else ()
@@ -111,8 +116,7 @@ def time_column(rows: Dataset) -> int | None:
         if len(np.unique(X[:, j])) < FEWEST_TIMES:
             continue
         rises = bool((steps >= 0.0).mean() >= RISING)
-        is_whole = bool((steps == np.round(steps)).all())
-        evenly = rises and is_whole and bool((steps > 0.0).all()) and steps.std() < EVEN * steps.mean()
+        evenly = rises and are_whole(steps) and bool((steps > 0.0).all()) and steps.std() < EVEN * steps.mean()
         if is_date(rows, name):
             choices.append((0, j))
         elif rises and is_named_time(rows, name):
@@ -159,15 +163,11 @@ def share_between_groups(number: NDArray[np.int64], residuals: Array) -> tuple[f
 
 def group_columns(rows: Dataset) -> list[str]:
     """Columns whose names say that they tell whose a row is, those included that are no inputs."""
-    X, result = numbers_of(rows), list[str]()
-    for j, name in enumerate(rows.names):
-        values = X[:, j] if j < X.shape[1] else None
-        is_whole = values is None or bool((values == np.round(values)).all())
-        if ID_NAME.search(name.lower()) and is_whole:
-            result.append(name)
+    broken = {name for name, values in zip(rows.names, numbers_of(rows).T, strict=False) if not are_whole(values)}
     left_out = [column.name for column in rows.reader.columns if column.left_out] if rows.reader else []
-    result += [name for name in left_out if ID_NAME.search(name.lower())]
-    return [*result, *(name for name in panel_columns(rows) if name not in result)]
+    candidates = [*(name for name in rows.names if name not in broken), *left_out]
+    named = [name for name in candidates if ID_NAME.search(name.lower())]
+    return [*named, *(name for name in panel_columns(rows) if name not in named)]
 
 
 def panel_columns(rows: Dataset) -> list[str]:
@@ -182,7 +182,7 @@ def panel_columns(rows: Dataset) -> list[str]:
     names = rows.names[: X.shape[1]]
     sources = [column.source for column in rows.reader.inputs][: len(names)] if rows.reader else list(names)
     residuals, result = linear_residuals(X, rows.y.double().cpu().numpy()), list[str]()
-    whole = [j for j in range(X.shape[1]) if bool((X[:, j] == np.round(X[:, j])).all())]
+    whole = [j for j in range(X.shape[1]) if are_whole(X[:, j])]
     times = {j: np.unique(X[:, j], return_inverse=True)[1] for j in whole}
     for source in dict.fromkeys(sources):
         own = [j for j, name in enumerate(sources) if name == source]
@@ -215,19 +215,17 @@ def _is_panel(label: NDArray[np.int64], time: NDArray[np.int64]) -> bool:
 
 def repeated_columns(rows: Dataset) -> list[str]:
     """Columns of whole numbers or words with several values of several rows each, whatever their names say."""
-    X, result = numbers_of(rows), list[str]()
-    sizes = dict[str, tuple[int, int]]()
-    for j, name in enumerate(rows.names[: X.shape[1]]):
-        if bool((X[:, j] == np.round(X[:, j])).all()):
-            _, counts = np.unique(X[:, j], return_counts=True)
-            sizes[name] = len(counts), int(counts.max())
-    for column in rows.reader.columns if rows.reader else ():
-        if column.kind == "words" and len(column.levels.names):
-            sizes[column.name] = len(column.levels.names), int(max(column.levels.counts))
-    for name, (levels, largest) in sizes.items():
-        if FEWEST_PANEL <= levels <= len(rows) / LEAST_PANEL_ROWS and largest < LARGEST_GROUP * len(rows):
-            result.append(name)
-    return result
+    n, sizes = len(rows), dict[str, Sequence[int]]()
+    for name, values in zip(rows.names, numbers_of(rows).T, strict=False):
+        if are_whole(values):
+            sizes[name] = np.unique(values, return_counts=True)[1].tolist()
+    words = [column for column in rows.reader.columns if column.kind == "words"] if rows.reader else []
+    sizes |= {column.name: column.levels.counts for column in words}
+    return [
+        name
+        for name, own in sizes.items()
+        if FEWEST_PANEL <= len(own) <= n / LEAST_PANEL_ROWS and max(own) < LARGEST_GROUP * n
+    ]
 
 
 def is_panel(rows: Dataset, column: str = "") -> bool:
@@ -253,13 +251,12 @@ def is_panel(rows: Dataset, column: str = "") -> bool:
     k, size = int(number.max()) + 1, float(np.median(np.bincount(number)))
     constant, times = 0, 0
     for values in X.T:
-        is_whole = bool((values == np.round(values)).all())
         distinct, code = np.unique(values, return_inverse=True)
         pairs = len(np.unique(number.astype(np.int64) * len(distinct) + code))
         constant += 1 < len(distinct) < k and pairs == k
         is_short = FEWEST_GROUPS <= len(distinct) <= min(PANEL_TIMES * size, k)  # few long series are continued
         times += pairs >= RISING * len(number) and is_short
-        if is_whole and FEWEST_GROUPS <= k and not column and _is_panel(number.astype(np.int64), code):
+        if are_whole(values) and FEWEST_GROUPS <= k and not column and _is_panel(number.astype(np.int64), code):
             return True
     return constant > 0 and times > 0
 
