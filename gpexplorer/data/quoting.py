@@ -34,10 +34,15 @@ def data_title(data: Any) -> str:
 
 
 def listing(names: Iterable[object], most: int = 12) -> str:
-    """Return names joined by commas; after `most` names, the number of the others."""
-    names = list(names)
-    others = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(quote(n) for n in names[:most]) + others
+    """Return names in quotes, joined by commas; after `most` names, the number of the others."""
+    return joined(map(quote, names), most)
+
+
+def joined(parts: Iterable[str], most: int = 12, noun: str = "") -> str:
+    """Return texts joined by commas; after `most` of them, the number of the others, with a noun if there is one."""
+    parts = list(parts)
+    others = f" and {len(parts) - most} more {noun}".rstrip() if len(parts) > most else ""
+    return ", ".join(parts[:most]) + others
 
 
 def what_is_seen(note: str) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...errors import DataError
 from .. import table_checks
-from ..quoting import count, quote
+from ..quoting import count, joined, quote
 from ..reader.cells import as_they_are, is_missing, texts_of
 from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
 from ..reader.doubts import doubts
@@ -238,9 +238,8 @@ def _notes_on_gaps(
     numbers = [shown for c, shown in filled.items() if columns[c].reader.kind != "words"]
     words = [shown for c, shown in filled.items() if columns[c].reader.kind == "words"]
     if numbers:
-        more = f" and {len(numbers) - 12} more columns" if len(numbers) > 12 else ""
         ways = "with the median of their column, or with what the other columns suggest where these explain it"
-        notes.append(f"Missing values were filled in {ways}: {', '.join(numbers[:12])}{more}.")
+        notes.append(f"Missing values were filled in {ways}: {joined(numbers, noun='columns')}.")
     if words:
         notes.append(f"Missing words count as a word of their own: {', '.join(words[:12])}.")
     return tuple(notes)
@@ -259,7 +258,7 @@ def _other_target(columns: dict[str, Column], target: str, choice: Choice) -> tu
     """A note if the target was not chosen, and is another column than the last one."""
     last = next(reversed(columns))
     if choice.target is not None or last == target:
-        return _note_on_row_name(columns, target) or _note_on_name(columns, target, choice)
+        return _note_on_target(columns, target, choice)
     if last in (choice.inputs or ()):
         return ()
     column = columns[last]
@@ -272,16 +271,11 @@ def _other_target(columns: dict[str, Column], target: str, choice: Choice) -> tu
     )
 
 
-def _note_on_row_name(columns: dict[str, Column], target: str) -> tuple[str, ...]:
-    """A note if the target seems to number the rows."""
+def _note_on_target(columns: dict[str, Column], target: str, choice: Choice) -> tuple[str, ...]:
+    """A note if the target seems to number the rows, or was not chosen while a column called target is an input."""
     column = columns.get(target)
-    why = is_row_name(target, column.cells.values) if column is not None and column.is_number else ""
-    note = f'The target {quote(target)} {why}: if another column is to be predicted, give target="NAME".'
-    return (note,) if why else ()
-
-
-def _note_on_name(columns: dict[str, Column], target: str, choice: Choice) -> tuple[str, ...]:
-    """A note if no target was chosen, and a column that is called target is an input."""
+    if column is not None and column.is_number and (why := is_row_name(target, column.cells.values)):
+        return (f'The target {quote(target)} {why}: if another column is to be predicted, give target="NAME".',)
     named = [title for title in columns if title.casefold() == "target" != target.casefold()]
     if choice.target is not None or not named:
         return ()
@@ -369,15 +363,14 @@ def _inputs(
             f"{name} has no input column of numbers beside the target {quote(target)}{contents}: "
             "add one, or choose another target."
         )
-    shown = [f"{quote(c)} ({why})" for c, why in list(omitted.items())[:12]]
-    more = f" and {len(omitted) - 12} more" if len(omitted) > 12 else ""
-    return inputs, (f"Columns that were left out: {', '.join(shown)}{more}.",) if omitted else ()
+    shown = joined(f"{quote(c)} ({why})" for c, why in omitted.items())
+    return inputs, (f"Columns that were left out: {shown}.",) if omitted else ()
 
 
 def _contents(columns: dict[str, Column]) -> str:
     """Column names, each with the first text in the column, such as "price" ("$3.50")."""
-    shown = [f"{quote(c)} ({quote(column.first)})" if column.first else quote(c) for c, column in columns.items()]
-    return ", ".join(shown[:6]) + (f" and {len(shown) - 6} more" if len(shown) > 6 else "")
+    shown = (f"{quote(c)} ({quote(column.first)})" if column.first else quote(c) for c, column in columns.items())
+    return joined(shown, 6)
 
 
 def refuse_text(name: str, title: str, column: Column, is_target: bool, rows: int) -> None:

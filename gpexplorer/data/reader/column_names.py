@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...errors import DataError
-from ..quoting import listing, quote
+from ..quoting import joined, listing, quote
 from .column_reader import ColumnReader
 from .number_format import NumberFormat
 from .words import name_key
@@ -58,9 +58,8 @@ def note_on_position(name: str, titles: Sequence[str], names: Sequence[str]) -> 
     """That columns without a name of training were taken by position; "" if training has no names but x0, x1, ..."""
     if all(training == f"x{k}" for k, training in enumerate(names)):
         return ""
-    taken = [f"{quote(title)} as {quote(training)}" for title, training in zip(titles, names, strict=False)]
-    more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
-    return f"{name} has no name of training, so columns were taken by position: {', '.join(taken[:SHOWN])}{more}."
+    taken = joined((f"{quote(title)} as {quote(own)}" for title, own in zip(titles, names, strict=False)), SHOWN)
+    return f"{name} has no name of training, so columns were taken by position: {taken}."
 
 
 def _as_in_training(titles: list[str], sources: list[str]) -> list[str]:

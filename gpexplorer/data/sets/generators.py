@@ -21,6 +21,7 @@ from ...problem import Dataset, MixedRows
 from ..quoting import listing, quote
 
 _MAX_GP_ROWS = 4_000  # limit of n for a draw from a GP, which needs an eigendecomposition [n, n] in O(n^3)
+LARGEST_SEED = 2**63 - 1
 _GAP = (2.6, 3.5)  # the interval without inputs in snelson-like
 Truth = Callable[[Tensor], Tensor]
 
@@ -83,8 +84,7 @@ def _wiggles(X: Tensor) -> Tensor:
 
 def _doses(rng: Generator, n: int, d: int) -> Tensor:
     """Draw a dose that is uniform on [0, 6], and one of four groups."""
-    dose = 6.0 * torch.rand(n, 1, generator=rng, dtype=torch.float64)
-    return torch.cat([dose, torch.randint(4, (n, 1), generator=rng).double()], 1)
+    return torch.cat([_uniform(0.0, 6.0)(rng, n, 1), torch.randint(4, (n, 1), generator=rng).double()], 1)
 
 
 def _response(X: Tensor) -> Tensor:
@@ -178,14 +178,11 @@ def complete(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     recipe = GENERATORS[name]
     defaults: dict[str, Any] = {"n": recipe.n, "d": recipe.d, "noise": recipe.noise, "seed": 0}
     defaults |= {"kernel": "se-ard", "theta": None} if recipe.truth is None else {}
-    unknown = [key for key in options if key not in defaults]
-    if unknown:
-        raise DataError(f"{name} has no option {listing(unknown)}; it has {listing(defaults)}.")
-    values = defaults | dict(options)
+    values = completed(name, options, defaults)
     _check_theta(name, values.get("theta"))
-    _check_whole(name, "n", values["n"], 3, most_rows(name))
-    _check_whole(name, "d", values["d"], *recipe.d_bounds)
-    _check_whole(name, "seed", values["seed"], 0, 2**63 - 1)
+    check_whole(name, "n", values["n"], 3, most_rows(name))
+    check_whole(name, "d", values["d"], *recipe.d_bounds)
+    check_whole(name, "seed", values["seed"], 0, LARGEST_SEED)
     if values["n"] * values["d"] > 10**9:
         raise DataError(f"{name}: n={values['n']:,} rows of d={values['d']:,} inputs need over 8 GB: lower n or d.")
     noise = values["noise"]
@@ -212,7 +209,16 @@ def rows_without_values(name: str, options: Mapping[str, Any]) -> Dataset:
     return Dataset(X, zero.expand(n))
 
 
-def _check_whole(name: str, option: str, value: object, low: int, high: int) -> None:
+def completed(name: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return these options with the defaults of the others; DataError for an option that has none."""
+    unknown = [key for key in options if key not in defaults]
+    if unknown:
+        raise DataError(f"{name} has no option {listing(unknown)}; it has {listing(defaults)}.")
+    return {**defaults, **options}
+
+
+def check_whole(name: str, option: str, value: object, low: int, high: int) -> None:
+    """Raise DataError unless the value of an option is a whole number in this range."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise DataError(f"{name}: {option}={quote(value)} must be a whole number from {low:,} to {high:,}.")
 
@@ -220,13 +226,9 @@ def _check_whole(name: str, option: str, value: object, low: int, high: int) -> 
 def _check_theta(name: str, theta: object) -> None:
     if theta is None:
         return
-    is_sequence = isinstance(theta, Sequence) and not isinstance(theta, str)
-    if not is_sequence or not all(_is_log(t) for t in theta):  # type: ignore[attr-defined]
+    entries = theta if isinstance(theta, Sequence) and not isinstance(theta, str) else [None]
+    if not all(isinstance(t, int | float) and not isinstance(t, bool) and abs(t) <= 100 for t in entries):
         raise DataError(f"{name}: theta={quote(theta)} must be a list of log-hyperparameters, each from -100 to 100.")
-
-
-def _is_log(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 100
 
 
 def _gp_draw(X: Tensor, rng: Generator, key: str, theta: Sequence[float] | None) -> Tensor:

@@ -23,8 +23,9 @@ from torch import Tensor
 
 from ...errors import DataError
 from ...problem import Dataset, Scale
-from ..quoting import listing, quote
+from ..quoting import quote
 from ..splits import Split, key_of
+from .generators import LARGEST_SEED, check_whole, completed
 
 TRAIN, TEST, CAMERAS = 4819, 4811, 3  # rows as in Cao et al. (2013), section 4.1
 PIXELS, FOCUS, DISTANCE = 64, 3.6, 4.0  # image side; half-widths of the image per metre at 1 m; metres
@@ -98,16 +99,12 @@ _cached = lru_cache(maxsize=2)(poses)
 def named(options: Mapping[str, Any], how: object) -> Split:
     """Return poses for the options train, test and seed, drawn once per process (a minute at full size)."""
     defaults = {"train": TRAIN, "test": TEST, "seed": 0}
-    unknown = [key for key in options if key not in defaults]
-    if unknown:
-        raise DataError(f"poses has no option {listing(unknown)}; it has {listing(defaults)}.")
+    values = completed("poses", options, defaults)
     if how != 0 or isinstance(how, bool):
         raise DataError(f"poses has one split, split=0; there is no split {quote(how)}.")
-    for key, value in options.items():
-        largest = 2**63 - 1 if key == "seed" else MAX_ROWS
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= largest:
-            raise DataError(f"poses: {key}={quote(value)} must be a whole number from 0 to {largest:,}.")
-    return _cached(**defaults | dict(options))
+    for key, value in values.items():
+        check_whole("poses", key, value, 0, LARGEST_SEED if key == "seed" else MAX_ROWS)
+    return _cached(**values)
 
 
 def angles(n: int, rng: torch.Generator) -> dict[str, Tensor]:
