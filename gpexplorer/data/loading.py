@@ -49,21 +49,19 @@ def available() -> pd.DataFrame:
     DataFrame
         One row per name, with columns n, d, task, licence, notes, source, and whether it is on this machine.
     """
-    rows = [
-        {"name": name, "n": recipe.n, "d": recipe.d, "task": "regression", "licence": "BSD-3-Clause (formula)",
-         "notes": recipe.formula, "source": "generator", "cached": True}
-        for name, recipe in GENERATORS.items()
-    ] + [
-        {"name": POSES, "n": TRAIN + TEST, "d": DIMENSION, "task": "regression", "licence": "BSD-3-Clause (formula)",
-         "notes": NOTE, "source": "generator", "cached": True}
-    ] + [
-        {"name": item.name, "n": item.n, "d": item.d, "task": item.task, "licence": item.licence,
-         "notes": " ".join((*item.traps, *item.notes)), "source": "registry", "cached": is_cached(item)}
-        for item in map(card, names())
-    ]  # fmt: skip
     import pandas as pd
 
-    return pd.DataFrame(rows).set_index("name")
+    made = [(name, recipe.n, recipe.d, recipe.formula) for name, recipe in GENERATORS.items()]
+    made.append((POSES, TRAIN + TEST, DIMENSION, NOTE))
+    rows: list[tuple[Any, ...]] = [
+        (name, n, d, "regression", "BSD-3-Clause (formula)", notes, "generator", True) for name, n, d, notes in made
+    ]
+    rows += [
+        (own.name, own.n, own.d, own.task, own.licence, " ".join((*own.traps, *own.notes)), "registry", is_cached(own))
+        for own in map(card, names())
+    ]
+    columns = ["name", "n", "d", "task", "licence", "notes", "source", "cached"]
+    return pd.DataFrame(rows, columns=columns).set_index("name")
 
 
 def fetch(name: str, progress: Progress | None = None) -> tuple[Path, ...]:

@@ -18,7 +18,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -112,7 +111,8 @@ def load_mapped(
     folder = scratch() / safe_name(key)
     if not folder.exists():
         table = _table(path, name, choice)
-        report = partial(_report, progress, PASSES * table.rows)
+        total = PASSES * table.rows
+        report: Report = (lambda done: None) if progress is None else (lambda done: progress(done, total))
         complete, notes = _complete_rows(table, choice, report)
         parts = _parts(table, complete, how)
         with created(folder, int(complete.sum()) * len(table.columns) * np.dtype(dtype).itemsize) as into:
@@ -120,11 +120,6 @@ def load_mapped(
             description = {"names": table.inputs, "target": table.target, "notes": notes, **scale}
             (into / DESCRIPTION).write_text(json.dumps(description))
     return _opened(folder, path.stem, key)
-
-
-def _report(progress: Progress | None, total: int, done: int) -> None:
-    if progress is not None:
-        progress(done, total)
 
 
 def _refuse(path: Path, name: str, how: How, choice: Choice, dtype: str) -> None:

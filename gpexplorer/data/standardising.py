@@ -131,15 +131,16 @@ def fit_scale(train: Dataset, inputs: bool = True, target_transform: str = "", i
     columns = numbers if isinstance(numbers, Tensor) else train.y.new_zeros(len(train), 0)
     transform = fitted_transform(target_transform, train.y)
     target = moments((train.y if transform is None else transform.forward(train.y))[:, None])
-    y_mean_and_sd = float(target.mean[0]), float(target.sd[0])
+    zeros = columns.new_zeros(columns.shape[1])
+    in_units = Scale(zeros, torch.ones_like(zeros), float(target.mean[0]), float(target.sd[0]), transform)
     if not inputs:
-        return Scale(columns.new_zeros(columns.shape[1]), columns.new_ones(columns.shape[1]), *y_mean_and_sd, transform)
-    x_log = long_tailed(columns) if input_transform == LOG_INPUTS else None
-    if x_log is not None and not bool((x_log > 0.0).any()):
-        x_log = None
-    plain = Scale(columns.new_zeros(columns.shape[1]), columns.new_ones(columns.shape[1]), 0.0, 1.0, x_log=x_log)
-    of_inputs = moments(plain.scaled_inputs(columns) if x_log is not None else columns)
-    return Scale(of_inputs.mean, of_inputs.sd, *y_mean_and_sd, transform, x_log)
+        return in_units
+    x_log = long_tailed(columns) if input_transform == LOG_INPUTS else zeros
+    if bool((x_log > 0.0).any()):
+        in_units = replace(in_units, x_log=x_log)
+        columns = in_units.scaled_inputs(columns)
+    of_inputs = moments(columns)
+    return replace(in_units, x_mean=of_inputs.mean, x_sd=of_inputs.sd)
 
 
 def scaled_target(y: Tensor, by: Scale) -> Tensor:
@@ -222,7 +223,11 @@ def table_rows(X: Any, train: Dataset) -> RowsRead | None:
         return None
     if isinstance(train.X, Tensor) and not is_frame(X):
         X = array_table(X, train.reader.sources)
-    return train.reader.inputs_of(table_of(X)) if is_frame(X) and _is_as_in_file(X, train) else None
+    if not is_frame(X):
+        return None
+    titles = set(column_titles(X))
+    has_inputs_alone = set(train.names) <= titles and not set(train.reader.sources) <= titles  # not the file's columns
+    return None if has_inputs_alone else train.reader.inputs_of(table_of(X))
 
 
 def model_rows(read: RowsRead, train: Dataset) -> Any:
@@ -260,12 +265,6 @@ def targets(y: Tensor, train: Dataset) -> Tensor:
 def scaled_targets(y: Tensor, train: Dataset) -> Tensor:
     """Convert targets [t] in the units of the file to the scaled space; DataError if one cannot be transformed."""
     return y if train.scale is None else scaled_target(y, train.scale)
-
-
-def _is_as_in_file(X: Any, train: Dataset) -> bool:
-    """Whether a frame has the columns of the file, and not the inputs that were made of them."""
-    titles = set(column_titles(X))
-    return set(train.reader.sources) <= titles or not set(train.names) <= titles
 
 
 def _training_columns(X: Any, names: tuple[str, ...]) -> Any:

@@ -100,8 +100,15 @@ class Survey:
         missing : {"refuse", "drop"}
             Whether missing values are an error, or their rows are left out.
         """
-        if missing == "refuse":
-            self._refuse_missing(name)
+        if missing == "refuse" and self._first_missing is not None:
+            numbers = {column: number for column, number in self._missing.items() if number}
+            others = f" (in {listing(numbers, 5)})" if len(numbers) > 1 else ""
+            column, row = self._first_missing
+            raise DataError(
+                f"{name} has {count(sum(numbers.values()), 'missing value')}{others} in "
+                f"{count(self.incomplete, 'row')} of {self.rows:,}, the first in column {quote(column)}, "
+                f'row {row + 1}: drop those rows with missing="drop", or fill them in.'
+            )
         refuse_few_rows(name, self.kept, self.incomplete)
         for column, (number, first) in self._infinite.items():
             raise DataError(
@@ -109,35 +116,18 @@ class Survey:
                 f"row {first + 1} (infinite, or beyond {LARGEST:g}, so that its square is not a 64-bit number): "
                 "correct or remove those rows."
             )
-        self._refuse_tiny(name)
+        for column, low in self._low.items():
+            span = self._high[column] - low
+            if 0 < span < SMALLEST:  # its variance would be 0
+                raise DataError(
+                    f"{name}: column {quote(column)} varies by {span:.3g} in all, less than {SMALLEST:g}, so that the "
+                    "square is 0 as a 64-bit number: give it in a smaller unit, such as multiplied by 1e200."
+                )
         if self._is_constant(target):
             raise DataError(
                 f"{name}: the target {quote(target)} is {self._first[target]:g} in all {count(self.kept, 'row')}, so "
                 "there is nothing to learn: choose another target."
             )
-
-    def _refuse_missing(self, name: str) -> None:
-        """Raise DataError with the number of missing values, their columns, and the first of them."""
-        if self._first_missing is None:
-            return
-        missing = {column: number for column, number in self._missing.items() if number}
-        others = f" (in {listing(missing, 5)})" if len(missing) > 1 else ""
-        column, row = self._first_missing
-        raise DataError(
-            f"{name} has {count(sum(missing.values()), 'missing value')}{others} in {count(self.incomplete, 'row')} of "
-            f"{self.rows:,}, the first in column {quote(column)}, row {row + 1}: "
-            'drop those rows with missing="drop", or fill them in.'
-        )
-
-    def _refuse_tiny(self, name: str) -> None:
-        """Raise DataError for a column that varies so little that its variance would be 0."""
-        for column, low in self._low.items():
-            span = self._high[column] - low
-            if 0 < span < SMALLEST:
-                raise DataError(
-                    f"{name}: column {quote(column)} varies by {span:.3g} in all, less than {SMALLEST:g}, so that the "
-                    "square is 0 as a 64-bit number: give it in a smaller unit, such as multiplied by 1e200."
-                )
 
     def _is_constant(self, column: str) -> bool:
         return self._low[column] == self._high[column]

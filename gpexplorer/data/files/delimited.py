@@ -13,7 +13,7 @@ import gzip
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, cast
@@ -344,12 +344,17 @@ def _refuse_open_quote(name: str, quotes: int) -> None:
 
 
 def _parsing(delimiter: str, width: int, invalid: list[pv.InvalidRow]) -> pv.ParseOptions:
-    """Blank lines are left out of several columns; of one column they are gaps, as spreadsheets write them."""
+    """Blank lines are left out of several columns; of one column they are gaps, as spreadsheets write them.
+
+    A row of another length is kept in `invalid`, and is then an error.
+    """
+
+    def refuse(row: pv.InvalidRow) -> str:
+        invalid.append(row)
+        return "error"
+
     return pv.ParseOptions(
-        delimiter=delimiter,
-        newlines_in_values=True,
-        ignore_empty_lines=width > 1,
-        invalid_row_handler=_refusing(invalid),
+        delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=width > 1, invalid_row_handler=refuse
     )
 
 
@@ -374,16 +379,6 @@ def _without_blank_end(strips: Iterable[pa.Table]) -> Iterator[pa.Table]:
         if end:
             first = rows.column(0).slice(0, end).fill_null("")
             yield rows.slice(0, end).set_column(0, rows.column_names[0], first)
-
-
-def _refusing(invalid: list[pv.InvalidRow]) -> Callable[[pv.InvalidRow], str]:
-    """A handler for Arrow that keeps a row of another length, which is then an error."""
-
-    def refuse(row: pv.InvalidRow) -> str:
-        invalid.append(row)
-        return "error"
-
-    return refuse
 
 
 def _ragged(name: str, row: pv.InvalidRow, lines_before: int) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ...errors import DataError
 from ..quoting import quote
-from ..reader.cells import texts_of
+from ..reader.cells import as_they_are, texts_of
 from ..reader.column_names import note_on_position
 from ..reader.column_reader import column_reader
 from ..reader.input_columns import LEVEL
@@ -90,7 +90,7 @@ def _texts(name: str, table: pa.Table, column: str) -> list[str]:
     """One column of a new file as t texts, "" where a cell is missing; DataError if the file does not have it."""
     if column not in table.column_names:
         raise DataError(f"{name} has no column {quote(column)}: give the texts under their name in training.")
-    return ["" if text is None else str(text).strip() for text in table[column].to_pylist()]
+    return as_they_are(table[column])
 
 
 def as_inputs(name: str, table: pa.Table, columns: Sequence[str]) -> Floats:

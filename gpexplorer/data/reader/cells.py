@@ -71,11 +71,9 @@ class Texts(NamedTuple):
 
     def first_rows(self, cells: Sequence[str]) -> tuple[tuple[int, str], ...]:
         """The first ten rows that have one of these texts, each with its original text; (-1, "") for each row more."""
-        wanted = np.isin(np.array(self.distinct, dtype=object).astype(str), list(cells))
-        rows = np.flatnonzero(self.spread(wanted))
-        return tuple((int(row), self.original[self.place[row]]) for row in rows[:10]) + tuple(
-            (-1, "") for _ in rows[10:]
-        )
+        wanted = set(cells)
+        rows = np.flatnonzero(self.spread(np.array([text in wanted for text in self.distinct], dtype=bool))).tolist()
+        return (*((row, self.original[self.place[row]]) for row in rows[:10]), *[(-1, "")] * len(rows[10:]))
 
     def counts(self) -> Counter[str]:
         """How many rows have each text; two originals may be the same text, such as with a blank behind it."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..quoting import quote
+from ..quoting import joined, quote
 from .cells import Floats, Mask, Texts, as_they_are, is_number, is_text, plain, plain_numbers, texts_of, typed_values
 from .date_format import (
     ORDER_NAMES,
@@ -29,6 +29,7 @@ from .date_texts import clock_hours
 from .number_format import (
     DAYS,
     DURATION_NAME,
+    EXAMPLES,
     OTHER,
     NumberFormat,
     missing_number,
@@ -139,14 +140,6 @@ class ColumnReader:
         contradicted : bool
             Whether other cells of the same file contradict the format (see `contradicted_by`).
         """
-        cells, missing = self._cells(column, contradicted), self.numbers.missing
-        if missing is None:
-            return cells
-        gap = cells.gap | (cells.values == missing)
-        return cells._replace(values=np.where(gap, np.nan, cells.values), gap=gap)
-
-    def _cells(self, column: pa.ChunkedArray, contradicted: bool) -> Cells:
-        """The cells as they are written, with the number that stands for a gap."""
         column = plain(column)
         nothing = np.zeros(len(column), dtype=bool)
         is_number = self.dates.compact and self.low > 1e7  # earlier versions learned from 20210301 itself, if not text
@@ -154,13 +147,18 @@ class ColumnReader:
         typed = typed_values(column, "number" if is_number else "duration" if is_duration else self.kind)
         is_plain = self.kind == "number" and is_text(column.type) and self.numbers.decimal == "." and not contradicted
         typed = plain_numbers(column) if is_plain else typed
-        if typed is not None:
+        if typed is None:
+            cells = self._of_texts(texts_of(column), contradicted)
+        else:
             gap = np.isnan(typed)
             if pa.types.is_timestamp(column.type):
                 typed = self.dates.days_of_moments(typed, column.type.tz)
             is_bare = nothing if is_duration else ~gap & self.numbers.unit_in_all
-            return Cells(typed, gap, nothing, np.isnan(typed) & ~gap, is_bare)
-        return self._of_texts(texts_of(column), contradicted)
+            cells = Cells(typed, gap, nothing, np.isnan(typed) & ~gap, is_bare)
+        if self.numbers.missing is None:
+            return cells
+        gap = cells.gap | (cells.values == self.numbers.missing)
+        return cells._replace(values=np.where(gap, np.nan, cells.values), gap=gap)
 
     def _of_texts(self, texts: Texts, contradicted: bool) -> Cells:
         gap, nothing = texts.gap, np.zeros(len(texts.place), dtype=bool)
@@ -225,8 +223,7 @@ class ColumnReader:
         if self.kind == "date":
             return self.dates.shown()
         if self.kind == "words":
-            names = ", ".join(f"{name} ({count:,})" for name, count in list(zip(*self.levels[:2], strict=True))[:4])
-            return names + (f" and {len(self.levels.names) - 4} more" if len(self.levels.names) > 4 else "")
+            return joined((f"{name} ({count:,})" for name, count in zip(*self.levels[:2], strict=True)), 4)
         return ""
 
     @property
@@ -263,7 +260,7 @@ def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: 
     kind, _, form = asked.partition(" ")
     kind, form = (asked, "") if asked in KINDS else (kind, form)
     if kind in ("number", "decimal"):
-        decimal = {"1.234,5": ",", "1,234.5": "."}.get(form.partition(" ")[0], decimal)
+        decimal = next((mark for mark, shown in EXAMPLES.items() if form.partition(" ")[0] == shown), decimal)
     if kind in ("raw", "raw text"):
         levels = repeated_words(as_they_are(column))
         return ColumnReader(name, "raw text", levels=levels, rows=len(column), on_gap="refuse")
@@ -340,10 +337,11 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
         return ColumnReader(name, "time of day")
     if kind == "" and are_yes_no(levels_of(texts).names):
         return ColumnReader(name, "yes/no", levels=levels_of(texts))
-    for attempt in (_mostly_numbers, _mostly_dates):
-        decided = None if has_versions else attempt(name, texts, kind, form, decimal)
-        if decided is not None:
-            return decided
+    mostly = (
+        None if has_versions else _mostly_numbers(name, texts, kind, decimal) or _mostly_dates(name, texts, kind, form)
+    )
+    if mostly is not None:
+        return mostly
     if kind == "" and are_smiles(cells[:SMILES_SAMPLE]) and 2 * len(cells) > len(texts.place):
         return ColumnReader(name, "molecules", left_out="molecules, which need a kernel of their own")
     return _of_words(name, texts) if kind == "" else ColumnReader(name, "text", examples=texts.first_rows(cells[:1]))
@@ -360,7 +358,7 @@ def _dates(texts: Texts, cells: Sequence[str], form: str) -> DateFormat | None:
     return dates and dates.with_century(cells)
 
 
-def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str) -> ColumnReader | None:
+def _mostly_numbers(name: str, texts: Texts, kind: str, decimal: str) -> ColumnReader | None:
     """A column of which at least half of the cells are numbers, with the others as unreadable cells."""
     if kind not in ("", "number"):
         return None
@@ -385,7 +383,7 @@ def _mostly_numbers(name: str, texts: Texts, kind: str, _form: str, decimal: str
     return ColumnReader(name, "number", numbers=numbers, gap_words=gap_words, examples=texts.first_rows(others))
 
 
-def _mostly_dates(name: str, texts: Texts, kind: str, form: str, _decimal: str) -> ColumnReader | None:
+def _mostly_dates(name: str, texts: Texts, kind: str, form: str) -> ColumnReader | None:
     """A column of which nearly all cells are dates, in one order or in two, with the others as unreadable cells."""
     if kind not in ("", "date"):
         return None

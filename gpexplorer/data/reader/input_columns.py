@@ -156,15 +156,11 @@ def inputs_from(reader: ColumnReader, target: str) -> list[InputColumn]:
         return [*levels, *([InputColumn(name, "missing")] if reader.on_gap == "level" else [])]
     inputs = [InputColumn(name)] if reader.low < reader.high or not reader.gaps else []
     if reader.kind == "date":
-        inputs += [InputColumn(name, "part", f"{p} {wave}") for p in periods_of(reader) for wave in ("sin", "cos")]
+        # the parts of a date that can matter are those of which the rows span two periods
+        parts = [part for part, period in PERIODS.items() if reader.high - reader.low >= 2.0 * period]
+        inputs += [InputColumn(name, "part", f"{part} {wave}") for part in parts for wave in ("sin", "cos")]
     if reader.kind == "time of day":
         return [InputColumn(name, "part", f"clock {wave}") for wave in ("sin", "cos")]
     if reader.gaps and reader.on_gap == "fill":
         inputs.append(InputColumn(name, "missing"))
     return inputs
-
-
-def periods_of(reader: ColumnReader) -> list[str]:
-    """The parts of a date that can matter: those of which the rows span two periods."""
-    span = reader.high - reader.low
-    return [part for part, period in PERIODS.items() if span >= 2.0 * period]

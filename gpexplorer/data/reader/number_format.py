@@ -68,6 +68,7 @@ FEWEST_GROUPED = 3  # different cells such as 1.234
 DAY = 24  # hours: a smaller number before the colon may be a time of day
 _INFINITE = re.compile(r"(?i)[+-]?inf(inity)?")
 OTHER = {".": ",", ",": "."}
+EXAMPLES = {".": "1,234.5", ",": "1.234,5"}  # a number with each mark before its decimals, as people name the format
 _DIGITS = {first + i: str(i) for first in (0x660, 0x6F0, 0x966, 0xFF10) for i in range(10)} | {
     0x66B: ".", 0x66C: ",", 0xFF0E: ".", 0xFF0C: ",", 0xFF0D: "-", 0xFF0B: "+",
 }  # fmt: skip
@@ -191,9 +192,7 @@ class NumberFormat(NamedTuple):
 
     def number(self, text: str) -> float | None:
         """The number that a cleaned cell stands for; None if it is none in this format."""
-        if self.decimal == "." and _PLAIN.fullmatch(text):
-            return float(text)
-        if _INFINITE.fullmatch(text):
+        if (self.decimal == "." and _PLAIN.fullmatch(text)) or _INFINITE.fullmatch(text):
             return float(text)
         if self.unit in DURATIONS and (duration := _duration(text, self.unit)) is not None:
             return duration
@@ -259,11 +258,10 @@ class NumberFormat(NamedTuple):
         """A note on a column, with {name} for its name, if its marks may be meant otherwise; "" if they may not."""
         mark = "," if any("," in text for text in texts) else "." if groups_by_points(texts) else ""
         meant = "decimal marks" if mark == self.decimal else "marks of thousands"
-        other = "1,234.5" if self.decimal == "," else "1.234,5"
         marks = "commas" if mark == "," else "points"
         return mark and (
             f"{{name}}: 1.234 and 1,234 may both be meant; its {marks} were read as {meant}.\n"
-            f'kinds={{{{{{name}}: "number {other}"}}}} reads them the other way.'
+            f'kinds={{{{{{name}}: "number {EXAMPLES[OTHER[self.decimal]]}"}}}} reads them the other way.'
         )
 
     def note_on_marks(self, texts: Collection[str]) -> str:
@@ -281,9 +279,8 @@ class NumberFormat(NamedTuple):
 
     def shown(self) -> str:
         """The format in words, for a table of columns."""
-        marks = "1.234,5" if self.decimal == "," else "1,234.5"
         gap = "" if self.missing is None else f"; {exact(self.missing)} is a gap"
-        return f"{marks} {self.unit}".strip() + gap
+        return f"{EXAMPLES[self.decimal]} {self.unit}".strip() + gap
 
     @property
     def is_told(self) -> bool:
@@ -293,8 +290,7 @@ class NumberFormat(NamedTuple):
     @property
     def decision(self) -> str:
         """The format as the option `kinds` takes it."""
-        marks = "1.234,5" if self.decimal == "," else "1,234.5"
-        return f"number {marks}" + ("" if self.missing is None else f" missing {exact(self.missing)}")
+        return f"number {EXAMPLES[self.decimal]}" + ("" if self.missing is None else f" missing {exact(self.missing)}")
 
 
 def groups_by_points(cells: Iterable[str]) -> bool:

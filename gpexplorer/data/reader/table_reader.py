@@ -439,10 +439,7 @@ def _checked(hint: Any, value: Any) -> Any:
 
 def with_policies(column: ColumnReader, missing: str | None) -> ColumnReader:
     """The column with what becomes of a gap, by the option `missing` of `load` and by the gaps of training."""
-    if missing in ("refuse", "drop"):
-        return replace(column, on_gap="refuse")
-    if column.gaps and column.kind == "words":
-        return replace(column, on_gap="level")
-    if column.gaps:
-        return replace(column, on_gap="fill")
-    return replace(column, on_gap="refuse" if column.kind == "words" and missing is None else "average")
+    are_words, leaves_out = column.kind == "words", missing in ("refuse", "drop")
+    if column.gaps and not leaves_out:
+        return replace(column, on_gap="level" if are_words else "fill")
+    return replace(column, on_gap="refuse" if leaves_out or (are_words and missing is None) else "average")

@@ -90,12 +90,12 @@ def fit_to_targets(
     for j, gaps, of_others, (of_train, of_rest) in changed:  # after all of them are learned from medians
         X[gaps, j], others[of_others, j] = of_train, of_rest
     others_of = X[:, [bool(keep) and column.role != "mean" for column, keep in zip(inputs, kept, strict=True)]]
-    for j, means in new.items():
-        inputs[j] = _with_regression(inputs[j], means, others_of)
-    chosen = tuple(column for column, keep in zip(inputs, kept, strict=True) if keep)
     as_new = X.copy()
-    for j, means in new.items():
-        as_new[:, j] = means
+    for j, means in new.items():  # for words that training does not have, a regression on the other inputs
+        column = inputs[j]._replace(given=_regression(means, others_of))
+        left = np.quantile(means - column.regression(others_of), (np.arange(RESIDUALS) + 0.5) / RESIDUALS)
+        inputs[j], as_new[:, j] = column._replace(residuals=tuple(map(float, left))), means
+    chosen = tuple(column for column, keep in zip(inputs, kept, strict=True) if keep)
     return Encoded(replace(reader, inputs=chosen), X[:, kept], others[:, kept], as_new[:, kept] if new else None)
 
 
@@ -121,14 +121,6 @@ def _apart(values: Floats, step: float) -> Floats:
     rank = np.empty(len(values))
     rank[np.argsort(group, kind="stable")] = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
     return values + step * rank
-
-
-def _with_regression(column: InputColumn, means: Floats, others: Floats) -> InputColumn:
-    """A column of means with their ridge regression on the other inputs, for words that training does not have."""
-    column = column._replace(given=_regression(means, others))
-    left = means - column.regression(others)
-    quantiles = np.quantile(left, (np.arange(RESIDUALS) + 0.5) / RESIDUALS)
-    return column._replace(residuals=tuple(map(float, quantiles)))
 
 
 def _regression(values: Floats, others: Floats) -> tuple[float, ...]:
