@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,8 +64,8 @@ def all_for_training(
     group_bytes = b"" if groups is None else groups.number.numpy().tobytes() + str(groups.are_folds).encode()
     content = hashlib.sha256(row_bytes + np.ascontiguousarray(y).tobytes() + noise_bytes + group_bytes).hexdigest()[:16]
     names = names or (("object",) if texts else tuple(f"x{i}" for i in range(X.shape[1])))
-    train = Dataset(X if texts or mixed else torch.tensor(X), torch.tensor(y), names, noise=noise, groups=groups)
-    train = replace(train, reader=reader)
+    rows = X if texts or mixed else torch.tensor(X)
+    train = Dataset(rows, torch.tensor(y), names, noise=noise, groups=groups, reader=reader)
     return Split(train, train.rows(torch.arange(0)), "arrays", key=f"arrays-{content}")
 
 

@@ -102,9 +102,9 @@ def refit_to_all_rows(search: TimedSearch, lane: Lane, end: float | None = None)
     in_time = bool(lane.time_name)
     learns_anew = lane.group == EXACT and not in_time and seconds_left >= ANEW_TIMES * lane.seconds_of_a_run
     logs = None if learns_anew else lane.learned_logs()
-    solves_only = bool(lane.after_learning[0])
-    solves_only = solves_only and (in_time or seconds_left < REFIT_TIMES[False] * lane.seconds_of_a_run)
-    needed = lane.after_learning[0] if solves_only else lane.first_run.done
+    steps_to_solve = lane.after_learning[0]
+    solves_only = steps_to_solve > 0 and (in_time or seconds_left < REFIT_TIMES[False] * lane.seconds_of_a_run)
+    needed = steps_to_solve if solves_only else lane.first_run.done
     all_rows = whole(search.split)
     candidate = lane.candidate
     if solves_only:

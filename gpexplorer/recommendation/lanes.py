@@ -153,11 +153,10 @@ class Lane:
             return 1, max((after - before for before, after in pairwise(ends)), default=0.0)
         method = registry[self.candidate.method]
         solves = self.group == EXACT and self.candidate.all_rows and "learn" in method.param
-        if not solves or not self.runs:
-            return 0, 0.0
-        records, last = list(self.first_run.trace), self.learned_theta()
+        last = self.learned_theta() if solves else None
         if last is None:
             return 0, 0.0
+        records = list(self.first_run.trace)
         moved = [k for k, record in enumerate(records) if record.step.state.theta.tolist() != last]
         if not moved:
             return 0, 0.0
@@ -192,15 +191,12 @@ class Lane:
         return scores_of_parts(own, marginals, self.time_name)
 
     def _open(self, parts: list[Split], seconds: float) -> None:
-        rows = len(parts[0].train)
+        rows, logs = len(parts[0].train), self.start
         if rows != self.rows:
-            logs = self.learned_logs()
+            logs = self.learned_logs() or logs
             for run in self.runs.values():
                 run.close()
             self.runs, self.rows, self.scores = {}, rows, None
-        else:
-            logs = None
-        logs = logs or self.start
         for k, part in enumerate(parts):
             if k not in self.runs:
                 run = self.candidate.opened(part, self.seed, logs)

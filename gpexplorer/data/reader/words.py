@@ -93,13 +93,11 @@ class Levels(NamedTuple):
 
 def levels_of(texts: Texts, numbers_apart: bool = False) -> Levels:
     """The words of a column of training rows; numbers that are equal, such as 7 and 007, are one word or apart."""
-    spellings: dict[str, dict[str, int]] = {}
+    spellings: dict[str, Counter[str]] = {}
     for text, count in texts.counts().items():
         if text and count:
             key = text if numbers_apart and _PLAIN.fullmatch(text) else word_key(text)
-            of_key = spellings.setdefault(key, {})
-            name = " ".join(text.split())
-            of_key[name] = of_key.get(name, 0) + count
+            spellings.setdefault(key, Counter())[" ".join(text.split())] += count
     words: dict[str, int] = {}
     merged = []
     for of_key in spellings.values():
