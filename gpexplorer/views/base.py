@@ -14,6 +14,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 import holoviews as hv
 import numpy as np
@@ -61,6 +62,8 @@ class View(param.ParameterizedABC):
         A sentence that says what a click does; empty where a click does nothing.
     patience : float
         Seconds after which `data` may return what it has computed so far, in a view that implements `unfinished`.
+    computed : mapping of Run to dict
+        What a view keeps of each run, so that it is computed once.
     """
 
     key: ClassVar[str] = ""
@@ -74,6 +77,10 @@ class View(param.ParameterizedABC):
     editable: ClassVar[bool] = False
     click: ClassVar[str] = ""
     patience: float = math.inf
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self.computed: WeakKeyDictionary[Run, dict[Any, Any]] = WeakKeyDictionary()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -231,18 +238,14 @@ def overlay(parts: Iterable[hv.Element], frame: pd.DataFrame, columns: int = 2, 
     **options : object
         Further options of HoloViews.
     """
-    legend = {"legend_position": "top", "legend_cols": columns} if columns else {"show_legend": False}
     layers = hv.Overlay(list(parts))
-    limits = {f"{axis}lim": _around(layers, axis) for axis in ("x", "y") if options.get(f"log{axis}")}
-    shown = {name: limit for name, limit in limits.items() if limit is not None}
-    look = {**legend, "responsive": True, "show_grid": True, "title": ""}  # HoloViews would name layers: "a Overlay"
-    return layers.opts(**{**look, **labels(frame), **shown, **options})
-
-
-def _around(layers: hv.Overlay, axis: str) -> tuple[float, float] | None:
-    """Limits of a logarithmic axis with a single value, where HoloViews subtracts 1 and ends below zero; else None."""
-    low, high = layers.range(axis)
-    return (low / 2, 2 * high) if low is not None and low == high and low > 0 else None
+    look: dict[str, Any] = {"responsive": True, "show_grid": True, "title": ""}  # HoloViews would name it: "a Overlay"
+    look |= {"legend_position": "top", "legend_cols": columns} if columns else {"show_legend": False}
+    for axis in (axis for axis in ("x", "y") if options.get(f"log{axis}")):
+        low, high = layers.range(axis)
+        if low is not None and 0 < low == high:  # HoloViews would subtract 1 of a single value, and end below zero
+            look[f"{axis}lim"] = (low / 2, 2 * high)
+    return layers.opts(**{**look, **labels(frame), **options})
 
 
 def without_grid(plot: Any, element: hv.Element) -> None:
@@ -390,6 +393,11 @@ class Series(View):
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw the lines."""
         return overlay(self.curves(layers), next(iter(layers.values())), self.columns, **self.options)
+
+
+def on_plane(places: Any) -> pd.DataFrame:
+    """Return places [k, 2] as columns x and y."""
+    return pd.DataFrame(np.asarray(places, float).reshape(-1, 2), columns=["x", "y"])
 
 
 def points(x: Any, y: Any, log10: bool = False, positive: bool = False) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from pandas.api.types import is_float_dtype
 from param.parameterized import resolve_ref
 
 from ..display import InPanel
-from ..errors import SettingError, closest, has_items, quoted
+from ..errors import SettingError, closest, has_items, is_one_of, quoted
 from ..runs import Run
 from ..runs.studies import comparison, split_comparison
 from ..runs.studies.comparison import Finished
@@ -113,11 +113,22 @@ class Picture(InPanel, param.Parameterized):
             super().__init__(run=run, key=key, at=at, options=options, **size)
         except (TypeError, ValueError) as error:
             raise SettingError(f"The picture cannot be drawn: {error}") from None
-        self.view: View = _view(self.run, self.key, self.options)
+        self._choose_view()
 
     @param.depends("run", "key", "options", watch=True)
     def _choose_view(self) -> None:
-        self.view = _view(self.run, self.key, self.options)
+        """Make the view with this key and these options."""
+        if not isinstance(self.run, Run):
+            raise SettingError(f"A picture shows a run, and not {quoted(self.run)}: give what Spec.open returns.")
+        views = {view.key: view for view in for_run(self.run)}
+        if not is_one_of(self.key, views):
+            raise SettingError(f"This run has no picture {quoted(self.key)}{closest(self.key, views)}")
+        view = views[self.key]
+        for name in self.options:
+            if name not in view.param:
+                raise SettingError(f"The picture {self.key!r} has no option {name!r}{closest(name, view.param)}")
+        view.param.update(**self.options)
+        self.view: View = view
 
     @property
     def layers(self) -> Layers:
@@ -144,21 +155,6 @@ class Picture(InPanel, param.Parameterized):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a cell shows."""
         return {"image/svg+xml": self.svg(), "text/plain": self.view.title}
-
-
-def _view(run: Run, key: str, options: Mapping[str, Any]) -> View:
-    """The picture with this key and these options."""
-    if not isinstance(run, Run):
-        raise SettingError(f"A picture shows a run, and not {quoted(run)}: give what Spec.open returns.")
-    views = {view.key: view for view in for_run(run)}
-    if not isinstance(key, str) or key not in views:
-        raise SettingError(f"This run has no picture {quoted(key)}{closest(key, list(views))}")
-    view = views[key]
-    for name in options:
-        if name not in view.param:
-            raise SettingError(f"The picture {key!r} has no option {name!r}{closest(name, list(view.param))}")
-    view.param.update(**options)
-    return view
 
 
 Part = str | Curves  # HTML, or an element that is drawn
@@ -267,21 +263,17 @@ class Compare(InPanel, param.Parameterized):
         """Return what a cell shows: HTML and elements of HoloViews, from top to bottom."""
         if not self.finished and not self.failed:
             return ["<p>There are no runs to compare. Give some, such as Compare({'small': run, 'large': other}).</p>"]
-        repeated = self._over_splits_parts()
-        parts = [*repeated, *([_table(self.table())] if self.finished else [])]
+        parts, compared = list[Part](), self.over_splits()
+        if len(compared):  # means over splits, what they can tell, and the curves of SMSE
+            parts.append(_table(compared.drop(columns="pairs").dropna(axis=1, how="all")))
+            parts += [f"<p>{escape(sentence)}</p>" for sentence in split_comparison.sentences(compared)]
+            parts.append(self.curves("smse"))
+        parts += [_table(self.table())] if self.finished else []
         parts += [f"<p>{escape(name)}: {escape(sentence)}</p>" for name, sentence in self.failed.items()]
         if not any(len(run.steps) for run in self.finished.values()):
             return [*parts, "<p>None of these runs has taken a step yet: run.finish(steps=10) takes ten.</p>"]
         has_objective = "objective" in comparison.channels(self.finished)
-        return [*parts, self.curves()] if has_objective and not repeated else parts
-
-    def _over_splits_parts(self) -> list[Part]:
-        """Means over splits, what they can tell, and the curves of SMSE; nothing where no run was repeated."""
-        compared = self.over_splits()
-        if not len(compared):
-            return []
-        said = [f"<p>{escape(sentence)}</p>" for sentence in split_comparison.sentences(compared)]
-        return [_table(compared.drop(columns="pairs").dropna(axis=1, how="all")), *said, self.curves("smse")]
+        return [*parts, self.curves()] if has_objective and not len(compared) else parts
 
     def save_page(self, path: str | os.PathLike[str], *keys: str, by: str = "step") -> Path:
         """Write two runs side by side as one HTML file, which plays both under one bar without a server.
@@ -343,9 +335,9 @@ def race_parts(race: Race) -> list[Part]:
     """
     board = race.board()
     if not len(board):
-        lanes_table = {"method": {name: lane.spec.method for name, lane in race.lanes.items()}}
-        lanes_table["state"] = {name: lane.sentence or "has not begun" for name, lane in race.lanes.items()}
-        return [_table(pd.DataFrame(lanes_table)), "<p>No lane has a score yet: race.finish(seconds=10) runs them.</p>"]
+        waiting = {name: (lane.spec.method, lane.sentence or "has not begun") for name, lane in race.lanes.items()}
+        lanes = pd.DataFrame.from_dict(waiting, orient="index", columns=["method", "state"])
+        return [_table(lanes), "<p>No lane has a score yet: race.finish(seconds=10) runs them.</p>"]
     newest = board.groupby("lane").tail(1).set_index("lane").sort_values("smse")
     newest["memory"] /= 1e6
     newest = newest.rename(columns={"memory": "MB"})

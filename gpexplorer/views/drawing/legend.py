@@ -91,13 +91,9 @@ def _entry(item: Any) -> Entry:
     label = item.label.get("value", "") if isinstance(item.label, dict) else str(item.label.value)
     sign, part = _sign(glyph)
     alpha, colour = getattr(glyph, f"{part}_alpha"), getattr(glyph, f"{part}_color")
-    return Entry(
-        label=label,
-        sign=sign,
-        colour=colour if isinstance(colour, str) else "currentColor",  # a column of colours has no colour of its own
-        alpha=max(alpha, 0.35) if isinstance(alpha, int | float) else 1.0,
-        visible=bool(renderer.visible),
-    )
+    alpha = max(alpha, 0.35) if isinstance(alpha, int | float) else 1.0
+    colour = colour if isinstance(colour, str) else "currentColor"  # a column of colours has no colour of its own
+    return Entry(label, sign, colour, alpha, bool(renderer.visible))
 
 
 def _sign(glyph: Any) -> tuple[str, str]:

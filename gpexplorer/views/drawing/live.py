@@ -313,9 +313,7 @@ def _same(values: Any, others: Any) -> bool:
         return len(values) == len(others) and all(map(_same, values, others))
     if not isinstance(values, np.ndarray) or not isinstance(others, np.ndarray):
         return isinstance(values, int | float | str) and values == others
-    if values.shape != others.shape or values.dtype != others.dtype:
-        return False
-    return bool(np.array_equal(values, others, equal_nan=values.dtype.kind == "f"))
+    return values.dtype == others.dtype and np.array_equal(values, others, equal_nan=values.dtype.kind == "f")
 
 
 def _short(values: Any, name: str) -> Any:
@@ -352,10 +350,10 @@ def without_unseen_digits(values: np.ndarray, part: float) -> np.ndarray:
 
 def _never_empty(columns: Any) -> dict[str, Any]:
     """These columns, with one row of nan where there is none: an empty layer would lose its mark in the legend."""
-    nothing = {
-        name: np.array([""] if np.asarray(values).dtype == object else [np.nan]) for name, values in columns.items()
+    return {
+        name: values if len(values) else np.array([""] if np.asarray(values).dtype == object else [np.nan])
+        for name, values in columns.items()
     }
-    return {name: values if len(values) else nothing[name] for name, values in columns.items()}
 
 
 def _columns(frame: pd.DataFrame, current: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...data.standardising import targets
+from ...data.standardising import inputs_in_units, targets
 from ...linalg.randomness import generator
 from ...problem import Dataset
 from ...runs.run import Run
@@ -25,9 +24,8 @@ def numeric(run: Run) -> bool:
 
 def inputs_of(data: Dataset) -> np.ndarray:
     """Return the inputs [n, d] in the units of the file."""
-    X, scale = data.X, data.scale
-    X = X if scale is None else scale.inputs_in_units(X)
-    return X.detach().cpu().double().numpy()
+    X: np.ndarray = inputs_in_units(data.X, data)
+    return X
 
 
 def targets_of(data: Dataset) -> np.ndarray:
@@ -85,7 +83,8 @@ def inducing_inputs(run: Run, state: Any) -> np.ndarray:
     if index is not None:
         return inputs_of(train)[index.cpu().numpy()]
     if isinstance(Z, Tensor):
-        return inputs_of(replace(train, X=Z, y=train.y.new_zeros(len(Z))))
+        points: np.ndarray = inputs_in_units(Z.detach(), train)
+        return points
     return inputs_of(train)[:0]
 
 

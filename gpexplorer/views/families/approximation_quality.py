@@ -46,17 +46,15 @@ class Spectrum(View):
             count = max(count, method.candidates)
         spectrum = choice.grid.spectrum(theta_chosen, count)
         logs = spectrum.log_values.cpu().double().numpy() / np.log(10.0)
-        frame = pd.DataFrame({"x": np.arange(1.0, len(logs) + 1), "y": logs})
+        frame, title = by_rank(logs), f"a grid of {number_of_points(choice.grid.axes)} points"
         is_kept = rows_among(spectrum.axis_indices, choice.index).cpu().numpy()
         dropped = np.flatnonzero(~is_kept)
         noise = float(2 * state.theta[-1]) / np.log(10.0)
-        layers = {
-            "kept": frame[is_kept].reset_index(drop=True),
+        return {
+            "kept": named(frame[is_kept].reset_index(drop=True), "rank", "log10 eigenvalue", title),
             "dropped": frame.iloc[dropped[:: -(-len(dropped) // DROPPED) or 1]].reset_index(drop=True),
             "noise": pd.DataFrame({"x": [1.0, float(len(logs))], "y": [noise, noise]}),
         }
-        named(layers["kept"], "rank", "log10 eigenvalue", f"a grid of {number_of_points(choice.grid.axes)} points")
-        return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw the eigenvalues, and a line at the noise variance."""
@@ -66,6 +64,11 @@ class Spectrum(View):
             dots(layers, "kept", "kept", color=ROLES["mean"], size=5),
         ]
         return overlay(parts, layers["kept"], 3)
+
+
+def by_rank(values: np.ndarray) -> pd.DataFrame:
+    """Return these values over their ranks, which begin at 1."""
+    return pd.DataFrame({"x": np.arange(1.0, len(values) + 1), "y": values})
 
 
 def number_of_points(axes: Iterable[Sized]) -> str:
@@ -155,12 +158,9 @@ class CovarianceError(View):
         K, F = covariance_and_features(run, at, ERROR_ROWS)
         values = torch.linalg.eigvalsh(K).flip(0).square()
         best = ((values.sum() - values.cumsum(0)).clamp_min(0.0) / values.sum()).sqrt()
-        layers = {}
-        for name, error in (("grid", errors(K, F)), ("best", best)):
-            y = error[: len(F)].clamp_min(1e-12).cpu().numpy()
-            layers[name] = pd.DataFrame({"x": np.arange(1.0, len(y) + 1), "y": y})
-        named(layers["grid"], "eigenfunctions", "relative error (Frobenius)", f"covariance of {len(K)} rows")
-        return layers
+        grid, best = (by_rank(error[: len(F)].clamp_min(1e-12).cpu().numpy()) for error in (errors(K, F), best))
+        named(grid, "eigenfunctions", "relative error (Frobenius)", f"covariance of {len(K)} rows")
+        return {"grid": grid, "best": best}
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw two curves with a logarithmic axis of errors."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 import holoviews as hv
 import numpy as np
@@ -18,7 +17,7 @@ from ...methods.minibatches.gradient_spread import gradient_spread, likelihood_c
 from ...methods.minibatches.loop import Minibatches
 from ...problem import Problem
 from ...runs.run import Run
-from ..base import Layers, View, layer, line, named, overlay, segments
+from ..base import Layers, View, layer, line, named, overlay, points, segments
 from ..drawing.palette import ROLES
 
 BIAS_SIZES = (16, 32, 64, 128, 256, 512)  # rows per minibatch
@@ -31,6 +30,7 @@ DASHES: dict[str, dict[str, Any]] = {
 SHARED_SETTINGS = ("kernel", "layers", "width", "activation", "num_features", "frequencies", "seed", "validation")
 SIZES = (8, 32, 128)  # rows per minibatch in each panel
 POINTS, WIDTH = 6, 0.86  # evaluations per line; fraction of a panel that its lines take
+STUDY_AXES = ("minibatches, from left to right in each panel", "NLML per row [nat]")
 MAX_FEATURES = 256  # with more features the study would take too long: a minibatch costs their cube
 
 
@@ -59,16 +59,14 @@ class Gradients(View):
         sizes = [size for size in BIAS_SIZES if size < n] or [max(n // 2, 1)]
         layers, intervals = {}, {}
         for shift, key in enumerate(METHODS):
-            spreads = [
-                gradient_spread(same_features(run.method, key, size), run.problem, theta, self.draws) for size in sizes
-            ]
+            methods = [same_features(run.method, key, size) for size in sizes]
+            spreads = [gradient_spread(method, run.problem, theta, self.draws) for method in methods]
             values = [spread.bias if self.show == "bias" else spread.sd for spread in spreads]
             layers[key] = pd.DataFrame({"x": [float(size) for size in sizes], "y": values})
             intervals[key] = [spread.interval for spread in spreads]
-            visible = intervals[key] if self.show == "bias" else []
-            x = [size * (1.0 + 0.03 * (shift - 1)) for size in sizes][: len(visible)]  # beside each other
-            low, high = [ends[0] for ends in visible], [ends[1] for ends in visible]
-            layers[f"{key} bars"] = pd.DataFrame({"x0": x, "y0": low, "x1": x, "y1": high}, dtype=float)
+            x = [size * (1.0 + 0.03 * (shift - 1)) for size in sizes if self.show == "bias"]  # beside each other
+            bars = [(a, low, a, high) for a, (low, high) in zip(x, intervals[key], strict=False)]
+            layers[f"{key} bars"] = pd.DataFrame(bars, columns=["x0", "y0", "x1", "y1"], dtype=float)
         title = f"{self.draws} minibatches per point"
         title += f"; {overlap_sentence(sizes, intervals)}" if self.show == "bias" else ""
         named(layers["minimax"], "rows per minibatch", f"{self.show} / |exact gradient|", title)
@@ -86,9 +84,8 @@ def overlap_sentence(sizes: Sequence[int], intervals: Mapping[str, Sequence[tupl
     overlapping = [
         str(size) for size, (low, high), (other_low, other_high) in pairs if low < other_high and other_low < high
     ]
-    if not overlapping:
-        return "enough to tell BSGD from SCGD"
-    return f"too few to tell BSGD from SCGD at {', '.join(overlapping)} rows"
+    few = f"too few to tell BSGD from SCGD at {', '.join(overlapping)} rows"
+    return few if overlapping else "enough to tell BSGD from SCGD"
 
 
 def same_features(method: Minibatches, key: str, batch_size: int) -> Any:
@@ -115,10 +112,6 @@ class Batches(View):
         100, bounds=(POINTS, 5000), softbounds=(30, 500), doc="Minibatches per method and panel."
     )
 
-    def __init__(self, **params: Any) -> None:
-        super().__init__(**params)
-        self._studied: WeakKeyDictionary[Run, dict[int, Study]] = WeakKeyDictionary()
-
     def applies(self, run: Run) -> bool:
         """Return whether the exact likelihood takes little time, because there are few enough features."""
         method: Any = run.method
@@ -135,27 +128,24 @@ class Batches(View):
         sizes = [size for size in SIZES if size <= n // 2] or [max(n // 2, 1)]  # rows per minibatch in each panel
         borders = pd.DataFrame({"x": [float(k) for k in range(1, len(sizes))]})
         panels = pd.DataFrame({"x": [k + 0.5 * WIDTH for k in range(len(sizes))], "size": sizes})
+        layers = {**{key: points([], []) for key in METHODS}, "borders": borders, "panels": panels}
+        named(layers["minimax"], *STUDY_AXES, "nothing to compare yet: press Play")
         if not at:
-            empty = pd.DataFrame({"x": np.empty(0), "y": np.empty(0)})
-            return self._titled({**{key: empty.copy() for key in METHODS}, "borders": borders, "panels": panels}, "")
-        studies = self._studied.setdefault(run, {})
+            return layers
+        studies: dict[int, Study] = self.computed.setdefault(run, {})
         if self.minibatches not in studies:
             studies[self.minibatches] = Study(run.method, study_problem(run.problem), sizes, self.minibatches)
         study = studies[self.minibatches]
-        if study.layers is None or study.remaining:
+        if study.remaining:
             study.advance(self.patience)
-            study.layers = self._titled({**study.frames(), "borders": borders, "panels": panels}, study.title)
+            study.layers = layers | study.frames()
+            named(study.layers["minimax"], *STUDY_AXES, study.title)
         return study.layers
 
     def unfinished(self, run: Run, at: int) -> bool:
         """Return whether minibatches of the study remain."""
-        study = self._studied.get(run, {}).get(self.minibatches)
+        study: Study | None = self.computed.get(run, {}).get(self.minibatches)
         return at > 0 and study is not None and study.remaining > 0
-
-    def _titled(self, layers: Layers, title: str) -> Layers:
-        xlabel, ylabel = "minibatches, from left to right in each panel", "NLML per row [nat]"
-        named(layers["minimax"], xlabel, ylabel, title or "nothing to compare yet: press Play")
-        return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw one line per method in every panel, with borders between the panels."""
@@ -178,7 +168,7 @@ class Study:
     """
 
     def __init__(self, method: Minibatches, problem: Problem, sizes: list[int], minibatches: int) -> None:
-        self.layers: Layers | None = None
+        self.layers: Layers = {}
         self._lines: dict[str, list[tuple[float, float]]] = {key: [] for key in METHODS}
         self._rows, self._minibatches, self._seconds = len(problem.train), minibatches, 0.0
         self.total = self.remaining = len(METHODS) * len(sizes) * minibatches

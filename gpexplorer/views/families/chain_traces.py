@@ -40,11 +40,10 @@ class Chains(View):
         state = run.trace[at].step.state
         draws = state.watched.cpu().double().numpy()  # [chains, draws, numbers]
         column = COLUMNS[self.watched]
-        layers = {}
-        for c in range(min(run.method.chains, MAX_CHAINS)):
-            exists = c < len(draws) and column < draws.shape[2]
-            y = draws[c, :, column] if exists else np.empty(0)
-            layers[f"chain{c + 1}"] = pd.DataFrame({"x": np.arange(len(y)) * float(state.stride), "y": y})
+        chains = range(min(run.method.chains, MAX_CHAINS))
+        series = {f"chain{c + 1}": draws[c : c + 1, :, column : column + 1].ravel() for c in chains}  # or no draws yet
+        x = np.arange(draws.shape[1]) * float(state.stride)
+        layers = {name: pd.DataFrame({"x": x[: len(y)], "y": y}) for name, y in series.items()}
         titles = {"warm-up": "warming up", "sample": "sampling"}
         title = titles.get(state.phase, "no draws yet: hyperparameters are learned")
         if state.phase == "sample" and column < draws.shape[2]:
@@ -89,14 +88,12 @@ class Weights(View):
         x = np.arange(1.0, count + 1)
         prior, ends = run.method.priors(state.theta)[0], np.array([1.0, max(count, 2)])
         low, high = ((prior.mu + sign * 2.0 * prior.tau) / np.log(10.0) for sign in (-1.0, 1.0))
-        layers = {
+        means, title = pd.DataFrame({"x": x, "y": mean}), f"{moments.size} draws" if moments.size else "no draws yet"
+        return {
             "prior": pd.DataFrame({"x": ends, "lower": [low, low], "upper": [high, high]}),
             "spread": pd.DataFrame({"x0": x, "y0": mean - 2.0 * sd, "x1": x, "y1": mean + 2.0 * sd}),
-            "mean": pd.DataFrame({"x": x, "y": mean}),
+            "mean": named(means, "function of the orthogonal basis", "log10 weight", title),
         }
-        title = f"{moments.size} draws" if moments.size else "no draws yet"
-        named(layers["mean"], "function of the orthogonal basis", "log10 weight", title)
-        return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw a dot and a bar per weight, over the band of the prior."""

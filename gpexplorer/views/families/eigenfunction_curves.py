@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import holoviews as hv
@@ -12,6 +11,7 @@ import param
 import torch
 from torch import Tensor
 
+from ...data.standardising import inputs_in_units, targets
 from ...features.basis_choices import Basis
 from ...features.grid_eigenfunctions import Grid
 from ...linalg.cholesky import cholesky
@@ -118,13 +118,11 @@ class EigenfunctionsView(View):
         line, first = torch.linspace(float(grid.axes[0][0]), float(grid.axes[0][-1]), POINTS), self._first(len(index))
         weights = posterior_weights(run, at, basis).cpu().double().numpy()
         X = line[:, None].to(run.problem.train.X)
-        x = run_rows.inputs_of(replace(run.problem.train, X=X, y=X[:, 0]))[:, 0]  # in the units of the file
+        x = inputs_in_units(X, run.problem.train)[:, 0]
         values = _values(basis, X)
-        layers = {}
-        for k in range(CURVES):
-            exists = first + k < len(index)
-            y = values[first + k] if exists else np.full(POINTS, np.nan)
-            layers[f"phi{k + 1}"] = pd.DataFrame({"x": x, "y": y})
+        drawn = np.full((CURVES, POINTS), np.nan)
+        drawn[: len(index) - first] = values[first : first + CURVES]
+        layers = {f"phi{k}": pd.DataFrame({"x": x, "y": y}) for k, y in enumerate(drawn, 1)}
         last = min(first + CURVES, len(index))
         listed = ", ".join(f"{weight:.2g}".replace("-", "−") for weight in weights[first:last])
         title = f"ranks {first + 1} to {last}, with weights {listed}"
@@ -148,17 +146,15 @@ class EigenfunctionsView(View):
             maps[bottom : bottom + SIDE, left : left + SIDE] = small[rank].reshape(SIDE, SIDE).T
         total = (weights[: ranks.stop] @ large[: ranks.stop]).reshape(SUM_SIDE, SUM_SIDE).T
         x, y = np.array(corners, float).T
+        words_x, words_y = [*(x + SIDE / 2), SUM_PLACE[0] + SUM_SIDE / 2], [*(y - 6.5), SUM_PLACE[1] - 5.0]
         bars = np.abs(weights[ranks]) / (np.abs(weights[: ranks.stop]).max() or 1.0)
         texts = [f"{rank + 1}: {weights[rank].round(2) + 0.0:.2f}".replace("-", "−") for rank in ranks]
         texts.append(f"sum of {ranks.stop}" if ranks.stop > 1 else "the first one alone")
-        below_sum = SUM_PLACE[0] + SUM_SIDE / 2, SUM_PLACE[1] - 5.0
         layers = {
             "map": _image_frame(maps, (0, 0), limit),
             "sum": _image_frame(total, SUM_PLACE, limit),
             "weights": pd.DataFrame({"x0": x, "y0": y - 2, "x1": x + SIDE * bars, "y1": y - 2}),
-            "words": pd.DataFrame(
-                {"x": [*(x + SIDE / 2), *below_sum[:1]], "y": [*(y - 6.5), *below_sum[1:]], "text": texts}
-            ),
+            "words": pd.DataFrame({"x": words_x, "y": words_y, "text": texts}),
         }
         names = [run_rows.input_name(run, q) for q in (0, 1)]
         title = f"rank and weight of each; in all maps {names[0]} goes to the right and {names[1]} upward"
@@ -171,8 +167,8 @@ class EigenfunctionsView(View):
         first, layers = self._first(len(index)), {}
         for q in range(min(run.problem.train.d, INPUTS)):
             values = _values(basis, _along_axis(run, grid, q, POINTS))[first]
-            layers[f"input{q + 1}"] = pd.DataFrame({"x": np.linspace(0.0, 1.0, POINTS), "y": values})
-            layers[f"input{q + 1}"].attrs["name"] = run_rows.input_name(run, q)
+            layers[f"input{q + 1}"] = frame = pd.DataFrame({"x": np.linspace(0.0, 1.0, POINTS), "y": values})
+            frame.attrs["name"] = run_rows.input_name(run, q)
         xlabel = "position on the axis of each input, the others at their medians"
         named(layers["input1"], xlabel, "eigenfunction", f"rank {first + 1}")
         return layers
@@ -258,7 +254,7 @@ class Mixer(View):
         line = _along_axis(run, grid, q, MIXER_POINTS)
         with torch.no_grad():
             Phi, Phi_line = basis(part.X).T, basis(line).T  # [rows, p], [MIXER_POINTS, p]
-        x = run_rows.inputs_of(train.__class__(line, line[:, 0], scale=train.scale))[:, q]
+        x = inputs_in_units(line, train)[:, q]
         sliders = (self.first, self.second, self.third, self.fourth)
         mixed = torch.ones(len(index)).to(Phi)
         mixed[: len(sliders)] = torch.tensor(sliders[: len(index)]).to(Phi).mul(np.log(10.0)).exp()
@@ -266,9 +262,7 @@ class Mixer(View):
         layers = {}
         for name, w in (("mean", torch.ones_like(mixed)), ("mixed", mixed)):
             mean = (Phi_line * w.sqrt()) @ _weights(Phi * w.sqrt(), part.y, noise)
-            layers[name] = pd.DataFrame(
-                {"x": x, "y": run_rows.targets_of(train.__class__(line, mean, scale=train.scale))}
-            )
+            layers[name] = pd.DataFrame({"x": x, "y": targets(mean, train).cpu().numpy()})
         layers["mean"].attrs["label"] = "median" if run_rows.transforms_target(run) else "mean"
         spread = float(run_rows.targets_of(train).std()) or 1.0
         for k in range(SLIDERS):

@@ -9,7 +9,7 @@ import pandas as pd
 import param
 import torch
 
-from ...data.standardising import targets
+from ...data.standardising import inputs_in_units, targets
 from ...kernels.row_scaled import plain_rows
 from ...methods.capabilities import FiltersRows
 from ...runs.run import Run
@@ -53,25 +53,20 @@ class Filter(View):
         grid = torch.cat([grid, t[shown], t[shown] - 1e-6 * room]).sort().values
         mean, var = (each.cpu() for each in method.filtered(run.problem, state, grid, until))
         ends = [targets(mean + k * var.clamp_min(0.0).sqrt(), train).numpy() for k in (-2.0, 2.0)]
-        scale = train.scale
-        X = grid[:, None] if scale is None else scale.inputs_in_units(grid[:, None])
-        places = X[:, 0].numpy()
-        bands = pd.DataFrame({"x": places, "lower": ends[0], "upper": ends[1]})
-        is_seen = (grid <= until).numpy()
-        smoothed = run.posterior(at).mean(X).cpu().numpy()
+        X = inputs_in_units(grid[:, None], train)
+        bands = pd.DataFrame({"x": X[:, 0], "lower": ends[0], "upper": ends[1]})
+        is_seen, in_past = (grid <= until).numpy(), t[shown].numpy() <= until
         rows = pd.DataFrame({"x": x[shown], "y": run_rows.targets_of(train)[shown]})
-        in_past = t[shown].numpy() <= until
-        layers = {
+        means = pd.DataFrame({"x": X[:, 0], "y": targets(mean, train).numpy()})
+        title = f"{now + 1:,} of {len(order):,} rows seen"
+        return {
             "filter": bands[is_seen],
             "forecast": bands[~is_seen],
-            "mean": pd.DataFrame({"x": places, "y": targets(mean, train).numpy()}),
-            "all": pd.DataFrame({"x": places, "y": smoothed}),
+            "mean": named(means, run_rows.input_name(run, 0), train.target, title),
+            "all": pd.DataFrame({"x": X[:, 0], "y": run.posterior(at).mean(X).cpu().numpy()}),
             "seen": rows[in_past],
             "ahead": rows[~in_past],
         }
-        title = f"{now + 1:,} of {len(order):,} rows seen"
-        named(layers["mean"], run_rows.input_name(run, 0), train.target, title)
-        return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw the bands, the two means, and the rows on top."""

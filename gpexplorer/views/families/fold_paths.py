@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import holoviews as hv
 import numpy as np
-import pandas as pd
 import param
 import torch
 
@@ -15,7 +14,7 @@ from ...methods.cross_validation.fold_steps import score_folds
 from ...methods.cross_validation.folds import ordered_by_fold, split
 from ...methods.cross_validation.gpcv import GPCV
 from ...runs.run import Run
-from ..base import Layers, Line, Series, dots, image, line, named, overlay, points
+from ..base import Layers, Line, Series, dots, image, line, named, on_plane, overlay, points
 from ..drawing.palette import ROLES, cycled
 from ..runs.likelihood_surface import MARGIN, ThetaSurface
 
@@ -127,28 +126,23 @@ class Paths(ThetaSurface):
 
     def applies(self, run: Run) -> bool:
         """Return whether the run iterates over folds and has at most MAX_ROWS rows."""
-        if not super().applies(run) or len(run.problem.train) > MAX_ROWS:
-            return False
-        self.offer_names(run)
-        return True
+        return super().applies(run) and len(run.problem.train) <= MAX_ROWS and self.offer_names(run)
 
     def data(self, run: Run, at: int) -> Layers:
         """Return one path per fold in natural logarithms, and the surface (x, y, value): log10 of the error."""
-        theta, (i, j) = run.problem.theta, self.axes_of(run)
+        theta, axes = run.problem.theta, list(self.axes_of(run))
         infos = [record.step.info for record in run.trace[: at + 1] if len(record.step.info.consensus)]
-        copies = [info.thetas[:, [i, j]].cpu().double().numpy() for info in infos]
-        mean = np.array([info.consensus[[i, j]].tolist() for info in infos]).reshape(-1, 2)
-        consensus = pd.DataFrame(mean, columns=["x", "y"])
+        copies = [info.thetas[:, axes].cpu().double().numpy() for info in infos]
+        mean = np.array([info.consensus[axes].tolist() for info in infos]).reshape(-1, 2)
+        consensus = on_plane(mean)
         layers = {"consensus": consensus, "now": consensus.tail(1).reset_index(drop=True)}
         method, train = _method(run), run.problem.train
         _, validation = ordered_by_fold(train, method.validation(len(train)), method.seed)
-        for k in range(len(validation)):
-            path = np.array([c[k] for c in copies]).reshape(-1, 2)
-            layers[f"fold {k + 1}"] = pd.DataFrame(path, columns=["x", "y"])
-        around = np.concatenate([mean, *copies]) if copies else np.array([[float(theta[i]), float(theta[j])]])
+        layers |= {f"fold {k + 1}": on_plane([thetas[k] for thetas in copies]) for k in range(len(validation))}
+        around = np.concatenate([mean, *copies]) if copies else np.array([theta[axes].tolist()])
         centre = infos[-1].consensus if infos else theta
         layers["surface"] = self.surface(run, at, centre, around, MARGIN)
-        xlabel, ylabel = (f"log {run.problem.kernel.names[axis]}" for axis in (i, j))
+        xlabel, ylabel = (f"log {run.problem.kernel.names[axis]}" for axis in axes)
         named(layers["surface"], xlabel, ylabel, "log10 of the cross-validated error")
         return layers
 
@@ -167,11 +161,13 @@ class Paths(ThetaSurface):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw the surface in colour, the consensus as a broad line, and a thin line per fold on it."""
-        parts = [image(layers, "surface", alpha=0.7, clabel="log10 error")]
         folds = [name for name in layers if name.startswith("fold ")]
-        parts.append(line(layers, "consensus", "consensus", color=ROLES["reference"], line_width=7))
-        parts += [line(layers, name, name, **cycled(k)) for k, name in enumerate(folds)]
-        parts.append(dots(layers, "now", "this step", color=ROLES["inducing"], size=10))
+        parts = [
+            image(layers, "surface", alpha=0.7, clabel="log10 error"),
+            line(layers, "consensus", "consensus", color=ROLES["reference"], line_width=7),
+            *(line(layers, name, name, **cycled(k)) for k, name in enumerate(folds)),
+            dots(layers, "now", "this step", color=ROLES["inducing"], size=10),
+        ]
         return overlay(parts, layers["surface"], 4, show_grid=False)
 
 

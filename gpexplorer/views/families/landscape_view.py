@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple
 
 import holoviews as hv
@@ -21,7 +22,7 @@ from ...linalg.ranks import ranks
 from ...methods.capabilities import HasSwapLandscape, Landscape
 from ...problem import Dataset, MixedRows, Step
 from ...runs.run import Run
-from ..base import Layers, View, dots, layer, line, overlay, segments, without_grid
+from ..base import Layers, View, dots, layer, line, on_plane, overlay, segments, without_grid
 from ..drawing import run_rows
 from ..drawing.palette import ROLES, SEQUENTIAL
 
@@ -62,7 +63,7 @@ class SwapLandscape(View):
         landscape = landscape_at(run, at)
         if landscape is None:
             # Empty layers for a polished state, whose points are no longer rows
-            empty = pd.DataFrame({name: np.empty(0) for name in COLUMNS})
+            empty = pd.DataFrame(columns=list(COLUMNS), dtype=float)
             layers = self._against_each_other(empty) | {"pivots": empty}
             layers["exact"].attrs["title"] = POINTS_MOVED
             return layers
@@ -82,9 +83,8 @@ class SwapLandscape(View):
             layers = self._against_each_other(frame)
         pivots = frame["row"].isin(landscape.pivots.tolist()).to_numpy()
         layers["pivots"] = layers["exact"][pivots].drop(columns="value", errors="ignore")
-        layers["exact"].attrs["title"] = (
-            f"in place of row {landscape.removed}{_agreement(frame, landscape.correlation)}"
-        )
+        agreement = _agreement(frame, landscape.correlation)
+        layers["exact"].attrs["title"] = f"in place of row {landscape.removed}{agreement}"
         return layers
 
     def _over_plane(self, run: Run, frame: pd.DataFrame, landscape: Landscape) -> Layers:
@@ -96,8 +96,7 @@ class SwapLandscape(View):
         exact.attrs = {"map": True, "xlabel": names[0], "ylabel": names[1]}
         if len(exact) and abs(value).max() < WORTH_A_SWAP[1]:
             exact.attrs["colours"] = WORTH_A_SWAP
-        removed = pd.DataFrame({"x": plane[[landscape.removed], 0], "y": plane[[landscape.removed], 1]})
-        return {"exact": exact, "best": best[["x", "y"]], "removed": removed}
+        return {"exact": exact, "best": best[["x", "y"]], "removed": on_plane(plane[landscape.removed])}
 
     def _against_each_other(self, frame: pd.DataFrame) -> Layers:
         exact, quantity = frame.assign(x=frame["approx"], y=frame["exact"]), DECREASE
@@ -115,19 +114,17 @@ class SwapLandscape(View):
         exact = self.data(run, at)["exact"]
         if not len(exact) or not isinstance(run.method, HasSwapLandscape):
             return None
-        dx, dy = (
-            (exact[axis].to_numpy() - value) / (np.ptp(exact[axis].to_numpy()) or 1.0)
-            for axis, value in (("x", x), ("y", y))
-        )
-        row = int(exact["row"].iloc[int(np.argmin(dx**2 + dy**2))])
+        places = exact[["x", "y"]].to_numpy(float)
+        span = np.ptp(places, axis=0)
+        distance = np.square((places - [x, y]) / np.where(span > 0.0, span, 1.0)).sum(1)
+        row = int(exact["row"].iloc[int(distance.argmin())])
         return run.method.force_swap(run.problem, run.trace[at].step.state, row)
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Exact values as points; approximate ones as a line over one input; colours on a plane."""
         parts = _coloured(layers) if "removed" in layers else _points(layers)
         rings = {"fill_alpha": 0.0, "line_color": ROLES["inducing"], "size": 10, "marker": "diamond", "line_width": 2}
-        parts.append(dots(layers, "pivots", "pivots", **rings))
-        return overlay(parts, layers["exact"])
+        return overlay([*parts, dots(layers, "pivots", "pivots", **rings)], layers["exact"])
 
 
 def has_cheap_landscape(run: Run) -> bool:
@@ -235,14 +232,13 @@ class Structures(View):
         if landscape is None:
             return _grid([], [], POINTS_MOVED)
         best = both_values(landscape).nlargest(ACROSS * DOWN - 1, "exact")
-        rows = [landscape.removed, *best["row"].astype(int).tolist()]
-        decreases = [
-            f"row {row}\n{value:+.3g} nat".replace("-", "−") for row, value in zip(rows[1:], best["exact"], strict=True)
-        ]
+        decreases = zip(best["row"].astype(int), best["exact"], strict=True)
+        captions = {landscape.removed: f"row {landscape.removed}\nis removed"}
+        captions |= {row: f"row {row}\n{value:+.3g} nat".replace("-", "−") for row, value in decreases}
         smiles = smiles_of(run.problem.train) or ()
-        drawings = [structure(smiles[row]) for row in rows]
-        layers = _grid(drawings, [f"row {rows[0]}\nis removed", *decreases], "exact decrease of the objective")
-        layers["captions"]["row"] = rows
+        drawings = [structure(smiles[row]) for row in captions]
+        layers = _grid(drawings, list(captions.values()), "exact decrease of the objective")
+        layers["captions"]["row"] = list(captions)
         return layers
 
     def clicked(self, run: Run, at: int, x: float, y: float) -> Step | None:
@@ -269,11 +265,7 @@ class Structures(View):
 
 def installed() -> bool:
     """Return whether RDKit is installed."""
-    try:
-        import rdkit  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("rdkit") is not None
 
 
 def smiles_of(train: Dataset) -> Sequence[str] | None:
@@ -328,12 +320,10 @@ def _grid(drawings: list[Structure], captions: list[str], title: str) -> Layers:
     bonds = [drawing.bonds + np.tile(cell, 2) for drawing, cell in zip(drawings, cells, strict=True)]
     atoms = [drawing.atoms + cell for drawing, cell in zip(drawings, cells, strict=True)]
     letters = [letter for drawing in drawings for letter in drawing.letters]
-    letter_xy = np.concatenate([np.empty((0, 2)), *atoms])  # [a, 2]
-    caption_xy = np.array(cells).reshape(-1, 2) - [0.0, BELOW]  # [cells, 2]
-    layers = {
+    words = on_plane(np.reshape(cells, (-1, 2)) - [0.0, BELOW]).assign(text=captions)
+    words.attrs["title"] = title
+    return {
         "bonds": pd.DataFrame(np.concatenate([np.empty((0, 4)), *bonds]), columns=["x0", "y0", "x1", "y1"]),
-        "atoms": pd.DataFrame({"x": letter_xy[:, 0], "y": letter_xy[:, 1], "text": letters}),
-        "captions": pd.DataFrame({"x": caption_xy[:, 0], "y": caption_xy[:, 1], "text": captions}),
+        "atoms": on_plane(np.concatenate([np.empty((0, 2)), *atoms])).assign(text=letters),
+        "captions": words,
     }
-    layers["captions"].attrs["title"] = title
-    return layers

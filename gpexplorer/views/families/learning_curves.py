@@ -47,7 +47,7 @@ class Estimate(Series):
         """Return both series against epochs."""
         table = self.table(run, at)
         taken = np.array([run.trace[k].step.state.batches for k in table["index"]], float)  # after each step
-        before = np.concatenate([[0.0], taken[:-1]])
+        before = np.append(0.0, taken[:-1])
         per_batch = table["epoch"].to_numpy(float) / taken
         middle = (before + taken - 1.0) / 2.0 * per_batch  # epochs, of the minibatches before, ..., taken - 1
         return super().series(run, at) | {"estimate": points(middle, table["estimate"])}

@@ -11,7 +11,7 @@ import param
 
 from ...methods.capabilities import DependsOnNearRows, NearRows
 from ...runs.run import Run
-from ..base import Layers, View, dots, line, named, overlay, segments
+from ..base import Layers, View, dots, line, named, on_plane, overlay, segments
 from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
@@ -49,12 +49,11 @@ class _OfOneRow(View):
             title = f"row {int(near.places[place]) + 1:,} of {len(plane):,}, {count}"
         begin = np.repeat(plane[chosen], len(neighbours), 0)
         layers = {
-            "rows": pd.DataFrame(plane[sample], columns=["x", "y"]),
+            "rows": named(on_plane(plane[sample]), *names, title, map=train.d > 1),
             "lines": pd.DataFrame(np.hstack([begin, plane[neighbours]]), columns=["x0", "y0", "x1", "y1"]),
-            "neighbours": pd.DataFrame(plane[neighbours], columns=["x", "y"]),
-            "chosen": pd.DataFrame(plane[chosen], columns=["x", "y"]),
+            "neighbours": on_plane(plane[neighbours]),
+            "chosen": on_plane(plane[chosen]),
         }
-        named(layers["rows"], *names, title, map=train.d > 1)
         return self._of_near_rows(layers, near)
 
     def _of_near_rows(self, layers: Layers, near: NearRows) -> Layers:
@@ -164,14 +163,14 @@ class Unexplained(View):
         is_known = near.sd.isfinite().cpu().numpy()
         place, sd = (each.cpu().double().numpy()[is_known] for each in (near.places + 1, near.sd))
         log_place, log_sd = np.log10(place), np.log10(sd)
-        dots_of = pd.DataFrame({"x": log_place, "y": log_sd})
+        rows = pd.DataFrame({"x": log_place, "y": log_sd})
         groups = np.array_split(np.arange(len(place)), min(BINS, max(len(place), 1)))
         median = [(np.median(log_place[group]), np.median(log_sd[group])) for group in groups if len(group)]
         noise = float(state.theta[-1]) / np.log(10.0)
         ends = [log_place.min(), log_place.max()] if len(place) else []
         return {
-            "rows": named(dots_of, "log10 place in the order", "log10 sd given the neighbours, scaled target"),
-            "median": pd.DataFrame(np.reshape(median, (-1, 2)), columns=["x", "y"]),
+            "rows": named(rows, "log10 place in the order", "log10 sd given the neighbours, scaled target"),
+            "median": on_plane(median),
             "noise": pd.DataFrame({"x": ends, "y": [noise] * len(ends)}, dtype=float),
         }
 

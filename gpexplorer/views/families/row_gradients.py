@@ -13,7 +13,7 @@ import torch
 
 from ...methods.capabilities import HasGradient, ReportsGains
 from ...runs.run import Run
-from ..base import Layers, View, dots, labels, layer, line, named, overlay
+from ..base import Layers, View, dots, labels, layer, line, named, overlay, points
 from ..drawing import run_rows
 from ..drawing.palette import ROLES, SEQUENTIAL
 
@@ -48,10 +48,9 @@ class Gradient(View):
         layers = {"rows": frame, "active": frame[active]}
         largest = step.info.largest  # nan before the first iteration on alpha
         title = f"largest of all rows: {largest:.2g}" if math.isfinite(largest) else "no block solved yet"
-        layers["rows"].attrs["title"] = title
         top = math.log10(max(float(run.problem.train.y.abs().max()), SMALLEST))  # where all weights are zero
-        for attribute in ("colours", *["at_least"] * ("map" not in frame.attrs)):
-            layers["rows"].attrs[attribute] = (top - DECADES, top)
+        ends = (top - DECADES, top)
+        frame.attrs |= {"title": title, "colours": ends} | ({} if "map" in frame.attrs else {"at_least": ends})
         return layers
 
     def _placed(self, run: Run, sample: torch.Tensor, size: np.ndarray) -> pd.DataFrame:
@@ -93,9 +92,7 @@ class Gains(View):
         method = run.method
         assert isinstance(method, ReportsGains)
         gains = method.promised_gains(run.trace[at].step.info).cpu().double().numpy()
-        positive = gains > 0.0
-        positions = np.arange(1, len(gains) + 1, dtype=float)
-        rows = pd.DataFrame({"x": positions[positive], "y": np.log10(gains[positive])})
+        rows = points(np.arange(1, len(gains) + 1), gains, log10=True)
         title = f"sum if each row moved alone: {gains.sum():.2g}" if len(gains) else "no block yet"
         return {"rows": named(rows, "position in the block", "log10 decrease of f, row alone", title)}
 
@@ -126,12 +123,11 @@ class Correlation(View):
         assert isinstance(method, HasGradient)
         states = [record.step.state for record in run.trace[max(0, at - self.window + 1) : at + 1]]
         result = method.gradient_correlations(run.problem, states, CENTRES, self.neighbours)
-        layers = {"far": _shares(result.far.cpu().numpy()), "near": _shares(result.near.cpu().numpy())}
         title = "no iterations to compare yet"
         if len(result.near):
             title = f"median of neighbours {float(result.near.median()):.2f}, over {result.iterations} iterations"
-        named(layers["near"], "correlation of gradients", "share of pairs", title)
-        return layers
+        near = named(_shares(result.near), "correlation of gradients", "share of pairs", title)
+        return {"far": _shares(result.far), "near": near}
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Two histograms as steps; that of the neighbours is filled."""
@@ -143,7 +139,7 @@ class Correlation(View):
         return overlay(parts, layers["near"])
 
 
-def _shares(values: np.ndarray) -> pd.DataFrame:
+def _shares(values: torch.Tensor) -> pd.DataFrame:
     """The outline of a histogram whose heights add up to one, two corners per interval."""
-    counts = np.histogram(values, BINS)[0]
+    counts = np.histogram(values.cpu().numpy(), BINS)[0]
     return pd.DataFrame({"x": np.repeat(BINS, 2)[1:-1], "y": np.repeat(counts / max(len(values), 1), 2)})

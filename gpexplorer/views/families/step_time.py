@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 from typing import Any, ClassVar, NamedTuple
-from weakref import WeakKeyDictionary
 
 import holoviews as hv
 import numpy as np
@@ -53,19 +52,15 @@ class Growth(View):
 
     largest = param.Selector(default=100_000, objects=[10_000, 100_000, 1_000_000], label="Rows, at most", doc=LARGEST)
 
-    def __init__(self, **params: Any) -> None:
-        super().__init__(**params)
-        self._cache: WeakKeyDictionary[Run, dict[int, pd.DataFrame]] = WeakKeyDictionary()
-
     def data(self, run: Run, at: int) -> Layers:
         """Return seconds by n, measured once per run and size: the cost does not depend on theta."""
-        cached = self._cache.setdefault(run, {})
-        if self.largest not in cached:
-            cached[self.largest] = measured(run, at, self.largest)
-        table = cached[self.largest]
+        tables = self.computed.setdefault(run, {})
+        if self.largest not in tables:
+            tables[self.largest] = measured(run, at, self.largest)
+        table = tables[self.largest]
         layers = {name: pd.DataFrame({"x": table["n"], "y": table[name]}) for name in ("once", "theta", "step")}
-        chains = _chains(run)
-        of_chains, microseconds = f" of {chains} chains" if chains > 1 else "", 1e6 * table["step"].median()
+        of_chains = f" of {_chains(run)} chains" if _chains(run) > 1 else ""
+        microseconds = 1e6 * table["step"].median()
         title = f"{table['p'].iloc[0]} eigenfunctions: {microseconds:.0f} microseconds per likelihood{of_chains} "
         named(layers["step"], "rows n", "seconds", f"{title}with all derivatives, for any n")
         return layers

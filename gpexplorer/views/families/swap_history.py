@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...runs.run import Run
-from ..base import Layers, View, dots, named, overlay, segments
+from ..base import Layers, View, dots, named, on_plane, overlay, segments
 from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
@@ -35,18 +35,14 @@ class Swaps(View):
         """Compute positions of rows and inducing points on the plane, and of the last accepted swaps."""
         plane, names = run_rows.plane(run)
         inducing = run_rows.inducing_rows(run.trace[at].step.state)
-        points = plane[inducing.cpu().numpy()] if inducing is not None else plane[:0]
-        infos = [run.trace[i].step.info for i in range(at, -1, -1)]
+        infos = [record.step.info for record in run.trace[at::-1]]
         swaps = [(info.removed, info.proposed) for info in infos if getattr(info, "accepted", False)][:LAST]
-        removed, added = (plane[np.array([swap[k] for swap in swaps], dtype=int)] for k in (0, 1))
-        sample = run_rows.sampled(len(plane)).numpy()
-        layers = {
-            "rows": pd.DataFrame({"x": plane[sample, 0], "y": plane[sample, 1]}),
-            "moves": pd.DataFrame({"x0": removed[:, 0], "y0": removed[:, 1], "x1": added[:, 0], "y1": added[:, 1]}),
-            "inducing": pd.DataFrame({"x": points[:, 0], "y": points[:, 1]}),
+        ends = plane[np.array(swaps, dtype=int).reshape(-1, 2)].reshape(-1, 4)
+        return {
+            "rows": named(on_plane(plane[run_rows.sampled(len(plane)).numpy()]), *names, map=True),
+            "moves": pd.DataFrame(ends, columns=["x0", "y0", "x1", "y1"]),
+            "inducing": on_plane(plane[inducing.cpu().numpy()] if inducing is not None else []),
         }
-        named(layers["rows"], *names, map=True)
-        return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw the rows, the segments, and the inducing points on top."""
@@ -75,7 +71,7 @@ class Survival(View):
 
     def data(self, run: Run, at: int) -> Layers:
         """Lives that have ended and lives that continue, the oldest first, and the steps at which an epoch began."""
-        states = [run.trace[i].step.state for i in range(at + 1)]
+        states = [record.step.state for record in run.trace[: at + 1]]
         begin, end, alive = lives([state.inducing.cpu().numpy() for state in states])
         order = np.lexsort((-end, begin))
         begin, end, alive = begin[order], end[order], alive[order]
@@ -84,18 +80,17 @@ class Survival(View):
         epochs = np.array([state.epoch for state in states])
         starts = np.flatnonzero(np.diff(epochs) > 0).astype(float) + 1.0
         top = np.full(len(starts), float(max(len(order), 1)))
-        layers = {
-            "epochs": pd.DataFrame({"x0": starts, "y0": 0.0 * top, "x1": starts, "y1": top}),
-            "gone": frame[~alive].reset_index(drop=True),
-            "alive": frame[alive].reset_index(drop=True),
-        }
-        layers["now"] = layers["alive"][["x1", "y1"]].set_axis(["x", "y"], axis=1)  # seen at step 0 as well
+        gone, living = (frame[which].reset_index(drop=True) for which in (~alive, alive))
         first = int(((begin == 0) & alive).sum())
-        title = f"{len(order)} lines so far; {int(alive.sum())} continue, {first} of them since the start"
+        title = f"{len(order)} lines so far; {len(living)} continue, {first} of them since the start"
         if (asked := len(states[0].inducing)) > (left := len(states[-1].inducing)):
             title += f". {left} of {asked} points are used: they explain all other rows to rounding"
-        named(layers["alive"], "step", "inducing rows, oldest first", title)
-        return layers
+        return {
+            "epochs": pd.DataFrame({"x0": starts, "y0": 0.0 * top, "x1": starts, "y1": top}),
+            "gone": gone,
+            "alive": named(living, "step", "inducing rows, oldest first", title),
+            "now": on_plane(living[["x1", "y1"]]),  # seen at step 0 as well
+        }
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw thin lines for lives that have ended, and strong ones with a dot for the current inducing points."""
@@ -128,10 +123,9 @@ def lives(sets: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.
     O(T m).
     """
     widest = max((len(rows) for rows in sets), default=0)
-    table = np.full((len(sets), widest), -1)
+    table = np.full((widest, len(sets)), -1)  # [slots, steps]
     for step, rows in enumerate(sets):
-        table[step, : len(rows)] = rows
-    table = table.T  # [slots, steps]
+        table[: len(rows), step] = rows
     changed = np.ones_like(table, dtype=bool)
     changed[:, 1:] = table[:, 1:] != table[:, :-1]
     slot, begin = np.nonzero(changed)

@@ -159,9 +159,8 @@ class Convergence(View):
         if not isinstance(spec, Spec) or channel.name == COVERAGE:
             return None
         reported = [run for run in self.earlier if {channel.name, column} <= set(run.steps)]
-        comparable = [
-            run for run in reported if run.steps[channel.name].notna().any() and _is_comparable(run.spec, spec, channel)
-        ]
+        reported = [run for run in reported if run.steps[channel.name].notna().any()]
+        comparable = [run for run in reported if _is_comparable(run.spec, spec, channel)]
         if not comparable:
             return None
         best = min(comparable, key=lambda finished: _last(finished, channel))

@@ -24,7 +24,7 @@ from ...kernels.theta.restrictions import Parameter, kernel_parameters, log_prio
 from ...linalg.cholesky import cholesky, logdet
 from ...objectives import evidence, noise_variance
 from ...runs.run import Run
-from ..base import Layers, View, dots, image, line, named, overlay
+from ..base import Layers, View, dots, image, line, named, on_plane, overlay
 from ..drawing.palette import ROLES
 
 QUIET = 0.3  # seconds at one record after which its own surface is computed
@@ -53,9 +53,7 @@ class ThetaSurface(View):
     second = param.Selector(default="", objects=[""], label="Upward", doc=UPWARD)
     side = param.Integer(9, bounds=(2, 60), softbounds=(5, 25), label="Squares per side", doc=SQUARES)
 
-    def __init__(self, **params: Any) -> None:
-        super().__init__(**params)
-        self._surface: _Surface | None = None
+    _surface: _Surface | None = None
 
     @abstractmethod
     def height(self, run: Run) -> Callable[[torch.Tensor], float]:
@@ -72,12 +70,13 @@ class ThetaSurface(View):
         x, y = (names.index(name) if name in names else default for name, default in chosen)
         return x, y
 
-    def offer_names(self, run: Run) -> None:
-        """Let the two hyperparameters be chosen by their names."""
+    def offer_names(self, run: Run) -> bool:
+        """Let the two hyperparameters be chosen by their names; returns True."""
         names = [each.name for each in _parameters(run)]
         axes = self.axes_of(run)
         self.param.first.objects = self.param.second.objects = names
         self.first, self.second = (names[axis] for axis in axes)
+        return True
 
     def members(self, run: Run) -> tuple[list[int], list[int]]:
         """Return the entries of theta that move along x and along y: those tied to each other move together."""
@@ -119,12 +118,9 @@ class ThetaSurface(View):
 
     def _evaluated(self, run: Run, centre: torch.Tensor, low: np.ndarray, high: np.ndarray) -> pd.DataFrame:
         """Evaluate the height at `side`^2 points."""
-        height, points = self.height(run), []
-        for x in np.linspace(low[0], high[0], self.side):
-            for y in np.linspace(low[1], high[1], self.side):
-                points.append((x, y, height(self.placed(run, centre, (x, y)))))
-        frame = pd.DataFrame(points, columns=["x", "y", "value"]).replace([np.inf, -np.inf], np.nan)
-        return frame.sort_values(["y", "x"]).reset_index(drop=True)
+        height, sides = self.height(run), np.linspace(low, high, self.side).T
+        points = [(x, y, height(self.placed(run, centre, (x, y)))) for y in sides[1] for x in sides[0]]
+        return pd.DataFrame(points, columns=["x", "y", "value"]).replace([np.inf, -np.inf], np.nan)
 
 
 MAX_ROWS = 600  # with more rows, the surface would block the page
@@ -147,10 +143,8 @@ class Likelihood(ThetaSurface):
     def applies(self, run: Run) -> bool:
         """Return whether the method has the kernel's hyperparameters, and at most MAX_ROWS rows."""
         has_theta = hasattr(run.method.State, "theta") and not run.method.own_kernel
-        if not (has_theta and len(run.problem.train) <= MAX_ROWS and len(run.problem.theta) > 1):
-            return False
-        self.offer_names(run)
-        return True
+        is_cheap = len(run.problem.train) <= MAX_ROWS and len(run.problem.theta) > 1
+        return has_theta and is_cheap and self.offer_names(run)
 
     def data(self, run: Run, at: int) -> Layers:
         """Return the surface as log10 of 1 + nat above its lowest point, the path, and the lowest point.
@@ -161,14 +155,13 @@ class Likelihood(ThetaSurface):
         thetas = np.stack([record.step.state.theta.cpu().double().numpy() for record in run.trace[: at + 1]])
         around = thetas[:, axes]
         surface = self.surface(run, at, theta, around, WIDER)
-        height = self.height(run)
         best, lowest = self._lowest(run, theta, surface)
-        here = height(theta)
+        here = self.height(run)(theta)
         lowest = min(lowest, here)
         surface["value"] = np.log10(1.0 + (surface["value"] - lowest).clip(lower=0.0))
         parameters = [_parameters(run)[axis] for axis in axes]
-        layers = {"surface": surface, "path": _frame(around), "begin": _frame(around[:1])}
-        layers |= {"now": _frame(around[-1:]), "lowest": _frame(best[None])}
+        layers = {"surface": surface, "path": on_plane(around), "begin": on_plane(around[:1])}
+        layers |= {"now": on_plane(around[-1:]), "lowest": on_plane(best)}
         for frame in layers.values():
             for column, each in zip("xy", parameters, strict=True):
                 frame[column] = (frame[column] + math.log(each.factor)) / math.log(10.0)
@@ -240,7 +233,3 @@ class Likelihood(ThetaSurface):
 
 def _parameters(run: Run) -> tuple[Parameter, ...]:
     return kernel_parameters(run.problem.kernel, plain_rows(run.problem))
-
-
-def _frame(points: np.ndarray) -> pd.DataFrame:
-    return pd.DataFrame(np.asarray(points, float).reshape(-1, 2), columns=["x", "y"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 import holoviews as hv
 import numpy as np
@@ -18,7 +16,7 @@ from ...kernels.row_scaled import plain_rows
 from ...methods.capabilities import HasBandsOfSomeRows, LimitedToGrid
 from ...posteriors import Marginals, Posterior, in_units, joint_band
 from ...runs.run import Run
-from ..base import Layers, View, band, dots, image, labels, line, overlay, segments
+from ..base import Layers, View, band, dots, image, labels, line, named, on_plane, overlay, segments
 from ..drawing import run_rows
 from ..drawing.brushing import nearest_points
 from ..drawing.palette import ROLES
@@ -51,23 +49,18 @@ class Fit(View):
         default="none", objects=["none", "joint", "some rows"], label="Second band (1-D)", doc=SECOND_BAND
     )
 
-    def __init__(self, **params: Any) -> None:
-        super().__init__(**params)
-        self._grid_notes: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
-
     def data(self, run: Run, at: int) -> Layers:
         """Return the layers for data with one, two or more inputs.
 
         Bands lie between the quantiles that are the mean ± 2 standard deviations of a normal distribution.
         """
         d = run.problem.train.d if run_rows.numeric(run) else 0
-        curve, surface = partial(_curve, paths=self.paths, second=self.band), partial(_map, show=self.show)
-        draw = {1: curve, 2: surface}.get(d, _predicted_and_observed)
-        layers = draw(run, at)
-        if d != 2 and run not in self._grid_notes:
-            self._grid_notes[run] = _rows_outside_grid(run, run_rows.SHOWN if d == 1 else MAX_TEST_ROWS)
-        if d != 2:
-            layers["mean" if d == 1 else "points"].attrs |= self._grid_notes[run]
+        if d == 2:
+            return _map(run, at, self.show)
+        layers = _curve(run, at, self.paths, self.band) if d == 1 else _predicted_and_observed(run, at)
+        if run not in self.computed:
+            self.computed[run] = _rows_outside_grid(run, run_rows.SHOWN if d == 1 else MAX_TEST_ROWS)
+        layers["mean" if d == 1 else "points"].attrs |= self.computed[run]
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
@@ -109,12 +102,11 @@ def _curve(run: Run, at: int, paths: int, second: str) -> Layers:
     true_function = truth(run.spec.data) if run.spec is not None else None
     if true_function is not None:
         layers["truth"] = pd.DataFrame({"x": grid, "y": true_function(torch.from_numpy(grid)[:, None]).numpy()})
-    layers["mean"].attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": train.target}
-    if "removed" in layers:
-        layers["mean"].attrs["title"] = _swap_in_words(run.trace[at].step.info)
     # Rows and mean decide the axis, so that it is the same at all steps and for all methods; bands may leave it.
     room = AROUND * float(np.ptp(y) or 1.0)
-    layers["mean"].attrs["extent"] = (min(y.min() - room, mean.min()), max(y.max() + room, mean.max()))
+    extent = (min(y.min() - room, mean.min()), max(y.max() + room, mean.max()))
+    title = _swap_in_words(run.trace[at].step.info) if "removed" in layers else None
+    named(layers["mean"], run_rows.input_name(run, 0), train.target, title, extent=extent)
     return layers
 
 
@@ -185,16 +177,15 @@ def _map(run: Run, at: int, show: str) -> Layers:
     mean, sd = prediction.mean.cpu().numpy(), prediction.var.sqrt().cpu().numpy()
     grid = {"x": x, "y": y, "mean": mean[: len(x)], "sd": sd[: len(x)]}
     hover = _hover_columns(run, state, chosen, mean[len(x) :])
-    layers = {
-        "map": pd.DataFrame(grid | {"value": grid[show]}),
-        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]} | hover),
-        "inducing": pd.DataFrame({"x": inducing[:, 0], "y": inducing[:, 1]}),
-    }
-    layers["map"].attrs |= {"map": True, "xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
     y = run_rows.targets_of(train)  # one scale for all steps and methods: a flat surface has one colour
     low, high = np.quantile(y, [0.01, 0.99]) if show == "mean" else (0.0, y.std())
-    layers["map"].attrs["colours"] = (float(low), float(high if low < high else low + 1.0))
-    return layers
+    colours = (float(low), float(high if low < high else low + 1.0))
+    names = (run_rows.input_name(run, q) for q in (0, 1))
+    return {
+        "map": named(pd.DataFrame(grid | {"value": grid[show]}), *names, map=True, colours=colours),
+        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]} | hover),
+        "inducing": on_plane(inducing),
+    }
 
 
 def _predicted_and_observed(run: Run, at: int) -> Layers:
@@ -204,14 +195,12 @@ def _predicted_and_observed(run: Run, at: int) -> Layers:
     chosen = run_rows.sampled(len(data), MAX_TEST_ROWS)
     part = data.rows(chosen.to(data.y.device))
     marginals, observed = run.posterior(at, of="y").marginals_at_scaled(part.X), run_rows.targets_of(part)
-    frame = pd.DataFrame({"x": observed, "y": marginals.moments[0].cpu().numpy()})
     ends = [float(observed.min()), float(observed.max())]
     predicted = "predicted mean and" if run_rows.transforms_target(run) else "predicted"
-    frame.attrs |= {
-        "xlabel": f"{data.target}, observed on test rows" if data is not train else data.target,
-        "ylabel": f"{data.target}, {predicted} {_band_name(run)} of y",
-        "label": "training rows" if data is train else "test rows",
-    }
+    xlabel = f"{data.target}, observed on test rows" if data is not train else data.target
+    ylabel = f"{data.target}, {predicted} {_band_name(run)} of y"
+    frame = pd.DataFrame({"x": observed, "y": marginals.moments[0].cpu().numpy()})
+    named(frame, xlabel, ylabel, label="training rows" if data is train else "test rows")
     # The axes follow the points; the bars may extend beyond them.
     lower, upper = _band(marginals)
     bars = pd.DataFrame({"x0": observed, "y0": lower, "x1": observed, "y1": upper})
@@ -226,9 +215,8 @@ def _rows_outside_grid(run: Run, max_rows: int) -> dict[str, str]:
     test = run.split.test
     X = test.X[run_rows.sampled(len(test), max_rows).to(test.y.device)]
     count = int(run.method.is_outside(run.problem, X).sum())
-    return (
-        {"title": f"{count} of {len(X)} test rows lie outside the grid, where the prior is returned"} if count else {}
-    )
+    title = f"{count} of {len(X)} test rows lie outside the grid, where the prior is returned"
+    return {"title": title} if count else {}
 
 
 def _plot_curve(layers: Layers) -> hv.Overlay:
@@ -296,7 +284,7 @@ def _swap_in_words(info: Any) -> str:
 
 def _test(run: Run) -> pd.DataFrame:
     if run.split is None or not len(run.split.test):
-        return pd.DataFrame({"x": [], "y": []}, dtype=float)
+        return on_plane([])
     chosen = run_rows.sampled(len(run.split.test)).numpy()
     x, y = run_rows.inputs_of(run.split.test)[chosen, 0], run_rows.targets_of(run.split.test)[chosen]
     return pd.DataFrame({"x": x, "y": y})

@@ -191,13 +191,6 @@ def _title(recorded: Sequence[RecordedRun]) -> str:
     return f"{' and '.join(recorded_run.name for recorded_run in recorded)} on {data}, {rows}"
 
 
-def _positions(recorded: Sequence[RecordedRun], by: str) -> tuple[list[str], list[list[int]]]:
-    """The places of the slider: what each is called, and the frame of each run there."""
-    tables = [recorded_run.run.table().iloc[recorded_run.records] for recorded_run in recorded]
-    places, frames = aligned(tables, by, MOST_FRAMES)
-    return [place_name(place, by) for place in places], frames.tolist()
-
-
 def place_name(place: float, by: str) -> str:
     """Return what a place of the slider is called: a step, or seconds of work."""
     return f"step {place:.0f}" if by == "step" else f"{place:.3g} s of work"
@@ -230,10 +223,11 @@ def _document(recorded: Sequence[RecordedRun], by: str, title: str) -> str:
     finally:
         document.clear()
     places = {str(root): str(element) for root, element in items[0].roots.to_json().items()}
-    names, frames = _positions(recorded, by)
+    tables = [recorded_run.run.table().iloc[recorded_run.records] for recorded_run in recorded]
+    slider, frames = aligned(tables, by, MOST_FRAMES)
     content = {
-        "runs": pages, "names": names, "frames": frames, "docs": docs, "items": [item.to_json() for item in items],
-        "aligned": by,
+        "runs": pages, "names": [place_name(place, by) for place in slider], "frames": frames.tolist(), "docs": docs,
+        "items": [item.to_json() for item in items], "aligned": by,
     }  # fmt: skip
     sections = [_section(recorded_run, places, _heading(recorded_run, recorded)) for recorded_run in recorded]
     return _html(title, sections, content, packed.compressed())
@@ -293,9 +287,8 @@ def _heading(recorded: RecordedRun, all_runs: Sequence[RecordedRun]) -> str:
     """Name of one of two runs, and the settings in which it differs from the other; empty for a run alone."""
     if len(all_runs) == 1:
         return ""
-    runs = [recorded_run.run for recorded_run in all_runs]
-    specs = {each.name: run.spec for each, run in zip(all_runs, runs, strict=True) if isinstance(run.spec, Spec)}
-    changes = {each.name: str(run.changes) for each, run in zip(all_runs, runs, strict=True)}
+    specs = {each.name: each.run.spec for each in all_runs if isinstance(each.run.spec, Spec)}
+    changes = {each.name: str(each.run.changes) for each in all_runs}
     differs = what_differs(specs, changes=changes, labels=True)[recorded.name] if len(specs) == len(all_runs) else ""
     return f'<h2>{escape(recorded.name)}</h2><p class="hint">{escape(differs)}</p>'
 

@@ -242,13 +242,10 @@ def facts(run: Run, records: Sequence[int]) -> list[dict[str, str]]:
 def _newest(scores: pd.Series) -> list[str]:
     """The newest score up to each record, with the step that it belongs to if that is an earlier one."""
     place = np.arange(len(scores))
-    scored = np.maximum.accumulate(np.where(scores.notna(), place, 0)) if len(scores) else place
-    values = [_number(scores.iloc[k]) for k in scored]
-    is_known = scores.notna().to_numpy()[scored]
-    return [
-        value if k == at or not known else f"{value} at step {k}"
-        for at, (k, value, known) in enumerate(zip(scored, values, is_known, strict=True))
-    ]
+    scored = pd.Series(place, dtype=float).where(scores.notna().to_numpy()).ffill()  # nan before the first score
+    values = map(_number, scores.ffill())
+    earlier = zip(values, scored, scored < place, strict=True)
+    return [f"{value} at step {k:.0f}" if is_earlier else value for value, k, is_earlier in earlier]
 
 
 def _number(value: Any) -> str:

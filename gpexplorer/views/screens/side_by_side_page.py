@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...data.standardising import scaled_inputs
 from ...errors import SettingError
 from ...methods.minibatches.loop import Minibatches
 from ...methods.minibatches.model import Model
@@ -191,9 +192,8 @@ def _eigenfunctions(run: Run, plane: Plane) -> list[dict[str, Any]]:
     The mean is the sum of the functions with these weights; function p is drawn on a scale of its own.
     """
     frames = [plane.frame(plane.constant(run), 0.0, weights=[], function="")]
-    seconds, scale, train = 0.0, run.problem.train.scale, run.problem.train
-    X = plane.square(SMALL_SIDE)
-    X = X if scale is None else scale.scaled_inputs(X)
+    seconds, train = 0.0, run.problem.train
+    X = scaled_inputs(plane.square(SMALL_SIDE), train)
     for p in range(1, STEPS + 1):
         part = spec_of("eigenfunctions", len(train), num_eigenfunctions=p).open()
         part.finish()
