@@ -51,9 +51,8 @@ def program(spec: Spec, step: int, metric: str = "smse") -> str:
         The program. If the rows came from an upload, it reads the file of that name in the folder in which it runs. If
         they were in memory, its reader must name a file. In both cases the spec refuses rows that are not the same.
     """
-    lines = [*_spec_lines(spec), "", *_open_lines(spec), ""]
-    lines += [*_step_lines(step), f'print(run.scores()["{metric}"])', ""]
-    return "\n".join(lines)
+    printed = f'print(run.scores()["{metric}"])'
+    return "\n".join([*_spec_lines(spec), "", *_open_lines(spec), "", _step_line(step), printed, ""])
 
 
 def notebook(spec: Spec, step: int, metric: str = "smse", note: str = "") -> str:
@@ -69,7 +68,7 @@ def notebook(spec: Spec, step: int, metric: str = "smse", note: str = "") -> str
     title = f"# {spec.method}, {step} steps\n\nThe last cell prints the number that was on the screen."
     sources = [
         "\n".join([*_spec_lines(spec), "spec"]),
-        "\n".join([*_open_lines(spec), *_step_lines(step), "run.table().tail()"]),
+        "\n".join([*_open_lines(spec), _step_line(step), "run.table().tail()"]),
         f'run.scores()["{metric}"]',
     ]
     return _notebook(title, sources, note)
@@ -124,6 +123,6 @@ def _open_lines(spec: Spec) -> list[str]:
     return [*lines, "run = spec.open(data=rows)  # refuses rows that are not the same"]
 
 
-def _step_lines(step: int) -> list[str]:
-    """The lines that take the run to this step. Record 0 comes before any step."""
-    return [f"run.finish(steps={step})"] if step > 0 else ["run.advance()"]
+def _step_line(step: int) -> str:
+    """The line that takes the run to this step. Record 0 comes before any step."""
+    return f"run.finish(steps={step})" if step > 0 else "run.advance()"

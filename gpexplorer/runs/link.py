@@ -73,13 +73,10 @@ def write(spec: Spec, view: str = "", at: int | None = None) -> str:
     """
     if not data_sets.is_named(spec.data):
         file = spec.data.get("file") if isinstance(spec.data, dict) else None
-        source = "These rows are not public"
-        if isinstance(file, str):
-            source = f"These rows come from the file {quoted(file)}"
-        raise SettingError(f"{source}, and a link cannot bring them along: send the program or the Spec with them.")
-    pairs = [("v", str(VERSION)), *_pairs(spec)]
-    pairs += [("view", view)] * bool(view) + ([] if at is None else [("at", str(at))])
-    text = urlencode(pairs, quote_via=quote, safe="*,:[]")
+        source = f"come from the file {quoted(file)}" if isinstance(file, str) else "are not public"
+        way_out = "a link cannot bring them along: send the program or the Spec with them"
+        raise SettingError(f"These rows {source}, and {way_out}.")
+    text = _query(_pairs(spec), view, at)
     if len(text) > LONGEST:
         raise SettingError(
             f"The link would be {len(text)} characters, {LONGEST} at most: send the Spec's JSON instead."
@@ -121,8 +118,7 @@ def write_short(spec: Spec, start: Spec, view: str = "", at: int | None = None) 
         or (name.partition(".")[0] in differing and (not name.startswith("set.") or (name, value) not in shared))
     ]
     pairs = pairs if spec.method == start.method else [("method", spec.method), *(p for p in pairs if p[0] != "method")]
-    pairs += [("view", view)] * bool(view) + ([] if at is None else [("at", str(at))])
-    text = urlencode([("v", str(VERSION)), ("defaults", _digest(base)), *pairs], quote_via=quote, safe="*,:[]")
+    text = _query([("defaults", _digest(base)), *pairs], view, at)
     return text if read(text, start).spec == spec else whole
 
 
@@ -172,6 +168,12 @@ def _digest(base: Spec) -> str:
 def _with_method(start: Spec, method: object, corrected: list[str]) -> Spec:
     """The spec that fills in what a link with this method leaves out."""
     return start if method == start.method else _changed(start, {"method": method, "settings": {}}, corrected)
+
+
+def _query(pairs: Iterable[tuple[str, str]], view: str, at: int | None) -> str:
+    """The text of a query with the version, these pairs, and what is shown."""
+    shown = [("view", view)] * bool(view) + ([] if at is None else [("at", str(at))])
+    return urlencode([("v", str(VERSION)), *pairs, *shown], quote_via=quote, safe="*,:[]")
 
 
 def _pairs(spec: Spec) -> Iterable[tuple[str, str]]:
@@ -255,8 +257,7 @@ def _spec(parts: Mapping[str, Any], start: Spec, corrected: list[str]) -> Spec:
     if "kernel" in parts:
         entries = _entries(parts, "kernel")
         options = {name: entries[name] for name in ("theta", "start", *OPTIONS) if name in entries}
-        kernel = {"name": parts["kernel"], **options}
-        spec = _changed(spec, {"kernel": kernel}, corrected)
+        spec = _changed(spec, {"kernel": {"name": parts["kernel"], **options}}, corrected)
     spec = replace(spec, target_transform="", input_transform="") if parts else spec
     for name in ("seed", "dtype", "device", *TRANSFORMS):
         if name in parts:

@@ -32,17 +32,7 @@ from .setting_checks import method_of
 from .storage.journal import Journal, Kept
 
 FILE_ENTRIES = ("file", *CHOICES)  # the entries of `Spec.data` from which an uploaded file is read again
-OF_COLUMNS = (
-    "target",
-    "inputs",
-    "drop",
-    "objects",
-    "texts",
-    "groups",
-    "encode",
-    "dates",
-    "kinds",
-)  # a pair has no names
+OF_COLUMNS = ("target", "inputs", "drop", "objects", "texts", "groups", "encode", "dates", "kinds")  # not of a pair
 SEVERAL_STARTS, ONE_START = "several", "one"  # of learning, where no theta is given: the best of some, or the kernel's
 LEARNED_START = "learned"  # where the best of them arrived on some rows, so that a short run has less to learn
 STARTS = (SEVERAL_STARTS, ONE_START, LEARNED_START)

@@ -120,31 +120,24 @@ def usable_memory(like: Tensor) -> float:
     return float(torch.cuda.mem_get_info(like.device)[0] + torch.cuda.memory_reserved(like.device))
 
 
-def refuse_beyond_memory(method: Method, problem: Problem) -> None:
-    """Raise an OutOfMemory if the arrays of a step cannot fit into the memory of this machine.
+def check_cost(method: Method, problem: Problem) -> None:
+    """Raise an OutOfMemory if the arrays of a step cannot fit into the memory of this machine; warn of long steps.
 
     The system would end the process without a word, with all that it holds. A GPU raises an error by itself, and the
-    workers of another mapper than `map` have memory of their own.
+    workers of another mapper than `map` have memory of their own. A step is long if it takes longer than `LONG_STEP`
+    by its formula, however fast the CPU.
     """
     if problem.train.y.device.type != "cpu" or method.map is not map:
         return
-    cost, most = method.cost(problem), machine_memory()
+    cost, most, rows = method.cost(problem), machine_memory(), f"{len(problem.train):,} rows"
     if cost.memory > most:
         name, size = max(cost.arrays.items(), key=lambda item: item[1])
         way_out = fitting_setting(method, problem) or "use fewer rows, or a method for many, such as svgp or vecchia"
         raise OutOfMemory(
-            f"{method.key} needs {cost.memory / 1e9:.3g} GB on {len(problem.train):,} rows by formula, "
-            f"{size / 1e9:.3g} GB of them for {name}, and this machine has {most / 1e9:.3g} GB: {way_out}."
+            f"{method.key} needs {cost.memory / 1e9:.3g} GB on {rows} by formula, {size / 1e9:.3g} GB of them for "
+            f"{name}, and this machine has {most / 1e9:.3g} GB: {way_out}."
         )
-
-
-def warn_of_long_steps(method: Method, problem: Problem) -> None:
-    """Warn if a step takes longer than `LONG_STEP` by its formula, however fast the CPU; not on a cluster or GPU."""
-    if problem.train.y.device.type != "cpu" or method.map is not map:
-        return
-    cost = method.cost(problem)
     if note := long_step_note(cost.flops / FASTEST, None):
-        rows = f"{len(problem.train):,} rows"
         warnings.warn(f"{method.key} on {rows} takes {cost.flops:.2g} flops per step. {note}", stacklevel=2)
 
 

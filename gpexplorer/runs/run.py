@@ -27,23 +27,11 @@ from ..methods.base import Method, Steps
 from ..methods.capabilities import EstimatesNoise, NotesVariance
 from ..posteriors import InUnits, Of, as_posterior, in_units
 from ..problem import Outcome, Problem, Step
-from . import scores
+from . import outcomes, scores
 from .budget import Budget, Progress, ScoringClock, ScoringTime, StopRequest, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Changes, Description, changes_in_words
 from .learned_values import changed_problem, hyperparameters_of, inducing_points_of, log_prior_of, with_priors
-from .outcomes import (
-    FINAL,
-    answering,
-    callback_failed,
-    closed,
-    failed,
-    given_up,
-    refuse_beyond_memory,
-    stopped,
-    warn_of_long_steps,
-    with_notes,
-)
 from .rounding import MonotoneWatch, Rise
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
@@ -185,7 +173,7 @@ class Run(RunDisplay):
                 return self._next(score)
             except Exception as error:
                 self.error = error
-                self._end(failed(error, self.done, self.method, self.problem))
+                self._end(outcomes.failed(error, self.done, self.method, self.problem))
                 return None
             except BaseException:
                 self._close_method()
@@ -241,8 +229,8 @@ class Run(RunDisplay):
         finally:
             self._limits = Budget()
         if self.closed and (self.outcome is None or self.outcome.reason == "budget"):
-            return closed(self.done)
-        return self.outcome or stopped(self.done)
+            return outcomes.closed(self.done)
+        return self.outcome or outcomes.stopped(self.done)
 
     def watch(self, callback: Watcher) -> Callable[[], None]:
         """Call a function with every new record, after it is kept and while the clock is stopped.
@@ -386,7 +374,7 @@ class Run(RunDisplay):
         InUnits
             In the units of the file. A call with inputs [t, d] gives mean and variance [t]; see `Posterior` for more.
         """
-        state, guard = self.trace.at(at).step.state, partial(answering, self.trace.at(at).index)
+        state, guard = self.trace.at(at).step.state, partial(outcomes.answering, self.trace.at(at).index)
         with guard():
             model = self.method.posterior(self.problem, state)
             inner = as_posterior(model, getattr(state, "theta", self.problem.theta))
@@ -492,7 +480,7 @@ class Run(RunDisplay):
             May hold "steps" and "seconds". Without one, the budget of the spec holds.
         """
         limits = self._budget if budget is None else Budget.of(budget)
-        is_over = self.outcome is not None and self.outcome.reason in FINAL
+        is_over = self.outcome is not None and self.outcome.reason in outcomes.FINAL
         return Progress(1.0, 0.0) if is_over else limits.progress(self.done, self._seconds)
 
     @property
@@ -512,17 +500,16 @@ class Run(RunDisplay):
     @property
     def _final(self) -> bool:
         """Whether no further step can follow."""
-        return self.closed or (self.outcome is not None and self.outcome.reason in FINAL)
+        return self.closed or (self.outcome is not None and self.outcome.reason in outcomes.FINAL)
 
     def _next(self, score: bool) -> Record | None:
         """Ask the method for one step. Time it, keep it and write it to the store."""
         if requested := self._stop.is_asked:
-            self._end(self._stop_reason or stopped(self.done))
+            self._end(self._stop_reason or outcomes.stopped(self.done))
         if requested or self._final:
             return None
         if self._steps is None:  # the method begins, or goes on from the last state
-            refuse_beyond_memory(self.method, self.problem)
-            warn_of_long_steps(self.method, self.problem)
+            outcomes.check_cost(self.method, self.problem)
             counted = replace(self.problem, kernel=Counted(self.problem.kernel, self.counter))
             last_state = self.trace[-1].step.state if len(self.trace) else None
             self._steps = recording_jitter(self.method.steps(counted, last_state), self.jitters)
@@ -535,7 +522,8 @@ class Run(RunDisplay):
             self._close_method()
             self.counter.entries = entries
             if not self.closed:
-                self._end(given_up(self.done, "" if self._stop.is_asked else self._limits.spent(self.done, math.inf)))
+                spent = "" if self._stop.is_asked else self._limits.spent(self.done, math.inf)
+                self._end(outcomes.given_up(self.done, spent))
             return None
         except StopIteration as end:
             self._steps = None  # it is exhausted: a later call begins again from the last state, and ends the same way
@@ -565,7 +553,7 @@ class Run(RunDisplay):
                 if isinstance(wish, (bool, np.bool_)) and wish:
                     self.stop()
             except Exception as error:
-                self.error, self._stop_reason = error, callback_failed(error, self.done)
+                self.error, self._stop_reason = error, outcomes.callback_failed(error, self.done)
                 self._stop.ask()
                 return
 
@@ -574,7 +562,7 @@ class Run(RunDisplay):
         self._stop.answer()
         self._stop_reason = None
         notes = (self.start_note, self.rises)
-        self.outcome = outcome = with_notes(outcome, self.method, self.problem, self.trace[-1:], *notes)
+        self.outcome = outcome = outcomes.with_notes(outcome, self.method, self.problem, self.trace[-1:], *notes)
         self.trace.why_none = outcome.message
         if outcome.reason != "budget":
             self._close_method()

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import PurePath
 from typing import Any
@@ -177,11 +178,8 @@ class Spec(Description, SpecDisplay):
     @property
     def hyperparameters(self) -> Hyperparameters:
         """The hyperparameters with which a run of this spec begins; its rows are read, and the starts compared."""
-        run = self.open()
-        try:
+        with closing(self.open()) as run:
             return run.hyperparameters
-        finally:
-            run.close()
 
     def _entries(self) -> dict[str, Any]:
         """The fields, without a transform that is none, so that specs from before there were any keep their names."""

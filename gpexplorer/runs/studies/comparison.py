@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
@@ -72,13 +73,11 @@ class Finished:
     @property
     def last(self) -> dict[str, float]:
         """Steps, seconds, kernel entries and memory at the end, and the newest scores (nan if there are none)."""
-        ends: dict[Any, Any] = dict(self.steps.iloc[-1]) if len(self.steps) else {}
-        values = {"steps": ends.get("index", np.nan), "seconds": ends.get("seconds", np.nan)}
-        values |= {"entries": ends.get("entries", np.nan), "memory": self.memory}
-        for name in SCORES:
-            scored = self.steps[name].dropna() if name in self.steps else pd.Series(dtype=float)
-            values[name] = scored.iloc[-1] if len(scored) else np.nan
-        return {name: float(value) for name, value in values.items()}
+        columns = ["index", "seconds", "entries", *SCORES]
+        newest = self.steps.reindex(columns=columns).astype(float).ffill().to_numpy()
+        steps, seconds, entries, *scores = newest[-1].tolist() if len(newest) else [math.nan] * len(columns)
+        spent = {"steps": steps, "seconds": seconds, "entries": entries, "memory": float(self.memory)}
+        return spent | dict(zip(SCORES, scores, strict=True))
 
 
 def read_store(store: Store, most: int | None = None) -> tuple[dict[str, Finished], dict[str, str]]:

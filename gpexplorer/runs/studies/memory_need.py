@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from ... import data as data_sets
@@ -137,14 +138,14 @@ def _way_out(spec: Spec, rows: Rows, free: float) -> str:
     """A sentence with the largest value of a setting, or else the largest number of rows, that fits."""
     choices = axes(spec) if data_sets.is_named(spec.data) else {}
     for axis in (choices[letter] for letter in ("m", "p", "b") if letter in choices):
-        fits = _largest(lambda value, axis=axis: _fits(axis, spec, rows, value, free))  # type: ignore[misc]
+        fits = _largest(partial(_fits, axis, spec, rows, free))
         if 0 < fits < LARGEST:
             return f"With {axis.setting} = {fits:,} it would fit."
     fits = _largest(lambda n: memory_need(spec, Rows(n, rows.d)) <= free)
     return f"With {fits:,} rows it would fit." if fits >= 3 else "Close other runs, or choose smaller data."
 
 
-def _fits(axis: Axis, spec: Spec, rows: Rows, value: int, free: float) -> bool:
+def _fits(axis: Axis, spec: Spec, rows: Rows, free: float, value: int) -> bool:
     try:
         grown, _ = axis.grown(spec, value)
     except GPExplorerError:  # outside the bounds of the setting

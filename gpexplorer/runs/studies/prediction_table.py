@@ -128,11 +128,9 @@ def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequenc
     table = pd.DataFrame(np.nan, index=range(len(answered)), columns=names)
     for unknown, rows in rows_by_unknown(read):
         table.loc[rows] = np.column_stack(_predicted(posterior, read, rows, unknown, of, [*named_levels.values()]))
-    if len(answered) and read.unknown:
-        reader = posterior.columns.reader
-        for source, unknown_cells in read.unknown.items():
-            if reader.column(source).kind == "words":
-                table.loc[unknown_cells & answered, "far"] = 1.0
+    for source, unknown_cells in read.unknown.items():
+        if posterior.columns.reader.column(source).kind == "words":
+            table.loc[unknown_cells & answered, "far"] = 1.0
     says, is_new = _words_not_seen(posterior, read)
     table.loc[is_new & answered, "far"] = 1.0
     far = table["far"].to_numpy() == 1.0
@@ -151,7 +149,8 @@ def _words_not_seen(posterior: Model, read: RowsRead) -> tuple[list[str], NDArra
     reader = posterior.columns.reader
     parts = posterior.parts if isinstance(posterior, AveragePosterior) else (posterior,)
     names = reader.texts if reader is not None else ()
-    compared = {name for part in parts for name in _compared_words(_kernel_of(part), names)}
+    kernels = [getattr(_unwidened(part), "kernel", None) for part in parts]
+    compared = {name for kernel in kernels for name in _compared_words(kernel, names)}
     for name, words in zip(names, read.texts, strict=False):
         known = set(reader.column(name).levels.names) if name in compared else set()
         for row, word in enumerate(words if known else ()):
@@ -161,10 +160,9 @@ def _words_not_seen(posterior: Model, read: RowsRead) -> tuple[list[str], NDArra
     return says, is_new
 
 
-def _kernel_of(posterior: Any) -> Any:
-    """The kernel of one model, or None."""
-    inner = posterior.inner
-    return getattr(inner.inner if isinstance(inner, WidenedPosterior) else inner, "kernel", None)
+def _unwidened(posterior: Any) -> Any:
+    """One model in scaled units, without what widens its bands."""
+    return posterior.inner.inner if isinstance(posterior.inner, WidenedPosterior) else posterior.inner
 
 
 def _compared_words(kernel: Any, names: Sequence[str]) -> tuple[str, ...]:
@@ -247,11 +245,10 @@ def _far(posterior: Any, rows: Any, of_f: Any) -> NDArray[np.bool_]:
     if isinstance(numbers, torch.Tensor) and posterior.columns.scale is not None:
         far |= (numbers.abs() > FAR).any(1).cpu().numpy()
     far |= _outside_dates(posterior.columns, rows)
-    inner: Any = posterior.inner
-    inner = inner.inner if isinstance(inner, WidenedPosterior) else inner
-    kernel, theta = _kernel_of(posterior), getattr(inner, "theta", None)
+    inner = _unwidened(posterior)
+    kernel, theta = getattr(inner, "kernel", None), getattr(inner, "theta", None)
     if kernel is not None and theta is not None:
-        prior = kernel.diag(theta, inner.rows(X)).detach().cpu().double().numpy()  # [t]
+        prior = _array(kernel.diag(theta, inner.rows(X)))  # [t]
         is_scaled = isinstance(of_f, TransformedMarginals)
         var_f = _array(of_f.scaled.var if is_scaled else of_f.moments[1] / posterior.y_sd**2)
         far |= var_f > UNINFORMED * prior

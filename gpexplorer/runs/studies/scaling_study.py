@@ -279,23 +279,28 @@ class Scaling(ScalingDisplay, param.Parameterized):
         cost, fitted = self.formula(value, measured[-1]["n"], measured[-1]["d"]), self.slope()
         seconds = self._machine().seconds(cost)
         of_smaller = max((row["seconds"] for row in measured if row["value"] <= value), default=0.0)
-        values = (max(seconds, of_smaller), math.nan, math.nan) if fitted.refused else fitted.at(value)
-        largest = max(cost.arrays, key=lambda name: cost.arrays[name])
-        fits = cost.memory <= memory
-        sentence = _cost_sentence(f"{self.axis.name} = {value:,}", values, cost, memory)
+        middle, low, high = (max(seconds, of_smaller), math.nan, math.nan) if fitted.refused else fitted.at(value)
+        largest, array = max(cost.arrays.items(), key=lambda item: item[1])
+        fits, interval = cost.memory <= memory, "" if math.isnan(low) else f" ({low:.3g} to {high:.3g})"
+        sentence = f"{self.axis.name} = {value:,}: {middle:.3g} s per step{interval} and {size(cost.memory)} of memory."
+        if fits:
+            sentence += f" It fits; the largest array is “{largest}” with {size(array)}."
+        else:
+            first = f"“{largest}” overflows first, the largest array with {size(array)}"
+            sentence += f" This machine has {size(memory)}; {first}."
         if fitted.refused and of_smaller > seconds:
             sentence += f" That is what a smaller size took; the formula says {seconds:.3g} s. {fitted.refused}"
         elif fitted.refused:
             sentence += f" The time is the formula's alone: {fitted.refused}"
         elif value > 100 * measured[-1]["value"]:
             sentence += f" That is {value / measured[-1]['value']:,.0f} times the largest size measured."
-        if not fitted.refused and not values[1] / APART <= seconds <= values[2] * APART:
+        if not fitted.refused and not low / APART <= seconds <= high * APART:
             sentence += (
                 f" By the formula it is {seconds:.3g} s: measure larger sizes, "
                 "where the time for small operations matters less."
             )
         return Forecast(
-            value=value, seconds=values[0], low=values[1], high=values[2], memory=cost.memory,
+            value=value, seconds=middle, low=low, high=high, memory=cost.memory,
             largest=largest, fits=fits, refused=fitted.refused, sentence=sentence,
         )  # fmt: skip
 
@@ -305,16 +310,3 @@ def hollow_problem(spec: Spec, n: int, d: int) -> Problem:
     zero = torch.zeros(1, dtype=DTYPES[spec.dtype])
     kernel = kernels.make(spec.kernel if isinstance(spec.kernel, str) else spec.kernel["name"], d)
     return Problem(Dataset(zero.expand(n, d), zero.expand(n)), kernel, zero.expand(len(kernel.names)))
-
-
-def _cost_sentence(size_text: str, seconds: tuple[float, float, float], cost: Cost, memory: float) -> str:
-    name = max(cost.arrays, key=lambda array: cost.arrays[array])
-    middle, low, high = seconds
-    interval = "" if math.isnan(low) else f" ({low:.3g} to {high:.3g})"
-    needs = f"{size_text}: {middle:.3g} s per step{interval} and {size(cost.memory)} of memory."
-    if cost.memory <= memory:
-        return f"{needs} It fits; the largest array is “{name}” with {size(cost.arrays[name])}."
-    return (
-        f"{needs} This machine has {size(memory)}; “{name}” overflows first, "
-        f"the largest array with {size(cost.arrays[name])}."
-    )

@@ -7,6 +7,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -115,12 +116,11 @@ def around(spec: Spec, name: str) -> list[Any]:
         return [spec.settings.get(name, setting.default)]
     largest = max((bound for bound in getattr(setting, "softbounds", None) or () if bound), default=8)
     present = spec.settings.get(name, setting.default) or largest / 8  # 0 often means that the method chooses
-    low, high = (setting.bounds or (None, None)) if hasattr(setting, "bounds") else (None, None)
-    values = [present * 2.0**k for k in range(-1, COUNT - 1)]
-    if isinstance(setting, param.Integer):
-        values = [value for value in values if value >= 1]
+    low, high = getattr(setting, "bounds", None) or (None, None)
+    is_whole = isinstance(setting, param.Integer)
+    values = [present * 2.0**k for k in range(-1, COUNT - 1) if present * 2.0**k >= 1 or not is_whole]
     allowed = [v for v in values if (low is None or v >= low) and (high is None or v <= high)]
-    return list(dict.fromkeys(round(v) if isinstance(setting, param.Integer) else v for v in allowed))
+    return list(dict.fromkeys(round(v) if is_whole else v for v in allowed))
 
 
 def sweep(
@@ -187,14 +187,12 @@ def _run(
         run = _open(spec, None if store is None else Store(store), data)
     except GPExplorerError as error:
         return Swept(name, None, str(error))
-    try:
+    with closing(run):
         if opened is not None:
             opened(run)
         with stopping_with_worker(run.stop):
             outcome = run.finish()
         return Swept(name, Finished.of(run), outcome.message)
-    finally:
-        run.close()
 
 
 def _open(spec: Spec, store: Store | None, data: Any) -> Run:
@@ -228,9 +226,7 @@ def with_values(spec: Spec, chosen: Mapping[str, Any]) -> Spec:
     names = {entry.name for entry in fields(spec)}
     settings = {name: value for name, value in chosen.items() if name not in names}
     changed = {name: value for name, value in chosen.items() if name in names}
-    kept = spec.settings
-    if changed.get("method", spec.method) != spec.method:
-        kept = not_default(spec)
+    kept = not_default(spec) if changed.get("method", spec.method) != spec.method else spec.settings
     return replace(spec, **{"settings": {**kept, **settings}, **changed})
 
 
