@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -189,8 +189,7 @@ def sweep(
         )
         signals.exit()
     if as_json:
-        rows = json.loads(table.reset_index().to_json(orient="records"))  # nan is null
-        print_json(rows)
+        print_json(json.loads(table.reset_index().to_json(orient="records")))  # nan is null
     else:
         shown = table.drop(columns="differs", errors="ignore").reset_index()  # the names of the runs say it already
         print_table(list(shown.columns), [[_cell(value) for value in row] for row in shown.to_numpy().tolist()])
@@ -226,10 +225,8 @@ def progress_line(run: Run) -> str:
             parts.append(f"about {format_duration(scoring.eta)} to go")
         return ", ".join(parts)
     fraction, seconds_to_go = run.progress()
-    if math.isfinite(fraction):
-        parts.append(f"{fraction:.0%} of the budget")
-    if math.isfinite(seconds_to_go):
-        parts.append(f"about {format_duration(seconds_to_go)} to go")
+    parts += [f"{fraction:.0%} of the budget"] if math.isfinite(fraction) else []
+    parts += [f"about {format_duration(seconds_to_go)} to go"] if math.isfinite(seconds_to_go) else []
     return ", ".join(parts)
 
 
@@ -334,9 +331,8 @@ def predict(
     tables = _counted(predictions_of_file(load_posterior(model), rows, of, levels), counts)
     if out is None:
         _write_csv(tables, sys.stdout)
-        typer.echo(sentence_of_counts(counts), err=True)
-        return
-    _write(tables, out, "--out")
+    else:
+        _write(tables, out, "--out")
     typer.echo(sentence_of_counts(counts), err=True)
 
 
@@ -361,15 +357,12 @@ def _write(tables: Iterable[pd.DataFrame], out: Path, option: str) -> None:
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            writer = None
-            try:
+            with ExitStack() as stack:
+                writer = None
                 for table in tables:
                     arrow_table = pa.Table.from_pandas(table, preserve_index=False)
-                    writer = writer or pq.ParquetWriter(fresh, arrow_table.schema)
+                    writer = writer or stack.enter_context(pq.ParquetWriter(fresh, arrow_table.schema))
                     writer.write_table(arrow_table)
-            finally:
-                if writer is not None:
-                    writer.close()
         else:
             opened = gzip.open if out.suffix.lower() == ".gz" else open
             with opened(fresh, "wt", encoding="utf-8", newline="") as file:
