@@ -5,6 +5,8 @@
     cov  = k(x, z) - k(x, S) A^-1 k(S, z)                       one solve with A per point
     path = mean + h(x) - k(x, S) A^-1 (h(S) + e)                h from the prior, e ~ N(0, s2 I)
 
+Rows that were added later may have noise of their own, which then stands for s2 in A and in e.
+
 With S = X and alpha = A^-1 y this is the exact GP (Rasmussen and Williams 2006, eqs 2.25, 2.26) and the paths are those
 of Wilson et al. (2020), eq 12. With fewer rows S the covariance is that of a GP that saw only these rows, which is
 never smaller. How A^-1 is applied is the solver's: by a Cholesky factor here, by iterations elsewhere.
@@ -161,6 +163,11 @@ class RowsPosterior(Posterior):
     def row_numbers(self) -> int:
         return len(self.X) + 3 * len(self.S)
 
+    @property
+    def row_noise(self) -> Tensor | None:
+        """Noise variance [s] of each row of the covariance, where it is not s2."""
+        return getattr(self.solver, "noise", None)
+
     def block_mean(self, X: Any) -> Tensor:
         return self.kernel(self.theta, self.X, X).T @ self.alpha if len(self.X) else self.like.new_zeros(len(X))
 
@@ -177,14 +184,15 @@ class RowsPosterior(Posterior):
         )
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
-        prior = prior_paths(self.kernel, self.theta, size, draw)
-        noise = self.noise_variance**0.5 * normal_columns(self.alpha, len(self.S), size, draw)
-        C = self.solver.solve(prior(self.S).T + noise)  # [s, size]
+        prior, V = prior_paths(self.kernel, self.theta, size, draw), self.row_noise
+        sd = noise_variance(self.theta) ** 0.5 if V is None else V.sqrt()[:, None]
+        C = self.solver.solve(prior(self.S).T + sd * normal_columns(self.alpha, len(self.S), size, draw))  # [s, size]
         return lambda X: self.block_mean(X) + prior(X) - C.T @ self.kernel(self.theta, self.S, X)
 
     def updated(self: Rows, X: Any, y: Tensor, V: Tensor) -> Rows:
-        if not isinstance(self.solver, CholeskySolver):
-            return super().updated(X, y, V)
+        if not isinstance(self.solver, CholeskySolver):  # as a posterior that was read from a file
+            factor = CholeskySolver(self.kernel, self.theta, self.S)
+            return self.changed(solver=factor).updated(X, y, V)
         alpha, L_new = self.with_new_coefficients(X, y, V)
         solver = self.solver.with_border(X, V.to(alpha), L_new)
         return self.changed(X=solver.S, alpha=alpha, S=solver.S, solver=solver)
@@ -198,10 +206,9 @@ class RowsPosterior(Posterior):
         write_rows(parts, "X", self.X)
         if not same:
             write_rows(parts, "S", self.S)
-        noise, by_blocks = (getattr(self.solver, name, None) for name in ("noise", "description"))
-        if noise is not None:
-            parts.keep(row_noise=noise)
-        if by_blocks is not None:
+        if self.row_noise is not None:
+            parts.keep(row_noise=self.row_noise)
+        if (by_blocks := getattr(self.solver, "description", None)) is not None:
             parts.text["by_blocks"] = by_blocks
 
     @classmethod

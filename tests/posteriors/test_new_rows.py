@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from gpexplorer import data
+from gpexplorer import Estimator, data, load_posterior
 from gpexplorer.data import mapped
 from gpexplorer.errors import DataError, PosteriorError
 from gpexplorer.posteriors import (
@@ -96,6 +96,33 @@ def check_half_noise(run: Any, train: Any) -> None:
     assert once.noise_variance == posterior.noise_variance
     assert bool((once.var(X) < posterior.var(X)).all())
     torch.testing.assert_close(pickle.loads(pickle.dumps(once)).var(X), once.var(X), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 2e3])
+@pytest.mark.parametrize("first", [False, True])
+def test_paths_after_rows_with_noise_of_their_own_are_those_of_dense_algebra(shift: float, first: bool, tmp_path: Path):
+    """With noise of its own in the fit as well (`first`), and after the posterior was saved."""
+    rng, values = np.random.default_rng(3), {"sd": 1.1, "lengthscale": 0.8} | ({} if first else {"noise": 0.2})
+    X, new, at = rng.uniform(0.0, 4.0, 30), np.linspace(4.2, 6.0, 8), np.array([3.9, 4.2, 4.7, 5.3, 6.0])
+    V_old, V_new = np.geomspace(0.01, 1.0, 30) if first else np.full(30, 0.2**2), np.array([1e-6, 3.0] * 4)
+    y, y_new = np.sin(X), np.sin(new)
+    model = Estimator("ml", kernel={"name": "se", "values": values, "fixed": ["*"]})
+    model.fit(X[:, None] + shift, y, noise=V_old if first else None)
+    model.partial_fit(new[:, None] + shift, y_new, noise=V_new)
+
+    def k(x: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return 1.1**2 * np.exp(-0.5 * ((x[:, None] - z) / 0.8) ** 2)
+
+    rows, targets = np.concatenate([X, new]), np.concatenate([y, y_new]) - y.mean()
+    gain = np.linalg.solve(k(rows, rows) + np.diag(np.concatenate([V_old, V_new])), k(rows, at)).T
+    mean, cov = gain @ targets + y.mean(), k(at, at) - gain @ k(rows, at)
+    model.posterior_.save(tmp_path / "model")
+    for posterior in (model.posterior_, load_posterior(tmp_path / "model")):
+        paths = posterior.paths(4000, seed=1)(at[:, None] + shift).numpy()
+        sd = np.sqrt(np.diag(cov))
+        np.testing.assert_allclose(posterior.cov(at[:, None] + shift, noise=False), cov, atol=1e-6)
+        assert np.abs((paths.mean(0) - mean) / (sd + 1e-3)).max() < 0.08
+        np.testing.assert_allclose(np.cov(paths.T) / np.outer(sd, sd), cov / np.outer(sd, sd), atol=0.12)
 
 
 @pytest.mark.parametrize("key", ["cholqr", "fitc", "rff"])

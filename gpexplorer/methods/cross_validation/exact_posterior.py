@@ -103,19 +103,21 @@ class ConjugateGradientSolver:
         return X, iterations
 
 
-class CheaperSolver:
-    """A^-1 by conjugate gradients, and by a Cholesky factor from the call on for which the factor costs fewer flops.
+class CheaperSolver(CholeskySolver):
+    """A^-1 by a Cholesky factor from the call on for which it costs fewer flops, and by conjugate gradients before.
 
     All columns solved so far count: conjugate gradients serve a few columns, and the factor serves many.
 
     Parameters
     ----------
-    by_factor : CholeskySolver
-        It computes its factor when it is first used.
+    by_products : ConjugateGradientSolver
+        For the same problem and theta.
     """
 
-    def __init__(self, by_products: ConjugateGradientSolver, by_factor: CholeskySolver) -> None:
-        self.by_products, self.by_factor, self.columns_solved = by_products, by_factor, 0
+    def __init__(self, by_products: ConjugateGradientSolver) -> None:
+        problem = by_products.problem
+        super().__init__(problem.kernel, by_products.theta, problem.train.X)
+        self.by_products, self.columns_solved = by_products, 0
 
     def solve(self, B: Tensor) -> Tensor:
         """A^-1 B [n, t] by the solver that is cheaper."""
@@ -129,7 +131,7 @@ class CheaperSolver:
         n = len(self.by_products.alpha)
         self.columns_solved += columns
         cheaper = self.by_products.flops(self.columns_solved) <= 1.0 * n * n * self.columns_solved + n**3 / 3.0
-        return self.by_products if cheaper else self.by_factor
+        return self.by_products if cheaper and self._L is None else super()
 
 
 def exact_posterior(problem: Problem, theta: Tensor, refit: str, gigabytes: float, rank: int = RANK) -> Posterior:
@@ -147,5 +149,5 @@ def exact_posterior(problem: Problem, theta: Tensor, refit: str, gigabytes: floa
         return by_cholesky(problem, theta)
     solver: Solver = by_products
     if refit == "auto" and train.y.element_size() * n * n <= gigabytes * GIGABYTE:
-        solver = CheaperSolver(by_products, CholeskySolver(problem.kernel, theta, train.X))
+        solver = CheaperSolver(by_products)
     return RowsPosterior(problem.kernel, theta, (train.X, by_products.alpha), train.X, solver)

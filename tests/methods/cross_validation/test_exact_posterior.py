@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import pickle
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -180,6 +182,23 @@ def test_without_room_for_a_factor_many_rows_are_predicted_by_products(monkeypat
     got = exact_posterior(task, task.theta, "auto", 1e-6, rank=10)(task.train.X + 0.03)
 
     torch.testing.assert_close(got.var, right.var, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("refit", ["auto", "cg", "cholesky"])
+@pytest.mark.parametrize("copy", [lambda posterior: posterior, lambda posterior: pickle.loads(pickle.dumps(posterior))])
+def test_rows_can_be_added_however_the_first_rows_were_solved(copy: Any, refit: str, shift: float):
+    task = problem(shift)
+    kernel, theta, (X, y) = task.kernel, task.theta, (task.train.X, task.train.y)
+    first = replace(task, train=task.train.rows(torch.arange(50)))
+    V, Z = torch.linspace(0.02, 3.0, 10).double(), X[45:55] + 0.03
+
+    grown = copy(exact_posterior(first, theta, refit, 1.0, rank=40)).with_rows(X[50:], y[50:], V)
+
+    noise = torch.cat([torch.full((50,), float((2 * theta[-1]).exp())).double(), V])
+    gain = torch.linalg.solve(kernel(theta, X, X) + noise.diag(), kernel(theta, X, Z)).T
+    torch.testing.assert_close(grown.mean(Z), gain @ y, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(grown.cov(Z), kernel(theta, Z, Z) - gain @ kernel(theta, X, Z), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("refit", ["auto", "cg"])
