@@ -198,43 +198,6 @@ def _values(table: Table) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         begin = rows.stop
 
 
-def row_strips(
-    path: Path, inputs: Sequence[str], target: str
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Read columns of a Parquet file, a few thousand rows at a time.
-
-    Parameters
-    ----------
-    inputs : sequence of str
-        Names of the input columns, in the order of the result.
-    target : str
-        Name of the target.
-
-    Yields
-    ------
-    tuple of array [b, d] and array [b]
-        Inputs and targets, in the units of the file.
-
-    Raises
-    ------
-    DataError
-        If it is no Parquet file, a column does not exist, or a cell has no finite number.
-    """
-    name = display_name(path.name)
-    if path.suffix.lower() not in (".parquet", ".pq"):
-        raise DataError(f"{name}: rows are read piece by piece from Parquet; save it as .parquet.")
-    with readable(path):
-        table = _table(path, name, Choice(target=target, inputs=tuple(inputs)))
-    for rows, values in _values(table):
-        wrong = np.argwhere(~np.isfinite(values))
-        if len(wrong):
-            row, column = wrong[0]
-            raise DataError(
-                f"{name}: row {rows.start + row} of {quote(table.columns[column])} has no finite number; leave it out."
-            )
-        yield values[:, :-1], values[:, -1]
-
-
 def _complete_rows(table: Table, choice: Choice, report: Report) -> tuple[Mask, tuple[str, ...]]:
     """The first pass: which rows of the file have no missing value, and notes; DataError for what is wrong."""
     survey, complete = table_checks.Survey(), np.zeros(table.rows, dtype=bool)

@@ -150,6 +150,10 @@ class AveragePosterior(TablePosterior):
         parts = [part.with_rows(X, y, noise) for part in self.parts]
         return AveragePosterior(parts, self.weights).asked_for(self.of)
 
+    def without_rows(self) -> AveragePosterior:
+        """The average of the models before any row with the same weights; see `InUnits.without_rows`."""
+        return AveragePosterior([part.without_rows() for part in self.parts], self.weights).asked_for(self.of)
+
     def write(self, parts: Parts) -> None:
         """Write the models; the names of their tensors begin with their numbers."""
         parts.text["weights"] = list(self.weights)

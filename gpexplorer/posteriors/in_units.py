@@ -18,10 +18,8 @@ The usual band mean +- 2 sd contains each value with probability 95 %, and a fun
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
@@ -131,36 +129,6 @@ class InUnits(TablePosterior):
             If the posterior consists of its rows, or its weights are not those of a regression.
         """
         return self.changed(inner=emptied(self.inner))
-
-    def with_file(self, path: str | os.PathLike[str]) -> Self:
-        """Return the posterior after all rows of a Parquet file, which is read once and may be larger than memory.
-
-        Parameters
-        ----------
-        path : str or path
-            Columns are found by the names of the fit, in any order.
-
-        Returns
-        -------
-        InUnits
-            The same as `with_rows` with all rows at once, to rounding.
-
-        Raises
-        ------
-        DataError
-            If a column does not exist, or a cell has no finite number.
-
-        Notes
-        -----
-        The cost of `with_rows`, and memory for a few thousand rows. To use no row twice, fit to a sample of the rows
-        and begin with ``posterior.without_rows()``.
-        """
-        from ..data.mapped import row_strips  # pyarrow
-
-        posterior = self
-        for X, y in row_strips(Path(path), self.columns.names, self.columns.target):
-            posterior = posterior.with_rows(X, y)
-        return posterior
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         with self.guard():

@@ -8,20 +8,27 @@ rule of training fills; see `TableReader.variants`.
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.quoting import listing, quote
-from ..data.reader.table_reader import RowsRead, Variant
+from ..data.files.inputs_by_name import ModelInputs, strips_read, target_values
+from ..data.quoting import display_name, listing, quote
+from ..data.reader.table_reader import WITH_UNIT, WITHOUT_UNIT, RowsRead, Variant
 from ..data.standardising import checked_inputs, model_rows, table_rows
+from ..errors import DataError
 from ..problem import Dataset, MixedRows
 from .base import Posterior
 from .marginals import Marginals, MixtureMarginals
+
+STRIP_BYTES = 2**20  # of the float64 of the rows that are read from a file and added at once
 
 
 class TablePosterior(Posterior):
@@ -38,6 +45,42 @@ class TablePosterior(Posterior):
     def __repr__(self) -> str:
         columns = f"target {quote(self.columns.target)}, inputs {listing(self.columns.names, 6)}"
         return f"<posterior of {self.of}, {columns}: {self._contents()}>"
+
+    @property
+    def model_inputs(self) -> ModelInputs:
+        """What the posterior knows of its inputs."""
+        numbers, texts = self.columns.columns or ((), self.columns.names[:1])
+        return ModelInputs(numbers, texts, self.columns.d - len(texts), self.columns.reader)
+
+    def with_file(self, path: str | os.PathLike[str]) -> Self:
+        """Return the posterior after all rows of a file, which may be larger than memory.
+
+        Parameters
+        ----------
+        path : str or path
+            A Parquet or text file. Its columns are found by the names of the fit, in any order, and read as those of
+            the fit were.
+
+        Returns
+        -------
+        Posterior
+            The same as `with_rows` with all rows at once, to rounding.
+
+        Raises
+        ------
+        DataError
+            If a column does not exist, or a row has a cell that cannot be read.
+
+        Notes
+        -----
+        The cost of `with_rows`, and memory for a few thousand rows. What a person should know of cells that were read,
+        such as a unit that training does not have, is one warning at the end. To use no row twice, fit to a sample of
+        the rows and begin with ``posterior.without_rows()``.
+        """
+        posterior = self
+        for X, y in rows_of_file(Path(path), self):
+            posterior = posterior.with_rows(X, y)
+        return posterior
 
     def rows(self, X: Any) -> Any:
         """Check the inputs and put them on the device, in float64 and in the units of the file."""
@@ -152,3 +195,29 @@ def _changed(X: Any, variant: Variant) -> Any:
     if isinstance(X, MixedRows):
         return X.with_numbers(torch.from_numpy(variant.of(X.numbers.numpy())))
     return variant.of(X)
+
+
+def rows_of_file(path: Path, posterior: TablePosterior) -> Iterator[tuple[Any, NDArray[np.float64]]]:
+    """Inputs and targets of a file, strip by strip; see `TablePosterior.with_file`."""
+    columns, name, begin = posterior.columns, display_name(path.name), 0
+    notes, doubts, first_doubt = dict[str, None](), 0, ""
+    strip = max(STRIP_BYTES // (8 * (columns.d + 1)), 1)
+    for read, table in strips_read(path, posterior.model_inputs, strip, [columns.target]):
+        y = target_values(columns.reader, columns.target, name, table)
+        lost = np.flatnonzero(~(read.answered & np.isfinite(y)))
+        if len(lost):
+            row = int(lost[0])
+            why = f"no number: {columns.target}" if read.answered[row] else read.why[row]
+            raise DataError(f"{name}: row {begin + row + 1} cannot be learned ({why}): correct it, or leave it out.")
+        is_unknown = np.any([np.zeros(len(y), dtype=bool), *read.unknown.values()], axis=0)
+        has_doubt = [
+            unknown or WITH_UNIT in why or WITHOUT_UNIT in why
+            for unknown, why in zip(is_unknown.tolist(), read.why, strict=True)
+        ]
+        if any(has_doubt) and not doubts:
+            row = has_doubt.index(True)
+            first_doubt = f"{name}, row {begin + row + 1}: {read.why[row]}"
+        doubts, begin, notes = doubts + sum(has_doubt), begin + len(y), notes | dict.fromkeys(read.notes)
+        yield model_rows(read, columns), y
+    for note in (*notes, *([f"{first_doubt}; and {doubts - 1:,} more rows have such cells."] if doubts else ())):
+        warnings.warn(note, stacklevel=3)

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from gpexplorer import Estimator, data, load_posterior
-from gpexplorer.data import mapped
 from gpexplorer.errors import DataError, PosteriorError
 from gpexplorer.posteriors import (
     FeaturePosterior,
@@ -23,6 +22,7 @@ from gpexplorer.posteriors import (
     RowsPosterior,
     StatesPosterior,
     exact_gp_posterior,
+    table_posterior,
 )
 from gpexplorer.problem import Dataset
 from gpexplorer.runs import Spec
@@ -134,7 +134,7 @@ def test_one_pass_over_a_parquet_file_is_a_fit_to_all_its_rows(
     X, y = train.X * scale.x_sd + scale.x_mean, train.y * scale.y_sd + scale.y_mean
     columns = {names[1]: X[:, 1].numpy(), train.target: y.numpy(), "other": y.numpy(), names[0]: X[:, 0].numpy()}
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet", row_group_size=7)
-    monkeypatch.setattr(mapped, "STRIP_BYTES", 24 * 16)  # strips of 16 rows
+    monkeypatch.setattr(table_posterior, "STRIP_BYTES", 24 * 16)  # strips of 16 rows
 
     prior = posterior.without_rows()
     streamed = prior.with_file(tmp_path / "rows.parquet")
@@ -150,9 +150,13 @@ def test_one_pass_over_a_parquet_file_is_a_fit_to_all_its_rows(
     columns["other"], columns[names[0]] = columns[names[0]], columns[names[0]].copy()
     columns[names[0]][20] = np.nan
     pq.write_table(pa.table(columns), tmp_path / "gap.parquet")
-    with pytest.raises(DataError, match=f'row 20 of "{names[0]}" has no finite number'):
+    with pytest.raises(DataError, match=rf"row 21 cannot be learned \(.* cell: {names[0]}\)"):
         prior.with_file(tmp_path / "gap.parquet")
-    with pytest.raises(DataError, match="save it as"):
+    columns[names[0]], columns[train.target] = columns["other"], columns[names[0]]
+    pq.write_table(pa.table(columns), tmp_path / "gap.parquet")
+    with pytest.raises(DataError, match=rf"row 21 cannot be learned \(no number: {train.target}\)"):
+        prior.with_file(tmp_path / "gap.parquet")
+    with pytest.raises(DataError, match="There is no file"):
         prior.with_file(tmp_path / "rows.csv")
     for other, says in (
         ("ml", "consists of them"),

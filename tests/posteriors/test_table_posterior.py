@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import gpexplorer as gpx
-from gpexplorer.posteriors import AveragePosterior
+from gpexplorer.errors import DataError
+from gpexplorer.posteriors import AveragePosterior, table_posterior
 from gpexplorer.runs.studies.prediction_table import predictions_of_file
 
 EFFECT = {"oak": 0.0, "elm": 5.0, "fir": 10.0}
@@ -118,3 +119,85 @@ def test_new_texts_of_a_kernel_on_strings_are_not_said_to_be_unseen(tmp_path: Pa
     answer = predicted(model.posterior_, tmp_path, "x,text\n0.5,abab\n0.5,ABBA\n")
     assert not answer["why"].str.contains("not seen").any()
     assert answer["mean"][1] == float(predicted(model.posterior_, tmp_path, "x,text\n0.5,abba\n")["mean"][0])
+
+
+def written_in_many_ways() -> pd.DataFrame:
+    """Cells of every kind whose meaning only the rows of training tell."""
+    rng, n = np.random.default_rng(7), 90
+    a, when = rng.uniform(1.0, 9.0, n), pd.date_range("2019-11-20", periods=n, freq="D")
+    return pd.DataFrame({
+        "share": [f"{x:.2f} %" for x in a], "level": np.where(np.arange(n) % 7 == 3, -999.0, rng.uniform(size=n)),
+        "day": when.strftime("%Y%m%d").astype(int), "at": when + pd.to_timedelta(rng.uniform(size=n), unit="h"),
+        "lasts": pd.to_timedelta(rng.uniform(0.0, 50.0, n), unit="h"), "code": rng.integers(0, 3, n),
+        "wood": rng.choice(list(EFFECT), n), "weight": [f"{x:.1f} kg" for x in rng.uniform(5.0, 9.0, n)],
+        "price": [f"{x:.3f} EUR" for x in np.sin(a) + 3.0],
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [16, 1000])
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_file_is_read_as_the_table_of_training_was(
+    kind: str, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, path = written_in_many_ways(), tmp_path / f"rows.{kind}"
+    if kind == "csv":  # whose durations have no type
+        table = table.drop(columns="lasts")
+    getattr(table, f"to_{kind}")(path, index=False)
+    options = {"kinds": {"level": "number missing -999"}, "encode": ["code"], "target": "price"}
+    spec = gpx.Spec("sgpr", {"num_inducing": 9}, kernel="se-ard", split="all", data={"name": str(path), **options})
+    run = spec.open()
+    run.finish(steps=3)
+    whole = run.posterior(of="y")
+    monkeypatch.setattr(table_posterior, "STRIP_BYTES", 8 * rows * (whole.columns.d + 1))
+    for posterior in (whole, AveragePosterior([whole, whole], [0.3, 0.7])):
+        again = posterior.without_rows().with_file(path)
+        assert again.mean(table[:20]).numpy() == pytest.approx(whole.mean(table[:20]).numpy(), rel=1e-6)
+        assert again.var(table[:20]).numpy() == pytest.approx(whole.var(table[:20]).numpy(), rel=1e-6)
+
+
+@pytest.mark.parametrize("rows", [16, 1000])
+def test_doubts_about_cells_of_a_file_are_one_warning_and_errors_count_its_rows(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = written_in_many_ways()[["share", "wood", "weight", "price"]]
+    run = gpx.Spec("sgpr", {"num_inducing": 9}, kernel="se-ard", split="all").open(data=table)
+    run.finish(steps=3)
+    prior = run.posterior(of="y").without_rows()
+    monkeypatch.setattr(table_posterior, "STRIP_BYTES", 8 * rows * (prior.columns.d + 1))
+
+    bare = table.assign(share=[f"{float(cell[:-2]) if k >= 40 else cell}" for k, cell in enumerate(table["share"])])
+    bare.to_parquet(tmp_path / "bare.parquet")
+    with pytest.warns(UserWarning, match=r"row 41: without the unit.*; and 49 more rows") as told:
+        prior.with_file(tmp_path / "bare.parquet")
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    for column, cell, why in (
+        ("weight", "heavy", 'unreadable: weight "heavy"'),
+        ("weight", None, "filled: weight"),
+        ("price", "much", "no number: price"),
+        ("price", None, "no number: price"),
+    ):
+        wrong = table.astype(object)
+        wrong.loc[52, column] = cell
+        wrong.to_parquet(tmp_path / "wrong.parquet")
+        if why.startswith("filled"):
+            with pytest.warns(UserWarning, match=r"row 53: filled: weight; and 0 more rows"):
+                prior.with_file(tmp_path / "wrong.parquet")
+        else:
+            with pytest.raises(DataError, match=rf"row 53 cannot be learned \({why}\)"):
+                prior.with_file(tmp_path / "wrong.parquet")
+    table.drop(columns="wood").to_parquet(tmp_path / "short.parquet")
+    with pytest.raises(DataError, match='no column "wood"'):
+        prior.with_file(tmp_path / "short.parquet")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_numbers_that_look_like_dates_are_numbers_for_a_model_of_arrays(kind: str, tmp_path: Path) -> None:
+    rng, days = np.random.default_rng(2), pd.date_range("2021-02-20", periods=50).strftime("%Y%m%d").astype(int)
+    X = np.column_stack([rng.uniform(size=50), days])
+    y = np.sin(4 * X[:, 0]) + 0.01 * (X[:, 1] - 20210220)
+    posterior, path = gpx.Estimator("cholqr", num_inducing=9).fit(X, y).posterior_, tmp_path / f"rows.{kind}"
+    getattr(pd.DataFrame({"x0": X[:, 0], "x1": days, "y": y}), f"to_{kind}")(path, index=False)
+    expected = pytest.approx(posterior.mean(X).numpy(), rel=1e-6)
+    assert pd.concat(list(predictions_of_file(posterior, path)))["mean"].to_numpy() == expected
+    assert posterior.without_rows().with_file(path).mean(X).numpy() == expected

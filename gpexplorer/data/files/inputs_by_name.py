@@ -6,21 +6,26 @@ known.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ...errors import DataError
-from ..quoting import quote
-from ..reader.cells import as_they_are, texts_of
-from ..reader.column_names import note_on_position
+from ..quoting import display_name, quote
+from ..reader.cells import as_they_are, is_text, plain, texts_of
+from ..reader.column_names import named_as, note_on_position
 from ..reader.column_reader import column_reader
 from ..reader.input_columns import LEVEL
 from ..reader.table_reader import RowsRead, TableReader
 from ..reader.words import Levels
 from ..table_checks import Floats
+from .reading import strips
+
+STRIP_ROWS = 50_000
 
 
 class ModelInputs(NamedTuple):
@@ -49,6 +54,47 @@ class ModelInputs(NamedTuple):
         return (*self.numbers, *(name.partition(LEVEL)[0] for name in self.numbers), *self.texts)
 
 
+def strips_read(
+    path: Path, inputs: ModelInputs, rows: int = STRIP_ROWS, also: Sequence[str] = ()
+) -> Iterator[tuple[RowsRead, pa.Table]]:
+    """Read the rows of a file as a model does, strip by strip.
+
+    Parameters
+    ----------
+    path : Path
+        A text, Parquet or NPZ file. One of several strips with columns of text is read twice.
+    rows : int
+        Rows of a strip; see `strips`.
+    also : sequence of str
+        Other columns that are needed.
+
+    Yields
+    ------
+    tuple of RowsRead and Table
+        The inputs of a strip, and its cells.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or a column is missing.
+    """
+    name, needed, contradicted = display_name(path.name), (*inputs.sources, *also), set[str]()
+    first = list(islice(strips(path, rows, needed), 2))
+    if inputs.reader is not None and len(first) > 1 and any(is_text(plain(c).type) for c in first[0].columns):
+        for table in strips(path, rows, needed):
+            contradicted |= inputs.reader.contradicted_by(table, name)
+    for table in strips(path, rows, needed) if len(first) > 1 else first:
+        yield rows_read(inputs, name, table, contradicted), table
+
+
+def target_values(reader: TableReader | None, target: str, name: str, table: pa.Table) -> Floats:
+    """The targets [n] of new rows, read as in training; NaN where a cell is missing or is no number."""
+    if reader is None:
+        return as_inputs(name, table, [target])[:, 0]
+    table, _ = named_as([reader.target], table, name)
+    return reader.target.cells(table[target]).values
+
+
 def rows_read(inputs: ModelInputs, name: str, table: pa.Table, contradicted: Collection[str] = ()) -> RowsRead:
     """New rows as a model reads them: by its reader, or by the names of its inputs if it has none.
 
@@ -73,16 +119,18 @@ def rows_read(inputs: ModelInputs, name: str, table: pa.Table, contradicted: Col
     if not inputs.texts and not set(inputs.sources) & set(titles) and len(titles) == inputs.d:
         notes += filter(None, [note_on_position(name, titles, inputs.numbers)])
         names = titles
-    X = as_inputs(name, table, names)
-    return rows_without_reader(X, [_texts(name, table, column) for column in inputs.texts])._replace(notes=tuple(notes))
+    X, texts = as_inputs(name, table, names), [_texts(name, table, column) for column in inputs.texts]
+    return rows_without_reader(X, texts, (*names, *inputs.texts))._replace(notes=tuple(notes))
 
 
-def rows_without_reader(X: Floats, texts: Sequence[Sequence[str]] = ()) -> RowsRead:
+def rows_without_reader(X: Floats, texts: Sequence[Sequence[str]] = (), names: Sequence[str] = ()) -> RowsRead:
     """Numbers [t, d] and columns of t texts as rows that were read; those with NaN or "" have no answer."""
-    answered = np.asarray(np.isfinite(X).all(1))
-    for column in texts:
-        answered &= np.array([bool(text) for text in column], dtype=bool)
-    why = tuple("" if ok else "a missing or unreadable cell" for ok in answered)
+    present = np.column_stack(
+        [np.isfinite(X), *(np.array([bool(text) for text in column], dtype=bool) for column in texts)]
+    )
+    answered, lost = present.all(1), present.argmin(1)
+    says = [f"a missing or unreadable cell{f': {names[k]}' if names else ''}" for k in range(present.shape[1])]
+    why = tuple("" if ok else says[k] for ok, k in zip(answered, lost, strict=True))
     return RowsRead(X, tuple(map(tuple, texts)), why, answered, {})
 
 
@@ -122,7 +170,7 @@ def as_inputs(name: str, table: pa.Table, columns: Sequence[str]) -> Floats:
 def _input(name: str, table: pa.Table, title: str) -> Floats:
     if title in table.column_names:
         reader = column_reader(title, table[title])
-        if reader.kind == "words":  # at most half of its cells are numbers; those are
+        if reader.kind == "words" or reader.dates.compact:  # the cells that are numbers are, 20210301 as well
             reader = column_reader(title, table[title], "number")
         return reader.cells(table[title]).values
     base, mark, level = title.partition(LEVEL)

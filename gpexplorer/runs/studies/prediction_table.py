@@ -19,7 +19,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from ...data.files.inputs_by_name import ModelInputs, rows_read, rows_without_reader
-from ...data.files.reading import strips
+from ...data.files.inputs_by_name import rows_without_reader, strips_read
 from ...data.quoting import display_name, quote
 from ...data.reader.table_reader import WITH_UNIT, WITHOUT_UNIT, RowsRead
 from ...data.standardising import scaled_inputs
@@ -80,30 +78,14 @@ def predictions_of_file(
     DataError
         If the file cannot be read, has no rows, or has not the columns of the model.
     """
-    name, count = display_name(path.name), 0
-    inputs = model_inputs(posterior)
-    contradicted = _contradicted(posterior, name, path)
-    for table in strips(path, also=inputs.sources):
-        count += table.num_rows
-        yield prediction_table(posterior, rows_read(inputs, name, table, contradicted), of, quantiles)
+    count = 0
+    for read, _ in strips_read(path, posterior.model_inputs):
+        count += len(read.answered)
+        yield prediction_table(posterior, read, of, quantiles)
     if not count:
-        raise DataError(f"{name} has the names of columns and no rows below them: there is nothing to predict.")
-
-
-def _contradicted(posterior: Model, name: str, path: Path) -> set[str]:
-    """The columns of a file of several strips that have cells in another format than those of training."""
-    reader, columns, also = posterior.columns.reader, set[str](), model_inputs(posterior).sources
-    is_long = reader is not None and len(list(islice(strips(path, also=also), 2))) > 1
-    for table in strips(path, also=also) if is_long else ():
-        columns |= reader.contradicted_by(table, name)
-    return columns
-
-
-def model_inputs(posterior: Model) -> ModelInputs:
-    """What a posterior knows of its inputs."""
-    columns = posterior.columns
-    numbers, texts = columns.columns or ((), columns.names[:1])
-    return ModelInputs(numbers, texts, columns.d - len(texts), columns.reader)
+        raise DataError(
+            f"{display_name(path.name)} has the names of columns and no rows below them: there is nothing to predict."
+        )
 
 
 def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequence[float] = ()) -> pd.DataFrame:

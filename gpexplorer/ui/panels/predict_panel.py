@@ -12,7 +12,7 @@ import panel as pn
 
 from ... import data as data_sets
 from ...errors import SettingError
-from ...runs.studies.prediction_table import count_reasons, model_inputs, prediction_table, sentence_of_counts
+from ...runs.studies.prediction_table import count_reasons, prediction_table, sentence_of_counts
 from ..browser.callbacks import work_in_thread
 from ..inputs.own_file import CAP
 from ..playback.trained_run import TrainedRun
@@ -72,7 +72,7 @@ class PredictPanel(StudyPanel):
         if run is None or not len(run.trace):
             raise SettingError("No run is open: open your training rows and take some steps first.")
         posterior = run.posterior(min(self._session.screen.step, len(run.trace) - 1), of="y")
-        rows = data_sets.read_rows(name, data, model_inputs(posterior))
+        rows = data_sets.read_rows(name, data, posterior.model_inputs)
         with self._session.shares.turns.turn():
             table = prediction_table(posterior, rows, self.of.value if self.of.value in OPTIONS.values() else "y")
         table.attrs["target"] = run.problem.train.target
