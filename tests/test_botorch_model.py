@@ -108,6 +108,13 @@ def test_botorch_receives_the_moments_or_is_asked_for(run: Run, monkeypatch: pyt
     model = botorch_model(run.posterior())
     model.posterior(X)
 
+    for noise in (torch.full((4, 1), 0.7), torch.tensor([[0.1], [0.0], [2.0], [0.3]]), torch.tensor([[0.5]])):
+        model.posterior(X.expand(3, 4, 2), output_indices=[0], observation_noise=noise)
+        expected = run.posterior().cov(X) + torch.diag(noise[:, 0].expand(4).double())
+        assert torch.allclose(calls[-1].covariance_matrix, expected.expand(3, 4, 4))
+    for wrong in ([1], [0, 1], []):
+        with pytest.raises(SettingError, match="a posterior has one output"):
+            model.posterior(X, output_indices=wrong)
     assert model.num_outputs == 1
     assert torch.allclose(calls[0].mean, run.posterior().mean(X))
     assert torch.allclose(calls[0].covariance_matrix, run.posterior().cov(X))

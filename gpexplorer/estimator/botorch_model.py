@@ -40,6 +40,9 @@ def botorch_model(posterior: Posterior) -> Any:
     transform of the target, its distribution is skewed and only the moments agree; for a target whose logarithm is of
     interest, fit the method to the logarithm itself.
 
+    BoTorch's `fantasize` and `condition_on_observations` are not there, so that `qKnowledgeGradient` and others that
+    look ahead cannot be used. To condition on further rows, wrap ``posterior.with_rows(X, y)``.
+
     Examples
     --------
     >>> from botorch.acquisition import LogExpectedImprovement                                      # doctest: +SKIP
@@ -73,8 +76,21 @@ def botorch_model(posterior: Posterior) -> Any:
             observation_noise: bool | Tensor = False,
             posterior_transform: Any = None,
         ) -> Any:
-            """The joint posterior of candidates X [..., q, d]."""
-            mean, covariance = joint_moments(posterior, X, bool(torch.as_tensor(observation_noise).any()))
+            """The joint posterior of candidates X [..., q, d], with the model's noise or with variances [..., q, 1].
+
+            Raises
+            ------
+            SettingError
+                If another output than the first is asked for.
+            """
+            if output_indices is not None and list(output_indices) != [0]:
+                raise SettingError(
+                    f"output_indices is {output_indices}; a posterior has one output: give [0], or none."
+                )
+            mean, covariance = joint_moments(posterior, X, noise=observation_noise is True)
+            if isinstance(observation_noise, Tensor):
+                variances = torch.broadcast_to(observation_noise, (*mean.shape, 1))[..., 0]
+                covariance = covariance + torch.diag_embed(variances.to(covariance))
             joint = GPyTorchPosterior(distributions.MultivariateNormal(mean, covariance))
             return joint if posterior_transform is None else posterior_transform(joint)
 

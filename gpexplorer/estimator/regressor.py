@@ -104,7 +104,8 @@ class Estimator(RegressorMixin, BaseEstimator):
     inducing_points_ : array [m, d] or list
         The inducing inputs, for methods that have them.
     log_marginal_likelihood_value_ : float
-        The log marginal likelihood of the targets or the bound of it that the method maximises.
+        The log marginal likelihood of the targets or the bound of it that the method maximises, at the end of the last
+        fit: rows that `partial_fit` adds to the posterior without learning again do not count.
     n_features_in_ : int
         The number of input columns.
     feature_names_in_ : array of str
@@ -301,7 +302,7 @@ class Estimator(RegressorMixin, BaseEstimator):
 
     @property
     def log_marginal_likelihood_value_(self) -> Any:
-        """The log marginal likelihood of the targets, or its bound, at the end of the fit."""
+        """The log marginal likelihood of the targets of the last fit, or its bound, without rows added since."""
         check_is_fitted(self)
         if any(value is None for value in self._evidence):
             raise AttributeError(f"Method {self.method} does not maximise a marginal likelihood of all rows.")

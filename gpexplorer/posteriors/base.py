@@ -383,21 +383,30 @@ class Posterior(ABC):
         Raises
         ------
         PosteriorError
-            If this kind of posterior does not keep what an update needs.
+            If this kind of posterior does not keep what an update needs, or a row has no finite target or no positive
+            noise.
         """
         refuse_other_order("the rows", X, "y", y)
         refuse_other_order("the rows", X, "noise", noise)
         rows, targets = self.rows(X), numbers("y", y, self.like).flatten()
         V = numbers("noise", self.noise_variance if noise is None else noise, self.like)
-        if V.ndim and len(V) != len(targets):
+        if len(rows) != len(targets):
+            raise PosteriorError(f"{len(rows)} new rows have {len(targets)} targets: give one finite target per row.")
+        if V.ndim and V.shape != targets.shape:
             raise PosteriorError(
                 f"noise has shape {list(V.shape)}; give one variance for each of {len(rows)} new rows."
             )
         V = V.expand(len(targets))
-        if len(rows) != len(targets) or not bool(targets.isfinite().all() & V.isfinite().all() & (V > 0.0).all()):
-            raise PosteriorError(
-                f"{len(rows)} new rows have {len(targets)} targets: give one finite target per row, and positive noise."
-            )
+        for name, values, is_right, needed in (
+            ("y", targets, targets.isfinite(), "finite target"),
+            ("noise", V, V.isfinite() & (V > 0.0), "positive noise variance"),
+        ):
+            if not bool(is_right.all()):
+                row = int((~is_right).nonzero()[0, 0])
+                raise PosteriorError(
+                    f"{name} has {float(values[row]):g} in row {row + 1} of {len(rows)} new rows: "
+                    f"give one {needed} per row."
+                )
         return self.updated(rows, targets, V)
 
     def updated(self: Kind, X: Any, y: Tensor, V: Tensor) -> Kind:

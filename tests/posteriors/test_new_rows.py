@@ -198,8 +198,14 @@ def test_what_cannot_be_updated_says_so():
     for wrong in (y[:1], y * torch.nan):
         with pytest.raises(PosteriorError, match="one finite target per row"):
             posterior.with_rows(X, wrong)
-    with pytest.raises(PosteriorError, match="positive noise"):
-        posterior.with_rows(X, y, noise=[0.0, 1.0])
+    for noise, says in ((0.0, "0"), (-2.5, "-2.5"), (torch.nan, "nan"), (torch.inf, "inf")):
+        with pytest.raises(PosteriorError, match=f"noise has {says} in row 2 of 2 new rows: give one positive noise"):
+            posterior.with_rows(X, y, noise=[1.0, noise])
+    with pytest.raises(PosteriorError, match="y has nan in row 2 of 2 new rows: give one finite target per row"):
+        posterior.with_rows(X, torch.tensor([1.0, torch.nan]), noise=[1.0, 1.0])
+    for wrong in ([1.0], [[1.0], [1.0]], [1.0, 1.0, 1.0]):
+        with pytest.raises(PosteriorError, match="give one variance for each of 2 new rows"):
+            posterior.with_rows(X, y, noise=wrong)
 
 
 @pytest.mark.parametrize("theta", [[6.0, 7.5, -13.0], [6.6, 7.7, -13.2]])

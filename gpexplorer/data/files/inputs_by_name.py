@@ -128,7 +128,7 @@ def rows_without_reader(X: Floats, texts: Sequence[Sequence[str]] = (), names: S
     present = np.column_stack(
         [np.isfinite(X), *(np.array([bool(text) for text in column], dtype=bool) for column in texts)]
     )
-    answered, lost = present.all(1), present.argmin(1)
+    answered, lost = np.asarray(present.all(1)), present.argmin(1)
     says = [f"a missing or unreadable cell{f': {names[k]}' if names else ''}" for k in range(present.shape[1])]
     why = tuple("" if ok else says[k] for ok, k in zip(answered, lost, strict=True))
     return RowsRead(X, tuple(map(tuple, texts)), why, answered, {})

@@ -121,17 +121,18 @@ class CheaperSolver(CholeskySolver):
 
     def solve(self, B: Tensor) -> Tensor:
         """A^-1 B [n, t] by the solver that is cheaper."""
-        return self._solver(B.shape[1]).solve(B)
+        return self.by_products.solve(B) if self._products_are_cheaper(B.shape[1]) else super().solve(B)
 
     def explained(self, B: Tensor) -> Tensor:
         """The quadratic forms b'A^-1 b [t] by the solver that is cheaper."""
-        return self._solver(B.shape[1]).explained(B)
+        return self.by_products.explained(B) if self._products_are_cheaper(B.shape[1]) else super().explained(B)
 
-    def _solver(self, columns: int) -> Solver:
+    def _products_are_cheaper(self, columns: int) -> bool:
+        """Whether conjugate gradients need fewer flops for these columns and those before than the factor."""
         n = len(self.by_products.alpha)
         self.columns_solved += columns
-        cheaper = self.by_products.flops(self.columns_solved) <= 1.0 * n * n * self.columns_solved + n**3 / 3.0
-        return self.by_products if cheaper and self._L is None else super()
+        by_factor = 1.0 * n * n * self.columns_solved + n**3 / 3.0
+        return self._L is None and self.by_products.flops(self.columns_solved) <= by_factor
 
 
 def exact_posterior(problem: Problem, theta: Tensor, refit: str, gigabytes: float, rank: int = RANK) -> Posterior:
