@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from ..data import Split
-from ..data.given_folds import fold_pairs
+from ..data.given_folds import Pair, fold_pairs
 from ..errors import SettingError, function, is_one_of, number, quoted
 from ..methods.base import registry
 from ..runs.setting_checks import of_kind
@@ -169,10 +169,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     train = split.train
     are_given = folds is not None and not isinstance(folds, str)
     pairs = fold_pairs(folds, train.X, train.y.numpy(), groups) if are_given else plan.pairs
-    held_out = parts(split, seed, pairs)
-    if plan.kind == "time":
-        blocks = BLOCKS if len(held_out) == 1 else 2
-        held_out = [in_blocks(part, plan.column, blocks * k, blocks) for k, part in enumerate(held_out)]
+    held_out = _held_out_parts(split, plan, seed, pairs)
     latest = 1 if plan.kind == "time" else None  # models of earlier rows would be behind the times
     search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock, most_models=latest)
     search.report("Looking at the rows.")
@@ -201,6 +198,15 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     column = groups if isinstance(groups, str) else plan.column if plan.kind == "groups" else ""
     rows = rows_in_spec(X, y, {**options, "groups": column or None}, split)
     return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan, facts, rows)
+
+
+def _held_out_parts(split: Split, plan: Plan, seed: int, pairs: Sequence[Pair]) -> list[Split]:
+    """The parts on which lanes are scored; where the rows are in order of time, with blocks of it."""
+    held_out = parts(split, seed, pairs)
+    if plan.kind != "time":
+        return held_out
+    blocks = BLOCKS if len(held_out) == 1 else 2
+    return [in_blocks(part, plan.column, blocks * k, blocks) for k, part in enumerate(held_out)]
 
 
 def _answer(  # noqa: PLR0913 - what the search has found
