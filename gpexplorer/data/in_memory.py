@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from numbers import Number
@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..errors import DataError
-from .files.containers import native, refuse_duplicates, without_views
+from .files.containers import native, refuse_duplicates, without_index, without_views
 from .files.reading import Raw
 from .quoting import quote
 
@@ -24,9 +24,11 @@ TABLE, ARRAYS = "the table", "the pair (X, y)"
 OBJECT = "object"
 
 
-def from_frame(frame: Any) -> Raw:
-    """A table of any library, with a note if it has an index that may be meant as a column."""
-    return Raw(table_of(frame), TABLE, _note_on_index(frame))
+def from_frame(frame: Any, also: Collection[str] = ()) -> Raw:
+    """A table of any library, with a note if it has an index that may be meant as a column, and is not in `also`."""
+    table = table_of(frame)
+    columns, note = without_index(table.schema, also)  # Arrow's tables have that of pandas among their columns
+    return Raw(table.select(columns), TABLE, _note_on_index(frame) + note)
 
 
 def _note_on_index(frame: Any) -> tuple[str, ...]:

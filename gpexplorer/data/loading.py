@@ -130,7 +130,8 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     if isinstance(source, Mapping):
         source, options = _named(source, options)
     if is_frame(source):
-        return _split(_picked(from_frame(source), _choice(TABLE, options)), split, Given(), None)
+        choice = _choice(TABLE, options)
+        return _split(_picked(from_frame(source, (*choice.named, *choice.drop)), choice), split, Given(), None)
     if isinstance(source, tuple | list) and len(source) == 2:
         table = array_table(source[0])
         source = source if table is None else (table, source[1])

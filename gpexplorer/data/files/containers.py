@@ -52,10 +52,11 @@ def read_parquet(
         limits.check_table(name, rows, len(schema.names))
         if most is not None:
             refuse_duplicates(name, schema.names)
-            return _first_rows(file, most), (), rows
+            columns, note = without_index(schema, also)
+            return _first_rows(file, columns, most), note, rows
         wanted = is_readable if limits == LOCAL else is_number_or_date
         kept, notes = number_columns(name, schema, also, wanted)
-        return without_views(file.read(columns=kept, use_threads=False)), notes, rows
+        return without_views(file.read(columns=kept, use_threads=False).select(kept)), notes, rows
 
 
 @contextmanager
@@ -82,11 +83,39 @@ def is_number_or_date(kind: pa.DataType) -> bool:
 def number_columns(
     name: str, schema: pa.Schema, also: Collection[str], is_wanted: Callable[[pa.DataType], bool] = is_number
 ) -> tuple[list[str], tuple[str, ...]]:
-    """Return the columns of numbers and those named in `also`, and a note on the others. An index is not a column."""
+    """Return the columns of numbers and those named in `also`, and notes on the others. An index is not a column."""
     refuse_duplicates(name, schema.names)
-    kept = [f.name for f in schema if f.name in also or (is_wanted(f.type) and not f.name.startswith(_INDEX))]
-    others = [n for n in schema.names if n not in kept and not n.startswith(_INDEX)]
-    return kept, (f"Columns that do not contain numbers were left out: {listing(others)}.",) if others else ()
+    columns, notes = without_index(schema, also)
+    kept = [column for column in columns if column in also or is_wanted(schema.field(column).type)]
+    others = [column for column in columns if column not in kept]
+    return kept, notes + (f"Columns that do not contain numbers were left out: {listing(others)}.",) * bool(others)
+
+
+def without_index(schema: pa.Schema, also: Collection[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The columns without the index of the DataFrame that was saved, and a note if it may be meant as a column.
+
+    An index that is named in `also` is a column, and so is one beside a single column, such as the dates of a series;
+    it is the first one, since the last one is the default target.
+    """
+    try:
+        described = schema.pandas_metadata
+    except (ValueError, RecursionError):  # whoever wrote the file may have written anything
+        described = None
+    written = described.get("index_columns") if isinstance(described, dict) else None
+    says_so = [name for name in written if isinstance(name, str)] if isinstance(written, list) else []
+    index = [name for name in schema.names if name in says_so or name.startswith(_INDEX)]
+    columns = [name for name in schema.names if name not in index]
+    left_out = [name for name in index if name not in also]
+    may_be_meant = [n for n in left_out if not n.startswith(_INDEX) or pa.types.is_temporal(schema.field(n).type)]
+    if len(columns) == 1 and may_be_meant == left_out:
+        left_out = may_be_meant = []
+    kinds = ", ".join(f'{quote(n)}: "{_kind_of_cells(schema.field(n).type)}"' for n in may_be_meant)
+    note = f"The index of the table ({listing(may_be_meant)}) is no column.\nkinds={{{kinds}}} makes it one."
+    return [name for name in index if name not in left_out] + columns, (note,) if may_be_meant else ()
+
+
+def _kind_of_cells(kind: pa.DataType) -> str:
+    return "date" if pa.types.is_temporal(kind) else "number" if is_number(kind) else "words"
 
 
 def without_views(table: pa.Table) -> pa.Table:
@@ -110,13 +139,11 @@ def refuse_duplicates(name: str, names: list[str]) -> None:
         raise DataError(f"{name} has the column {quote(duplicates[0])} more than once: give each its own name.")
 
 
-def _first_rows(file: pq.ParquetFile, most: int) -> pa.Table:
-    names = [n for n in file.schema_arrow.names if not n.startswith(_INDEX)]
-    flat = [n for n in names if not pa.types.is_nested(file.schema_arrow.field(n).type)]
+def _first_rows(file: pq.ParquetFile, columns: list[str], most: int) -> pa.Table:
+    flat = [name for name in columns if not pa.types.is_nested(file.schema_arrow.field(name).type)]
     batch = next(file.iter_batches(batch_size=most, columns=flat, use_threads=False), None)
-    if batch is None:
-        return file.schema_arrow.empty_table().select(flat)
-    return without_views(pa.Table.from_batches([batch]))
+    table = file.schema_arrow.empty_table() if batch is None else pa.Table.from_batches([batch])
+    return without_views(table.select(flat))
 
 
 def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[str, ...]]:
