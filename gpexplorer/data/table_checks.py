@@ -22,7 +22,9 @@ Floats = NDArray[np.float64]
 MIN_ROWS = 3
 LARGEST = 1e150  # its square is still a 64-bit number
 SMALLEST = 1e-150  # a difference whose square is not yet 0
-LIMITS = (2.0**15 - 1, -(2.0**15), 2.0**16 - 1, 2.0**31 - 1, -(2.0**31), 2.0**32 - 1, -(2.0**63))  # of integers
+LIMITS = (
+    2.0**15 - 1, -(2.0**15), 1 - 2.0**15, 2.0**16 - 1, 2.0**31 - 1, -(2.0**31), 1 - 2.0**31, 2.0**32 - 1, -(2.0**63),
+)  # fmt: skip # of integers, and NetCDF's
 FILL = re.compile(r"1e\+(1[5-9]|[2-9][0-9])|9\.96921e\+36|3\.40282e\+38")  # powers of ten, NetCDF's, largest float32
 STAND_IN_DATES = (
     "0001-01-01", "1601-01-01", "1753-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1970-01-01", "2099-12-31",
@@ -31,6 +33,7 @@ STAND_IN_DATES = (
 STAND_IN_DAYS = [float(np.datetime64(date, "D").astype(int)) for date in STAND_IN_DATES]  # since 1970-01-01
 SHORT_CODE = re.compile(r"8+|9+")  # 8, 99 and so on: many columns have such a number that is meant
 SHORT_ROWS, SHORT_GAP = 3, 2.0  # so it has to be in these rows, and as far from the others, in their ranges
+MOST_BELOW = 2  # codes that count down from another one, as 998 and 997 from 999
 LARGEST_EXACT = 2.0**53  # whole numbers beyond it are rounded
 SUBTOTAL = r"(?i)^\W*(grand |sub-? ?)(totals?|sums?)\b|^\W*(zwischensumme|sous-total)\b"
 OF_PART = re.compile(r"^(sub-?)?(totals?|sums?|summe)\b[\s:-]*|[\s:-]*\b(sub-?)?(totals?|sums?|summe)$")
@@ -250,29 +253,60 @@ def is_stand_in(value: float) -> bool:
 
 
 def note_on_stand_in(title: str, values: Floats, are_dates: bool = False) -> tuple[str, ...]:
-    """A note if a number such as -999, or a date such as 9999-12-31, lies further from all others than these from each
-    other: it may be a gap. A number such as 99 has to be in several rows, and further away."""
+    """A note if numbers such as -999, or dates such as 9999-12-31, may be gaps; see `stand_ins`."""
     present = values[np.isfinite(values)]
-    for end in sorted({float(present.min()), float(present.max())}) if len(present) else ():
-        others = present[present != end]
-        rows, spread = len(present) - len(others), float(np.ptp(others)) if len(others) else 0.0
-        is_known = end in STAND_IN_DAYS if are_dates else is_stand_in(end)
-        is_short = not (are_dates or is_known) and SHORT_CODE.fullmatch(exact(abs(end))) and rows >= SHORT_ROWS
-        ranges = SHORT_GAP if is_short and len(np.unique(others)) >= SHORT_ROWS else 1.0
-        if (is_known or ranges > 1.0) and np.abs(others - end).min(initial=np.inf) > ranges * spread > 0.0:
-            number = count(rows, "cell")
-            if are_dates:
-                low, high = (np.datetime64(int(day // 1), "D") for day in (others.min(), others.max()))
-                return (
-                    f"{quote(title)} is {np.datetime64(int(end), 'D')} in {number} and from {low} to {high} in "
-                    "the others: leave such cells empty if they are gaps.",
-                )
-            return (
-                f"{quote(title)} is {exact(end)} in {number} and from {others.min():.4g} to {others.max():.4g} in "
-                f"the others: does it stand for a missing value?\n"
-                f'kinds={{{quote(title)}: "number missing {exact(end)}"}} reads it as a gap.',
-            )
-    return ()
+    codes = stand_ins(present, are_dates)
+    if not codes:
+        return ()
+    others, rows = present[~np.isin(present, codes)], [count(int((present == code).sum()), "cell") for code in codes]
+    if are_dates:
+        days = (str(np.datetime64(int(day // 1), "D")) for day in (*codes, others.min(), others.max()))
+        *shown, low, high = days
+    else:
+        shown, low, high = [exact(code) for code in codes], f"{others.min():.4g}", f"{others.max():.4g}"
+    listed = ", ".join(f"{code} in {number}" for code, number in zip(shown, rows, strict=True))
+    sentence = f"{quote(title)} is {listed} and from {low} to {high} in the others: "
+    if are_dates or len(codes) > 1:
+        return (f"{sentence}leave such cells empty if they are gaps.",)
+    return (
+        f"{sentence}does it stand for a missing value?\n"
+        f'kinds={{{quote(title)}: "number missing {shown[0]}"}} reads it as a gap.',
+    )
+
+
+def stand_ins(values: Floats, are_dates: bool = False) -> list[float]:
+    """The codes of gaps among numbers or days, from the lowest to the highest.
+
+    They are set aside from both ends. Each has to be further from the values between them than these are from each
+    other. A number such as 99 has to be in several rows, and further away; below 999 or 99, 998 or 98 may be another.
+    """
+    distinct, rows = np.unique(values, return_counts=True)
+    codes: dict[float, float] = {}  # the least distance of each, in ranges of the values that are none
+    for places in (range(len(distinct)), reversed(range(len(distinct)))):
+        code, below = np.nan, 0
+        for place in places:
+            value = float(distinct[place])
+            is_short = not are_dates and rows[place] >= SHORT_ROWS and SHORT_CODE.fullmatch(exact(abs(value)))
+            if (value in STAND_IN_DAYS if are_dates else is_stand_in(value)) or is_short:
+                codes[value] = SHORT_GAP if is_short and not is_stand_in(value) else 1.0
+                code, below = value, 0
+            elif not are_dates and below < MOST_BELOW and abs(code) - abs(value) == below + 1:
+                codes[value] = codes[code]
+                below += 1
+            else:
+                break
+    while codes:
+        others = distinct[~np.isin(distinct, list(codes))]
+        spread = float(np.ptp(others)) if len(others) else 0.0
+        distances = {code: float(np.abs(others - code).min(initial=np.inf)) for code in codes}
+        near = [
+            code for code, ranges in codes.items()
+            if not distances[code] > ranges * spread > 0.0 or (ranges == SHORT_GAP and len(others) < SHORT_ROWS)
+        ]  # fmt: skip
+        if not near:
+            break
+        del codes[min(near, key=distances.__getitem__)]
+    return sorted(codes)
 
 
 def note_on_rounding(title: str, column: pa.ChunkedArray, values: Floats) -> tuple[str, ...]:
