@@ -266,12 +266,13 @@ def note_on_stand_in(title: str, values: Floats, are_dates: bool = False) -> tup
         shown, low, high = [exact(code) for code in codes], f"{others.min():.4g}", f"{others.max():.4g}"
     listed = ", ".join(f"{code} in {number}" for code, number in zip(shown, rows, strict=True))
     sentence = f"{quote(title)} is {listed} and from {low} to {high} in the others: "
-    if are_dates or len(codes) > 1:
+    if are_dates:
         return (f"{sentence}leave such cells empty if they are gaps.",)
-    return (
-        f"{sentence}does it stand for a missing value?\n"
-        f'kinds={{{quote(title)}: "number missing {shown[0]}"}} reads it as a gap.',
-    )
+    does, it = ("does it stand for a missing value", "it as a gap") if len(codes) == 1 else (
+        "do they stand for missing values", "them as gaps"
+    )  # fmt: skip
+    kind = " ".join(("number missing", *shown))
+    return (f'{sentence}{does}?\nkinds={{{quote(title)}: "{kind}"}} reads {it}.',)
 
 
 def stand_ins(values: Floats, are_dates: bool = False) -> list[float]:
@@ -290,7 +291,7 @@ def stand_ins(values: Floats, are_dates: bool = False) -> list[float]:
             if (value in STAND_IN_DAYS if are_dates else is_stand_in(value)) or is_short:
                 codes[value] = SHORT_GAP if is_short and not is_stand_in(value) else 1.0
                 code, below = value, 0
-            elif not are_dates and below < MOST_BELOW and abs(code) - abs(value) == below + 1:
+            elif rows[place] >= SHORT_ROWS and below < MOST_BELOW and abs(code) - abs(value) == below + 1:
                 codes[value] = codes[code]
                 below += 1
             else:

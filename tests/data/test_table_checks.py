@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
+import gpexplorer as gpx
+from gpexplorer.data.reader.table_reader import reader_from
 from gpexplorer.data.table_checks import note_on_stand_in, stand_ins
 
 
@@ -60,7 +66,13 @@ def test_several_codes_of_one_column_are_asked_about_together(others: list[float
     (note,) = note_on_stand_in("a", values)
     shown = ", ".join(f"{code:.10g} in 4 cells" for code in codes)
     assert note.startswith(f'"a" is {shown} and from {min(others):g} to {max(others):g} in the others: ')
-    assert ("leave such cells empty if they are gaps" in note) == (len(codes) > 1)
+    kind = re.search('kinds={"a": "(number missing [^"]+)"}', note)[1]
+    for kinds in ({"a": kind}, {"a": kind.replace("number", "number 1,234.5")}):
+        frame = pd.DataFrame({"a": values, "y": np.arange(len(values)) % 7})
+        reader = gpx.load(frame, split="all", kinds=kinds).train.reader
+        read = reader_from(reader.to_json()).read(pa.table({"a": values}))
+        assert [why == "filled: a" for why in read.why] == np.isin(values, codes).tolist()
+        assert reader.decisions == {"a": kind.replace("number", "number 1,234.5")}
 
 
 @pytest.mark.parametrize(

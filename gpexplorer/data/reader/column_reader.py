@@ -155,9 +155,9 @@ class ColumnReader:
                 typed = self.dates.days_of_moments(typed, column.type.tz)
             is_bare = nothing if is_duration else ~gap & self.numbers.unit_in_all
             cells = Cells(typed, gap, nothing, np.isnan(typed) & ~gap, is_bare)
-        if self.numbers.missing is None:
+        if not self.numbers.gaps:
             return cells
-        gap = cells.gap | (cells.values == self.numbers.missing)
+        gap = cells.gap | np.isin(cells.values, self.numbers.gaps)
         return cells._replace(values=np.where(gap, np.nan, cells.values), gap=gap)
 
     def _of_texts(self, texts: Texts, contradicted: bool) -> Cells:

@@ -168,8 +168,8 @@ class NumberFormat(NamedTuple):
         Whether the numbers of training lie between -1.5 and 1.5, so that a new cell 12% is 0.12.
     evidence : {"none", "sure", "either"}
         Whether no cell has a mark, the cells leave no doubt about the marks, or both can be meant, as in 1,234.
-    missing : float, optional
-        A number that stands for a gap, such as -999.
+    missing : float or tuple of float, optional
+        A number that stands for a gap, such as -999, or several.
     limits : bool
         Whether <0.5 is read as 0.5, because some cells of training are written so.
     scaled : bool
@@ -184,7 +184,7 @@ class NumberFormat(NamedTuple):
     unit: str = ""
     small: bool = False
     evidence: Annotated[str, ("none", "sure", "either")] = "none"
-    missing: float | None = None
+    missing: float | tuple[float, ...] | None = None
     limits: bool = False
     scaled: bool = False
     small_letters: bool = False
@@ -279,8 +279,13 @@ class NumberFormat(NamedTuple):
 
     def shown(self) -> str:
         """The format in words, for a table of columns."""
-        gap = "" if self.missing is None else f"; {exact(self.missing)} is a gap"
+        gap = f"; {' or '.join(map(exact, self.gaps))} is a gap" if self.gaps else ""
         return f"{EXAMPLES[self.decimal]} {self.unit}".strip() + gap
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        """The numbers that stand for gaps."""
+        return self.missing if isinstance(self.missing, tuple) else () if self.missing is None else (self.missing,)
 
     @property
     def is_told(self) -> bool:
@@ -290,7 +295,7 @@ class NumberFormat(NamedTuple):
     @property
     def decision(self) -> str:
         """The format as the option `kinds` takes it."""
-        return f"number {EXAMPLES[self.decimal]}" + ("" if self.missing is None else f" missing {exact(self.missing)}")
+        return " ".join(("number", EXAMPLES[self.decimal], *(("missing", *map(exact, self.gaps)) if self.gaps else ())))
 
 
 def groups_by_points(cells: Iterable[str]) -> bool:
@@ -356,10 +361,12 @@ def _unit_of_durations(cells: list[str], is_asked: bool) -> str:
     return DAYS if not short else MINUTES if long or have_decimals else EITHER
 
 
-def missing_number(form: str) -> float | None:
-    """The number that stands for a gap in a format such as "1.234,5 missing -999"; None if there is none."""
-    _, _, number = form.partition("missing ")
-    return float(number) if number and _PLAIN.fullmatch(number.strip()) else None
+def missing_number(form: str) -> float | tuple[float, ...] | None:
+    """The numbers that stand for gaps in a format such as "1.234,5 missing -99 -999"; None if there is none."""
+    numbers = form.partition("missing ")[2].split()
+    if not numbers or not all(map(_PLAIN.fullmatch, numbers)):
+        return None
+    return float(numbers[0]) if len(numbers) == 1 else tuple(map(float, numbers))
 
 
 def number_format(cells: Iterable[str], decimal: str = "", is_asked: bool = False) -> NumberFormat | None:

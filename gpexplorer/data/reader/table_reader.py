@@ -426,7 +426,8 @@ def _checked(hint: Any, value: Any) -> Any:
         if value not in choices:
             raise ValueError(f"{quote(value)} is none of {listing(choices)}")
     if get_origin(hint) is UnionType:  # with None
-        return None if value is None else _checked(get_args(hint)[0], value)
+        kinds = [kind for kind in get_args(hint) if (get_origin(kind) is tuple) == isinstance(value, list)]
+        return None if value is None else _checked(kinds[0], value)
     if hint not in (str, bool, int, float) and get_origin(hint) is not tuple:
         return _made(hint, value)
     is_tuple = get_origin(hint) is tuple
