@@ -10,16 +10,29 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ..data import Split
 from ..data.given_folds import groups_of_rows
-from ..data.quoting import about, count, quote
+from ..data.quoting import about, count, listing, quote
 from ..errors import GPExplorerError, SettingError
 from ..problem import Dataset
 from .arguments import rows_of
 from .held_out import RowScores, parts
 from .horizon_widening import scores_of_parts
 from .lanes import Lane, step_until
-from .row_order import Plan, group_columns, is_panel, plan_at_random, plan_in_time, plan_of_groups, repeated_columns
+from .row_order import (
+    Plan,
+    group_columns,
+    is_panel,
+    may_name_groups,
+    plan_at_random,
+    plan_in_time,
+    plan_of_groups,
+    question_of_groups,
+    repeated_columns,
+    sets_of_rows,
+)
 from .stages import TimedSearch
 
 WAYS = ("time", "groups", "random")
@@ -62,7 +75,8 @@ def planned(X: Any, y: Any, options: Mapping[str, Any], folds: Any, before: Any,
         raise SettingError(
             'folds="groups" found no column of groups: name it with groups=, or give the group of each row.'
         )
-    return split, plan_in_time(split.train, False) or plan_at_random(split.train)
+    in_time = plan_in_time(split.train, False)
+    return split, in_time or _asked_of_groups(split, X, y, options) or plan_at_random(split.train)
 
 
 def _with_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> tuple[Split, Plan] | None:
@@ -83,6 +97,31 @@ def _with_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> tu
         if plan is not None:
             return grouped, plan
     return None
+
+
+def _asked_of_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> Plan | None:
+    """A random draw with a question, if rows may belong to groups although no name says so; None if they do not."""
+    rows, sets = split.train, sets_of_rows(split.train)
+    columns = [] if y is not None or isinstance(X, Split) else repeated_columns(rows)
+    for column in columns:
+        if column in (options.get("inputs") or ()) or not may_name_groups(rows, column):
+            continue
+        try:
+            grouped = rows_of(X, None, {**options, "groups": column}).train
+        except GPExplorerError:
+            continue
+        assert grouped.groups is not None
+        number = np.unique(grouped.groups.number.cpu().numpy(), return_inverse=True)[1]
+        way = f"groups={quote(column)} holds out whole ones"
+        sentence = question_of_groups(grouped, number, f"{quote(column)} has", way)
+        if sentence:
+            return Plan(sentence=sentence)
+    if sets is None:
+        return None
+    names, number = sets
+    way = "give the group of each row as groups= to hold out whole ones"
+    sentence = question_of_groups(rows, number, f"{listing(names)} have together", way)
+    return Plan(sentence=sentence) if sentence else None
 
 
 def scores_between_rows(search: TimedSearch, lane: Lane) -> RowScores | None:

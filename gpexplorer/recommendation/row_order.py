@@ -19,27 +19,39 @@ from sklearn.linear_model import Ridge
 from torch import Tensor
 
 from ..data import Split
+from ..data.files.row_names import COUNTS
 from ..data.given_folds import Pair
-from ..data.quoting import count, quote
+from ..data.quoting import count, listing, quote
 from ..errors import SettingError
 from ..problem import Dataset, MixedRows, RowGroups
 
 Array = NDArray[np.float64]
 
+UNITS = {"year": 372.0, "month": 31.0, "day": 1.0}  # in days, which only have to be in order
 DATE_NAME = re.compile(r"(?:^|[^a-z])(date|datetime|timestamp)(?:$|[^a-z])")
-TIME_NAME = re.compile(r"(?:^|[^a-z])(time|day|days|week|month|year|hour|minute|second|quarter|t)(?:$|[^a-z])")
+TIME_NAME = re.compile(
+    r"(?:^|[^a-z])(time|days?|weeks?|months?|years?|yr|hours?|minutes?|seconds?|secs?|quarter|t|elapsed|epoch|unixtime"
+    r"|zeit|jahr|monat|woche|tag|stunde|sekunde|temps|mois|jour|heure|tiempo|mes|dia|hora|tempo|giorno|mese|anno)"
+    r"(?:$|[^a-z])"
+)
 ID_NAME = re.compile(
     r"(?:^|[^a-z])(id|patient|subject|participant|person|customer|client|user|animal|household|case|plot|batch)"
     r"(?:$|[^a-z])|[a-z]_?id$"
 )
+NUMBERED = re.compile(r"\d")  # words such as K001
 PLAIN_NAME = re.compile(r"x\d*")  # a column of an array, whose name says nothing
-RISING = 0.98  # share of the steps of the file in which a column of time does not fall
+RISING = 0.98  # share of the steps of the file in which a column of time does not fall, or does not rise
 EVEN = 0.8  # standard deviation over mean of the steps of a column that rises steadily, by whole numbers
 FEWEST_TIMES, FEWEST_GROUPS = 30, 6
 DEPENDENT, DEPENDENT_ERRORS = 0.15, 4.0  # least correlation of neighbours, and in standard errors
 ALIKE = 0.1  # least share of the variance that lies between groups
 FEWEST_PANEL, LEAST_PANEL_ROWS, PANEL_TIMES = 10, 4, 3.0  # groups, rows of one, and times over the rows of one
 LARGEST_GROUP = 0.4  # of the rows
+TOGETHER, AS_MANY = 1.1, 0.5  # pairs of values of two columns over those of one, and those of the other, in a set
+COPY = 0.99  # correlation of the ranks of two columns, from which one is a copy in other units
+CROSSED = (
+    2.0  # times over the rows, up to which groups with the same rows of the other inputs are a designed experiment
+)
 FEWEST_IN_GROUP = 3  # rows of a label in a panel, on the mean
 ONE_EACH, IN_ORDER = 0.99, 0.95  # shares of the rows of a panel: the only one of label and time, later than the last
 LABELS_AT_MOST = 0.3  # correlation between the mean targets of one label and the next, by its number
@@ -96,34 +108,68 @@ def are_whole(values: Array) -> bool:
     return bool((values == np.round(values)).all())
 
 
+def _words_of(name: str) -> str:
+    """A name in small letters, with PatientNo as patient_no."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
 def is_date(rows: Dataset, name: str) -> bool:
     """Whether an input is a column of dates, or its name says so."""
     sources = rows.reader.sources if rows.reader is not None else ()
     is_read_so = name in sources and rows.reader is not None and rows.reader.column(name).kind == "date"
-    return is_read_so or DATE_NAME.search(name.lower()) is not None
+    return is_read_so or DATE_NAME.search(_words_of(name)) is not None
 
 
 def is_named_time(rows: Dataset, name: str) -> bool:
     """Whether an input is a date, or its name says that it is a time, such as "week"."""
-    return is_date(rows, name) or TIME_NAME.search(name.lower()) is not None
+    return is_date(rows, name) or TIME_NAME.search(_words_of(name)) is not None
 
 
-def time_column(rows: Dataset) -> int | None:
-    """The position of the input that is the time of the rows: a date, or a column that rises steadily in the file."""
+def time_column(rows: Dataset, asked: bool = False) -> int | None:
+    """The position of the input that is the time of the rows: a date, or a column that rises or falls in the file.
+
+    That has to be named as a time, or steady. Where a time is asked for, it may also be one with another name, or
+    another order of the rows.
+    """
     X, choices = numbers_of(rows), list[tuple[int, int]]()
     for j, name in enumerate(rows.names[: X.shape[1]]):
-        steps = np.diff(X[:, j])
-        if len(np.unique(X[:, j])) < FEWEST_TIMES:
+        steps, different = np.diff(X[:, j]), len(np.unique(X[:, j]))
+        if different < FEWEST_TIMES:
             continue
-        rises = bool((steps >= 0.0).mean() >= RISING)
-        evenly = rises and are_whole(steps) and bool((steps > 0.0).all()) and steps.std() < EVEN * steps.mean()
+        steps = steps if (steps >= 0.0).mean() >= (steps <= 0.0).mean() else -steps
+        is_ordered, is_named = bool((steps >= 0.0).mean() >= RISING), is_named_time(rows, name)
+        evenly = are_whole(steps) and bool((steps > 0.0).all()) and steps.std() < EVEN * steps.mean()
+        has_no_name = PLAIN_NAME.fullmatch(name.lower()) is not None
         if is_date(rows, name):
             choices.append((0, j))
-        elif rises and is_named_time(rows, name):
+        elif is_ordered and is_named:
             choices.append((1, j))
-        elif evenly and not PLAIN_NAME.fullmatch(name.lower()):
+        elif evenly and not has_no_name:
             choices.append((2, j))
+        elif asked and different >= ONE_EACH * len(X) and (is_named or (is_ordered and not has_no_name)):
+            choices.append((3, j))
     return min(choices)[1] if choices else None
+
+
+def clock_beside_inputs(rows: Dataset) -> tuple[Array, str, str] | None:
+    """A time [n] that is no input, what it comes from, and how it becomes one; None if there is none.
+
+    It comes from a year and a month in columns of their own, or from a column that only counts the rows.
+    """
+    X, parts = numbers_of(rows), dict[str, int]()
+    for j, name in enumerate(rows.names[: X.shape[1]]):
+        if (part := _words_of(name)) in UNITS and are_whole(X[:, j]):
+            parts[part] = j
+    if {"year", "month"} <= set(parts):
+        time = sum(days * X[:, parts[part]] for part, days in UNITS.items() if part in parts)
+        named = listing([rows.names[j] for j in parts.values()])
+        return np.asarray(time), named, 'make them one column of dates: then folds="time" holds out the last ones'
+    for column in rows.reader.columns if rows.reader else ():
+        if column.left_out == COUNTS:
+            way = "holds out the last ones once"
+            kind = f'kinds={{"{column.name}": "number"}}'
+            return np.arange(float(len(rows))), quote(column.name), f'folds="time" {way} {kind} makes it an input'
+    return None
 
 
 def is_series(rows: Dataset, name: str) -> bool:
@@ -166,7 +212,7 @@ def group_columns(rows: Dataset) -> list[str]:
     broken = {name for name, values in zip(rows.names, numbers_of(rows).T, strict=False) if not are_whole(values)}
     left_out = [column.name for column in rows.reader.columns if column.left_out] if rows.reader else []
     candidates = [*(name for name in rows.names if name not in broken), *left_out]
-    named = [name for name in candidates if ID_NAME.search(name.lower())]
+    named = [name for name in candidates if ID_NAME.search(_words_of(name))]
     return [*named, *(name for name in panel_columns(rows) if name not in named)]
 
 
@@ -228,6 +274,63 @@ def repeated_columns(rows: Dataset) -> list[str]:
     ]
 
 
+def may_name_groups(rows: Dataset, name: str) -> bool:
+    """Whether repeated values may be names: words with digits, or whole numbers in no order of targets."""
+    if name not in rows.names[: numbers_of(rows).shape[1]]:
+        column = rows.reader.column(name) if rows.reader is not None else None
+        return column is not None and all(NUMBERED.search(word) for word in column.levels.names)
+    if PLAIN_NAME.fullmatch(name.lower()) or is_named_time(rows, name):
+        return False
+    X = numbers_of(rows)
+    residuals = linear_residuals(X, rows.y.double().cpu().numpy())
+    return correlation_of_neighbours(times_of(rows, name), residuals)[0] <= LABELS_AT_MOST
+
+
+def sets_of_rows(rows: Dataset) -> tuple[list[str], NDArray[np.int64]] | None:
+    """Columns that name sets of rows between them, as age and weight do of a patient, and the set [n] of each row.
+
+    Each has one value in a set, and nearly as many in all as there are sets; none is a copy of another one, or a time.
+    """
+    X, n, codes = numbers_of(rows), len(rows), dict[str, NDArray[np.int64]]()
+    dates = {column.name for column in rows.reader.columns if column.kind == "date"} if rows.reader else set[str]()
+    sources = [column.source for column in rows.reader.inputs] if rows.reader else list(rows.names)
+    for j, name in enumerate(rows.names[: X.shape[1]]):
+        values, code = np.unique(X[:, j], return_inverse=True)
+        is_repeated = FEWEST_PANEL <= len(values) <= n / LEAST_PANEL_ROWS
+        if is_repeated and sources[j] not in dates and not is_named_time(rows, name):
+            codes[name] = code.astype(np.int64)
+    for first in sorted(codes, key=lambda name: -int(codes[name].max())):
+        names, most = [first], int(codes[first].max()) + 1
+        for name, code in codes.items():
+            pairs = len(np.unique(codes[first] * (code.max() + 1) + code))
+            is_copy = any(abs(np.corrcoef(codes[other], code)[0, 1]) > COPY for other in names)
+            if not is_copy and code.max() + 1 >= AS_MANY * most and pairs <= TOGETHER * most:
+                names.append(name)
+        if len(names) > 1:
+            _, number = np.unique(np.column_stack([codes[name] for name in names]), axis=0, return_inverse=True)
+            return names, number
+    return None
+
+
+def question_of_groups(rows: Dataset, number: NDArray[np.int64], named: str, way: str) -> str:
+    """A sentence if rows of one group are alike, and the groups are not those of a designed experiment; else ""."""
+    X, sizes = numbers_of(rows), np.bincount(number)
+    k, n, y = len(sizes), len(number), rows.y.double().cpu().numpy()
+    first = np.unique(number, return_index=True)[1]
+    varies = ~(X == X[first][number]).all(0)
+    crossed = k * len(np.unique(X[:, varies], axis=0)) <= CROSSED * n
+    if crossed or not FEWEST_PANEL <= k <= n / LEAST_PANEL_ROWS or sizes.max() >= LARGEST_GROUP * n:
+        return ""
+    share, errors = share_between_groups(number, linear_residuals(X, y))
+    if share < ALIKE or errors < DEPENDENT_ERRORS:
+        return ""
+    return (
+        f"{named} {count(k, 'value')} with {np.median(sizes):.3g} rows each, which may be groups such as people or "
+        f"places: {100 * share:.0f} % of the variance that a linear regression leaves lies between them, but single "
+        f"rows were held out. If new rows are of new groups, {way}."
+    )
+
+
 def is_panel(rows: Dataset, column: str = "") -> bool:
     """Whether the groups of these rows look like subjects that were measured again and again.
 
@@ -284,8 +387,9 @@ def plan_of_groups(rows: Dataset, column: str, asked: bool) -> Plan | None:
 
 def plan_in_time(rows: Dataset, asked: bool, before: Any = None) -> Plan | None:
     """Folds forward in time, if neighbours in time depend on each other; None if there is no such order."""
-    X, column = numbers_of(rows), time_column(rows)
-    if (asked or before is not None) and column is None and X.shape[1] == 1:
+    is_asked = asked or before is not None
+    X, column = numbers_of(rows), time_column(rows, is_asked)
+    if is_asked and column is None and X.shape[1] == 1:
         column = 0
     if column is None:
         if asked:
@@ -298,7 +402,7 @@ def plan_in_time(rows: Dataset, asked: bool, before: Any = None) -> Plan | None:
     name, time = rows.names[column], X[:, column]
     y = rows.y.double().cpu().numpy()
     correlation, times = correlation_of_neighbours(time, linear_residuals(X, y))
-    if not asked and (correlation < DEPENDENT or correlation * np.sqrt(times) < DEPENDENT_ERRORS):
+    if not asked and not _is_dependent(correlation, times):
         return None
     pairs = forward_pairs(time, is_series(rows, name)) if before is None else [pair_before(time, before, name)]
     return Plan("time", name, tuple(pairs), (
@@ -309,16 +413,37 @@ def plan_in_time(rows: Dataset, asked: bool, before: Any = None) -> Plan | None:
     ))  # fmt: skip
 
 
+def _is_dependent(correlation: float, times: int) -> bool:
+    return correlation >= DEPENDENT and correlation * np.sqrt(times) >= DEPENDENT_ERRORS
+
+
 def plan_at_random(rows: Dataset) -> Plan:
     """A random draw of rows; where these may be asked for what comes after them, the sentence says so."""
     X, column = numbers_of(rows), time_column(rows)
+    if rows.groups is not None or not X.shape[1]:
+        return Plan()
     if column is None and X.shape[1] == 1 and len(np.unique(X)) >= FEWEST_TIMES:
         column = 0 if (np.diff(X[:, 0]) >= 0.0).mean() >= RISING else None
-    if column is None or rows.groups is not None:
+    if column is not None:
+        verb = "rise" if np.diff(X[:, column]).mean() >= 0.0 else "fall"
+        return Plan(sentence=(
+            f"The rows {verb} with {quote(rows.names[column])}, but those that were held out lie between others: the "
+            'error is that of gaps. If you ask for what comes after the last row, folds="time" holds out the last ones.'
+        ))  # fmt: skip
+    y, clock = rows.y.double().cpu().numpy(), clock_beside_inputs(rows)
+    column = time_column(rows, asked=True)
+    if column is not None:
+        clock = X[:, column], quote(rows.names[column]), 'folds="time" holds out the last ones'
+    if clock is None or max((np.diff(y) >= 0.0).mean(), (np.diff(y) <= 0.0).mean()) >= RISING:  # sorted by the target
+        return Plan()
+    time, named, way = clock
+    correlation, times = correlation_of_neighbours(time, linear_residuals(X, y))
+    if times < FEWEST_TIMES or not _is_dependent(correlation, times):
         return Plan()
     return Plan(sentence=(
-        f"The rows rise with {quote(rows.names[column])}, but those that were held out lie between others: the error "
-        'is that of gaps. If you ask for what comes after the last row, folds="time" holds out the last ones.'
+        f"In the order of {named}, what a linear regression leaves of {quote(rows.target)} is correlated by "
+        f"{correlation:.2f} from one row to the next, but the rows that were held out lie between others: the error is "
+        f"that of gaps. If this is the order of time and you ask for what comes after the last row, {way}."
     ))  # fmt: skip
 
 
