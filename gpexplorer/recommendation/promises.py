@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..data import Split
 from ..data.given_folds import groups_of_rows
@@ -32,10 +33,12 @@ from .row_order import (
     question_of_groups,
     repeated_columns,
     sets_of_rows,
+    times_of,
 )
 from .stages import TimedSearch
 
 WAYS = ("time", "groups", "random")
+MOST_ROWS = 20_000  # in which groups without a name are sought
 SHARE = 0.05  # of the time, for the scores between rows
 
 
@@ -101,26 +104,27 @@ def _with_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> tu
 
 def _asked_of_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> Plan | None:
     """A random draw with a question, if rows may belong to groups although no name says so; None if they do not."""
-    rows, sets = split.train, sets_of_rows(split.train)
-    columns = [] if y is not None or isinstance(X, Split) else repeated_columns(rows)
-    for column in columns:
-        if column in (options.get("inputs") or ()) or not may_name_groups(rows, column):
+    rows = split.train if len(split.train) <= MOST_ROWS else split.train.rows(torch.arange(MOST_ROWS))
+    is_table = y is None and not isinstance(X, Split)
+    names, values = sets_of_rows(rows)
+    for column in repeated_columns(rows) if is_table else ():
+        is_part = column in names and len(np.unique(times_of(rows, column))) < len(np.unique(values))
+        if is_part or column in (options.get("inputs") or ()) or not may_name_groups(rows, column):
             continue
-        try:
-            grouped = rows_of(X, None, {**options, "groups": column}).train
-        except GPExplorerError:
-            continue
-        assert grouped.groups is not None
-        number = np.unique(grouped.groups.number.cpu().numpy(), return_inverse=True)[1]
         way = f"groups={quote(column)} holds out whole ones"
-        sentence = question_of_groups(grouped, number, f"{quote(column)} has", way)
+        if column in rows.names:
+            sentence = question_of_groups(rows, times_of(rows, column), f"{quote(column)} has", way)
+        else:  # words, whose inputs already say what the targets of each are
+            try:
+                grouped = rows_of(X, None, {**options, "groups": column}).train
+            except GPExplorerError:
+                continue
+            assert grouped.groups is not None
+            sentence = question_of_groups(grouped, grouped.groups.number.cpu().numpy(), f"{quote(column)} has", way)
         if sentence:
             return Plan(sentence=sentence)
-    if sets is None:
-        return None
-    names, number = sets
     way = "give the group of each row as groups= to hold out whole ones"
-    sentence = question_of_groups(rows, number, f"{listing(names)} have together", way)
+    sentence = question_of_groups(rows, values, f"{listing(names)} have together", way) if names else ""
     return Plan(sentence=sentence) if sentence else None
 
 

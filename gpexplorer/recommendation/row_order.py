@@ -45,6 +45,7 @@ EVEN = 0.8  # standard deviation over mean of the steps of a column that rises s
 FEWEST_TIMES, FEWEST_GROUPS = 30, 6
 DEPENDENT, DEPENDENT_ERRORS = 0.15, 4.0  # least correlation of neighbours, and in standard errors
 ALIKE = 0.1  # least share of the variance that lies between groups
+MUCH_ALIKE = 0.5  # the same where no name or order says that these are groups: new ones have 1.4 times the error
 FEWEST_PANEL, LEAST_PANEL_ROWS, PANEL_TIMES = 10, 4, 3.0  # groups, rows of one, and times over the rows of one
 LARGEST_GROUP = 0.4  # of the rows
 TOGETHER, AS_MANY = 1.1, 0.5  # pairs of values of two columns over those of one, and those of the other, in a set
@@ -286,7 +287,7 @@ def may_name_groups(rows: Dataset, name: str) -> bool:
     return correlation_of_neighbours(times_of(rows, name), residuals)[0] <= LABELS_AT_MOST
 
 
-def sets_of_rows(rows: Dataset) -> tuple[list[str], NDArray[np.int64]] | None:
+def sets_of_rows(rows: Dataset) -> tuple[list[str], NDArray[np.int64]]:
     """Columns that name sets of rows between them, as age and weight do of a patient, and the set [n] of each row.
 
     Each has one value in a set, and nearly as many in all as there are sets; none is a copy of another one, or a time.
@@ -302,27 +303,27 @@ def sets_of_rows(rows: Dataset) -> tuple[list[str], NDArray[np.int64]] | None:
     for first in sorted(codes, key=lambda name: -int(codes[name].max())):
         names, most = [first], int(codes[first].max()) + 1
         for name, code in codes.items():
-            pairs = len(np.unique(codes[first] * (code.max() + 1) + code))
-            is_copy = any(abs(np.corrcoef(codes[other], code)[0, 1]) > COPY for other in names)
-            if not is_copy and code.max() + 1 >= AS_MANY * most and pairs <= TOGETHER * most:
+            values = int(code.max()) + 1
+            if values < AS_MANY * most or len(np.unique(codes[first] * values + code)) > TOGETHER * most:
+                continue
+            if not any(abs(np.corrcoef(codes[other], code)[0, 1]) > COPY for other in names):
                 names.append(name)
         if len(names) > 1:
-            _, number = np.unique(np.column_stack([codes[name] for name in names]), axis=0, return_inverse=True)
-            return names, number
-    return None
+            return names, np.unique(np.column_stack([codes[name] for name in names]), axis=0, return_inverse=True)[1]
+    return [], np.empty(0, dtype=np.int64)
 
 
-def question_of_groups(rows: Dataset, number: NDArray[np.int64], named: str, way: str) -> str:
-    """A sentence if rows of one group are alike, and the groups are not those of a designed experiment; else ""."""
+def question_of_groups(rows: Dataset, values: NDArray[Any], named: str, way: str) -> str:
+    """A sentence if rows with the same value [n] are alike, and this is no designed experiment; else ""."""
+    _, first, number = np.unique(values, return_index=True, return_inverse=True)
     X, sizes = numbers_of(rows), np.bincount(number)
     k, n, y = len(sizes), len(number), rows.y.double().cpu().numpy()
-    first = np.unique(number, return_index=True)[1]
     varies = ~(X == X[first][number]).all(0)
     crossed = k * len(np.unique(X[:, varies], axis=0)) <= CROSSED * n
     if crossed or not FEWEST_PANEL <= k <= n / LEAST_PANEL_ROWS or sizes.max() >= LARGEST_GROUP * n:
         return ""
     share, errors = share_between_groups(number, linear_residuals(X, y))
-    if share < ALIKE or errors < DEPENDENT_ERRORS:
+    if share < MUCH_ALIKE or errors < DEPENDENT_ERRORS:
         return ""
     return (
         f"{named} {count(k, 'value')} with {np.median(sizes):.3g} rows each, which may be groups such as people or "

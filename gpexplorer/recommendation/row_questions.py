@@ -1,6 +1,6 @@
 """Questions about the rows that are asked before an answer is given: each finding is a sentence with its numbers.
 
-leak        one column alone explains the targets, as a copy of the target in other units would
+leak        one column alone explains the targets, as a copy of the target in other units would, or a sum of columns
 outliers    a few targets lie far from those of the nearest rows, and far from all others
 counters    a column counts the rows, and is no date or named as a time
 copies      a column is another one, up to a factor and a shift
@@ -24,8 +24,10 @@ from .row_order import is_named_time, numbers_of
 Array = NDArray[np.float64]
 
 MOST_ROWS = 5000  # that are looked at
-LEAK = 0.998  # squared rank correlation of a column with the target, above which it is suspected
-LEAK_ERROR = 1e-3  # and the share of the variance that the neighbours in this column leave
+LEAK = 0.998  # squared rank correlation of a column with the target, above which its neighbours are compared
+LEAK_ERROR = 1e-3  # the share of the variance that a line in this column leaves, or the neighbours
+FEWEST_VALUES = 10  # different ones of a column and of the target
+ROUNDING = 1e-9  # relative error of a sum
 MOST_OUTLIERS = 0.05  # share of the rows
 FAR = 12.0  # robust standard deviations from the targets of the nearest rows, and from all targets
 ALONE = 0.5  # distance of the nearest outlier from the other targets, in ranges of these
@@ -45,7 +47,7 @@ def findings(rows: Dataset) -> list[str]:
     names = rows.names[: X.shape[1]]
     checks: list[Callable[[Array, Array, tuple[str, ...], str], Iterator[str]]]
     times = frozenset(name for name in names if is_named_time(rows, name))
-    checks = [_two_values, _leaks, _outliers_in_words, partial(_counters, times=times), _copies]
+    checks = [_two_values, _leaks, _sums, _outliers_in_words, partial(_counters, times=times), _copies]
     return [sentence for check in checks for sentence in check(X, y, names, rows.target)]
 
 
@@ -122,22 +124,60 @@ def _two_values(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iter
 
 
 def _leaks(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
-    if X.shape[1] < 2 or len(np.unique(y)) < 10:
+    if X.shape[1] < 2 or len(np.unique(y)) < FEWEST_VALUES:
         return
-    ranked = rankdata(y)
     for j, name in enumerate(names):
-        column = X[:, j]
-        if len(np.unique(column)) < 10 or np.corrcoef(rankdata(column), ranked)[0, 1] ** 2 < LEAK:
+        flag = f"{name} is missing"  # the values of other rows were filled in
+        rows = X[:, names.index(flag)] == 0.0 if flag in names else np.ones(len(X), dtype=bool)
+        column, values = X[rows, j], y[rows]
+        if min(len(np.unique(column)), len(np.unique(values))) < FEWEST_VALUES:
             continue
-        order = np.argsort(column, kind="stable")
-        sorted_y = y[order]
-        between = 0.5 * (sorted_y[:-2] + sorted_y[2:])
-        left = float(np.square(sorted_y[1:-1] - between).mean() / y.var())
-        if left < LEAK_ERROR:
+        left, is_same_order = _left_by_one(column, values), _in_one_order(column, values)
+        if left < LEAK_ERROR or is_same_order:
+            what = f"alone explains {100 * (1 - left):.2f} % of the variance of {quote(target)}"
+            what = what if left < LEAK_ERROR else f"puts all rows in the order of {quote(target)}"
             yield (
-                f"{quote(name)} alone explains {100 * (1 - left):.2f} % of the variance of {quote(target)}: if it is "
-                f'not known before {quote(target)} is, leave it out.\ndrop=["{name}"] leaves it out.'
+                f"{quote(name)} {what}: if it is not known before {quote(target)} is, leave it out.\n"
+                f'drop=["{name}"] leaves it out.'
             )
+
+
+def _left_by_one(column: Array, y: Array) -> float:
+    """The share of the variance of y that a line, in y or in log y, or the neighbours in this column leave."""
+    shares = [1.0 - np.corrcoef(column, y)[0, 1] ** 2]
+    if (y > 0.0).all():
+        logarithms = np.log(column) if (column > 0.0).all() else column
+        shares += [1.0 - np.corrcoef(own, np.log(y))[0, 1] ** 2 for own in (column, logarithms)]
+    if np.corrcoef(rankdata(column), rankdata(y))[0, 1] ** 2 >= LEAK:
+        sorted_y = y[np.argsort(column, kind="stable")]
+        shares.append(np.square(sorted_y[1:-1] - 0.5 * (sorted_y[:-2] + sorted_y[2:])).mean() / y.var())
+    return float(min(shares))
+
+
+def _in_one_order(column: Array, y: Array) -> bool:
+    """Whether y never falls, or never rises, with the column, or the column with y, as a rounded copy does."""
+    pairs = ((first, side * second) for side in (1.0, -1.0) for first, second in ((column, y), (y, column)))
+    return any(bool((np.diff(second[np.lexsort((second, first))]) >= 0.0).all()) for first, second in pairs)
+
+
+def _sums(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
+    """The target is the sum or the difference of inputs."""
+    n, q = X.shape
+    if not 2 <= q <= MOST_INPUTS or n < 2 * q + FEWEST_VALUES:
+        return
+    spread = np.maximum(X.std(0), np.finfo(float).tiny)
+    factors = np.linalg.lstsq((X - X.mean(0)) / spread, y - y.mean(), rcond=None)[0] / spread
+    parts = np.flatnonzero(np.abs(factors) > 0.5)
+    signs = np.sign(factors[parts])
+    if len(parts) < 2 or signs.max() < 0.0 or not np.allclose(X[:, parts] @ signs, y, rtol=ROUNDING, atol=0.0):
+        return
+    order = np.argsort(-signs, kind="stable")
+    written = " ".join(f"{'+' if signs[k] > 0.0 else '-'} {quote(names[parts[k]])}" for k in order)
+    dropped = ", ".join(f'"{names[part]}"' for part in parts)
+    yield (
+        f"{quote(target)} is {written.removeprefix('+ ')} in every row: if these are not known before {quote(target)} "
+        f"is, leave them out.\ndrop=[{dropped}] leaves them out."
+    )
 
 
 def _counters(X: Array, y: Array, names: tuple[str, ...], target: str, times: frozenset[str]) -> Iterator[str]:

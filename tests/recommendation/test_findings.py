@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.special import ndtri
 
+from gpexplorer.data import load
 from gpexplorer.problem import Dataset
 from gpexplorer.recommendation.row_questions import far_rows, findings, outliers
 
@@ -53,6 +55,52 @@ def test_a_smooth_curve_that_falls_and_rises_is_no_leak():
     assert "alone explains" not in found(np.column_stack([x, np.random.default_rng(3).random(400)]), x**2)
     rising = found(np.column_stack([x, np.random.default_rng(3).random(400)]), np.exp(x))
     assert '"a" alone explains 100.00 % of the variance of "t"' in rising
+
+
+def drawn(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(n)
+    y = {"normal": rng.standard_normal, "skewed": lambda n: np.exp(1.5 * rng.standard_normal(n)) + 2.0}[kind](n)
+    return y, rng.random(n)
+
+
+@pytest.mark.parametrize("n", [40, 100, 1500])
+@pytest.mark.parametrize("kind", ["normal", "skewed"])
+@pytest.mark.parametrize(
+    "copy", [lambda y: 7.3 * y, lambda y: 500.0 - y, lambda y: np.round(40.0 * y), lambda y: np.exp(-0.1 * y)]
+)
+def test_a_copy_in_other_units_is_a_leak_at_every_size_and_skew(copy, kind: str, n: int):
+    y, other = drawn(kind, n)
+    words = found(np.column_stack([other, copy(y)]), y)
+    assert '"b" ' in words
+    assert 'if it is not known before "t" is, leave it out.\ndrop=["b"] leaves it out.' in words
+    noisy = copy(y) + 0.2 * copy(y).std() * np.random.default_rng(4).standard_normal(n)
+    assert "known before" not in found(np.column_stack([other, noisy]), y)
+
+
+def test_logarithms_are_leaks_and_a_curve_that_is_no_line_names_its_order():
+    y, other = drawn("skewed", 300)
+    assert '"b" alone explains 100.00 %' in found(np.column_stack([other, np.log(y)]), y)
+    assert '"b" alone explains 100.00 %' in found(np.column_stack([other, 3.0 * y**2]), y)
+    assert '"b" puts all rows in the order of "t"' in found(np.column_stack([other, np.arctan(y - 20.0)]), y)
+
+
+def test_a_copy_with_gaps_is_compared_where_it_has_values():
+    y, other = drawn("skewed", 200)
+    copy = np.where(np.arange(200) % 6 == 1, np.nan, 0.9 * y)
+    frame = pd.DataFrame({"other": other, "paid": copy, "t": y})
+    assert '"paid" alone explains 100.00 %' in " ".join(findings(load(frame, split="all").train))
+
+
+def test_a_target_that_is_a_sum_of_inputs_is_asked_about_and_a_simulator_is_not():
+    rng = np.random.default_rng(5)
+    X = np.column_stack([rng.poisson(40, 200), rng.random(200), rng.poisson(900, 200), rng.poisson(9, 200)])
+    words = found(X, X[:, 0] + X[:, 2])
+    assert '"t" is "a" + "c" in every row: if these are not known before "t" is, leave them out.' in words
+    assert 'drop=["a", "c"] leaves them out.' in words
+    assert '"t" is "c" - "a" in every row' in found(X, X[:, 2] - X[:, 0])
+    assert "in every row" not in found(X, X[:, 0] + 0.7 * X[:, 2])
+    assert "in every row" not in found(X, X[:, 0] + X[:, 2] + 0.01 * rng.standard_normal(200))
+    assert "in every row" not in found(X, X[:, 0] + X[:, 2] + 5.0)
 
 
 def test_copies_and_counters_are_named():

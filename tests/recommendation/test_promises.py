@@ -19,6 +19,7 @@ from gpexplorer.recommendation.row_order import (
     linear_residuals,
     plan_in_time,
     plan_of_groups,
+    sets_of_rows,
     share_between_groups,
     time_column,
 )
@@ -89,8 +90,109 @@ def test_a_column_that_rises_evenly_by_whole_numbers_is_a_time(steps: list[float
     )
     assert time_column(dataset(column, "x0")) is None  # a column of an array
     assert time_column(dataset(column, "day")) == 0
-    assert time_column(dataset(column[::-1], "day")) is None
+    assert time_column(dataset(column[::-1], "day")) == 0  # the newest row first
     assert time_column(dataset(column[:29], "day")) is None
+
+
+def plan_of(frame: pd.DataFrame, folds: Any = None, **options: Any) -> Any:
+    return planned(frame, None, {"target": "level"} | options, folds, None, None)[1]
+
+
+def river(n: int = 240) -> tuple[np.ndarray, pd.DataFrame]:
+    """Irregular moments in seconds, and a walk in time beside an input that says nothing."""
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame({"rain": rng.standard_normal(n), "level": 20.0 + np.cumsum(rng.standard_normal(n))})
+    return 7e5 + np.cumsum(rng.exponential(40.0, n)), frame
+
+
+@pytest.mark.parametrize("name", ["Zeit", "elapsed_s", "UnixTime", "epoch", "sec", "temps", "heure", "timeOfDay"])
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_time_of_irregular_rows_may_have_other_names_and_the_newest_row_may_be_first(name: str, step: int):
+    moments, frame = river()
+    plan = plan_of(frame.assign(**{name: moments})[::step])
+    assert (plan.kind, plan.column) == ("time", name)
+    assert min(moments[::step][plan.pairs[0].test]) > max(moments[::step][plan.pairs[0].train])
+
+
+def test_rows_in_an_order_that_may_be_that_of_time_are_asked_about_and_others_are_not():
+    moments, frame = river()
+    days = pd.date_range("2020-11-20", periods=240)
+    shuffled = np.random.default_rng(7).permutation(240)
+    parts = frame.assign(Year=days.year, Month=days.month, Day=days.day)
+    for table, named, way in (
+        (frame.assign(reading=moments), '"reading"', 'folds="time" holds out the last ones'),
+        (frame.assign(day=np.arange(240)).iloc[shuffled], '"day"', 'folds="time" holds out the last ones'),
+        (parts.iloc[shuffled], '"Year", "Month", "Day"', 'make them one column of dates: then folds="time"'),
+        (frame.assign(id=np.arange(240)), '"id"', 'once kinds={"id": "number"} makes it an input'),
+    ):
+        plan = plan_of(table)
+        assert (plan.kind, plan.pairs) == ("random", ())
+        assert (
+            f'In the order of {named}, what a linear regression leaves of "level" is correlated by 0.9' in plan.sentence
+        )
+        assert way in plan.sentence
+        assert plan_of(table, "random").sentence == ""
+        noise = table.assign(level=np.random.default_rng(8).standard_normal(240))
+        assert plan_of(noise).sentence == ""
+    assert plan_of(frame.assign(reading=moments), "time").column == "reading"
+    assert plan_of(frame.assign(id=np.arange(240)), kinds={"id": "number"}).kind == "time"
+    assert plan_of(frame.assign(id=np.arange(240)).sort_values("level").assign(id=np.arange(240))).sentence == ""
+    assert plan_of(frame).sentence == ""
+
+
+def plots(effect: float = 4.0) -> pd.DataFrame:
+    """Nine rows of each of 30 plots of land, with their height and slope, in a random order."""
+    rng = np.random.default_rng(9)
+    plot = rng.permutation(np.repeat(np.arange(30), 9))
+    height, slope = rng.uniform(100.0, 900.0, 30).round(), rng.uniform(0.0, 30.0, 30).round(1)
+    water = rng.random(270)
+    level = 3.0 * water + (effect * rng.standard_normal(30))[plot] + rng.standard_normal(270)
+    return pd.DataFrame({
+        "Feld": 17 * plot % 31 + 4, "height": height[plot], "slope": slope[plot], "water": water, "level": level
+    })  # fmt: skip
+
+
+def test_groups_without_a_name_of_groups_are_asked_about():
+    frame = plots()
+    words = frame.assign(Feld=[f"F{number:03d}" for number in frame.Feld])
+    each = frame.assign(Feld=[f"F{number:03d}_v{row}" for row, number in enumerate(frame.Feld)])
+    for table, named, way in (
+        (frame, '"Feld" has 30 values with 9 rows each', 'groups="Feld" holds out whole ones'),
+        (frame[["Feld", "water", "level"]], '"Feld" has 30 values', 'groups="Feld"'),
+        (words, '"Feld" has 30 values', 'groups="Feld"'),
+        (words[["Feld", "water", "level"]], '"Feld" has 30 values', 'groups="Feld"'),
+        (
+            frame.drop(columns="Feld"),
+            '"height", "slope" have together 30 values',
+            "give the group of each row as groups=",
+        ),
+        (each, '"height", "slope" have together 30 values', "give the group of each row as groups="),
+    ):
+        plan = plan_of(table)
+        assert (plan.kind, plan.pairs) == ("random", ())
+        assert named in plan.sentence
+        assert way in plan.sentence
+        assert "% of the variance that a linear regression leaves lies between them" in plan.sentence
+        assert plan_of(table, "random").sentence == ""
+    assert plan_of(plots(effect=0.0)).sentence == ""
+    assert plan_of(frame.rename(columns={"Feld": "PatientNo"})).kind == "groups"
+
+
+def test_designed_experiments_copies_and_colours_are_no_groups():
+    rng = np.random.default_rng(10)
+    a, b = divmod(rng.permutation(210), 15)
+    odd = rng.standard_normal(14)[a] + rng.standard_normal(15)[b] + 0.1 * rng.standard_normal(210)
+    assert plan_of(pd.DataFrame({"speed": a, "load": b, "level": odd})).sentence == ""
+    number, water = rng.integers(0, 12, 240), rng.random(240)
+    level = 3.0 * rng.standard_normal(12)[number] + water + 0.1 * rng.standard_normal(240)
+    colour = np.array(
+        [f"{shade} {name}" for shade in ("light", "dark") for name in ("red", "blue", "tan", "grey", "lime", "teal")]
+    )
+    assert plan_of(pd.DataFrame({"colour": colour[number], "water": water, "level": level})).sentence == ""
+    metres = rng.uniform(0.0, 9.0, 30).round(2)[np.arange(240) % 30]
+    copies = dataset(metres)
+    copies = Dataset(torch.tensor(np.column_stack([metres, metres / 0.3048])), copies.y, ("metres", "feet"))
+    assert sets_of_rows(copies)[0] == []
 
 
 def test_what_a_regression_leaves_is_that_of_its_normal_equations_far_from_the_origin():
