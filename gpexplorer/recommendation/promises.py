@@ -26,15 +26,13 @@ from .row_order import (
     Plan,
     group_columns,
     is_panel,
-    may_name_groups,
     plan_at_random,
     plan_in_time,
     plan_of_groups,
-    question_of_groups,
     repeated_columns,
-    sets_of_rows,
     times_of,
-)
+)  # fmt: skip
+from .row_questions import may_name_groups, question_of_groups, sets_of_rows
 from .stages import TimedSearch
 
 WAYS = ("time", "groups", "random")

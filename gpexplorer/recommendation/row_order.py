@@ -38,21 +38,14 @@ ID_NAME = re.compile(
     r"(?:^|[^a-z])(id|patient|subject|participant|person|customer|client|user|animal|household|case|plot|batch)"
     r"(?:$|[^a-z])|[a-z]_?id$"
 )
-NUMBERED = re.compile(r"\d")  # words such as K001
 PLAIN_NAME = re.compile(r"x\d*")  # a column of an array, whose name says nothing
 RISING = 0.98  # share of the steps of the file in which a column of time does not fall, or does not rise
 EVEN = 0.8  # standard deviation over mean of the steps of a column that rises steadily, by whole numbers
 FEWEST_TIMES, FEWEST_GROUPS = 30, 6
 DEPENDENT, DEPENDENT_ERRORS = 0.15, 4.0  # least correlation of neighbours, and in standard errors
 ALIKE = 0.1  # least share of the variance that lies between groups
-MUCH_ALIKE = 0.5  # the same where no name or order says that these are groups: new ones have 1.4 times the error
 FEWEST_PANEL, LEAST_PANEL_ROWS, PANEL_TIMES = 10, 4, 3.0  # groups, rows of one, and times over the rows of one
 LARGEST_GROUP = 0.4  # of the rows
-TOGETHER, AS_MANY = 1.1, 0.5  # pairs of values of two columns over those of one, and those of the other, in a set
-COPY = 0.99  # correlation of the ranks of two columns, from which one is a copy in other units
-CROSSED = (
-    2.0  # times over the rows, up to which groups with the same rows of the other inputs are a designed experiment
-)
 FEWEST_IN_GROUP = 3  # rows of a label in a panel, on the mean
 ONE_EACH, IN_ORDER = 0.99, 0.95  # shares of the rows of a panel: the only one of label and time, later than the last
 LABELS_AT_MOST = 0.3  # correlation between the mean targets of one label and the next, by its number
@@ -273,63 +266,6 @@ def repeated_columns(rows: Dataset) -> list[str]:
         for name, own in sizes.items()
         if FEWEST_PANEL <= len(own) <= n / LEAST_PANEL_ROWS and max(own) < LARGEST_GROUP * n
     ]
-
-
-def may_name_groups(rows: Dataset, name: str) -> bool:
-    """Whether repeated values may be names: words with digits, or whole numbers in no order of targets."""
-    if name not in rows.names[: numbers_of(rows).shape[1]]:
-        column = rows.reader.column(name) if rows.reader is not None else None
-        return column is not None and all(NUMBERED.search(word) for word in column.levels.names)
-    if PLAIN_NAME.fullmatch(name.lower()) or is_named_time(rows, name):
-        return False
-    X = numbers_of(rows)
-    residuals = linear_residuals(X, rows.y.double().cpu().numpy())
-    return correlation_of_neighbours(times_of(rows, name), residuals)[0] <= LABELS_AT_MOST
-
-
-def sets_of_rows(rows: Dataset) -> tuple[list[str], NDArray[np.int64]]:
-    """Columns that name sets of rows between them, as age and weight do of a patient, and the set [n] of each row.
-
-    Each has one value in a set, and nearly as many in all as there are sets; none is a copy of another one, or a time.
-    """
-    X, n, codes = numbers_of(rows), len(rows), dict[str, NDArray[np.int64]]()
-    dates = {column.name for column in rows.reader.columns if column.kind == "date"} if rows.reader else set[str]()
-    sources = [column.source for column in rows.reader.inputs] if rows.reader else list(rows.names)
-    for j, name in enumerate(rows.names[: X.shape[1]]):
-        values, code = np.unique(X[:, j], return_inverse=True)
-        is_repeated = FEWEST_PANEL <= len(values) <= n / LEAST_PANEL_ROWS
-        if is_repeated and sources[j] not in dates and not is_named_time(rows, name):
-            codes[name] = code.astype(np.int64)
-    for first in sorted(codes, key=lambda name: -int(codes[name].max())):
-        names, most = [first], int(codes[first].max()) + 1
-        for name, code in codes.items():
-            values = int(code.max()) + 1
-            if values < AS_MANY * most or len(np.unique(codes[first] * values + code)) > TOGETHER * most:
-                continue
-            if not any(abs(np.corrcoef(codes[other], code)[0, 1]) > COPY for other in names):
-                names.append(name)
-        if len(names) > 1:
-            return names, np.unique(np.column_stack([codes[name] for name in names]), axis=0, return_inverse=True)[1]
-    return [], np.empty(0, dtype=np.int64)
-
-
-def question_of_groups(rows: Dataset, values: NDArray[Any], named: str, way: str) -> str:
-    """A sentence if rows with the same value [n] are alike, and this is no designed experiment; else ""."""
-    _, first, number = np.unique(values, return_index=True, return_inverse=True)
-    X, sizes = numbers_of(rows), np.bincount(number)
-    k, n, y = len(sizes), len(number), rows.y.double().cpu().numpy()
-    varies = ~(X == X[first][number]).all(0)
-    crossed = k * len(np.unique(X[:, varies], axis=0)) <= CROSSED * n
-    if crossed or not FEWEST_PANEL <= k <= n / LEAST_PANEL_ROWS or sizes.max() >= LARGEST_GROUP * n:
-        return ""
-    share, errors = share_between_groups(number, linear_residuals(X, y))
-    if share < MUCH_ALIKE or errors < DEPENDENT_ERRORS:
-        return ""
-    return (
-        f"{named} {count(k, 'value')} with {np.median(sizes):.3g} rows each, which may be groups such as people or "
-        f"places: {100 * share:.0f} % of the variance that a linear regression leaves lies between them, but single "
-        f"rows were held out. If new rows are of new groups, {way}."
-    )
 
 
 def is_panel(rows: Dataset, column: str = "") -> bool:

@@ -5,12 +5,15 @@ outliers    a few targets lie far from those of the nearest rows, and far from a
 counters    a column counts the rows, and is no date or named as a time
 copies      a column is another one, up to a factor and a shift
 two values  the target is yes or no
+groups      rows with the same values of some columns are alike; asked where single rows are held out
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +22,20 @@ from scipy.stats import rankdata
 
 from ..data.quoting import count, listing, quote
 from ..problem import Dataset
-from .row_order import is_named_time, numbers_of
+from .row_order import (
+    DEPENDENT_ERRORS,
+    FEWEST_PANEL,
+    LABELS_AT_MOST,
+    LARGEST_GROUP,
+    LEAST_PANEL_ROWS,
+    PLAIN_NAME,
+    correlation_of_neighbours,
+    is_named_time,
+    linear_residuals,
+    numbers_of,
+    share_between_groups,
+    times_of,
+)  # fmt: skip
 
 Array = NDArray[np.float64]
 
@@ -33,6 +49,11 @@ FAR = 12.0  # robust standard deviations from the targets of the nearest rows, a
 ALONE = 0.5  # distance of the nearest outlier from the other targets, in ranges of these
 NEIGHBOURS, MOST_INPUTS = 6, 40  # nearest rows, which are sought in so many inputs
 NAMED_ROWS = 8  # outliers that are named
+NUMBERED = re.compile(r"\d")  # words such as K001
+MUCH_ALIKE = 0.5  # the same where no name or order says that these are groups: new ones have 1.4 times the error
+TOGETHER, AS_MANY = 1.1, 0.5  # pairs of values of two columns over those of one, and those of the other, in a set
+COPY = 0.99  # correlation of the ranks of two columns, from which one is a copy in other units
+CROSSED = 2.0  # times over the rows, up to which groups that have the same rows of other inputs are designed
 
 
 def findings(rows: Dataset) -> list[str]:
@@ -207,3 +228,60 @@ def _copies(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator
             f"{listing(named)} {verb} of {listing([names[varies[of[i]]] for i in copies])}, up to a factor and a "
             f"shift, and can be left out.\ndrop=[{written}] leaves {them} out."
         )
+
+
+def may_name_groups(rows: Dataset, name: str) -> bool:
+    """Whether repeated values may be names: words with digits, or whole numbers in no order of targets."""
+    if name not in rows.names[: numbers_of(rows).shape[1]]:
+        column = rows.reader.column(name) if rows.reader is not None else None
+        return column is not None and all(NUMBERED.search(word) for word in column.levels.names)
+    if PLAIN_NAME.fullmatch(name.lower()) or is_named_time(rows, name):
+        return False
+    X = numbers_of(rows)
+    residuals = linear_residuals(X, rows.y.double().cpu().numpy())
+    return correlation_of_neighbours(times_of(rows, name), residuals)[0] <= LABELS_AT_MOST
+
+
+def sets_of_rows(rows: Dataset) -> tuple[list[str], NDArray[np.int64]]:
+    """Columns that name sets of rows between them, as age and weight do of a patient, and the set [n] of each row.
+
+    Each has one value in a set, and nearly as many in all as there are sets; none is a copy of another one, or a time.
+    """
+    X, n, codes = numbers_of(rows), len(rows), dict[str, NDArray[np.int64]]()
+    dates = {column.name for column in rows.reader.columns if column.kind == "date"} if rows.reader else set[str]()
+    sources = [column.source for column in rows.reader.inputs] if rows.reader else list(rows.names)
+    for j, name in enumerate(rows.names[: X.shape[1]]):
+        values, code = np.unique(X[:, j], return_inverse=True)
+        is_repeated = FEWEST_PANEL <= len(values) <= n / LEAST_PANEL_ROWS
+        if is_repeated and sources[j] not in dates and not is_named_time(rows, name):
+            codes[name] = code.astype(np.int64)
+    for first in sorted(codes, key=lambda name: -int(codes[name].max())):
+        names, most = [first], int(codes[first].max()) + 1
+        for name, code in codes.items():
+            different = int(code.max()) + 1
+            if different < AS_MANY * most or len(np.unique(codes[first] * different + code)) > TOGETHER * most:
+                continue
+            if not any(abs(np.corrcoef(codes[other], code)[0, 1]) > COPY for other in names):
+                names.append(name)
+        if len(names) > 1:
+            return names, np.unique(np.column_stack([codes[name] for name in names]), axis=0, return_inverse=True)[1]
+    return [], np.empty(0, dtype=np.int64)
+
+
+def question_of_groups(rows: Dataset, values: NDArray[Any], named: str, way: str) -> str:
+    """A sentence if rows with the same value [n] are alike, and this is no designed experiment; else ""."""
+    _, first, number = np.unique(values, return_index=True, return_inverse=True)
+    X, sizes = numbers_of(rows), np.bincount(number)
+    k, n, y = len(sizes), len(number), rows.y.double().cpu().numpy()
+    varies = ~(X == X[first][number]).all(0)
+    crossed = k * len(np.unique(X[:, varies], axis=0)) <= CROSSED * n
+    if crossed or not FEWEST_PANEL <= k <= n / LEAST_PANEL_ROWS or sizes.max() >= LARGEST_GROUP * n:
+        return ""
+    share, errors = share_between_groups(number, linear_residuals(X, y))
+    if share < MUCH_ALIKE or errors < DEPENDENT_ERRORS:
+        return ""
+    return (
+        f"{named} {count(k, 'value')} with {np.median(sizes):.3g} rows each, which may be groups such as people or "
+        f"places: {100 * share:.0f} % of the variance that a linear regression leaves lies between them, but single "
+        f"rows were held out. If new rows are of new groups, {way}."
+    )

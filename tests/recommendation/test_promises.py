@@ -19,10 +19,10 @@ from gpexplorer.recommendation.row_order import (
     linear_residuals,
     plan_in_time,
     plan_of_groups,
-    sets_of_rows,
     share_between_groups,
     time_column,
 )
+from gpexplorer.recommendation.row_questions import sets_of_rows
 from search_by_hand import FakeRun, scores, search_of
 
 
