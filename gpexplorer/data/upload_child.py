@@ -106,7 +106,7 @@ def _rows(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[st
     reader = None if own["reader"] is None else reader_from(own["reader"])
     inputs = ModelInputs(tuple(own["numbers"]), tuple(own["texts"]), own["d"], reader)
     raw = read_bytes(request["name"], data, limits, also=inputs.sources)
-    rows = rows_read(inputs, raw.name, raw.table)
+    rows = rows_read(inputs, raw)
     masks = {f"unknown {k}": mask for k, mask in enumerate(rows.unknown.values())}
     return _parts(rows._asdict() | {"unknown": list(rows.unknown)} | masks)
 

@@ -39,7 +39,7 @@ def test_rows_are_read_with_zeros_where_nothing_is_written(tmp_path: Path, name:
     assert raw.table.column_names == [*(f"x{first + i}" for i in range(4)), "y"]
     np.testing.assert_allclose(raw.table.to_pandas().to_numpy(), np.column_stack([X, Y]), rtol=1e-12)
     assert raw.notes == (f"{name} is in the format of LIBSVM: inputs are x{first} to x{first + 3}, the target is y.",)
-    assert pd.concat(strip.to_pandas() for strip in strips(path)).equals(raw.table.to_pandas())
+    assert pd.concat(strip.table.to_pandas() for strip in strips(path)).equals(raw.table.to_pandas())
     split = gpx.load(path)
     assert split.train.target == "y"
     assert split.train.d == 4

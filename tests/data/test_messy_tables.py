@@ -15,7 +15,7 @@ import pytest
 import gpexplorer as gpx
 from gpexplorer.data.files.choice import Choice
 from gpexplorer.data.files.inputs_by_name import as_inputs
-from gpexplorer.data.files.reading import strips
+from gpexplorer.data.files.reading import read_path, strips
 from gpexplorer.data.loading import _file_identity
 from gpexplorer.data.reader.column_reader import column_reader
 from gpexplorer.errors import DataError
@@ -174,7 +174,7 @@ def test_the_delimiter_that_a_spreadsheet_writes_in_the_first_line_is_no_column(
     path.write_bytes((end.join(lines) + end).encode())
 
     assert gpx.load(path).train.names == ("a", "b")
-    [strip] = strips(path)
+    strip = next(strips(path)).table
     assert strip.column_names == ["a", "b", "y"]
     assert strip["y"].to_pylist() == ["0", "2", "4", "6", "8", "10"]
 
@@ -206,7 +206,8 @@ def test_what_programs_write_around_a_table_is_no_part_of_it(tmp_path: Path, nam
     split = gpx.load(path, split="all")
     assert split.train.target == columns[-1]
     assert split.train.X[:, 0].tolist() == [cells["x"] for cells in rows]
-    [strip] = strips(path)  # as new rows are read
+    [(strip, _, notes, _)] = strips(path)  # as new rows are read
+    assert set(notes) <= set(split.notes)
     for column, key in zip(columns, ("x", "y") if name == "no names" else "xwy", strict=True):
         assert strip[column].to_pylist() == [str(cells[key]) for cells in rows]
     skipped = "".join(note for note in split.notes if "were skipped" in note)
@@ -220,11 +221,26 @@ def test_strips_of_a_file_in_any_encoding_have_all_rows(tmp_path: Path, encoding
     path = tmp_path / "new.csv"
     path.write_bytes((codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b"") + text.encode(encoding))
 
-    tables = list(strips(path, rows=10))
+    tables = [strip.table for strip in strips(path, rows=10)]
 
     assert len(tables) > 1
     assert tables[0].column_names == ["größe", "y"]
     assert [cell for table in tables for cell in table["y"].to_pylist()] == [f"ü{k}" for k in range(1000)]
+
+
+@pytest.mark.parametrize(("byte", "says"), [(b"\xf6", ""), (b"\x81", "is not UTF-8: byte 0x81")])
+def test_a_byte_of_windows_after_a_million_others_is_found(tmp_path: Path, byte: bytes, says: str) -> None:
+    path = tmp_path / "new.csv"
+    path.write_bytes(b"x,wood\n" + b"1.25,oak\n" * 150_000 + byte + b",2\n")
+    if says:
+        for read in (read_path, lambda path: list(strips(path))):
+            with pytest.raises(DataError, match=says):
+                read(path)
+        return
+    *_, last = strips(path)
+    assert last.table.column(0).to_pylist()[-1] == "ö"
+    assert last.notes == read_path(path).notes
+    assert "(byte 0xf6 in line 150002); it was read as Windows-1252" in last.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +248,7 @@ def test_strips_of_a_file_in_any_encoding_have_all_rows(tmp_path: Path, encoding
 )
 def test_a_blank_line_of_one_column_is_a_row(tmp_path: Path, text: str, cells: list[str]) -> None:
     (tmp_path / "new.csv").write_bytes(text.encode())
-    assert [cell for strip in strips(tmp_path / "new.csv") for cell in strip["x"].to_pylist()] == cells
+    assert [cell for strip in strips(tmp_path / "new.csv") for cell in strip.table["x"].to_pylist()] == cells
 
 
 @pytest.mark.parametrize(
@@ -278,7 +294,7 @@ def test_a_first_line_of_numbers_and_gaps_is_a_row_but_years_are_names(tmp_path:
     path = tmp_path / "t.csv"
     for first, rows in (("1.5,,3", 5), ("1.5,2,3", 5), (",2019,2020", 4)):
         path.write_text(f"{first}\n" + "2.5,1,4\n3.5,2,7\n4.5,1,9\n5.5,4,8\n")
-        assert len(gpx.load(path, split="all").train) == sum(strip.num_rows for strip in strips(path)) == rows
+        assert len(gpx.load(path, split="all").train) == sum(strip.rows for strip in strips(path)) == rows
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import IO, cast
 
@@ -29,6 +29,7 @@ from ..reader.cells import INVISIBLE, PLAIN_NUMBER
 from ..reader.date_format import date_format
 from ..reader.date_texts import clock_hours
 from ..reader.number_format import duration_parts, number_format
+from ..reader.words import name_key
 from .other_kinds import other_kind
 from .size_limits import LOCAL, Limits
 
@@ -77,7 +78,7 @@ def read_delimited(
     Memory: about 3 times the size of the file.
     """
     data, encoding = _utf8(name, data)
-    data, delimiter, _, skipped = _opened(data)
+    data, delimiter, _, skipped = _opened(data, known)
     if delimiter == " ":
         lines = ("\t".join(_blank_separated(line)) for line in data.decode().splitlines())
         data, delimiter = "\n".join(lines).encode(), "\t"
@@ -98,10 +99,12 @@ def read_delimited(
     return cells.rename_columns(names), encoding + skipped + notes
 
 
-def delimited_strips(path: Path, name: str, block: int, known: Collection[str] = ()) -> Iterator[pa.Table]:
+def delimited_strips(
+    path: Path, name: str, block: int, known: Collection[str] = ()
+) -> Iterator[tuple[pa.Table, tuple[str, ...]]]:
     """Read a text file in strips of about `block` bytes, each with the columns of the header, and all cells as text.
 
-    `known` is as for `read_delimited`.
+    `known` and the notes, which are those of the whole file, are as for `read_delimited`.
 
     Raises
     ------
@@ -111,20 +114,23 @@ def delimited_strips(path: Path, name: str, block: int, known: Collection[str] =
     with open_text(path) as file:
         start = file.read(1 << 20)
         is_whole = not file.read(1)  # otherwise the last line may be cut
-    encoding = _marked_encoding(start)
+    encoding, notes = _marked_encoding(start), tuple[str, ...]()
     if encoding:
         whole = codecs.getincrementaldecoder(encoding)("replace").decode(start).encode()
         text = whole[: (not is_whole and whole.rfind(b"\n") + 1) or len(whole)]
     else:
         cut = (not is_whole and start.rfind(b"\n") + 1) or len(start)
-        text, _ = _utf8(name, start[:cut])
-        encoding = "utf8" if text == start[:cut].removeprefix(codecs.BOM_UTF8) else "cp1252"
-    text, delimiter, ahead, _ = _opened(text)
+        with open_text(path) as file:
+            text, notes = _utf8(name, start[:cut], _blocks(file))
+        encoding = "cp1252" if notes else "utf8"
+    text, delimiter, ahead, skipped = _opened(text, known)
     if delimiter == " ":
-        yield read_delimited(name, path.read_bytes(), LOCAL, known=known)[0]
+        with open_text(path) as file:
+            yield read_delimited(name, file.read(), LOCAL, known=known)
         return
     first, *below = [_row(line, delimiter) for line in first_lines(text)] or [[]]
-    names, _, skip = _names(name, first, below, None, known)
+    names, on_names, skip = _names(name, first, below, None, known)
+    notes += skipped + on_names
     if skip and is_whole and len(first_lines(text, 2)) < 2:
         return
     ahead += skip * _count([next(filter(str.strip, _whole_lines(_decoded_lines(text))), "\n")])
@@ -141,20 +147,27 @@ def delimited_strips(path: Path, name: str, block: int, known: Collection[str] =
             )
             last = None
             for strip in _without_blank_end(pa.Table.from_batches([batch]) for batch in reader):
-                yield (last := strip)
+                last = strip
+                yield strip, notes
         if last is not None and _has_line_break(last.slice(max(last.num_rows - 1, 0))):
             with open_text(path) as file:
-                quotes = sum(block.count(b'"') for block in iter(lambda: file.read(1 << 20), b""))
+                quotes = sum(block.count(b'"') for block in _blocks(file))
             _refuse_open_quote(name, quotes)
     except pa.ArrowInvalid as error:
         if invalid:
             raise DataError(_ragged(name, invalid[0], ahead)) from None
         raise DataError(f"{name} cannot be read: {quote(error, 160)}. Save it as CSV again.") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name} is not UTF-8: byte 0x{error.object[error.start]:02x}. Save it as UTF-8.") from None
 
 
 def open_text(path: Path) -> IO[bytes]:
     """Open a text file, which may be packed by gzip."""
     return cast(IO[bytes], gzip.open(path, "rb")) if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    return iter(lambda: file.read(1 << 20), b"")
 
 
 def guess_delimiter(lines: list[str]) -> str:
@@ -184,7 +197,7 @@ def _blank_separated(line: str) -> list[str]:
     return next(csv.reader([line.strip()], delimiter=" ", skipinitialspace=True), []) if '"' in line else line.split()
 
 
-def _opened(text: bytes) -> tuple[bytes, str, int, tuple[str, ...]]:
+def _opened(text: bytes, known: Collection[str]) -> tuple[bytes, str, int, tuple[str, ...]]:
     """The text from the names of its columns on, its delimiter, the number of lines before, and a note on them.
 
     Lines before are blank, one such as "sep=;", remarks that begin with #, and titles in the first cell alone. The last
@@ -212,6 +225,8 @@ def _opened(text: bytes) -> tuple[bytes, str, int, tuple[str, ...]]:
         remarks += [line.strip(f" {delimiter}\r\n") for line in lines[top:title]]
         top, rest = title, text[len("".join(lines[:title]).encode()) :]
     note = _note_on_skipped([line for line in remarks if line])
+    if delimiter == "," and _is_one_column(rest, known):
+        return rest, "\t", _count(lines[:top]), note
     named = _with_all_names(rest, delimiter)
     if named is not rest and named.endswith(rest.lstrip(b"\r\n")):
         note += ("The first line has one name fewer than rows have cells: they belong to the columns after the first.",)
@@ -226,6 +241,13 @@ def _row(line: str, delimiter: str) -> list[str]:
     if delimiter == " ":
         return _blank_separated(line)
     return [cell.strip() for cell in next(csv.reader([_LINE_BREAK.sub(" ", line)], delimiter=delimiter), [])]
+
+
+def _is_one_column(text: bytes, known: Collection[str]) -> bool:
+    """Whether a comma separates no cells below the only name that is known, but stands within numbers such as 1,5."""
+    name, *rows = first_lines(text) or [""]
+    is_known = len(known) == 1 and {name_key(name)} == set(map(name_key, known))
+    return is_known and number_format([row.strip() for row in rows]) is not None
 
 
 def _with_all_names(text: bytes, delimiter: str) -> bytes:
@@ -251,8 +273,11 @@ def _evenness(lines: list[str], delimiter: str) -> tuple[bool, float, float, int
     return width > 1, votes / len(rows), numeric, width
 
 
-def _utf8(name: str, data: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """The text as UTF-8, and a note if it was written in another encoding."""
+def _utf8(name: str, data: bytes, blocks: Iterable[bytes] = ()) -> tuple[bytes, tuple[str, ...]]:
+    """The text as UTF-8, and a note if it was written in another encoding, which `blocks` of the whole file may show.
+
+    Without them, the text is the whole file.
+    """
     if encoding := _marked_encoding(data):
         try:
             return data.decode(encoding).encode(), ()
@@ -261,17 +286,26 @@ def _utf8(name: str, data: bytes) -> tuple[bytes, tuple[str, ...]]:
     if kind := other_kind(data):
         raise DataError(f"{name} is {kind}.")
     data = data.removeprefix(codecs.BOM_UTF8)
+    if not (byte := _byte_not_in_utf8(blocks or [data])):
+        return data, ()
     try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        byte = f"byte 0x{data[error.start]:02x} in line {line}"
+        text = data.decode("cp1252")
+    except UnicodeDecodeError:
+        raise DataError(f"{name} is not UTF-8: {byte}. Save it as UTF-8.") from None
+    return text.encode(), (f"{name} is not UTF-8 ({byte}); it was read as Windows-1252: check its names.",)
+
+
+def _byte_not_in_utf8(blocks: Iterable[bytes]) -> str:
+    """The first byte that makes a text no UTF-8, and its line; "" if there is none."""
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    for block in chain(blocks, [b""]):
         try:
-            text = data.decode("cp1252")
-        except UnicodeDecodeError:
-            raise DataError(f"{name} is not UTF-8: {byte}. Save it as UTF-8.") from None
-        return text.encode(), (f"{name} is not UTF-8 ({byte}); it was read as Windows-1252: check its names.",)
-    return data, ()
+            decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            line += error.object.count(b"\n", 0, error.start)
+            return f"byte 0x{error.object[error.start]:02x} in line {line}"
+        line += block.count(b"\n")
+    return ""
 
 
 def _marked_encoding(data: bytes) -> str:
@@ -395,11 +429,21 @@ def _is_row(cells: list[str]) -> bool:
     return len(numbers) == len(cells) or (any("." in cell for cell in numbers) and not set(cells) - {*numbers, ""})
 
 
-def _are_years(first: list[str], below: list[list[str]]) -> bool:
-    """Whether a first line of numbers names columns by rising years; no row below then has years alone."""
+def _why_names(first: list[str], below: list[list[str]]) -> str:
+    """Why a first line of numbers names columns, since it has rising years or counts them; "" if it is a row.
+
+    No row below rising years has years alone. Of a count, its numbers have no decimals where those below have.
+    """
+    k = len(first)
+    if k < 2 or not below:
+        return ""
     rows_of_years = [bool(cells) and all(map(_YEAR.fullmatch, cells)) for cells in (first, *below)]
-    rises = len(first) > 1 and all(earlier < later for earlier, later in pairwise(first))
-    return rises and bool(below) and rows_of_years[0] and not any(rows_of_years[1:])
+    if rows_of_years[0] and not any(rows_of_years[1:]) and all(early < late for early, late in pairwise(first)):
+        return "are years"
+    starts = [start for start in (0, 1) if first == [str(start + column) for column in range(k)]]
+    with_point = sum(all("." in cell for cell in cells) for cells in zip(*below, strict=False))
+    is_count = with_point == k or (k > 2 and (with_point > 0 or starts == [0]))
+    return "count the columns" if starts and is_count else ""
 
 
 def _names(
@@ -409,8 +453,8 @@ def _names(
     first = [unicodedata.normalize("NFC", _LINE_BREAK.sub(" ", cell.translate(INVISIBLE).strip())) for cell in first]
     if header is None and known and set(known) <= set(first):
         header = True
-    has_years = header is None and _are_years(first, below)
-    if header is False or (header is None and _is_row(first) and not has_years):
+    why = _why_names(first, below) if header is None else ""
+    if header is False or (header is None and _is_row(first) and not why):
         note = "The first line contains only numbers, so it was read as data; columns are named column 1, column 2, ..."
         return [f"column {i + 1}" for i in range(len(first))], () if header is False else (note,), 0
     names = [cell or f"column {i + 1}" for i, cell in enumerate(first)]
@@ -424,9 +468,8 @@ def _names(
     blank = [names[i] for i, cell in enumerate(first) if not cell]
     notes = [f"Columns without a header are called {listing(blank)}."] if blank else []
     number = next((cell for cell in first if "." in cell and _header_number.fullmatch(cell)), "")
-    if (number and header is None) or has_years:
-        years = f"because {quote(first[0])} to {quote(first[-1])} are years"
-        why = years if has_years else f"though {quote(number)} is a number"
+    if (number and header is None) or why:
+        why = f"because {quote(first[0])} to {quote(first[-1])} {why}" if why else f"though {quote(number)} is a number"
         notes.append(
             f"The first line was read as the names of the columns, {why}: if it is a row, write names above it."
         )

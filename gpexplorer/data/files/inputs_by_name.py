@@ -23,7 +23,7 @@ from ..reader.input_columns import LEVEL
 from ..reader.table_reader import RowsRead, TableReader
 from ..reader.words import Levels
 from ..table_checks import Floats
-from .reading import strips
+from .reading import Raw, strips
 
 STRIP_ROWS = 50_000
 
@@ -80,11 +80,11 @@ def strips_read(
     """
     name, needed, contradicted = display_name(path.name), (*inputs.sources, *also), set[str]()
     first = list(islice(strips(path, rows, needed), 2))
-    if inputs.reader is not None and len(first) > 1 and any(is_text(plain(c).type) for c in first[0].columns):
-        for table in strips(path, rows, needed):
-            contradicted |= inputs.reader.contradicted_by(table, name)
-    for table in strips(path, rows, needed) if len(first) > 1 else first:
-        yield rows_read(inputs, name, table, contradicted), table
+    if inputs.reader is not None and len(first) > 1 and any(is_text(plain(c).type) for c in first[0].table.columns):
+        for strip in strips(path, rows, needed):
+            contradicted |= inputs.reader.contradicted_by(strip.table, name)
+    for strip in strips(path, rows, needed) if len(first) > 1 else first:
+        yield rows_read(inputs, strip, contradicted), strip.table
 
 
 def target_values(reader: TableReader | None, target: str, name: str, table: pa.Table) -> Floats:
@@ -95,15 +95,17 @@ def target_values(reader: TableReader | None, target: str, name: str, table: pa.
     return reader.target.cells(table[target]).values
 
 
-def rows_read(inputs: ModelInputs, name: str, table: pa.Table, contradicted: Collection[str] = ()) -> RowsRead:
+def rows_read(inputs: ModelInputs, raw: Raw, contradicted: Collection[str] = ()) -> RowsRead:
     """New rows as a model reads them: by its reader, or by the names of its inputs if it has none.
+
+    The notes of the file are those of the rows, too.
 
     A table that shares no name with a model of numbers is taken by position, if it has as many columns.
 
     Parameters
     ----------
-    name : str
-        The file, for messages.
+    raw : Raw
+        The file.
     contradicted : collection of str
         As for `TableReader.read`.
 
@@ -112,9 +114,11 @@ def rows_read(inputs: ModelInputs, name: str, table: pa.Table, contradicted: Col
     DataError
         If a column is missing.
     """
+    table, name = raw.table, raw.name
     if inputs.reader is not None:
-        return inputs.reader.read(table, name, contradicted)
-    titles, notes = [str(title) for title in table.column_names], list[str]()
+        rows = inputs.reader.read(table, name, contradicted)
+        return rows._replace(notes=raw.notes + rows.notes)
+    titles, notes = [str(title) for title in table.column_names], list(raw.notes)
     names: Sequence[str] = inputs.numbers or titles[: inputs.d]
     if not inputs.texts and not set(inputs.sources) & set(titles) and len(titles) == inputs.d:
         notes += filter(None, [note_on_position(name, titles, inputs.numbers)])

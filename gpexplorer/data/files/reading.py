@@ -76,8 +76,10 @@ def read_path(path: Path, header: bool | None = None, also: Collection[str] = ()
     return read_bytes(path.name, data, LOCAL, header, also)
 
 
-def strips(path: Path, rows: int = 50_000, also: Collection[str] = ()) -> Iterator[pa.Table]:
+def strips(path: Path, rows: int = 50_000, also: Collection[str] = ()) -> Iterator[Raw]:
     """Read a file in strips of rows, so that one larger than memory can be read; the cells of text stay text.
+
+    Each strip has the notes of the whole file.
 
     Parameters
     ----------
@@ -101,12 +103,13 @@ def strips(path: Path, rows: int = 50_000, also: Collection[str] = ()) -> Iterat
         if kind in (".parquet", ".pq"):
             with parquet(name):
                 for batch in pq.ParquetFile(path).iter_batches(batch_size=rows):
-                    yield without_views(pa.Table.from_batches([batch]))
+                    yield Raw(without_views(pa.Table.from_batches([batch])), name, ())
         elif kind == ".npz" or _is_sparse(path, kind):
-            yield read_path(path, also=also).table
+            yield read_path(path, also=also)
         else:
             with complete_gzip(name):
-                yield from delimited_strips(path, name, 100 * rows, also)
+                for table, notes in delimited_strips(path, name, 100 * rows, also):
+                    yield Raw(table, name, notes)
 
 
 @contextmanager
