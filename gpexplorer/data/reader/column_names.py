@@ -15,7 +15,7 @@ import pyarrow as pa
 from ...errors import DataError
 from ..quoting import joined, listing, quote
 from .column_reader import ColumnReader
-from .number_format import NumberFormat
+from .number_format import NumberFormat, differ_by_prefix
 from .words import name_key
 
 SAMPLE = 1000  # first rows, by which the order of columns is judged
@@ -67,7 +67,8 @@ def _as_in_training(titles: list[str], sources: list[str]) -> list[str]:
     found, trained = (Counter(map(name_key, names)) for names in (titles, sources))
     lacking = [source for source in sources if source not in titles]
     alone = {key: name for name in lacking if found[key := name_key(name)] == trained[key] == 1}
-    return [title if title in sources else alone.get(name_key(title), title) for title in titles]
+    meant = {title: alone.get(name_key(title), title) for title in titles if title not in sources}
+    return [title if differ_by_prefix(title, name := meant.get(title, title)) else name for title in titles]
 
 
 def _refuse_row_as_names(readers: Sequence[ColumnReader], titles: list[str], name: str) -> None:

@@ -327,6 +327,8 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
         return _of_words(name, texts, numbers_apart=form != "merged")
     if kind == "" and may_be_digits(cells) and (dates := date_format(cells)):
         return ColumnReader(name, "date", dates=dates)
+    if kind in ("", "time") and all(text[-1:] in "mM." and clock_hours(text) is not None for text in cells):
+        return ColumnReader(name, "time of day")  # 1 PM, which is no number with a unit
     has_durations = kind == "number" or DURATION_NAME.search(name) is not None
     if kind in ("", "number") and (numbers := number_format(cells, decimal, has_durations)):
         return ColumnReader(name, "number", numbers=numbers)

@@ -49,7 +49,7 @@ _MONTHS = (
     "dec december dez dezember d\u00e9cembre d\u00e9c decembre diciembre dic dicembre dezembro grudzie\u0144 grudnia "
     "\u0434\u0435\u043a\u0430\u0431\u0440\u044f",
 )
-_MONTH_OF = {word: number for number, words in enumerate(_MONTHS, 1) for word in words.split()}
+MONTH_OF = {word: number for number, words in enumerate(_MONTHS, 1) for word in words.split()}
 _ZONES = {
     "Z": 0, "UTC": 0, "GMT": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
     "CET": 1, "MEZ": 1, "CEST": 2, "MESZ": 2, "BST": 1,
@@ -101,7 +101,7 @@ COMPACT = re.compile(
     r"(?:(?P<d>\d{2})(?:[T ]?(?P<h>\d{2})(?:(?P<mi>\d{2})(?P<s>\d{2})?)?(?P<z>Z)?)?)?(?:\.0)?"
 )
 _CLOCK = re.compile(
-    r"(?P<h>\d{1,2}):(?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?\s*(?P<ap>[AaPp]\.?[Mm]\.?)?"
+    r"(?P<h>\d{1,2})(?::(?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?)?\s*(?P<ap>[AaPp]\.?[Mm]\.?)?"
 )
 
 
@@ -124,7 +124,7 @@ class Moment(NamedTuple):
 
 
 def clock_hours(text: str) -> float | None:
-    """A time of day such as 13:45 or 1:45 PM as hours; None if the cleaned cell is none."""
+    """A time of day such as 13:45, 1:45 PM or 1 PM as hours; None if the cleaned cell is none."""
     match = _CLOCK.fullmatch(text)
     seconds = None if match is None else _time(match.groupdict())
     return None if seconds is None else seconds / 3600.0
@@ -177,7 +177,7 @@ def _day(parts: dict[str, str | None], pivot: int) -> int | None:
             return date(year, 1, 1).toordinal() - EPOCH + number - 1 if within else None
         if parts.get("q"):
             return date(year, 3 * int(parts["q"] or 1) - 2, 1).toordinal() - EPOCH
-        month = _MONTH_OF[str(parts["mon"]).casefold()] if parts.get("mon") else int(parts["m"] or 0)
+        month = MONTH_OF[str(parts["mon"]).casefold()] if parts.get("mon") else int(parts["m"] or 0)
         return date(year, month, int(parts.get("d") or 1)).toordinal() - EPOCH
     except (ValueError, KeyError):
         return None

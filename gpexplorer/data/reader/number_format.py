@@ -25,18 +25,19 @@ from typing import Annotated, NamedTuple
 from ..quoting import exact
 from .cells import PLAIN_NUMBER
 
-SYMBOLS = "$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9\u20ba\u20ab\u20aa\u0e3f\u20b4\u20a6"
+SYMBOLS = "$\u00a3\u00a5\u0e3f" + "".join(map(chr, range(0x20A0, 0x20C1)))
 CURRENCY = (
     rf"(?:[A-Z]{{0,3}}[{SYMBOLS}]|(?i:USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|ISK|PLN|CZK|HUF|AUD|CAD|NZD|BRL|MXN|ZAR"
-    r"|SGD|HKD|TRY|RUB|kr\.?|sfr\.?|fr\.?|rs\.?|z\u0142|k\u010d|ft))"
+    r"|SGD|HKD|TRY|RUB|kr\.?|sfr\.?|fr\.?|rs\.?|z\u0142|k\u010d|ft)|RM|MYR|Rp\.?|IDR|Php|PHP|THB|KRW|S/\.?)"
 )
 FRACTIONS = "\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209f\u2150-\u215f"  # as in 2\u00bd and 5\u00b2, which are no units
 UNIT = rf"(?:[{SYMBOLS}%\u2030\u00b0\u00b5\u03bc]|[^\W\d_{FRACTIONS}])(?:[^\d,;:()<>=\"]{{0,15}}[23\u00b2\u00b3]?)"
 BODY = r"[0-9](?:[0-9.,' _]*[0-9.,])?|[.,][0-9]+"
 _CELL = re.compile(
     rf"(?P<first>{CURRENCY}\s*(?=\())?(?P<open>\()?\s*(?P<sign>[+\-\u2013])?\s*(?P<before>{CURRENCY})?\s*(?P<inner>[+\-\u2013])?\s*"
-    rf"(?P<body>{BODY})(?P<exponent>[eE][+-]?[0-9]+|D[+-][0-9]+)?(?P<space>\s*)(?P<trailing>--?|\u2013|\u2014)?\s*(?P<after>{UNIT})?\s*"
-    r"(?P<close>\))?[*\u2020\u2021]{0,3}"
+    rf"(?P<body>{BODY})(?P<exponent>[eE][+-]?[0-9]+|D[+-][0-9]+|\s?[x\u00d7]\s?10\^[+-]?[0-9]+)?(?:[/:]-)?(?P<space>\s*)"
+    rf"(?P<trailing>--?|\u2013|\u2014)?\s*(?P<after>{UNIT})?\s*(?P<per>/\s?[a-z]{{1,8}})?"
+    r"(?P<close>\))?(?:[*\u2020\u2021]|\s?\[[0-9]{1,2}\]){0,3}"
 )
 SCALES = {
     "thousand": 1e3, "tsd": 1e3, "lakh": 1e5, "mio": 1e6, "mln": 1e6, "million": 1e6, "millions": 1e6, "millionen": 1e6,
@@ -52,13 +53,16 @@ _DURATION = re.compile(
     r"(?:(?P<days>-?[0-9]+) days?,? ?\+?|(?P<sign>-))?(?P<h>[0-9]+):(?P<m>[0-5][0-9]):(?P<s>[0-5][0-9](?:\.[0-9]+)?)"
 )
 _SHORT_DURATION = re.compile(r"(?P<sign>-?)(?P<first>[0-9]+):(?P<second>[0-5][0-9](?:\.[0-9]+)?)")
-_PARTS = re.compile(  # 3 h 30 min, 1d2h, P3DT4H
-    r"(?i)(?P<sign>-)?(?P<iso>P)?(?=[0-9T])(?:(?P<d>[0-9.]+)\s*(?:days?|d|tage?)[,\s]*)?(?:(?<=[DP])T)?"
+_PARTS = re.compile(  # 3 h 30 min, 1d2h, P3DT4H, 2 years 3 months
+    r"(?i)(?P<sign>-)?(?P<iso>P)?(?=[0-9T])(?:(?P<y>[0-9.]+)\s*(?:years?|yrs?|y|jahre?)[,\s]*)?"
+    r"(?:(?P<mo>[0-9.]+)\s*(?:months?|mos?|monate?)[,\s]*)?"
+    r"(?:(?P<w>[0-9.]+)\s*(?:weeks?|wks?|w|wochen?)[,\s]*)?(?:(?P<d>[0-9.]+)\s*(?:days?|d|tage?)[,\s]*)?(?:(?<=[DP])T)?"
     r"(?:(?P<h>[0-9.]+)\s*(?:hours?|hrs?|h|stunden?|std\.?)[,\s]*)?"
     r"(?:(?P<m>[0-9.]+)\s*(?:minutes?|minuten?|mins?\.?|m)[,\s]*)?"
     r"(?:(?P<s>[0-9.]+)\s*(?:seconds?|sekunden?|secs?\.?|sek\.?|s))?"
 )
-_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_SIZE = re.compile(r"[0-9.]+\s*[DMSWY]")  # as of shoes
+_SECONDS = {"y": 31557600.0, "mo": 2629800.0, "w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 DAYS = "days"  # the unit of durations such as 27:10:05, 2 days 03:10:05 and 3 h 30 min
 MINUTES = "minutes"  # of durations such as 59:30 beside 1:02:15, and 59:30.25
 EITHER = "minutes or hours"  # of durations such as 31:20 alone
@@ -66,6 +70,7 @@ DURATIONS = (DAYS, MINUTES, EITHER)
 DURATION_NAME = re.compile(r"(?i)duration|elapsed|\btook\b|(run|lap|travel).?time|dauer$|dur[\u00e9e]e|duraci")
 FEWEST_GROUPED = 3  # different cells such as 1.234
 DAY = 24  # hours: a smaller number before the colon may be a time of day
+_PREFIX = re.compile(r"(?:m|M)(?=[A-Z]|g(?![a-z]))")
 _INFINITE = re.compile(r"(?i)[+-]?inf(inity)?")
 OTHER = {".": ",", ",": "."}
 EXAMPLES = {".": "1,234.5", ",": "1.234,5"}  # a number with each mark before its decimals, as people name the format
@@ -109,6 +114,10 @@ class Written(NamedTuple):
         """Whether this letter is K, M or B, without a blank before it."""
         return bool(self.letter and self.scale) and self.letter != "k"
 
+    def is_written_with(self, decimal: str) -> bool:
+        """Whether this mark may stand before the decimals; a number with an exponent has no thousands."""
+        return bool(_BODIES[decimal].fullmatch(self.body)) and not (self.exponent and OTHER[decimal] in self.body)
+
     def size(self, decimal: str) -> float:
         """The number without its sign, unit and magnitude, with this mark before the decimals."""
         digits = re.sub(rf"[ _'{re.escape(OTHER[decimal])}]", "", self.body).replace(",", ".")
@@ -130,9 +139,12 @@ def written(text: str) -> Written | None:
         return None
     if trailing and after and match.end("trailing") == match.start("after") and not _AFTER_MINUS.fullmatch(after):
         return None  # 5-inch and 1-Jan
-    negative, exponent = bool(match["open"]) or signs not in ([], ["+"]), (match["exponent"] or "").replace("D", "e")
+    negative, exponent = bool(match["open"]) or signs not in ([], ["+"]), match["exponent"] or ""
+    exponent = re.sub(r"D|\s?[x\u00d7].*\^", "e", exponent)
     scale, unit = _scale_of(after, bool(before), bool(match["space"]))
-    return None if before and unit else Written(body, negative, exponent, before or unit, scale, after)
+    if (before and unit) or (match["per"] and not before):
+        return None
+    return Written(body, negative, exponent, (before or unit) + (match["per"] or ""), scale, after)
 
 
 def _scale_of(after: str, has_currency: bool, has_space: bool) -> tuple[str, str]:
@@ -197,7 +209,7 @@ class NumberFormat(NamedTuple):
         if self.unit in DURATIONS and (duration := _duration(text, self.unit)) is not None:
             return duration
         parts = written(without_limit(text) if self.limits else text)
-        if parts is None or not _BODIES[self.decimal].fullmatch(parts.body):
+        if parts is None or not parts.is_written_with(self.decimal):
             return None
         is_open = parts.is_capital or (self.scaled and parts.letter in SMALL)
         parts = self.settled(parts)
@@ -268,10 +280,9 @@ class NumberFormat(NamedTuple):
         """What to say of 3,512 beside 10.25 and others that all have decimals; "" where there is nothing to say."""
         other = OTHER[self.decimal]
         grouped = [text for text in texts if other in text]
-        is_odd = not any(self.decimal in text for text in grouped) and all(
-            self.decimal in text for text in texts if text and other not in text
-        )
-        if not grouped or not is_odd:
+        others = [text for text in texts if text and other not in text]
+        is_odd = not any(self.decimal in text for text in grouped) and all(self.decimal in text for text in others)
+        if not grouped or not others or not is_odd:
             return ""
         meant = grouped[0].replace(other, self.decimal)
         value = f"{self.number(grouped[0]):g}"
@@ -315,10 +326,18 @@ def groups_by_points(cells: Iterable[str]) -> bool:
 
 
 def _same_unit(first: str, second: str) -> bool:
-    """Whether capitals and points alone differ; those of mW and MW, or mg and Mg, are a factor of 10^9."""
-    first, second = first.strip(" ."), second.strip(" .")
-    is_factor = {first[:1], second[:1]} == {"m", "M"} and first[1:] == second[1:] and re.match("[A-Z]|g", first[1:])
-    return first.casefold() == second.casefold() and not is_factor
+    """Whether capitals, points and the plural alone differ; those of mW and MW, or mg and Mg, are a factor of 10^9."""
+    short, long = sorted((first.strip(" ."), second.strip(" .")), key=len)
+    if short.casefold() == long.casefold():
+        return not differ_by_prefix(short, long)
+    is_word = len(short) > 3 or (len(short) > 1 and short[1:].islower())  # and no mA beside mAs
+    return is_word and long.casefold() in (f"{short}{plural}".casefold() for plural in ("s", "es"))
+
+
+def differ_by_prefix(first: str, second: str) -> bool:
+    """Whether units in texts that only differ by capitals are a factor of 10^9 apart, such as p_mW and p_MW."""
+    prefixes = [_PREFIX.findall(text) for text in (first, second)]
+    return len(prefixes[0]) == len(prefixes[1]) and prefixes[0] != prefixes[1]
 
 
 def _duration(text: str, unit: str) -> float | None:
@@ -337,7 +356,10 @@ def _duration(text: str, unit: str) -> float | None:
 
 
 def duration_parts(text: str) -> dict[str, float]:
-    """The seconds of the days, hours, minutes and seconds of a duration such as 3 h 30 min; {} if it is none."""
+    """The seconds of the years to seconds of a duration such as 3 h 30 min; {} if it is none.
+
+    A year has 365.25 days, and a month a twelfth of it.
+    """
     match = _PARTS.fullmatch(text)
     if match is None or (match["iso"] and "T" not in text.upper() and not match["d"]):  # P3M is three months
         return {}
@@ -347,8 +369,9 @@ def duration_parts(text: str) -> dict[str, float]:
 
 def _unit_of_durations(cells: list[str], is_asked: bool) -> str:
     """The unit in which all these cells are durations; "" if there is none, or all of them can be times of a day."""
-    has_parts = any(cell[:1] in "Pp" or len(duration_parts(cell)) > 1 for cell in cells)
-    if has_parts and all(duration_parts(cell) or _DURATION.fullmatch(cell) for cell in cells):
+    parts = [() if _SIZE.fullmatch(cell) else tuple(duration_parts(cell)) for cell in cells]
+    has_parts = any(cell[:1] in "Pp" for cell in cells) or len(set(parts) - {()}) > 1 or any(len(p) > 1 for p in parts)
+    if has_parts and all(part or _DURATION.fullmatch(cell) for cell, part in zip(cells, parts, strict=True)):
         return DAYS
     long, short = (
         [match for cell in cells if (match := form.fullmatch(cell))] for form in (_DURATION, _SHORT_DURATION)
@@ -393,7 +416,7 @@ def number_format(cells: Iterable[str], decimal: str = "", is_asked: bool = Fals
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
-    possible = [mark for mark in OTHER if all(_BODIES[mark].fullmatch(part.body) for part in known)]
+    possible = [mark for mark in OTHER if all(part.is_written_with(mark) for part in known)]
     if not possible:
         return None
     form = _with_magnitudes(NumberFormat(decimal if decimal in possible else possible[0]), known)

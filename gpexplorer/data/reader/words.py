@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .cells import INVISIBLE, PLAIN_NUMBER, Texts
-from .number_format import FRACTIONS
+from .number_format import FRACTIONS, SYMBOLS, written
 
 MOST_GAP_WORDS = 3  # different texts without a digit that are gaps of a column of numbers, such as "unknown"
 SMILES_SAMPLE = 500  # first different cells by which molecules are recognised
@@ -34,6 +34,9 @@ _SMILES = re.compile(r"(?=.*[BCNOPSFIbcnops])(?:Cl|Br|[BCNOPSFIbcnops]|\[[^\[\]\
 _STRUCTURE = re.compile(r"[=#()1-9\[]")
 _NEARLY_NUMBER = re.compile(
     rf"[~\u2248]\s*[0-9.,]+|[0-9.,]+\s*(\u00b1|\+/?-)\s*[0-9.,]+|([0-9]+\s+)?[0-9]+/[0-9]+|[0-9]*\s*[{FRACTIONS}]"
+)
+_ONE_NUMBER = re.compile(  # in other text, with a mark or a sign by which it is an amount, such as R 1,000 and 15+
+    rf"(?=.*[0-9][.,][0-9]|.*[{SYMBOLS}+\u00d7])(\D*)[0-9]+(?:[.,' ][0-9]{{3}})*(?:[.,][0-9]+)?(\D*)"
 )
 _NO_RING = re.compile(r"\[[^\]]*\]|%\d\d|\D")  # atoms in brackets, rings of two digits, and all that is no digit
 
@@ -121,9 +124,10 @@ def repeated_words(cells: Sequence[str]) -> Levels:
 
 
 def are_yes_no(names: Sequence[str]) -> bool:
-    """Whether these words are the two of one pair, such as yes and no."""
+    """Whether these words are the two of one pair, such as yes and no, with 0 and 1 beside them or for one of them."""
     words = {name.casefold() for name in names}
-    return len(words) == 2 and any(words == set(pair) for pair in YES_NO[:-1])
+    bits, others = words & {"0", "1"}, words - {"0", "1"}
+    return any(others == set(pair) for pair in YES_NO[:-1]) or (len(bits) == 2 and others in ({"true"}, {"false"}))
 
 
 def yes_no(text: str) -> float | None:
@@ -143,8 +147,14 @@ def gap_words_of(cells: list[str], counts: dict[str, int]) -> tuple[tuple[str, .
 
 
 def nearly_number(names: Sequence[str]) -> str:
-    """The first of some words if at least half of them are numbers such as ~5, 5 \u00b1 0.2 or 1/2; else ""."""
-    nearly = [name for name in names if _NEARLY_NUMBER.fullmatch(name)]
+    """The first of some words if at least half of them are numbers; else "".
+
+    They are such as ~5, 5 \u00b1 0.2 and 1/2, numbers with different units, or have the same text around their number.
+    """
+    nearly = [name for name in names if _NEARLY_NUMBER.fullmatch(name) or ((part := written(name)) and part.unit)]
+    around = [(match.groups(), name) for name in names if (match := _ONE_NUMBER.fullmatch(name))]
+    most, rows = next(iter(Counter(texts for texts, _ in around).most_common(1)), (("", ""), 0))
+    nearly = max(nearly, [name for texts, name in around if texts == most and rows > 1], key=len)
     return nearly[0] if nearly and 2 * len(nearly) >= len(names) else ""
 
 

@@ -61,6 +61,17 @@ def test_a_table_that_is_taken_by_position_is_compared_with_training(a: float, b
     assert named_as(readers, trained.select(["b", "a"]), "new.csv")[1] == ()
 
 
+def test_names_with_units_that_differ_by_a_factor_are_two_columns() -> None:
+    readers = [column_reader(name, numbers(0, 1)["left"]) for name in ("MAX_mW", "b")]
+    for title, is_same in (("max_mW", True), ("Max_mw", True), ("MAX_MW", False), ("max_MW", True)):
+        table = numbers(0.0, 50.0).rename_columns([title, "b"])
+        if is_same:
+            assert named_as(readers, table, "new.csv")[0].column_names == ["MAX_mW", "b"]
+        else:
+            with pytest.raises(DataError, match='no column "MAX_mW" but "MAX_MW"'):
+                named_as(readers, table, "new.csv")
+
+
 def test_words_in_the_column_of_numbers_are_said_to_be_in_another_order(model: Any, tmp_path: Path) -> None:
     rows = "day,tree,length\n03/01/2021,oak,1.5\n03/02/2021,elm,2.5\n"
     says = 'another order ("length" like "x", "day" like "when")'

@@ -169,13 +169,45 @@ def test_codes_that_begin_like_durations_are_words() -> None:
         (["2 hours 6 minutes", "1 hour", "-30 seconds"], [7560 / 86400, 1 / 24, -30 / 86400]),
         (["P1DT12H", "PT30M", "P2D"], [1.5, 0.5 / 24, 2]),
         (["10:30.5", "2:15.25"], [10 + 30.5 / 60, 2 + 15.25 / 60]),
+        (["3 weeks, 2 days", "1 week"], [23, 7]),
+        (["2 hrs", "1 hr", "45 mins"], [2 / 24, 1 / 24, 0.75 / 24]),
+        (["6 months", "1 year", "2 weeks"], [182.625, 365.25, 14]),
         (["12 h", "3 h"], [12, 3]),
+        (["4 rooms", "1 room", "2 Rooms"], [4, 1, 2]),
+        (["1 class", "3 classes"], [1, 3]),
+        (["RM 1,250.50", "RM 7"], [1250.5, 7]),
+        (["Rp 2.500.000", "Rp 750"], [2.5e6, 750]),
+        (["\u20b11,250.50", "\u20b17"], [1250.5, 7]),
+        (["S/. 1,250.50", "S/ 7"], [1250.5, 7]),
+        (["$1,250.50/mo", "$7/mo"], [1250.5, 7]),
+        (["Rs. 1,250.5/-", "Rs. 7/-"], [1250.5, 7]),
+        (["349:-", "1249:-"], [349, 1249]),
+        (["2.5\u00d710^4", "7 x 10^-1"], [25000, 0.7]),
+        (["42 [3]", "7[12]"], [42, 7]),
+        (["7,125e+02", "2,5e1"], [712.5, 25]),
         (["5 m", "30 m"], [5, 30]),
     ],
 )
 def test_signs_and_groups(cells: list[str], values: list[float]) -> None:
     reader = column_reader("c", column(cells))
     np.testing.assert_array_equal(reader.cells(column(cells)).values, values)
+
+
+def test_two_prices_per_time_and_thousands_of_a_mantissa_are_no_one_format() -> None:
+    for cells in (["$12/mo", "$30/yr"], ["1,250.5", "3,000e2"]):
+        assert column_reader("c", pa.chunked_array([cells])).examples == ((1, cells[1]),)
+
+
+def test_a_singular_is_read_where_training_has_plurals_alone() -> None:
+    reader = column_reader("age", pa.chunked_array([["4 months", "7 months"]]))
+    assert reader.cells(pa.chunked_array([["1 month", "1 Monat"]])).unreadable.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("cells", [["0", "1", "FALSE", "TRUE"], ["1", "no", "0", "yes"], ["0", "1", "true"]])
+def test_bits_beside_words_for_them_are_the_same_values(cells: list[str]) -> None:
+    column = pa.chunked_array([cells])
+    values = column_reader("flag", column).cells(column).values
+    assert values.tolist() == [float(cell.lower() in ("1", "true", "yes")) for cell in cells]
 
 
 def test_a_scale_is_kept_for_new_rows_and_a_letter_alone_stays_a_unit() -> None:

@@ -65,6 +65,9 @@ def test_a_minus_behind_a_number_and_units_are_read(cells: list[str], values: li
         ("min", "Min.", True),
         ("kg", "KG", True),
         ("km", "KM", True),
+        ("lb", "lbs", True),
+        ("mA", "mAs", False),
+        ("m", "ms", False),
     ],
 )
 def test_units_that_differ_by_a_factor_are_not_one_unit(first: str, other: str, is_same: bool) -> None:
@@ -82,6 +85,30 @@ def test_of_two_units_among_plain_numbers_one_is_refused() -> None:
         gpx.load(frame, target="y")
     notes = notes_of(["12%", "3", "unknown", "5", "4", "unknown"] * 3)
     assert '"c": 3 of 12 numbers have the sign %; the others were read as if they had it.' in notes
+
+
+@pytest.mark.parametrize("sizes", [[2], [2, 3, 7]])
+def test_a_column_in_two_units_is_refused_with_both(sizes: list[int]) -> None:
+    cells = [f"{size}{unit}" for size in sizes for unit in (" km", "00 m")] * 6
+    with pytest.raises(DataError, match=r'has text in row 2: "200 m".* others have the unit km: write all of them in'):
+        notes_of(cells)
+
+
+@pytest.mark.parametrize(
+    ("cells", "example"),
+    [
+        (["R 2,500", "R 900", "R 1,750"], "R 1,750"),
+        (["25+", "30+", "45+"], "25+"),
+        (["\u20ac7 CR", "\u20ac9 CR"], "\u20ac7 CR"),
+        (["3 km", "700 m", "5 mi"], "3 km"),
+        (["Room 1", "Room 2"], ""),
+        (["10.0.0.1", "10.0.0.7"], ""),
+        (["3 km", "near", "far", "further"], ""),
+    ],
+)
+def test_amounts_that_are_words_are_mentioned(cells: list[str], example: str) -> None:
+    notes = notes_of(cells * 6)
+    assert (f'"c": cells such as "{example}" are words' in notes) == bool(example)
 
 
 def test_words_with_other_units_stay_two_words() -> None:
