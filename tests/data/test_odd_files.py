@@ -127,10 +127,31 @@ def test_a_damaged_file_is_named_where_new_rows_are_read(tmp_path: Path, name: s
 def test_new_rows_of_an_archive_need_no_targets(tmp_path: Path) -> None:
     np.savez(tmp_path / "train.npz", X=X, y=Y)
     np.savez(tmp_path / "new.npz", X=X[:2])
-    [table] = strips(tmp_path / "new.npz")
+    table = next(strips(tmp_path / "new.npz")).table
     assert table.column_names == ["x0", "x1", "x2"]
     reader = gpx.load(pd.DataFrame(X, columns=["x0", "x1", "x2"]).assign(y=Y), split="all").train.reader
     np.testing.assert_array_equal(reader.read(table).X, X[:2])
+
+
+@pytest.mark.parametrize("key", ["feature_names", "columns"])
+def test_names_in_an_archive_are_those_of_the_columns(key: str, tmp_path: Path) -> None:
+    for names in (["size", "depth", "age"], ["size", "depth"]):
+        np.savez(tmp_path / "t.npz", X=X, y=Y, **{key: names})
+        split = gpx.load(tmp_path / "t.npz", split="all")
+        assert split.train.names == (tuple(names) if len(names) == 3 else ("x0", "x1", "x2"))
+        assert any("were left out" in note for note in split.notes) == (len(names) < 3)
+    np.savez(tmp_path / "t.npz", X=X, y=Y, **{key: ["size", "y", "size"]})
+    with pytest.raises(DataError, match="more than once"):
+        gpx.load(tmp_path / "t.npz")
+
+
+def test_lines_in_quotes_have_a_way_out(tmp_path: Path) -> None:
+    for rows in ([f"{k},{k * k % 7}" for k in range(9)], [f"{k},{k * k % 7},2" for k in range(9)]):
+        (tmp_path / "t.csv").write_text(
+            "\n".join(f'"{row}"' for row in ["size,y" + ",z" * (rows[0].count(",") - 1), *rows])
+        )
+        with pytest.raises(DataError, match="each of its lines is in quotes as a whole, so remove these quotes"):
+            gpx.load(tmp_path / "t.csv")
 
 
 def test_damaged_archives_always_give_a_data_error(tmp_path: Path) -> None:
@@ -271,7 +292,7 @@ def test_tables_of_other_libraries_are_those_of_pandas_at_every_door(words: Any,
         read = gpx.load(source, split="all").train
         assert read.names == of_pandas.names == ("a", "odd = CCO")
         assert torch.equal(read.X, of_pandas.X)
-    for again in (table_of(table), *strips(tmp_path / "t.parquet")):
+    for again in (table_of(table), *(strip.table for strip in strips(tmp_path / "t.parquet"))):
         np.testing.assert_array_equal(of_pandas.reader.read(again).X, of_pandas.X)
     X = table.select(["a", "odd"])
     model = gpx.Estimator("ml", kernel="linear", budget={"steps": 1}).fit(X, table["y"])
@@ -329,7 +350,7 @@ def test_blank_lines_are_gaps_between_the_rows_of_one_column_and_nothing_elsewhe
     path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
     assert read_path(path).table["size"].to_pylist() == cells
     for block in (11, 1000):  # strips of two or three rows, and the whole file
-        read = [cell for strip in delimited_strips(path, path.name, block) for cell in strip["size"].to_pylist()]
+        read = [cell for strip, _ in delimited_strips(path, path.name, block) for cell in strip["size"].to_pylist()]
         assert read == cells
 
 
@@ -356,4 +377,4 @@ def test_a_blank_within_the_cells_of_one_column_separates_no_columns(
     path = tmp_path / "new.csv"
     path.write_text("\n".join(["value", *rows]))
     assert read_path(path).table["value"].to_pylist() == (cells or rows)
-    assert [cell for strip in strips(path) for cell in strip["value"].to_pylist()] == (cells or rows)
+    assert [cell for strip in strips(path) for cell in strip.table["value"].to_pylist()] == (cells or rows)

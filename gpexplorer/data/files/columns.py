@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from ...errors import DataError
 from .. import table_checks
 from ..quoting import count, joined, quote
-from ..reader.cells import as_they_are, is_missing, texts_of
+from ..reader.cells import as_they_are, cleaned, is_missing, texts_of
 from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
 from ..reader.doubts import doubts
 from ..reader.input_columns import inputs_from
-from ..reader.number_format import groups_by_points
+from ..reader.number_format import groups_by_points, written
 from ..reader.table_reader import TableReader, with_policies
 from ..table_checks import Floats
 from .choice import Choice, refuse_choice
+from .delimited import DELIMITERS
 from .reading import Raw
 from .row_names import ID_NAME, NAMES, is_row_name, keeps_time, names_copied_rows
 
@@ -295,7 +296,8 @@ def left_out(columns: dict[str, Column], title: str, choice: Choice) -> str:
     if reader.kind == "text":
         return "text"
     present = values[~np.isnan(values)]
-    if reader.kind != "words" and len(present) and not columns[title].cells.gap.any() and (present == present[0]).all():
+    is_whole = not (reader.examples or columns[title].cells.gap.any())
+    if reader.kind != "words" and len(present) and is_whole and (present == present[0]).all():
         rounded = " after rounding" if abs(present[0]) > table_checks.LARGEST_EXACT else ""
         return f"always {present[0]:g}{rounded}" if reader.kind == "number" else "always the same"
     if reader.kind == "number" and not keeps_time(title):
@@ -321,15 +323,24 @@ def default_target(name: str, columns: dict[str, Column], choice: Choice) -> str
     taken = choice.inputs or ()
     numbers = [c for c, column in columns.items() if column.is_number and c not in taken]
     if not numbers:
-        marks = ": separate its cells by commas, semicolons, tabs or |" if len(columns) == 1 else ""
         raise DataError(
-            f"{name} has no column of numbers that could be the target; it has {_contents(columns)}{marks}."
+            f"{name} has no column of numbers that could be the target; it has {_contents(columns)}"
+            f"{_way_to_divide(columns)}."
         )
     last = numbers[-1]
     if is_row_name(last, columns[last].cells.values):
         others = [c for c in numbers if not is_row_name(c, columns[c].cells.values)]
         return others[-1] if others and (len(others) > 1 or len(columns) > 2) else last
     return last
+
+
+def _way_to_divide(columns: dict[str, Column]) -> str:
+    """What to do about a table of one column; "" for one of several."""
+    if len(columns) > 1:
+        return ""
+    if any(mark in title for title in columns for mark in DELIMITERS):
+        return ": each of its lines is in quotes as a whole, so remove these quotes"
+    return ": separate its cells by commas, semicolons, tabs or |"
 
 
 def _inputs(
@@ -359,10 +370,8 @@ def _inputs(
         inputs = tuple(c for c in inputs if c not in copies)
     if not inputs and not choice.texts:
         contents = f" (it has {_contents({c: columns[c] for c in omitted})})" if omitted else ""
-        raise DataError(
-            f"{name} has no input column of numbers beside the target {quote(target)}{contents}: "
-            "add one, or choose another target."
-        )
+        way_out = _way_to_divide(columns) or ": add one, or choose another target"
+        raise DataError(f"{name} has no input column of numbers beside the target {quote(target)}{contents}{way_out}.")
     shown = joined(f"{quote(c)} ({why})" for c, why in omitted.items())
     return inputs, (f"Columns that were left out: {shown}.",) if omitted else ()
 
@@ -402,11 +411,13 @@ def refuse_text(name: str, title: str, column: Column, is_target: bool, rows: in
 
 def _way_out(title: str, column: Column, is_target: bool, rows: int) -> str:
     """What to do about a column with a cell that is unreadable."""
-    cells = column.reader.examples
+    cells, unit = column.reader.examples, column.reader.numbers.unit
     if [row for row, _ in cells] == list(range(len(cells))) and len(cells) < MOST_TITLES:
         top = "row 1 seems" if len(cells) == 1 else f"the first {len(cells)} rows seem"
         it = "that row" if len(cells) == 1 else "them"
         return f"{top} to have titles, units or a second header: remove {it} from the file"
+    if unit and (part := written(cleaned(cells[0][1]))) and part.unit:
+        return f"others have the unit {unit}: write all of them in one unit"
     is_end = [row for row, _ in cells] == list(range(rows - len(cells), rows)) and column.reader.kind == "number"
     if len(cells) == 1 and (is_end or table_checks.TOTAL.match(cells[0][1])):
         return f"row {cells[0][0] + 1} seems to have a total or a remark: remove that row from the file"

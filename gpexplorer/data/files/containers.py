@@ -19,6 +19,7 @@ from ..quoting import listing, quote
 from ..reader.cells import is_number, is_text
 from .size_limits import LOCAL, Limits
 
+NAMES = ("feature_names", "columns")  # arrays of an NPZ archive
 _INDEX = "__index_level_"  # the index of a DataFrame, which is not a column
 
 
@@ -149,6 +150,7 @@ def _first_rows(file: pq.ParquetFile, columns: list[str], most: int) -> pa.Table
 def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[str, ...]]:
     """Read an NPZ archive: `X` [n, d] and `y` [n], `X` alone, or one-dimensional arrays of the same length.
 
+    Texts in `feature_names` or `columns` [d], which belong to X, are the names of its columns.
     Of `x`, `y` and other arrays of the same length, `y` is the last column, which is the target.
     """
     with _npz(name):
@@ -165,10 +167,14 @@ def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[st
                 columns = _matrix(name, shapes[key_of["x"]], limits)
                 X = np.asarray(arrays[key_of["x"]])
                 y = np.asarray(arrays[key_of["y"]]) if "y" in key_of else None
-                notes = [] if "y" in key_of else [f"{name} has X and no y: X has the columns x0 to x{columns - 1}."]
-                others = [key for key in shapes if key not in of_pair]
+                names = next((key for key in NAMES if shapes.get(key) == (columns,)), "")
+                titles = [str(title) for title in arrays[names]] if names else [f"x{i}" for i in range(columns)]
+                refuse_duplicates(name, [*titles, *key_of.keys() & {"y"}])
+                shown = f"{titles[0]} to {titles[-1]}"
+                notes = [] if "y" in key_of else [f"{name} has X and no y: X has the columns {shown}."]
+                others = [key for key in shapes if key not in (*of_pair, names)]
                 notes += [f"Arrays beside {' and '.join(of_pair)} were left out: {listing(others)}."] if others else []
-                return _xy_table(name, X, y, columns), tuple(notes)
+                return _xy_table(name, X, y, titles), tuple(notes)
             if beside and "y" in key_of:
                 flat[key_of["y"]] = flat.pop(key_of["y"])
             limits.check_table(name, max((s[0] for s in flat.values()), default=0), len(flat))
@@ -207,7 +213,7 @@ def _shape(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tupl
             shape, _, dtype = reader(file)
         except (ValueError, SyntaxError, TokenError) as error:
             raise DataError(f"{name}: {key} is not an array: {quote(error)}. Save it with numpy.savez.") from None
-    if dtype.kind not in "buif":
+    if dtype.kind not in ("buifU" if member.filename.removesuffix(".npy") in NAMES else "buif"):
         raise DataError(
             f"{name}: array {key} contains {quote(dtype)} and not real numbers; objects are never unpickled. "
             "Save it as float64."
@@ -225,11 +231,11 @@ def _matrix(name: str, shape: tuple[int, ...], limits: Limits) -> int:
     return columns
 
 
-def _xy_table(name: str, X: np.ndarray, y: np.ndarray | None, columns: int) -> pa.Table:
+def _xy_table(name: str, X: np.ndarray, y: np.ndarray | None, titles: list[str]) -> pa.Table:
     if y is not None and (y.ndim == 0 or y.size != len(y) or len(y) != len(X)):
         raise DataError(f"{name}: X has shape {X.shape} and y {y.shape}; both need one row per case: X [n, d], y [n].")
-    X = native(X.reshape(len(X), columns))
-    table = {f"x{i}": np.ascontiguousarray(X[:, i]) for i in range(columns)}
+    X = native(X.reshape(len(X), len(titles)))
+    table = {title: np.ascontiguousarray(X[:, i]) for i, title in enumerate(titles)}
     return pa.table(table if y is None else table | {"y": native(y).reshape(-1)})
 
 

@@ -306,4 +306,9 @@ def is_marked_as_date(name: str, text: str) -> bool:
 
     Others in more than one order may be versions such as 13.10.20 and 10.13.20, or numbers of parts.
     """
-    return "/" in text or bool(_FOUR_DIGITS.search(text) or _DATED.search(name))
+    return "/" in text or bool(_FOUR_DIGITS.search(text)) or is_named_as_date(name)
+
+
+def is_named_as_date(name: str) -> bool:
+    """Whether the name of a column says that it has dates or times."""
+    return bool(_DATED.search(name))

@@ -5,15 +5,32 @@ It is apart because notes are made of training alone: a reader that is saved wit
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..quoting import listing, quote
 from .cells import is_text, plain, texts_of
 from .column_reader import ColumnReader
+from .date_format import is_named_as_date
+from .date_texts import MONTH_OF
 from .number_format import OTHER
 from .words import nearly_number
 
+_YEAR, _MONTH, _DAY = "(?:19|20)[0-9]{2}", "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12][0-9]|3[01])"
+_DIGITS = {  # numbers that are dates in a column with such a name
+    "year, month and day": re.compile(f"[0-9]{{2}}{_MONTH}{_DAY}"),
+    "year and week": re.compile(f"{_YEAR}(?:0[1-9]|[1-4][0-9]|5[0-3])"),
+    "year and day of the year": re.compile(f"{_YEAR}(?:[0-2][0-9]{{2}}|3[0-6][0-9])"),
+    "day, month and year": re.compile(f"(?:{_DAY}|[1-9]){_MONTH}{_YEAR}"),
+}
+_NAME_OF_WEEKS = re.compile(r"(?i)week|woche|semaine|semana|^kw$")
+_SHORT_MONTH = re.compile(
+    rf"(?P<mon>[^\W\d_]{{3,12}})\.? [0-9]{{2}}|[0-9]{{2}}[- ](?P<last>[^\W\d_]{{3,12}})|{_MONTH}-[0-9]{{2}}"
+)
+_SEASON = re.compile(r"((?:19|20)[0-9]{2})-([0-9]{2})")
 NOON = 13.0  # hours: up to here, a time such as 1:30 may be a duration
 
 
@@ -29,7 +46,10 @@ def doubts(reader: ColumnReader, column: pa.ChunkedArray, is_told: bool = False)
         Whether it was said how it is read, or it is predicted, so that it cannot be words.
     """
     column, name, notes = plain(column), quote(reader.name), list[str]()
-    if is_text(column.type):
+    dates = "" if is_told else _as_dates(reader, column)
+    if dates:
+        notes.append(f"{name}{dates}")
+    elif is_text(column.type):
         notes += [f"{name}{note}" for note in _of_texts(reader, column, name, is_told)]
     if reader.kind == "date":
         notes += [f"{name}: {doubt}" for doubt in reader.dates.doubts(name, reader.low, reader.high)]
@@ -43,6 +63,37 @@ def doubts(reader: ColumnReader, column: pa.ChunkedArray, is_told: bool = False)
     if reader.numbers.limits:
         notes.append(f"{name}: of cells such as <0.5 or >100, the number was read.")
     return tuple(notes)
+
+
+def _as_dates(reader: ColumnReader, column: pa.ChunkedArray) -> str:
+    """What to say behind the name of a column that may have other dates than were read, or dates that were not read."""
+    is_of_weeks, is_of_dates = bool(_NAME_OF_WEEKS.search(reader.name)), is_named_as_date(reader.name)
+    if reader.kind == "number" and (is_of_weeks or is_of_dates):
+        cells = [text.removesuffix(".0") for text in texts_of(column).distinct if text]
+        meanings = [meaning for meaning, form in _DIGITS.items() if all(map(form.fullmatch, cells))]
+        meanings = [meaning for meaning in meanings if is_of_weeks == (meaning == "year and week")]
+        if meanings:
+            return f": {cells[0]} may be {meanings[0]}, and was read as a number: write dates as 2021-03-01."
+    if reader.kind == "words" and all(map(_is_short_month, reader.levels.names)):
+        first = quote(reader.levels.names[0])
+        return f": cells such as {first} are words, since a year or a day may be meant: write months as 2021-03."
+    if reader.kind == "date" and is_text(column.type) and _are_seasons(texts_of(column).distinct):
+        first = next(filter(None, texts_of(column).distinct))
+        return f": {first} was read as a month: if it is a season of two years, write the first year alone."
+    return ""
+
+
+def _is_short_month(text: str) -> bool:
+    """Whether a word is a month with two digits, such as Jan 21, 21-Jan or 01-21."""
+    match = _SHORT_MONTH.fullmatch(text)
+    month = match and (match["mon"] or match["last"])
+    return match is not None and (not month or month.casefold() in MONTH_OF)
+
+
+def _are_seasons(cells: Sequence[str]) -> bool:
+    """Whether all cells are two years in a row, such as 2000-01, 2001-02 and 2002-03."""
+    matches = [_SEASON.fullmatch(text) for text in cells if text]
+    return len(matches) > 2 and all(match and (int(match[1]) + 1) % 100 == int(match[2]) for match in matches)
 
 
 def _of_texts(reader: ColumnReader, column: pa.ChunkedArray, name: str, is_told: bool) -> list[str]:

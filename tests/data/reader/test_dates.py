@@ -15,6 +15,7 @@ import pytest
 import gpexplorer as gpx
 from gpexplorer.data.reader.column_reader import column_reader
 from gpexplorer.data.reader.date_texts import PIVOT
+from gpexplorer.data.reader.doubts import doubts
 from gpexplorer.errors import DataError
 
 DAYS = [*enumerate(range(13, 29))] * 2
@@ -238,3 +239,52 @@ def test_months_and_quarters_have_no_weekday(form: str, has_weekday: bool) -> No
     table = pd.DataFrame({"when": days.astype(str), "y": np.sin(2 * np.pi * weekday / 7) + 0.01 * weekday})
     names = gpx.load(table, target="y").train.names
     assert any("weekday" in name for name in names) == has_weekday, names
+
+
+@pytest.mark.parametrize("cells", [["12 AM", "5 AM", "11 AM"], ["7 p.m.", "8 p.m."], ["12 PM", "3:30 am", "13:15"]])
+def test_hours_of_half_a_day_are_times_of_day(cells: list[str]) -> None:
+    column = pa.chunked_array([cells])
+    hours = {
+        "12 AM": 0,
+        "5 AM": 5,
+        "11 AM": 11,
+        "7 p.m.": 19,
+        "8 p.m.": 20,
+        "12 PM": 12,
+        "3:30 am": 3.5,
+        "13:15": 13.25,
+    }
+    reader = column_reader("when", column)
+    assert reader.kind == "time of day"
+    assert reader.cells(column).values.tolist() == [hours[cell] for cell in cells]
+    assert column_reader("radius", pa.chunked_array([["7 pm", "53 pm"]])).numbers.unit == "pm"
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "says"),
+    [
+        (
+            "date",
+            ["2019359", "2019361", "2020002"],
+            "2019359 may be year and day of the year, and was read as a number",
+        ),
+        ("Week", ["202048", "202050", "202053"], "202048 may be year and week"),
+        ("day", ["190228", "190301", "191231"], "190228 may be year, month and day"),
+        ("Datum", ["05032019", "28022019", "31122018"], "05032019 may be day, month and year"),
+        ("when", ["Feb 19", "Mar 19"], 'cells such as "Feb 19" are words'),
+        ("when", ["19-feb", "19-mar"], 'cells such as "19-feb" are words'),
+        ("when", ["02-19", "03-19"], 'cells such as "02-19" are words'),
+        ("season", ["1998-99", "1999-00", "2000-01"], ""),
+        ("season", ["2003-04", "2004-05", "2005-06"], "2003-04 was read as a month: if it is a season"),
+        ("month", ["2003-04", "2003-05", "2003-06"], ""),
+        ("size", ["190228", "190301", "191231"], ""),
+        ("ages", ["10-19", "20-29"], ""),
+        ("tree", ["oak 19", "elm 19"], ""),
+    ],
+)
+def test_what_may_be_a_date_and_was_read_otherwise_is_mentioned(name: str, cells: list[str], says: str) -> None:
+    column = pa.chunked_array([cells * 4])
+    notes = doubts(column_reader(name, column), column)
+    assert len(notes) == bool(says)
+    assert f'"{name}": {says}' in "".join(notes) or not says
+    assert not any("without the zero" in note for note in notes)
