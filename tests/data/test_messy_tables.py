@@ -233,9 +233,8 @@ def test_a_byte_of_windows_after_a_million_others_is_found(tmp_path: Path, byte:
     path = tmp_path / "new.csv"
     path.write_bytes(b"x,wood\n" + b"1.25,oak\n" * 150_000 + byte + b",2\n")
     if says:
-        for read in (read_path, lambda path: list(strips(path))):
-            with pytest.raises(DataError, match=says):
-                read(path)
+        with pytest.raises(DataError, match=says):
+            list(strips(path))
         return
     *_, last = strips(path)
     assert last.table.column(0).to_pylist()[-1] == "ö"

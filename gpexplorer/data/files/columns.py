@@ -295,9 +295,8 @@ def left_out(columns: dict[str, Column], title: str, choice: Choice) -> str:
         return NAMES
     if reader.kind == "text":
         return "text"
-    present = values[~np.isnan(values)]
-    is_whole = not (reader.examples or columns[title].cells.gap.any())
-    if reader.kind != "words" and len(present) and is_whole and (present == present[0]).all():
+    present = values[~columns[title].cells.gap]  # NaN for an unreadable cell, which equals no other
+    if reader.kind != "words" and len(present) == len(values) and (present == present[0]).all():
         rounded = " after rounding" if abs(present[0]) > table_checks.LARGEST_EXACT else ""
         return f"always {present[0]:g}{rounded}" if reader.kind == "number" else "always the same"
     if reader.kind == "number" and not keeps_time(title):
@@ -323,10 +322,8 @@ def default_target(name: str, columns: dict[str, Column], choice: Choice) -> str
     taken = choice.inputs or ()
     numbers = [c for c, column in columns.items() if column.is_number and c not in taken]
     if not numbers:
-        raise DataError(
-            f"{name} has no column of numbers that could be the target; it has {_contents(columns)}"
-            f"{_way_to_divide(columns)}."
-        )
+        way = _way_to_divide(columns)
+        raise DataError(f"{name} has no column of numbers that could be the target; it has {_contents(columns)}{way}.")
     last = numbers[-1]
     if is_row_name(last, columns[last].cells.values):
         others = [c for c in numbers if not is_row_name(c, columns[c].cells.values)]
@@ -336,11 +333,10 @@ def default_target(name: str, columns: dict[str, Column], choice: Choice) -> str
 
 def _way_to_divide(columns: dict[str, Column]) -> str:
     """What to do about a table of one column; "" for one of several."""
-    if len(columns) > 1:
-        return ""
-    if any(mark in title for title in columns for mark in DELIMITERS):
-        return ": each of its lines is in quotes as a whole, so remove these quotes"
-    return ": separate its cells by commas, semicolons, tabs or |"
+    is_in_quotes = any(mark in title for title in columns for mark in DELIMITERS)
+    division = "separate its cells by commas, semicolons, tabs or |"
+    way_out = "each of its lines is in quotes as a whole, so remove these quotes" if is_in_quotes else division
+    return f": {way_out}" if len(columns) == 1 else ""
 
 
 def _inputs(
@@ -427,10 +423,8 @@ def _way_out(title: str, column: Column, is_target: bool, rows: int) -> str:
         return "such rows repeat the names of the columns: remove them from the file"
     if is_target:
         return "correct the cell, or leave its row out of the file"
-    column_name = f"[{quote(title)}]"
-    return (
-        f"correct the cell, or leave the column out with drop={column_name}, or use its words with encode={column_name}"
-    )
+    name = f"[{quote(title)}]"
+    return f"correct the cell, or leave the column out with drop={name}, or use its words with encode={name}"
 
 
 def _missing_texts(texts: list[str]) -> Floats:

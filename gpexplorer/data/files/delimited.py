@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, cast
 
@@ -30,18 +30,14 @@ from ..reader.date_format import date_format
 from ..reader.date_texts import clock_hours
 from ..reader.number_format import duration_parts, number_format
 from ..reader.words import name_key
-from .other_kinds import other_kind
 from .size_limits import LOCAL, Limits
+from .text_encoding import as_utf8, marked_encoding
 
 DELIMITERS = ",;\t|"
 _number = re.compile(rf"\s*({PLAIN_NUMBER}|[+-]?[0-9]+,[0-9]+)?\s*")  # to guess the delimiter, with decimal commas
 _header_number = re.compile(rf"\s*({PLAIN_NUMBER}|nan|[+-]?inf)\s*", re.IGNORECASE)
 _YEAR = re.compile(r"19[0-9]{2}|20[0-9]{2}|2100")
 _WINDOW = 50  # lines that are used to guess the delimiter
-_UNICODE = {  # marks of encodings, the longer ones first, since one of UTF-32 begins with that of UTF-16
-    codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}  # fmt: skip
 _QUOTED = re.compile(r'(^|[,;\t|])"(?:[^"]|"")*"(?=$|[,;\t|])')  # a whole cell in quotes
 _OPEN_QUOTE = re.compile(r'(^|[,;\t|])"(?:[^"]|"")*$')
 _LINE_BREAK = re.compile(r"[^\S\t]*[\r\n]+[^\S\t]*(?!$)")  # within a line
@@ -77,7 +73,7 @@ def read_delimited(
     -----
     Memory: about 3 times the size of the file.
     """
-    data, encoding = _utf8(name, data)
+    data, encoding = as_utf8(name, data)
     data, delimiter, _, skipped = _opened(data, known)
     if delimiter == " ":
         lines = ("\t".join(_blank_separated(line)) for line in data.decode().splitlines())
@@ -114,14 +110,14 @@ def delimited_strips(
     with open_text(path) as file:
         start = file.read(1 << 20)
         is_whole = not file.read(1)  # otherwise the last line may be cut
-    encoding, notes = _marked_encoding(start), tuple[str, ...]()
+    encoding, notes = marked_encoding(start), tuple[str, ...]()
     if encoding:
         whole = codecs.getincrementaldecoder(encoding)("replace").decode(start).encode()
         text = whole[: (not is_whole and whole.rfind(b"\n") + 1) or len(whole)]
     else:
         cut = (not is_whole and start.rfind(b"\n") + 1) or len(start)
         with open_text(path) as file:
-            text, notes = _utf8(name, start[:cut], _blocks(file))
+            text, notes = as_utf8(name, start[:cut], _blocks(file))
         encoding = "cp1252" if notes else "utf8"
     text, delimiter, ahead, skipped = _opened(text, known)
     if delimiter == " ":
@@ -271,46 +267,6 @@ def _evenness(lines: list[str], delimiter: str) -> tuple[bool, float, float, int
     cells = [cell for row in rows[1:] or rows for cell in row]
     numeric = sum(bool(_number.fullmatch(cell)) for cell in cells) / max(len(cells), 1)
     return width > 1, votes / len(rows), numeric, width
-
-
-def _utf8(name: str, data: bytes, blocks: Iterable[bytes] = ()) -> tuple[bytes, tuple[str, ...]]:
-    """The text as UTF-8, and a note if it was written in another encoding, which `blocks` of the whole file may show.
-
-    Without them, the text is the whole file.
-    """
-    if encoding := _marked_encoding(data):
-        try:
-            return data.decode(encoding).encode(), ()
-        except UnicodeDecodeError:
-            raise DataError(f"{name} begins as {encoding.upper()} and is not: save it as UTF-8.") from None
-    if kind := other_kind(data):
-        raise DataError(f"{name} is {kind}.")
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if not (byte := _byte_not_in_utf8(blocks or [data])):
-        return data, ()
-    try:
-        text = data.decode("cp1252")
-    except UnicodeDecodeError:
-        raise DataError(f"{name} is not UTF-8: {byte}. Save it as UTF-8.") from None
-    return text.encode(), (f"{name} is not UTF-8 ({byte}); it was read as Windows-1252: check its names.",)
-
-
-def _byte_not_in_utf8(blocks: Iterable[bytes]) -> str:
-    """The first byte that makes a text no UTF-8, and its line; "" if there is none."""
-    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
-    for block in chain(blocks, [b""]):
-        try:
-            decoder.decode(block, final=not block)
-        except UnicodeDecodeError as error:
-            line += error.object.count(b"\n", 0, error.start)
-            return f"byte 0x{error.object[error.start]:02x} in line {line}"
-        line += block.count(b"\n")
-    return ""
-
-
-def _marked_encoding(data: bytes) -> str:
-    """The encoding that the first bytes name; "" for none."""
-    return next((encoding for mark, encoding in _UNICODE.items() if data.startswith(mark)), "")
 
 
 def first_lines(data: bytes, most: int = _WINDOW) -> list[str]:

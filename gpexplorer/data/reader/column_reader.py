@@ -378,8 +378,7 @@ def _mostly_numbers(name: str, texts: Texts, kind: str, decimal: str) -> ColumnR
     present = sum(counts[text] for text in parts)
     if 2 * unreadable > present and kind == "":
         return None
-    limits = [text for text in others if text[0] in "<>\u2264\u2265"]
-    limits = [text for text in limits if numbers.number(without_limit(text)) is not None]
+    limits = [t for t in others if t[0] in "<>\u2264\u2265" and numbers.number(without_limit(t)) is not None]
     numbers, others = numbers._replace(limits=bool(limits)), [text for text in others if text not in limits]
     gap_words, others = gap_words_of(others, counts)
     return ColumnReader(name, "number", numbers=numbers, gap_words=gap_words, examples=texts.first_rows(others))
