@@ -230,8 +230,7 @@ def test_strips_of_a_file_in_any_encoding_have_all_rows(tmp_path: Path, encoding
 
 @pytest.mark.parametrize(("byte", "says"), [(b"\xf6", ""), (b"\x81", "is not UTF-8: byte 0x81")])
 def test_a_byte_of_windows_after_a_million_others_is_found(tmp_path: Path, byte: bytes, says: str) -> None:
-    path = tmp_path / "new.csv"
-    path.write_bytes(b"x,wood\n" + b"1.25,oak\n" * 150_000 + byte + b",2\n")
+    (path := tmp_path / "new.csv").write_bytes(b"x,wood\n" + b"1.25,oak\n" * 150_000 + byte + b",2\n")
     if says:
         with pytest.raises(DataError, match=says):
             list(strips(path))

@@ -347,16 +347,14 @@ def _inputs(
         return (), ()
     if choice.inputs is not None:
         inputs = tuple(c for c in dict.fromkeys(choice.inputs) if c not in choice.drop)
-        asked = [c for c in inputs if columns[c].reader.kind == "empty" or not columns[c].has_any]
-        for c in asked:
+        for c in (c for c in inputs if not columns[c].has_any):
             refuse_text(name, c, columns[c], False, 0)
         omitted: dict[str, str] = {}
     else:
         titles = [c for c in columns if c != target]
         asked_for = (*choice.encode, *choice.dates, *dict(choice.kinds))
         omitted = {c: why for c in titles if c not in asked_for and (why := left_out(columns, c, choice))}
-        if keep_all:
-            omitted = {c: why for c, why in omitted.items() if not columns[c].is_number}
+        omitted = {c: why for c, why in omitted.items() if not (keep_all and columns[c].is_number)}
         inputs = tuple(c for c in titles if c not in omitted)
         rescued = [c for c in omitted if columns[c].is_number]
         if not inputs and rescued and not choice.texts:  # where it is the only input, it is meant

@@ -1,6 +1,6 @@
 """The encoding of a text file: that of its mark, UTF-8, or else Windows-1252.
 
-It is apart from `delimited` because the bytes of a file are decided on before there are lines and cells.
+It is apart because the encoding is found in the bytes of the whole file, before `delimited` has lines and cells.
 """
 
 from __future__ import annotations
