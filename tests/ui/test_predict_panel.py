@@ -43,7 +43,8 @@ def test_a_messy_new_file_is_predicted_by_the_open_run_and_can_be_downloaded() -
         assert table["far"][:2].tolist() == [0, 1]
         assert bool(table["mean"].isna()[2])
         panel.show_table("new.csv", table)
-        assert panel.counts.object.startswith("2 of 3 rows predicted: ")
+        notes = "new.csv is not UTF-8 (byte 0xf6 in line 1); it was read as Windows-1252: check its names."
+        assert panel.counts.object.startswith(f"{notes} 2 of 3 rows predicted: ")
         assert "1 far" in panel.counts.object
         assert "<th>price</th>" in panel.head.object
         lines = re.findall(r"<tr>(<td>.*?)</tr>", panel.head.object)
