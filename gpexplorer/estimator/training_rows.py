@@ -231,7 +231,7 @@ def _texts_of_kernel(kernel: Any, table: Any) -> tuple[str, ...]:
     for key, inside in re.findall(r"([a-z][a-z0-9-]*)(\[[^\]]*\])?", name):
         if key in kernel_classes and kernel_classes[key].inputs == "strings" and not inside:
             return tuple(texts)
-    named = {part["quoted"] or part["plain"] for part in NAME.finditer(",".join(re.findall(r"\[([^\]]*)\]", name)))}
+    named = {quoted or plain for quoted, plain in NAME.findall(",".join(re.findall(r"\[([^\]]*)\]", name)))}
     return tuple(text for text in texts if text in named)
 
 

@@ -274,6 +274,11 @@ def gradient_of(theta: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
     return torch.zeros_like(theta) if gradient is None else gradient
 
 
+def constant(x: Tensor, z: Tensor) -> Tensor:
+    """The covariance function of one input that is 1 everywhere."""
+    return x.new_ones(len(x), len(z))
+
+
 def target_sd(train: Dataset) -> float:
     """Standard deviation of the targets, or 1 if they do not vary."""
     sd = float(train.y.std(correction=0)) if len(train) > 1 else 0.0

@@ -11,7 +11,8 @@ kind.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 from ..errors import KernelError
 from ..linalg.blocks import row_blocks
 from ..problem import Columns, Dataset, MixedRows, described_rows
-from .base import Covariance, OneInput, Sides, Theta, operators, target_sd
+from .base import Covariance, OneInput, Sides, Theta, constant, operators, target_sd
 from .distances import FILL_BYTES
 from .stationary import with_several_periods
 
@@ -84,7 +85,7 @@ class Composite(Covariance):
 
     def __call__(self, theta: Theta, X: Any, Z: Any) -> Float[Tensor, "n m"]:
         """The two covariance matrices [n, m], combined."""
-        return self.combine(*(part(own, X, Z) for part, own in self._split(theta)))
+        return self.operation(*(part(own, X, Z) for part, own in self._split(theta)))
 
     def fill(self, theta: Theta, X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
         """Write the first part into `out`, then combine it with the second part block by block."""
@@ -97,19 +98,14 @@ class Composite(Covariance):
 
     def diag(self, theta: Theta, X: Any) -> Float[Tensor, " n"]:
         """The two diagonals [n], combined."""
-        return self.combine(*(part.diag(own, X) for part, own in self._split(theta)))
+        return self.operation(*(part.diag(own, X) for part, own in self._split(theta)))
 
     def random_features(self, theta: Theta, count: int, draw: torch.Generator) -> Callable[[Tensor], Tensor] | None:
         """Features of both parts, combined: they are independent of each other and have mean 0."""
-        parts = [part.random_features(own, count, draw) for part, own in self._split(theta)]
-        first, second = parts
+        first, second = (part.random_features(own, count, draw) for part, own in self._split(theta))
         if first is None or second is None:
             return None
-        return lambda X: self.combine(first(X), second(X))
-
-    def combine(self, first: Tensor, second: Tensor) -> Tensor:
-        """The sum, or the product, of two matrices or diagonals."""
-        return self.operation(first, second)
+        return lambda X: self.operation(first(X), second(X))
 
 
 class Sum(Composite):
@@ -208,51 +204,38 @@ def parse(text: str, atom: Callable[[str, tuple[str, ...] | None], Covariance]) 
     KernelError
         If the text is not such a sum.
     """
-    tokens, position = re.findall(TOKEN, text), 0
-
-    def peek() -> str:
-        return tokens[position] if position < len(tokens) else ""
-
-    def advance() -> str:
-        nonlocal position
-        position += 1
-        return tokens[position - 1] if position <= len(tokens) else ""
+    tokens = ["", *reversed(re.findall(TOKEN, text))]  # the next one is the last; "" stands for the end
 
     def factor(depth: int) -> Covariance:
-        token = advance()
+        token = tokens.pop()
         if token == "(" and depth < MAX_DEPTH:
-            inside = total(depth + 1)
-            if advance() != ")":
+            inside = joined("+", depth + 1)
+            if tokens.pop() != ")":
                 raise KernelError(f"Kernel {text!r} has an opening parenthesis that is never closed.")
             return inside
         if not re.fullmatch(r"[A-Za-z0-9_-]+", token):
             instead = f"{token!r} was found" if token else "the text ends"
             raise KernelError(f"Kernel {text!r} cannot be read: a kernel key was expected, but {instead}.")
-        return atom(token, names_in(advance()) if peek().startswith("[") else None)
+        return atom(token, names_in(tokens.pop()) if tokens[-1].startswith("[") else None)
 
-    def term(depth: int) -> Covariance:
-        value = factor(depth)
-        while peek() == "*":
-            advance()
-            value = value * factor(depth)
+    def joined(sign: str, depth: int) -> Covariance:
+        operand = partial(joined, "*") if sign == "+" else factor
+        value = operand(depth)
+        while tokens[-1] == sign:
+            tokens.pop()
+            value = operators[sign](value, operand(depth))
         return value
 
-    def total(depth: int) -> Covariance:
-        value = term(depth)
-        while peek() == "+":
-            advance()
-            value = value + term(depth)
-        return value
-
-    kernel = total(0)
-    if peek():
-        raise KernelError(f"Kernel {text!r} cannot be read: {peek()!r} was not expected; join keys by + and *.")
+    kernel = joined("+", 0)
+    if rest := tokens.pop():
+        raise KernelError(f"Kernel {text!r} cannot be read: {rest!r} was not expected; join keys by + and *.")
     return kernel
 
 
 ALL_BUT = "all but "
 PLAIN_NAME = re.compile(rf'(?!{ALL_BUT})[^\[\]",\s](?:[^\[\]",]*[^\[\]",\s])?')  # a column name that needs no quotes
-NAME = re.compile(rf'\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>{PLAIN_NAME.pattern}))\s*')
+NAME = re.compile(rf'\s*(?:"([^"]+)"|({PLAIN_NAME.pattern}))\s*')
+NAMES = re.compile(rf"{NAME.pattern}(?:,{NAME.pattern})*")
 SHOWN = 12  # an error lists at most this many column names
 
 
@@ -382,7 +365,7 @@ class OnColumns(Covariance):
 
     def _at_all_columns(self, factors: list[OneInput]) -> list[OneInput]:
         """One factor per column of the rows."""
-        all_factors: list[OneInput] = [_one] * self.d
+        all_factors: list[OneInput] = [constant] * self.d
         for place, factor in zip(self.places, factors, strict=True):
             all_factors[place] = factor
         return all_factors
@@ -390,10 +373,6 @@ class OnColumns(Covariance):
     def initial_values(self, train: Dataset) -> list[float]:
         """Those of the inner kernel for its columns."""
         return self.inner.initial_values(Dataset(self.part(train.X), train.y, self.chosen, train.target))
-
-
-def _one(x: Tensor, z: Tensor) -> Tensor:
-    return x.new_ones(len(x), len(z))
 
 
 def _check_columns(kind: Covariance, columns: Columns, read: tuple[str, ...], all_of_its_kind: bool) -> None:
@@ -432,18 +411,24 @@ def check_all_are_read(kernel: Covariance, columns: Columns) -> None:
         )
 
 
+def atoms(kernel: Any) -> Iterator[Any]:
+    """The kernels that are joined by sums and products, from left to right."""
+    parts = getattr(kernel, "parts", ())
+    if not parts:
+        yield kernel
+    for part in parts:
+        yield from atoms(part)
+
+
 def read_columns(kernel: Covariance) -> tuple[str, ...]:
     """The columns that a kernel reads, or the parts of it, where they were made for named columns."""
-    if isinstance(kernel, OnColumns):
-        return kernel.chosen
-    return tuple(name for part in getattr(kernel, "parts", ()) for name in read_columns(part))
+    return tuple(name for part in atoms(kernel) if isinstance(part, OnColumns) for name in part.chosen)
 
 
 def compared_columns(kernel: object) -> tuple[str, ...]:
     """The named columns of numbers of which a kernel, or a part of it, asks only whether they are equal."""
-    if isinstance(kernel, OnColumns):
-        return kernel.chosen if kernel.inner.compares else ()
-    return tuple(name for part in getattr(kernel, "parts", ()) for name in compared_columns(part))
+    named = (part for part in atoms(kernel) if isinstance(part, OnColumns) and part.inner.compares)
+    return tuple(name for part in named for name in part.chosen)
 
 
 def _listing(names: tuple[str, ...]) -> str:
@@ -464,18 +449,12 @@ def names_in(brackets: str) -> tuple[str, ...]:
     KernelError
         If it is not a list of names.
     """
-    inside, names, position = brackets[1:-1].lstrip(), [], 0
+    inside = brackets[1:-1].lstrip()
     kind: type[tuple[str, ...]] = AllBut if inside.startswith(ALL_BUT) else tuple
     inside = inside.removeprefix(ALL_BUT)
-    while match := NAME.match(inside, position):
-        names.append(match["quoted"] or match["plain"])
-        position = match.end()
-        if position == len(inside):
-            return kind(names)
-        if inside[position] != ",":
-            break
-        position += 1
-    raise KernelError(
-        f"{brackets} is not a list of columns: write their names with commas between them, such as [width, height]; "
-        "a name with a comma or a bracket in quotation marks."
-    )
+    if not NAMES.fullmatch(inside):
+        raise KernelError(
+            f"{brackets} is not a list of columns: write their names with commas between them, such as [width, "
+            "height]; a name with a comma or a bracket in quotation marks."
+        )
+    return kind(quoted or plain for quoted, plain in NAME.findall(inside))

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..problem import Dataset
-from .base import Covariance, Theta, target_sd
+from .base import Covariance, OneInput, Theta, constant, target_sd
 
 
 class Linear(Covariance):
@@ -46,13 +46,10 @@ class Linear(Covariance):
         bias, slopes = sds[0] * normal[0], sds[1:, None] * normal[1:]  # [count], [d, count]
         return lambda X: torch.addmm(bias.to(X.device), X.double(), slopes.to(X.device))
 
-    def terms(self, theta: Theta) -> list[list[Callable[[Tensor, Tensor], Tensor]]]:
+    def terms(self, theta: Theta) -> list[list[OneInput]]:
         """The bias, and one product per input that is constant in all others."""
 
-        def constant(x: Tensor, z: Tensor) -> Tensor:
-            return x.new_ones(len(x), len(z))
-
-        def scaled(log_sd: Tensor, f: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        def scaled(log_sd: Tensor, f: OneInput) -> OneInput:
             return lambda x, z: torch.exp(2.0 * log_sd) * f(x, z)
 
         slopes = theta[1 : self.size].expand(self.d)

@@ -42,14 +42,12 @@ class Separable(Covariance):
         """The standard deviation, then one lengthscale per input."""
         return ("sd", *(f"lengthscale {q + 1}" for q in range(self.d)))
 
-    @staticmethod
     @abstractmethod
-    def correlation(r: Tensor) -> Tensor:
+    def correlation(self, r: Tensor) -> Tensor:
         """Correlation in one input at the distance r, in lengthscales."""
 
-    @staticmethod
     @abstractmethod
-    def scale_derivative(r: Tensor) -> Tensor:
+    def scale_derivative(self, r: Tensor) -> Tensor:
         """-r d log m / dr, the derivative of log m with respect to the log-lengthscale, as a new tensor."""
 
     def distance(self, theta: Tensor, q: int, x: Float[Tensor, " n"], z: Float[Tensor, " m"]) -> Float[Tensor, "n m"]:
@@ -114,12 +112,10 @@ class ProductMatern12(Separable):
     key, title = "matern12-product", "Matérn 1/2, product over inputs"
     formula = r"\sigma_f^2 \prod_q e^{-r_q},\quad r_q = |x_q-x_q'|/\ell_q"
 
-    @staticmethod
-    def correlation(r: Tensor) -> Tensor:
+    def correlation(self, r: Tensor) -> Tensor:
         return exponential(-r)
 
-    @staticmethod
-    def scale_derivative(r: Tensor) -> Tensor:
+    def scale_derivative(self, r: Tensor) -> Tensor:
         return r.clone()
 
 
@@ -129,13 +125,11 @@ class ProductMatern32(Separable):
     key, title = "matern32-product", "Matérn 3/2, product over inputs"
     formula = r"\sigma_f^2 \prod_q (1+\sqrt3 r_q) e^{-\sqrt3 r_q},\quad r_q = |x_q-x_q'|/\ell_q"
 
-    @staticmethod
-    def correlation(r: Tensor) -> Tensor:
+    def correlation(self, r: Tensor) -> Tensor:
         a = math.sqrt(3.0) * r
         return (1.0 + a) * exponential(-a)
 
-    @staticmethod
-    def scale_derivative(r: Tensor) -> Tensor:
+    def scale_derivative(self, r: Tensor) -> Tensor:
         a = math.sqrt(3.0) * r
         return a.square() / (1.0 + a)
 
@@ -146,13 +140,11 @@ class ProductMatern52(Separable):
     key, title = "matern52-product", "Matérn 5/2, product over inputs"
     formula = r"\sigma_f^2 \prod_q (1+\sqrt5 r_q+\tfrac53 r_q^2) e^{-\sqrt5 r_q},\quad r_q = |x_q-x_q'|/\ell_q"
 
-    @staticmethod
-    def correlation(r: Tensor) -> Tensor:
+    def correlation(self, r: Tensor) -> Tensor:
         a = math.sqrt(5.0) * r
         return (1.0 + a + a.square() / 3.0) * exponential(-a)
 
-    @staticmethod
-    def scale_derivative(r: Tensor) -> Tensor:
+    def scale_derivative(self, r: Tensor) -> Tensor:
         a = math.sqrt(5.0) * r
         return a * (a + a.square()) / (3.0 + 3.0 * a + a.square())
 
@@ -168,12 +160,10 @@ class Anova(Separable):
         """The names of a separable kernel, then the weight of the interactions."""
         return (*super().parameter_names, "interaction")
 
-    @staticmethod
-    def correlation(r: Tensor) -> Tensor:
+    def correlation(self, r: Tensor) -> Tensor:
         return exponential(-0.5 * r.square())
 
-    @staticmethod
-    def scale_derivative(r: Tensor) -> Tensor:
+    def scale_derivative(self, r: Tensor) -> Tensor:
         return r.square()
 
     def factor(self, theta: Tensor, q: int, x: Float[Tensor, " n"], z: Float[Tensor, " m"]) -> Float[Tensor, "n m"]:
@@ -206,5 +196,5 @@ class AnovaMatern52(Anova):
         r"\sigma_f^2 \prod_q \frac{1 + w\,k_q(x_q,x_q')}{1+w},\quad "
         r"k_q = (1+\sqrt5 r_q+\tfrac53 r_q^2) e^{-\sqrt5 r_q}"
     )
-    correlation = staticmethod(ProductMatern52.correlation)
-    scale_derivative = staticmethod(ProductMatern52.scale_derivative)
+    correlation = ProductMatern52.correlation
+    scale_derivative = ProductMatern52.scale_derivative

@@ -422,15 +422,13 @@ class Periodic(Exponential):
         return 2.0 * math.pi * torch.exp(-theta[2]) * (first - second)
 
     def by_input(self, theta: Theta) -> list[Callable[[Tensor, Tensor], Tensor]]:
-        """One periodic kernel per input; the first carries the variance."""
+        """One such kernel per input; the first carries the variance."""
+        without_variance = torch.cat([torch.zeros_like(theta[:1]), theta[1:]])
 
-        def factor(q: int) -> Callable[[Tensor, Tensor], Tensor]:
-            log_variance = 2.0 * theta[0] if q == 0 else 0.0 * theta[0]
-            return lambda x, z: exponential(
-                log_variance - squared_sines(x[:, None], z[:, None], theta[2].exp()) * torch.exp(-2.0 * theta[1])
-            )
+        def factor(own: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+            return lambda x, z: self(own, x[:, None], z[:, None])
 
-        return [factor(q) for q in range(self.d)]
+        return [factor(theta), *[factor(without_variance)] * (self.d - 1)]
 
 
 class LocallyPeriodic(Periodic):
@@ -461,15 +459,6 @@ class LocallyPeriodic(Periodic):
         """The frequencies of a product are sums of those of its factors."""
         normal = torch.randn(count, self.d, generator=draw, dtype=torch.float64)
         return super().frequencies(theta, count, draw) + normal * torch.exp(-theta[3])
-
-    def by_input(self, theta: Theta) -> list[Callable[[Tensor, Tensor], Tensor]]:
-        """One locally periodic kernel per input; the first carries the variance."""
-
-        def factor(part: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-            width = theta[3].exp()
-            return lambda x, z: part(x, z) * exponential(-0.5 * squared_distances(x[:, None], z[:, None], width))
-
-        return [factor(part) for part in super().by_input(theta)]
 
 
 def squared_sines(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], period: Tensor) -> Float[Tensor, "n m"]:

@@ -33,7 +33,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import cache, reduce
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ from torch import Tensor
 
 from ...errors import KernelError
 from ...problem import described_rows
+from ..composites import atoms
 from ..row_scaled import unscaled_kernel
 from ..theta.descent_units import period_entries
 
@@ -50,27 +52,7 @@ MOST_STATES = 64  # numbers of a state, or of waves: time per row grows with the
 LONGER, LONGER_STEPS = 1.1, 60  # times which a lengthscale that takes too many waves becomes longer, at most
 TOLERANCE = 1e-6  # variance of all waves that are left out, in units of the noise variance
 SURPLUS = 40  # waves behind the last one, from which the recurrence of Bessel functions begins
-DEGREES = {"matern12": 1.0, "matern32": 3.0, "matern52": 5.0}  # 2 nu
-POWERS: dict[str, Any] = {  # F_0, F_1, ...
-    "matern12": [[[1.0]]],
-    "matern32": [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [-1.0, -1.0]]],
-    "matern52": [
-        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-        [[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [-1.0, -3.0, -2.0]],
-        [[0.5, 1.0, 0.5], [-0.5, -1.0, -0.5], [0.5, 1.0, 0.5]],
-    ],
-}
-GAMMAS: dict[str, Any] = {  # Q_1, Q_2, ...
-    "matern12": [[[1.0]]],
-    "matern32": [[[0.0, 0.0], [0.0, 2.0]], [[0.0, 1.0], [1.0, -2.0]], [[1.0, -1.0], [-1.0, 1.0]]],
-    "matern52": [
-        [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 8 / 3]],
-        [[0.0, 0.0, 0.0], [0.0, 0.0, 4 / 3], [0.0, 4 / 3, -16 / 3]],
-        [[0.0, 0.0, 2 / 3], [0.0, 4 / 3, -10 / 3], [2 / 3, -10 / 3, 20 / 3]],
-        [[0.0, 1.0, -2.0], [1.0, -2.0, 3.0], [-2.0, 3.0, -4.0]],
-        [[1.0, -1.0, 1.0], [-1.0, 1.0, -1.0], [1.0, -1.0, 1.0]],
-    ],
-}
+MATERN = {"matern12": 1, "matern32": 2, "matern52": 3}  # numbers of the state, nu + 1/2
 
 
 class TooManyStates(KernelError):
@@ -121,7 +103,7 @@ class StateSpace:
         theta = theta.double()
         terms = list(_terms(unscaled_kernel(kernel), theta))
         left_out = 0.0
-        if any(_has_waves(term) for term, _ in terms):  # reading theta waits for a GPU
+        if any(part.key == "periodic" for term, _ in terms for part in atoms(term)):  # reading theta waits for a GPU
             left_out = TOLERANCE * math.exp(2.0 * float(theta[-1].detach())) / len(terms)
         parts = [_part(term, own, left_out) for term, own in terms if term.key != "periodic"]
         part = reduce(_stacked, parts) if parts else _no_state(theta)
@@ -229,14 +211,7 @@ def _terms(kernel: Any, theta: Tensor) -> Iterator[tuple[Any, Tensor]]:
 
 def _has_state(kernel: Any) -> bool:
     """Whether all that a kernel is made of has a small state."""
-    parts = getattr(kernel, "parts", ())
-    return all(map(_has_state, parts)) if parts else kernel.key == "periodic" or _matern_key(kernel) in POWERS
-
-
-def _has_waves(kernel: Any) -> bool:
-    """Whether a part of the kernel is periodic."""
-    parts = getattr(kernel, "parts", ())
-    return any(map(_has_waves, parts)) if parts else bool(kernel.key == "periodic")
+    return all(part.key == "periodic" or _matern_key(part) in MATERN for part in atoms(kernel))
 
 
 def _matern_key(kernel: Any) -> str:
@@ -249,7 +224,7 @@ def _part(kernel: Any, theta: Tensor, left_out: float) -> Part:
     if kernel.key == "periodic":
         return _periodic(theta, left_out)
     if not getattr(kernel, "parts", ()):
-        return _matern(_matern_key(kernel), theta)
+        return _matern(MATERN[_matern_key(kernel)], theta)
     (first, second), own = kernel.parts, (theta, theta[kernel.parts[0].size :])
     if kernel.sign == "+":
         return _stacked(_part(first, own[0], left_out / 2.0), _part(second, own[1], left_out / 2.0))
@@ -258,18 +233,35 @@ def _part(kernel: Any, theta: Tensor, left_out: float) -> Part:
     return _multiplied(_part(first, own[0], by_second), _part(second, own[1], by_first))
 
 
-def _matern(key: str, theta: Tensor) -> Part:
-    """The state of a Matern kernel."""
-    rate = math.sqrt(DEGREES[key]) * torch.exp(-theta[1])
-    powers, gammas = (_weights(table[key], theta) for table in (POWERS, GAMMAS))  # [d, d, k]
+def _matern(d: int, theta: Tensor) -> Part:
+    """The state of a Matern kernel: f and its first d - 1 derivatives."""
+    rate = math.sqrt(2.0 * d - 1.0) * torch.exp(-theta[1])
+    powers, gammas = (torch.from_numpy(matrices).to(theta).permute(1, 2, 0) for matrices in _matern_matrices(d))
 
     def move(dt: Tensor) -> tuple[Tensor, Tensor]:
         tau = rate * dt
         decay = torch.exp(-tau)
-        F = torch.tensordot(powers, torch.stack([decay * tau**k for k in range(powers.shape[2])]), 1)
-        return F, torch.tensordot(gammas, _gammas(2.0 * tau, decay.square(), gammas.shape[2]), 1)
+        F = torch.tensordot(powers, torch.stack([decay * tau**k for k in range(d)]), 1)
+        return F, torch.tensordot(gammas, _gammas(2.0 * tau, decay.square(), 2 * d - 1), 1)
 
-    return Part(torch.exp(theta[0]) * torch.eye(len(powers)).to(theta)[0], gammas.sum(2), move)
+    return Part(torch.exp(theta[0]) * torch.eye(d).to(theta)[0], gammas.sum(2), move)
+
+
+@cache
+def _matern_matrices(d: int) -> tuple[np.ndarray, np.ndarray]:
+    """F_0, F_1, ... [d, d, d] and Q_1, Q_2, ... [2 d - 1, d, d] of a Matern kernel whose state has d numbers.
+
+    With the companion matrix A of (1 + x)^d, F = exp(A tau) is exp(-tau) times the powers of I + A up to d - 1. Noise
+    enters at the last number alone, and spreads as the last columns f_k of F_k: Q is the integral of
+    exp(-2 tau) sum_jk tau^(j + k) f_j f_k', scaled so that the variance of f is 1.
+    """
+    I_A = np.eye(d) + np.eye(d, k=1)
+    I_A[-1] -= [math.comb(d, k) for k in range(d)]
+    F = np.stack([np.linalg.matrix_power(I_A, k) / math.factorial(k) for k in range(d)])
+    Q = np.zeros((2 * d - 1, d, d))
+    for j, k in product(range(d), repeat=2):
+        Q[j + k] += math.factorial(j + k) / 2.0 ** (j + k + 1) * np.outer(F[j, :, -1], F[k, :, -1])
+    return F, Q / Q.sum(0)[0, 0]
 
 
 def _periodic(theta: Tensor, left_out: float) -> Part:
@@ -366,11 +358,6 @@ def _kronecker(A: Float[Tensor, "a a ..."], B: Float[Tensor, "b b ..."]) -> Floa
     """Kronecker products; times may be broadcast."""
     d, product = len(A) * len(B), A[:, None, :, None] * B[None, :, None]
     return product.reshape(d, d, *product.shape[4:])
-
-
-def _weights(table: Any, like: Tensor) -> Tensor:
-    """A table of matrices [k, d, d] as [d, d, k]."""
-    return torch.tensor(table, dtype=like.dtype, device=like.device).permute(1, 2, 0)
 
 
 def _gammas(x: Tensor, decay: Tensor, count: int) -> Tensor:

@@ -32,7 +32,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...errors import SettingError, closest
-from ...problem import Dataset, Problem, Scale
+from ...problem import Dataset, Problem
 from ..base import Covariance
 from ..composites import OnColumns, Product
 from ..row_scaled import plain_rows, unscaled_kernel
@@ -88,7 +88,7 @@ def kernel_parameters(kernel: Any, train: Dataset) -> Parameters:
     """
     parts = list(_parts(unscaled_kernel(kernel), carries_variance=True))
     count, seen, rows = Counter(key for key, *_ in parts), Counter[str](), list[Parameter]()
-    scale = train.scale
+    scale, units = train.scale, _input_units(train)
     y_unit, y_sd = (train.target, 1.0) if scale is None else (scale.target_unit(train.target), scale.y_sd)
     for key, part, columns, carries in parts:
         seen[key] += 1
@@ -99,7 +99,7 @@ def kernel_parameters(kernel: Any, train: Dataset) -> Parameters:
             what, number = (match[1], match[2]) if match else (name, None)
             own = names[int(number) - 1] if number and int(number) <= len(names) and part.inputs == "real" else ""
             what = what if own or not number else name
-            length, x_unit = _length(_input_units(train, scale, names), names, own)
+            length, x_unit = _length(units, names, own)
             unit, factor = "", 1.0
             if what.endswith("sd"):
                 unit, factor = (y_unit, y_sd) if carries else ("", 1.0)
@@ -116,8 +116,7 @@ def kernel_parameters(kernel: Any, train: Dataset) -> Parameters:
 def _parts(kernel: Any, carries_variance: bool) -> Iterator[tuple[str, Any, tuple[str, ...] | None, bool]]:
     """Key, kernel, columns, and whether its sd has the unit of the target, of each part in the order of theta."""
     if isinstance(kernel, OnColumns):
-        for key, part, _, carries in _parts(kernel.inner, carries_variance):
-            yield key, part, kernel.chosen, carries
+        yield kernel.inner.key, kernel.inner, kernel.chosen, carries_variance
     elif hasattr(kernel, "parts"):
         first, second = kernel.parts
         yield from _parts(first, carries_variance)
@@ -131,16 +130,14 @@ def _is_length(what: str, names: tuple[str, ...]) -> bool:
     return what in ("period", "width") or (what == "lengthscale" and "period" not in names)
 
 
-def _input_units(train: Dataset, scale: Scale | None, names: tuple[str, ...]) -> dict[str, tuple[float, str]]:
-    """The number by which each of these inputs was divided, and the unit of a length along it."""
+def _input_units(train: Dataset) -> dict[str, tuple[float, str]]:
+    """The number by which each input was divided, and the unit of a length along it, by the name of the input."""
+    scale = train.scale
     if scale is None:
         return {}
     logs = [0.0] * len(scale.x_sd) if scale.x_log is None else scale.x_log.tolist()
-    return {
-        name: (sd, f"log of {name}" if log else name)
-        for name, sd, log in zip(train.names, scale.x_sd.tolist(), logs, strict=False)
-        if name in names
-    }
+    inputs = zip(train.names, scale.x_sd.tolist(), logs, strict=False)
+    return {name: (sd, f"log of {name}" if log else name) for name, sd, log in inputs}
 
 
 def _length(units: Mapping[str, tuple[float, str]], names: tuple[str, ...], own: str) -> tuple[float, str]:
