@@ -75,25 +75,17 @@ def _plain_ess(draws: Draws) -> float:
     rho = 1.0 - (within - covariance.mean(0)) / var_plus  # eq 10
     rho[0] = 1.0
     total = chains * n
-    last, kept = _monotone_sequence(rho)
-    tau = -1.0 + 2.0 * kept[: last + 1].sum() + kept[last + 1]  # eq 13
+    tau = -1.0 + 2.0 * _monotone_sum(rho)  # eq 13
     return float(total / max(tau, 1.0 / np.log10(total)))
 
 
-def _monotone_sequence(rho: np.ndarray) -> tuple[int, np.ndarray]:
-    """Geyer's initial monotone sequence: pairs of lags while their sum is positive, and no pair above the last one."""
-    n, kept, t = len(rho), np.zeros(len(rho)), 1
-    kept[:2] = rho[:2]
-    even, odd = rho[0], rho[1]
-    while t < n - 3 and even + odd > 0.0:
-        even, odd = rho[t + 1], rho[t + 2]
-        if even + odd >= 0.0:
-            kept[t + 1], kept[t + 2] = even, odd
-        t += 2
-    last = t - 2
-    if even > 0.0:
-        kept[last + 1] = even
-    for k in range(1, last - 1, 2):
-        if kept[k + 1] + kept[k + 2] > kept[k - 1] + kept[k]:
-            kept[k + 1] = kept[k + 2] = 0.5 * (kept[k - 1] + kept[k])
-    return last, kept
+def _monotone_sum(rho: np.ndarray) -> float:
+    """The sum of Geyer's initial monotone sequence: pairs of lags while they are positive, none above the last one.
+
+    Of the pair where the sequence ends, the first lag is counted by half, unless it is negative.
+    """
+    pairs = rho[: 2 * max((len(rho) - 1) // 2, 1)].reshape(-1, 2).sum(1)
+    ends = np.flatnonzero(pairs <= 0.0)
+    last = int(ends[0]) if len(ends) else len(pairs) - 1
+    half = 0.5 * (rho[2 * last] if pairs[last] >= 0.0 else max(rho[2 * last], 0.0))
+    return float(np.minimum.accumulate(pairs[:last]).sum() + half)

@@ -71,11 +71,11 @@ def learn_hyperparameters(
         model, gradient = nystrom_gradient(problem.kernel, theta, problem.train, Z, method.objective)
         return model.terms, gradient, model.jitter
 
-    return minimise(terms_at, problem, method.objective, method, begin, done)
+    return minimise(terms_at, problem, method, begin, done)
 
 
 def minimise(
-    terms_at: Objective, problem: Problem, objective: str, method: LearningMethod, begin: Tensor, done: int
+    terms_at: Objective, problem: Problem, method: LearningMethod, begin: Tensor, done: int
 ) -> Generator[Evaluation, None, None]:
     """Decrease an objective over the hyperparameters, evaluation by evaluation.
 
@@ -85,7 +85,7 @@ def minimise(
         Takes theta [p] on the host; returns the terms of the objective, its gradient [p], and the jitter it needed.
     problem : Problem
         The restrictions of its kernel hold, and the log density of its priors is added.
-    objective, method, begin, done : str or LearningMethod or Tensor or int
+    method, begin, done : LearningMethod or Tensor or int
         As for `learn_hyperparameters`, with the same yields.
     """
 
@@ -99,7 +99,7 @@ def minimise(
         *numbers, gradient = evaluations(theta)
         fit, complexity, trace, jitter = map(float, numbers)
         terms = Terms(fit, complexity, trace)
-        return Evaluated(terms.total(objective), gradient, (terms, jitter))
+        return Evaluated(terms.total(method.likelihood_name), gradient, (terms, jitter))
 
     limit = method.evaluations or min(20, max(15, 2 * len(begin)))
     for best in replayed_descent(evaluate, start, method.optimiser, limit, done, **descent_limits(problem)):

@@ -10,7 +10,7 @@ import param
 from torch import Tensor
 
 from ...kernels.theta.restrictions import log_prior
-from ...objectives import nystrom_gradient
+from ...objectives import Terms, nystrom, nystrom_gradient
 from ...problem import CONVERGED, Outcome, Problem, Step
 from ..base import Method, Steps
 from ..own_points import number_of_points
@@ -144,6 +144,11 @@ class SparseMethod(LearningMethod):
         """The inducing inputs [m, d]: those of rows, or the state's own where they are no longer rows."""
         Z = getattr(state, "Z", None)
         return problem.train.rows(state.inducing).X if Z is None else Z
+
+    def bound_terms(self, problem: Problem, state: Any) -> Terms:
+        """The terms of the objective at this state; see `HasMovablePoints`."""
+        Z = self.inducing_inputs(problem, state)
+        return nystrom(problem.kernel, state.theta, problem.train, Z, self.likelihood_name).terms
 
     def theta_gradient(self, problem: Problem, state: Any) -> Callable[[Tensor], Tensor] | None:
         """Return the gradient of the objective at the inducing points of this state."""

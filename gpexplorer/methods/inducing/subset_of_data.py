@@ -98,7 +98,7 @@ class SubsetOfData(settings.LearningMethod):
             return evidence_terms(problem.kernel, theta, subset)
 
         part = replace(problem, train=subset)
-        evaluations = minimise(objective, part, "vfe", self, state.theta_begin, state.position)
+        evaluations = minimise(objective, part, self, state.theta_begin, state.position)
         return learning_steps(state, evaluations, lambda state, jitter: _report("learn", state.terms, jitter))
 
     def posterior(self, problem: Problem, state: SelectionState) -> Posterior:

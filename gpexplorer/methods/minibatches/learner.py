@@ -285,9 +285,6 @@ class Learner(ABC):
         scaled = torch.cat([self.parameters.w, theta[:-1], share * theta[-1:]])
         return float(torch.linalg.vector_norm(scaled, math.inf)) < self.largest
 
-    def _noise_is_beyond(self) -> bool:
-        return abs(float(self.parameters.theta[-1])) >= LARGEST_LOG_NOISE
-
     def remark(self, gap: float) -> str:
         """Return a sentence for the outcome if the matrix that approximates F has a large relative error, else ""."""
         return ""
@@ -302,7 +299,8 @@ class Learner(ABC):
         """
         if self.within_bounds():
             return ""
-        bound = min(self.largest, LARGEST_LOG_NOISE) if self._noise_is_beyond() else self.largest
+        noise_is_beyond = abs(float(self.parameters.theta[-1])) >= LARGEST_LOG_NOISE
+        bound = min(self.largest, LARGEST_LOG_NOISE) if noise_is_beyond else self.largest
         return f"A parameter reached its bound {bound:g}. Lower the rate {self.rate:.2g}."
 
     def state(self, state: MinibatchState) -> MinibatchState:

@@ -25,6 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ....evidence_limits import BOUNDS, explained_energy, limit_from
+from ....kernels.base import gradient_of
 from ....kernels.distances import distances_of_scaled, scaled_again, scaled_rows, weighted_differences
 from ....linalg.deferred_reads import RepeatedEvaluations
 from ....linalg.replayed_descent import Evaluated, replayed_descent
@@ -118,7 +119,8 @@ def add_gradient(
     symmetric = X is Z
     if not _is_simple(kernel):
         gradient.theta.add_(kernel.theta_gradient(theta, Z, X, G))
-        gradient.Z.add_(_autograd_in_Z(kernel, theta, Z, X, G + G.T if symmetric else G))
+        weights, others = (G + G.T, Z.clone()) if symmetric else (G, X)  # the derivative is that of one argument
+        gradient.Z.add_(gradient_of(Z, lambda points: (kernel(theta, points, others) * weights).sum()))
         return
     lengthscale = theta[1:-1].exp()
     scaled = scaled_rows(Z, X, lengthscale) if K is None else scaled_again(Z, X, lengthscale)
@@ -138,14 +140,6 @@ def add_gradient(
 def _is_simple(kernel: Any) -> bool:
     """Return whether theta is [log sd, log lengthscales, log noise] of a stationary kernel, and nothing more."""
     return hasattr(kernel, "profile_derivative") and all(name.startswith("lengthscale") for name in kernel.names[1:-1])
-
-
-def _autograd_in_Z(kernel: Any, theta: Tensor, Z: Tensor, X: Tensor, G: Tensor) -> Tensor:
-    X = X.clone() if X is Z else X
-    with torch.enable_grad():
-        points = Z.detach().clone().requires_grad_(True)
-        (gradient,) = torch.autograd.grad((kernel(theta, points, X) * G).sum(), points)
-    return gradient
 
 
 ModelAndGradient = Callable[[Any, Tensor, Any, Tensor], tuple[Nystrom, Gradient]]  # kernel, theta, train, Z
@@ -219,9 +213,6 @@ class MovablePoints(settings.SparseMethod):
         )  # fmt: skip
         distance = distance_moved(Z, state.Z)
         return Step(moved, report(moved, self.likelihood_name, distance, model.jitter)._replace(phase="forced"))
-
-    def bound_terms(self, problem: Problem, state: MovingState) -> Terms:
-        return nystrom(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name).terms
 
 
 class MovingPoints(MovablePoints):

@@ -38,13 +38,14 @@ from ....data.given_folds import drawn_share
 from ....kernels.theta.restrictions import projected
 from ....linalg.randomness import generator
 from ....objectives import nystrom, rounding
-from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
+from ....posteriors import Posterior, nystrom_posterior
 from ....problem import Cost, Dataset, Kernel, Outcome, Problem, Step, channel
 from ...base import Method, Steps, begun
 from ...cross_validation.scale_direction import scale_direction
 from ...setting_kinds import count, share
 from .. import settings
 from ..reporting import entry_flops
+from .loop import subset_posterior
 from .unsupervised import argmax_of_ties
 
 HELD_OUT = 0.2  # part of the rows on which a grid point is evaluated
@@ -169,10 +170,11 @@ class CSI(Method):
 
     def _validate(self, problem: Problem, theta: Tensor) -> tuple[Tensor, float]:
         """Choose rows of the fitting part; return them and the SMSE of their ridge regression on the held-out part."""
-        train = problem.train
+        kernel, train = problem.kernel, problem.train
         test, fitting = self._held_out(train)
         rows = self._choose(problem, theta, fitting)
-        predict = self._ridge(problem, theta, rows, fitting)
+        Z = train.rows(rows).X  # ridge regression on the columns of the factor is the mean of projected process
+        predict = nystrom_posterior(kernel, theta, Z, nystrom(kernel, theta, train.rows(fitting), Z))
         y = train.y[test]
         variance = float((y - train.y[fitting].mean()).square().mean())
         error = float((y - predict(train.rows(test).X).mean).square().mean())
@@ -211,16 +213,8 @@ class CSI(Method):
             factor.add(argmax_of_ties(gains, self.seed, len(factor.rows)))
         return among[factor.rows]
 
-    def _ridge(self, problem: Problem, theta: Tensor, rows: Tensor, on: Tensor) -> Posterior:
-        """Fit ridge regression on the columns of the factor to rows `on`: the mean of projected process."""
-        Z = problem.train.rows(rows).X
-        return nystrom_posterior(problem.kernel, theta, Z, nystrom(problem.kernel, theta, problem.train.rows(on), Z))
-
     def posterior(self, problem: Problem, state: Trial) -> Posterior:
-        if len(state.inducing) == 0:
-            return PriorPosterior(problem.kernel, state.theta)
-        all_rows = torch.arange(len(problem.train), device=problem.train.y.device)
-        return self._ridge(problem, state.theta, state.inducing, all_rows)
+        return subset_posterior(problem, state)
 
     def cost(self, problem: Problem) -> Cost:
         n, s = (1.0 - HELD_OUT) * len(problem.train), problem.train.y.element_size()

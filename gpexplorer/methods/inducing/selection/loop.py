@@ -262,7 +262,7 @@ def initial_state(problem: Problem) -> SelectionState:
     return SelectionState(inducing=no_rows, growing=no_rows.clone(), theta=theta, theta_begin=theta.clone())
 
 
-def subset_posterior(problem: Problem, state: SelectionState) -> Posterior:
+def subset_posterior(problem: Problem, state: Any) -> Posterior:
     """Return the posterior of f given the inducing rows of a state; it is the prior while there are none."""
     kernel, theta, train = problem.kernel, state.theta, problem.train
     if len(state.inducing) == 0:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ....errors import SettingError
-from ....objectives import Terms, nystrom
+from ....objectives import nystrom
 from ....posteriors import Posterior, nystrom_posterior
 from ....problem import Cost, Outcome, Problem, Step
 from ...base import Steps, begun
@@ -359,10 +359,6 @@ class CholQR(SwapMethod):
             Z=moved, Z_begin=moved,
         )  # fmt: skip
         return Step(state, SwapInfo("forced", total, *halves(model.terms), jitter=model.jitter))
-
-    def bound_terms(self, problem: Problem, state: SwapState) -> Terms:
-        Z = self.inducing_inputs(problem, state)
-        return nystrom(problem.kernel, state.theta, problem.train, Z, self.objective).terms
 
     # -- predictions and cost --------------------------------------------------------------------------------------
 

@@ -101,10 +101,6 @@ class Removal(NamedTuple):
         """L'v = G w - s2 w [m], computed at each access."""
         return torch.sub(self.rows[1], self.rows[0], alpha=self.s2)
 
-    def NLv(self) -> Tensor:
-        """N L'v [m]."""
-        return self.w - self.q / self.numbers.kappa
-
     def solve(self, P: Tensor, B: Tensor) -> Tensor:
         """N B [m, k], where N is the inverse of L'L + s2 I without the point."""
         NB = (B.T @ P).T  # P is symmetric; this order reads it once

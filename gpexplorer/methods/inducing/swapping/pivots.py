@@ -187,7 +187,7 @@ class ReplacementScores:
         # [z, z], of the model without the point, as all below
         EE = p.EE.to(r.v) + pair.T @ torch.stack([Ev, vJ])
         B = p.H.addr(r.Lv, vJ)  # [m, z]
-        NB = p.PH.addr(r.NLv(), vJ).addr_(r.q, qH, alpha=-1.0 / r.numbers.kappa)  # [m, z]
+        NB = p.PH.addr(r.w - r.q / r.numbers.kappa, vJ).addr_(r.q, qH, alpha=-1.0 / r.numbers.kappa)  # [m, z]
         C = p.E[:, p.rows].addr_(vJ, vJ)  # [z, z]
         values, vectors = torch.linalg.eigh(0.5 * (C + C.T))
         floor = C.shape[0] * 1e2 * torch.finfo(C.dtype).eps * values[-1].clamp_min(0.0)
