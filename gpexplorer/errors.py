@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import errno
 import math
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -134,6 +135,14 @@ def number(owner: str, value: Any, *, whole: bool, low: float, high: float = mat
     if not right_type or not is_finite(value) or value > high or (value <= low if above else value < low):
         raise SettingError(f"{owner} is {quoted(value)}; give {kind} {span}.")
     return value
+
+
+def whole_number(value: Any) -> int | None:
+    """The value as an integer of Python; None if it is no whole number. True and False are none."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def flag(owner: str, value: Any) -> bool:

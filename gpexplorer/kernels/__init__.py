@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import operator
 import pkgutil
-from contextlib import suppress
 from typing import SupportsIndex
 
-from ..errors import KernelError, quoted
+from ..errors import KernelError, quoted, whole_number
 from ..problem import Columns
 from .base import Covariance, registry
 from .composites import OnColumns, Product, Sum, check_all_are_read, parse
@@ -24,21 +22,14 @@ from .composites import OnColumns, Product, Sum, check_all_are_read, parse
 __all__ = ["Covariance", "Product", "Sum", "available", "make"]
 
 MAX_LENGTH = 500  # characters in the text of a kernel
-NAMES_ELSEWHERE = {  # the name in other packages and books: the key here
-    "rbf": "se",
-    "gaussian": "se",
-    "exponentiated-quadratic": "se",
-    "squared-exponential": "se",
-    "exponential": "matern12",
-    "ornstein-uhlenbeck": "matern12",
-    "ou": "matern12",
-    "laplace": "matern12",
-    "matern": "matern52",
-    "rational-quadratic": "rq",
-    "dot-product": "linear",
-    "expsine2": "periodic",
-    "expsinesquared": "periodic",
-    "jaccard": "tanimoto",
+NAMES_ELSEWHERE = {  # in other packages and books, by key
+    "se": ("rbf", "gaussian", "exponentiated-quadratic", "squared-exponential"),
+    "matern12": ("exponential", "ornstein-uhlenbeck", "ou", "laplace"),
+    "matern52": ("matern",),
+    "rq": ("rational-quadratic",),
+    "linear": ("dot-product",),
+    "periodic": ("expsine2", "expsinesquared"),
+    "tanimoto": ("jaccard",),
 }
 
 for _module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
@@ -85,14 +76,13 @@ def make(text: str, d: SupportsIndex = 1, columns: Columns | None = None) -> Cov
         raise KernelError(f"A kernel is named by text such as 'se-ard', not by {text!r}.")
     if len(text) > MAX_LENGTH:
         raise KernelError(f"The text of a kernel may have {MAX_LENGTH} characters; this one has {len(text)}.")
-    with suppress(TypeError):
-        d = d if isinstance(d, bool) else operator.index(d)
-    if isinstance(d, bool) or not isinstance(d, int):
+    if (inputs := whole_number(d)) is None:
         raise KernelError(f"Kernel {text!r}: d is {quoted(d)}; give the number of inputs, such as 8.")
 
     def atom(key: str, chosen: tuple[str, ...] | None) -> Covariance:
         if key not in registry:
-            other_name = NAMES_ELSEWHERE.get(key.lower().replace("_", "-").replace("/", ""))
+            name = key.lower().replace("_", "-").replace("/", "")
+            other_name = next((own for own, names in NAMES_ELSEWHERE.items() if name in names), None)
             near = difflib.get_close_matches(key.lower(), registry, n=3)
             candidates = [other_name, f"{other_name}-ard"] if other_name else near
             candidates = [candidate for candidate in candidates if candidate in registry]
@@ -100,8 +90,8 @@ def make(text: str, d: SupportsIndex = 1, columns: Columns | None = None) -> Cov
             way_out = f"did you mean {' or '.join(candidates)}?" if candidates else way_out
             raise KernelError(f"Kernel {key!r} is not known; {way_out}")
         if chosen is None and not (columns and columns.texts):
-            return registry[key](int(d))
-        return OnColumns(registry[key], columns, chosen, int(d))
+            return registry[key](inputs)
+        return OnColumns(registry[key], columns, chosen, inputs)
 
     kernel = parse(text, atom)
     if columns and columns.texts:

@@ -97,9 +97,6 @@ class AveragePosterior(TablePosterior):
     def block_mean(self, X: Any) -> Tensor:
         return self._averaged([part.block_mean(X).double() for part in self._asked_alike(None)])
 
-    def moments(self, X: Any) -> tuple[Tensor, Tensor]:
-        return self.block_marginals(X).moments
-
     def joint(self, X: Any, Z: Any) -> Tensor:
         return self.cov(X, Z, noise=False)
 

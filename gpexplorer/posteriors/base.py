@@ -415,6 +415,13 @@ class Posterior(ABC):
             f"This {type(self).__name__} does not keep what an update by new rows needs; fit the method again."
         )
 
+    def without_rows(self) -> Posterior:
+        """The same posterior before any row: the prior, to which rows can be added; PosteriorError if it has none."""
+        raise PosteriorError(
+            f"The rows of a {type(self).__name__} cannot be left out, because it consists of them; use a method with "
+            "inducing points or features."
+        )
+
     def save(self, path: str | os.PathLike[str]) -> int:
         """Write what predictions need to a safetensors file, and return its size in bytes.
 
@@ -453,9 +460,6 @@ class Posterior(ABC):
             (by_mean,) = torch.autograd.grad(mean.sum() + zero, leaf, retain_graph=True)
             (by_var,) = torch.autograd.grad(var.sum() + zero, leaf)
         return by_mean, by_var
-
-    def _mean_and_var(self, X: Any, noise: bool | None) -> tuple[Tensor, Tensor]:
-        return self._marginals(X, noise).moments
 
     def _marginals(self, X: Any, noise: bool | None) -> Marginals:
         """Those of all blocks of rows that have been checked."""

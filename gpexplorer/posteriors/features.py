@@ -109,7 +109,7 @@ class FeaturePosterior(Posterior):
         var = self.weights.half(Psi).square().sum(0)
         if self.V is not None and self.unseen:
             var = var + self.unseen * (Phi.square().sum(0) - Psi.square().sum(0)).clamp_min(0.0)
-        return self.weights.mean @ Psi, var if self.outside is None else var + self._left_out(X, Phi)
+        return self.weights.mean @ Psi, var if self.outside is None else var + _left_out(self.outside, X, Phi)
 
     def joint(self, X: Any, Z: Any) -> Tensor:
         left, right = self.features(X), self.features(Z)  # [p, b], [p, c]
@@ -135,7 +135,7 @@ class FeaturePosterior(Posterior):
             values = b.T @ Phi
             if not bool(outside.mask(X).any()):
                 return values
-            share = self._left_out(X, Phi) / outside.kernel.diag(outside.theta, X)  # [b] of the prior variance
+            share = _left_out(outside, X, Phi) / outside.kernel.diag(outside.theta, X)  # [b] of the prior variance
             return values + prior(X) * share.sqrt()
 
         return evaluate
@@ -192,16 +192,14 @@ class FeaturePosterior(Posterior):
     def _combined(self, Phi: Tensor) -> Tensor:
         return Phi if self.V is None else self.V.T @ Phi
 
-    def _left_out(self, X: Tensor, Phi: Tensor) -> Tensor:
-        """k(x, x) - phi(x)'phi(x) [b] for rows outside the grid, and 0 for all others."""
-        outside = self.outside
-        if outside is None:
-            return Phi.new_zeros(Phi.shape[1])
-        mask = outside.mask(X)
-        if not is_traced() and not bool(mask.any()):
-            return Phi.new_zeros(Phi.shape[1])
-        missing = (outside.kernel.diag(outside.theta, X) - Phi.square().sum(0)).clamp_min(0.0)
-        return torch.where(mask, missing, torch.zeros_like(missing))
+
+def _left_out(outside: OutsideGrid, X: Tensor, Phi: Tensor) -> Tensor:
+    """k(x, x) - phi(x)'phi(x) [b] for rows outside the grid, and 0 for all others."""
+    mask = outside.mask(X)
+    if not is_traced() and not bool(mask.any()):
+        return Phi.new_zeros(Phi.shape[1])
+    missing = (outside.kernel.diag(outside.theta, X) - Phi.square().sum(0)).clamp_min(0.0)
+    return torch.where(mask, missing, torch.zeros_like(missing))
 
 
 def write_features(parts: Parts, features: Any) -> None:

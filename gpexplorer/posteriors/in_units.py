@@ -97,7 +97,7 @@ class InUnits(TablePosterior):
     def marginals_at_scaled(self, X: Any) -> Marginals:
         """The same as whole distributions."""
         with self.guard():
-            of_f = self._in_units(*self.inner._mean_and_var(self.inner.rows(X), False))
+            of_f = self._in_units(*self.inner._marginals(self.inner.rows(X), False).moments)
             return self.observed(of_f) if self.of == "y" else of_f
 
     def block_marginals(self, X: Any) -> Marginals:
@@ -108,9 +108,6 @@ class InUnits(TablePosterior):
     def block_mean(self, X: Any) -> Tensor:
         with self.guard():
             return targets(self.inner.block_mean(scaled_inputs(X, self.columns)), self.columns)
-
-    def moments(self, X: Any) -> tuple[Tensor, Tensor]:
-        return self.block_marginals(X).moments
 
     def joint(self, X: Any, Z: Any) -> Tensor:
         return self._scaled_joint(X, Z).mul_(self.y_sd**2)
@@ -128,7 +125,7 @@ class InUnits(TablePosterior):
         PosteriorError
             If the posterior consists of its rows, or its weights are not those of a regression.
         """
-        return self.changed(inner=emptied(self.inner))
+        return self.changed(inner=self.inner.without_rows())
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         with self.guard():
@@ -211,7 +208,7 @@ class TransformedInUnits(InUnits):
         check_fits(len(X), len(other), self.like)
         K = self._joint(X, other, self._scaled_noise if self._noise(noise) else 0.0)
         if Z is None:
-            K.diagonal().copy_(self._mean_and_var(X, noise)[1])
+            K.diagonal().copy_(self._marginals(X, noise).moments[1])
         return K
 
     def sample(self, X: Any, size: int = 1, seed: int = 0, noise: bool | None = None) -> Tensor:
@@ -233,7 +230,7 @@ class TransformedInUnits(InUnits):
         if not len(X):
             return X
         with self.guard():
-            mean, var = self.inner._mean_and_var(self.inner.rows(X), False)
+            mean, var = self.inner._marginals(self.inner.rows(X), False).moments
         mean, var = self._in_units(mean, var.clamp_min(0.0) + self._scaled_noise).moments
         return take(X, (torch.maximum(mean.abs(), var.sqrt()) <= LARGEST_TRIED).nonzero()[:, 0])
 
@@ -330,17 +327,6 @@ def with_ones(X: Tensor) -> Tensor:
     return torch.cat([X, X.new_ones(X.shape[0], 1)], 1)
 
 
-def emptied(posterior: Posterior) -> Posterior:
-    """The same posterior before any row; PosteriorError if its kind has no such form."""
-    if not hasattr(posterior, "without_rows"):
-        raise PosteriorError(
-            f"The rows of a {type(posterior).__name__} cannot be left out, because it consists of them; use a "
-            "method with inducing points or features."
-        )
-    other: Posterior = posterior.without_rows()
-    return other
-
-
 class UnitRowsPosterior(Posterior):
     """The posterior of f, where `inner` is that of a function of (x, d).
 
@@ -378,7 +364,7 @@ class UnitRowsPosterior(Posterior):
 
     def without_rows(self) -> UnitRowsPosterior:
         """The prior, to which rows can be added."""
-        return self.changed(inner=emptied(self.inner))
+        return self.changed(inner=self.inner.without_rows())
 
     def updated(self, X: Any, y: Tensor, V: Tensor) -> UnitRowsPosterior:
         return self.changed(inner=self.inner.updated(with_ones(X), y, V))

@@ -8,14 +8,13 @@ A function of the prior is a weighted sum of random features of the kernel:
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import PosteriorError, SettingError, quoted
+from ..errors import PosteriorError, SettingError, quoted, whole_number
 from ..linalg.blocks import row_blocks
 from ..problem import Kernel
 from .weights import normal_columns
@@ -108,21 +107,13 @@ def _group(kernel: Kernel, theta: Tensor, size: int, draw: torch.Generator) -> C
 
 def checked_size(size: int) -> int:
     """A number of samples; SettingError if it is none."""
-    if (whole := _whole(size)) is None or not 1 <= whole <= MOST_SAMPLES:
+    if (whole := whole_number(size)) is None or not 1 <= whole <= MOST_SAMPLES:
         raise SettingError(f"size is {quoted(size)}; give the number of samples, from 1 to {MOST_SAMPLES:,}.")
     return whole
 
 
 def checked_seed(seed: int) -> int:
     """A seed; SettingError if it is no whole number."""
-    if (whole := _whole(seed)) is None:
+    if (whole := whole_number(seed)) is None:
         raise SettingError(f"seed is {quoted(seed)}; give a whole number, so that the samples can be drawn again.")
     return whole
-
-
-def _whole(value: Any) -> int | None:
-    """A whole number, also of NumPy or torch, as Python's own; None for anything else."""
-    try:
-        return None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        return None

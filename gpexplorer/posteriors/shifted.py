@@ -28,7 +28,7 @@ from torch import Tensor
 from ..errors import PosteriorError
 from ..problem import Kernel, MixedRows, Predictor
 from .base import Posterior
-from .in_units import InUnits, emptied, in_units_of
+from .in_units import InUnits, in_units_of
 from .sample_paths import prior_paths
 from .saved.kernel_parts import read_kernel, write_kernel
 from .saved.parts import Parts, check_moments, kinds_below, read_posterior, write_posterior
@@ -201,10 +201,8 @@ class ShiftedPosterior(Posterior):
     @classmethod
     def from_parts(cls, parts: Parts) -> ShiftedPosterior:
         kind = MEANS[parts.one_of("mean", tuple(MEANS))]
-        values = {}
-        for field in fields(kind):
-            shape = (None, None) if field.name == "Z" else (None,)
-            values[field.name] = parts.tensor(field.name, *shape, whole=field.name in WHOLE)
+        shapes = {field.name: (None, None) if field.name == "Z" else (None,) for field in fields(kind)}
+        values = {name: parts.tensor(name, *shape, whole=name in WHOLE) for name, shape in shapes.items()}
         mean_function = kind(**values)
         mean_function.check()
         below = kinds_below(cls.level)
@@ -421,7 +419,7 @@ class WidenedPosterior(Posterior):
 
     def without_rows(self) -> Posterior:
         """The prior, which has no last row."""
-        return emptied(self.inner)
+        return self.inner.without_rows()
 
     def updated(self, X: Any, y: Tensor, V: Tensor) -> WidenedPosterior:
         """The posterior after these rows; if they are later, times count from the last of them."""

@@ -86,6 +86,9 @@ class TablePosterior(Posterior):
         """Check the inputs and put them on the device, in float64 and in the units of the file."""
         return checked_inputs(X, self.columns)
 
+    def moments(self, X: Any) -> tuple[Tensor, Tensor]:
+        return self.block_marginals(X).moments
+
     def mean(self, X: Any) -> Tensor:
         """Predictive mean [t]; see `Posterior.mean`."""
         read = table_rows(X, self.columns)
