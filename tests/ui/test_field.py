@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,6 +108,38 @@ def test_a_heading_says_what_is_chosen_under_it_after_a_person_and_after_a_spec(
     ]  # fmt: skip
     controls.sections.unfold("Run")
     assert controls.sections._layout.active == [3]
+
+
+@pytest.mark.parametrize(("split", "words"), [
+    ({"test": 0.25, "seed": 7}, "(seed 7, test 0.25)"),
+    ({"folds": 4, "fold": 3}, "(fold 3, folds 4)"),
+    ("all", "all"),
+])  # fmt: skip
+def test_a_split_that_is_no_number_stays_until_a_person_chooses_one_and_the_heading_names_it(split: object, words: str):
+    spec = gpx.Spec("cholesky", split=split)
+    controls = Controls(spec, lambda: None)
+    controls.seed.enter(3)
+    assert controls.split.shown is None
+    assert f"seed 3, split {words}" in controls.sections._headings["Run"].object
+    assert controls.apply_to(spec) == replace(spec, seed=3)
+
+    controls.split.enter(0)
+    assert "seed 3, split 0" in controls.sections._headings["Run"].object
+    assert controls.apply_to(spec).split == 0
+
+
+@pytest.mark.parametrize("budget", [{}, {"seconds": 7.5}, {"steps": 40}, {"steps": 40, "seconds": 7.5}])
+def test_the_budget_of_a_spec_is_shown_and_stays_until_a_person_changes_it(budget: dict[str, float]):
+    spec = gpx.Spec("cholesky", budget=budget)
+    controls = Controls(spec, lambda: None)
+    assert (controls.budget.value, controls.seconds.value) == (budget.get("steps", 0), budget.get("seconds", 0))
+    assert (controls.budget.zero, controls.budget.default) == ("no limit", 300)
+    assert controls.apply_to(spec).budget == budget
+
+    controls.budget.enter(20)
+    assert controls.apply_to(spec).budget == {**budget, "steps": 20}
+    controls.budget.enter(0)
+    assert controls.apply_to(spec).budget == {name: limit for name, limit in budget.items() if name == "seconds"}
 
 
 @pytest.mark.parametrize(("method", "setting", "words"), [

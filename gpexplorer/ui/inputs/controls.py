@@ -15,6 +15,7 @@ from ...kernels.base import registry as kernel_registry
 from ...kernels.composites import TOKEN
 from ...methods.base import registry
 from ...runs import Spec
+from ...runs.spec import in_words
 from ...target_transforms import LOG, YEO_JOHNSON
 from ..text import text
 from ..widgets import WIDE, WithLayout, button, column, line_of_text
@@ -145,7 +146,7 @@ def _options(keys: list[str], current: str) -> dict[str, str]:
     return options | ({} if current in options.values() else {current: current})
 
 
-DEFAULT_STEPS = 300  # the run pauses after this many steps when the spec has no budget
+DEFAULT_STEPS = 300  # that a reset of "Pause after" restores
 FAMILIES = {
     "inducing": "Inducing points",
     "exact": "The full GP",
@@ -169,8 +170,9 @@ SECTIONS = {
 }
 HINTS = {  # label of a field -> what it does
     "Seed": "Seed of all random choices. The same seed gives the same steps.",
-    "Split": "Number of the split into training and test rows. Another split tests on other rows.",
-    "Pause after": "Pause after this many steps. Press Play to continue for as many again.",
+    "Split": "Number of the split into training and test rows. Another split tests on other rows. "
+    "Empty for a split of another kind, such as a share of the rows, which the heading names.",
+    "Pause after": "Pause after this many steps. Press Play to continue for as many again; 0 means no limit.",
     "or after": "Pause after this many seconds on the clock, scoring and drawing included; 0 means no limit.",
     "Target": "Let the GP model the logarithm of the target (if all are above 0), or a power of it that the rows "
     "decide (Yeo-Johnson). Use this if the target is skewed, or if errors grow with it. Predictions return to the "
@@ -245,6 +247,7 @@ class Controls(WithLayout):
                 ("Device", "cpu", _devices("cpu"), ""),
             )
         )
+        self.budget.zero = "no limit"
         self._under_kernel = column(*under_kernel, margin=0)
         self._place = column(margin=0)
         pairs = ((self.budget, self.seconds), (self.seed, self.split), (self.dtype, self.device))
@@ -261,14 +264,15 @@ class Controls(WithLayout):
 
     def apply_to(self, spec: Spec) -> Spec:
         """Return a copy of `spec` with the values of the widgets; raises SettingError for values out of bounds."""
+        limits = {"steps": self.budget.value, "seconds": self.seconds.value}
         return replace(
             spec,
             method=self.method.value,
             settings=self.settings.values,
-            split=self.split.value,
+            split=spec.split if self.split.value is None else self.split.value,
             kernel=spec.kernel if self.kernel.value == _kernel(spec) else self.kernel.value,
             seed=self.seed.value,
-            budget={"steps": self.budget.value} | ({"seconds": self.seconds.value} if self.seconds.value else {}),
+            budget={unit: limit for unit, limit in limits.items() if limit},
             dtype=self.dtype.value,
             device=self.device.value,
             target_transform=self.target.value,
@@ -278,9 +282,8 @@ class Controls(WithLayout):
         """Show this spec in the widgets without calling `on_change`."""
         self.kernel.adopt(_kernel(spec))
         self.method.value, self.seed.value, self.dtype.value = spec.method, spec.seed, spec.dtype
-        self.split.value = spec.split if isinstance(spec.split, int) else 0
-        self.budget.value = spec.budget.get("steps", DEFAULT_STEPS)
-        self.seconds.value = float(spec.budget.get("seconds", 0.0))
+        self._split, self.split.value = spec.split, spec.split if isinstance(spec.split, int) else None
+        self.budget.value, self.seconds.value = spec.budget.get("steps", 0), spec.budget.get("seconds", 0.0)
         self.target.choose_from(_transforms(spec.target_transform), spec.target_transform)
         self.device.choose_from(_devices(spec.device), spec.device)
         self._show_settings(spec)
@@ -300,7 +303,8 @@ class Controls(WithLayout):
         self.sections.say("Data", "" if self._data is None else self._data.summary)
         self.sections.say("Kernel", "features of the method" if method.own_kernel else plain_kernel)
         self.sections.say("Method", method.title)
-        self.sections.say("Run", f"seed {self.seed.value}, split {self.split.value}")
+        split = self._split if self.split.value is None else self.split.value
+        self.sections.say("Run", f"seed {self.seed.value}, split {in_words(split)}")
         self.sections.say("Machine", f"{self.dtype.value.removeprefix('float')} bit, {device}")
 
     def _choose_method(self) -> None:
