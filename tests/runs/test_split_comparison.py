@@ -287,6 +287,12 @@ def test_a_division_in_time_is_the_only_one():
         split_comparison.repeated({"a": scored("cholqr", [1.0], split={"before": 0.5})})
 
 
+def test_a_run_that_holds_out_no_rows_is_not_repeated_on_other_splits():
+    runs = {"a": scored("cholqr", [1.0, 0.5]), "b": scored("random", [1.0], split="all")}
+    with pytest.raises(SettingError, match='"all" holds out no rows, so it has no score to compare: choose a split'):
+        split_comparison.repeated(runs)
+
+
 def test_newest_rows_are_those_of_aligned_tables():
     tables = [pd.DataFrame({"index": [0, 1, 2]}), pd.DataFrame({"index": [1, 4]})]
 

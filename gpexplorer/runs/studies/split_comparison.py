@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ...data.splits import ALL
 from ...errors import SettingError, quoted
 from ...methods.base import registry
 from ..outcomes import FINAL
@@ -330,6 +331,11 @@ def repeated(runs: Mapping[str, Finished], splits: int = TEN) -> dict[str, Spec]
     dict of str to Spec
         All methods on one split after another, so that they can be compared early. A repetition of a run on its own
         split has the name of the run.
+
+    Raises
+    ------
+    SettingError
+        If a run holds out no rows, or divides them in time, so that there is no other split of its kind.
     """
     first: dict[str, str] = {}
     for name, run in runs.items():
@@ -352,6 +358,11 @@ def _name(run: str, own: Spec, repetition: Spec) -> str:
 
 def _splits(split: Any, count: int) -> list[Any]:
     """So many splits of the same kind as this one, which is among them; of folds, at most as many as there are."""
+    if split == ALL:
+        raise SettingError(
+            'A run with the split "all" holds out no rows, so it has no score to compare: choose a split, such as 0 or '
+            '{"test": 0.1}, and keep a run of that in its place.'
+        )
     if not isinstance(split, Mapping):
         first = split - split % count
         return list(range(first, first + count))
