@@ -147,6 +147,11 @@ class Picture(WithFigure):
         self.layers = {}
         self._show_sentence(SMALL.format(text(message)))
 
+    def name_file(self, frame: Frame) -> None:
+        """Let a saved picture have the name of its run and step."""
+        if self._live is not None and frame.run is not None and frame.numbers is not None:
+            self._live.figure.name = f"{self.view.title}, {frame.run.spec.method}, step {frame.numbers.at}"
+
     @property
     def said(self) -> str:
         """The sentence, as HTML, in place of the figure; empty where the figure is drawn."""
@@ -303,6 +308,7 @@ class Pictures:
                 if key == self._under and layers and "mean" in (above := self.pictures[PREDICTION].layers):
                     next(iter(layers.values())).attrs["along"] = above["mean"]["x"].iloc[[0, -1]].to_numpy()
                 self.pictures[key].update(layers)
+                self.pictures[key].name_file(frame)
                 if (gestures := self.pictures[key].gestures) is not None:
                     gestures.report(frame.numbers)
         for key, message in frame.failures.items():

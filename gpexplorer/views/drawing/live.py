@@ -128,7 +128,7 @@ class Live:
     Attributes
     ----------
     figure : figure
-        The Bokeh figure.
+        The Bokeh figure; its `name` is that of the file in which a person saves it.
     number : str
         The beginning of the caption where that is what the picture is about; else empty.
     """
@@ -153,7 +153,8 @@ class Live:
         self.figure.toolbar.active_drag = None
         for tool in (part for part in parts if isinstance(part, WheelZoomTool)):
             tool.modifiers = "ctrl"
-        save = CustomJS(args={"figure": self.figure}, code=SAVE_SVG)  # as the browser that shows the figure draws it
+        # As the browser that shows the figure draws it, with title and legend
+        save = CustomJS(args={"figure": self.figure, "legends": list(self.figure.legend)}, code=SAVE_SVG)
         self.figure.add_tools(CustomAction(description="Save as SVG", icon=ICON, callback=save))
         # On a logarithmic axis the least numbers are seen as well as the greatest ones, so that none is rounded.
         self._log = any(isinstance(scale, LogScale) for scale in (self.figure.x_scale, self.figure.y_scale))

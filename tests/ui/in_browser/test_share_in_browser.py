@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Download, Locator, Page, expect
 
 from gpexplorer import Spec
 from gpexplorer.ui.address import read_query
@@ -104,12 +104,26 @@ def check_pictures(seen: Seen, folder: Path) -> None:
     assert len(asked) == 2
     alone.close()
 
-    seen.page.locator(".bk-events").first.hover()
-    with seen.page.expect_download() as svg:
-        seen.page.get_by_title("Save as SVG").first.click()
-    text = svg.value.path().read_text("utf-8")
-    assert text.startswith("<svg")
-    assert ">x2<" in text
+    hero = seen.page.locator(".hero")
+    hidden = hero.get_by_role("button", name="complexity")
+    hidden.click()
+    until(lambda: hidden.get_attribute("aria-pressed") == "false")
+    first, terms = saved_picture(seen.page), saved_picture(hero)
+    assert ">x2<" in first.path().read_text("utf-8")
+    assert first.suggested_filename == "Data-and-prediction-cholqr-step-9.svg"
+    assert terms.suggested_filename == "Objective-term-by-term-cholqr-step-9.svg"
+    text = terms.path().read_text("utf-8")
+    assert all(f">{word}<" in text for word in ("data fit", "complexity", "trace"))
+    hidden.click()
+
+
+def saved_picture(place: Page | Locator) -> Download:
+    """The file of the first picture of this place."""
+    place.locator(".bk-events").first.hover()
+    with (place if isinstance(place, Page) else place.page).expect_download() as svg:
+        place.get_by_title("Save as SVG").first.click()
+    assert svg.value.path().read_text("utf-8").startswith("<svg")
+    return svg.value
 
 
 def test_a_question_is_chosen_and_a_lecture_hides_the_controls(seen: Seen, open_page: Callable[..., Seen]):
