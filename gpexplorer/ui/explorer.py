@@ -113,7 +113,7 @@ class Explorer(LivePage):
         self.status, self.pulse = Status(self._name_failure), Pulse(self.update)
         read_rows = None if data is None else partial(data_sets.load, data)
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
-        self.transport = Transport(self.session.player, self.session.open)
+        self.transport = Transport(self.session.player, self.session.open, self.session.undo)
         playback = self.status.beside(self.transport, self.transport.speed)
         self.pictures = Pictures(self.session)
         self.below = PanelsBelow(self.session, self._export, self.pictures.options)

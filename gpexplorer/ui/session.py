@@ -5,7 +5,7 @@ The page (`explorer.py`) draws a session, and the pictures and panels read it an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -15,13 +15,14 @@ from .. import data as data_sets
 from .. import kernels
 from ..data.edits import MAX_EDITS
 from ..errors import GPExplorerError, SettingError, StoreError
+from ..hyperparameters import Hyperparameters
 from ..runs import Run, Spec, Store
 from ..runs.store import LONGEST_NOTE
 from ..runs.studies.comparison import Finished
 from ..runs.studies.memory_need import Rows
 from .inputs.presets import says_what_happened
 from .playback.background_worker import BackgroundWorker
-from .playback.open_run import Frame, OpenRequest
+from .playback.open_run import Frame, OpenRequest, OpenRun
 from .playback.player import Player
 from .shared_limits import Shares, long_replay
 from .styles import FigureTheme
@@ -29,6 +30,8 @@ from .styles import FigureTheme
 MOST_REPEATED = 200  # steps repeated at most after rows were edited; Play takes the steps after these
 OF_OBJECTS, NUMERIC_KERNEL = "cholqr", "se-ard"  # the method for molecules, and the kernel after them
 CHOOSE = "choose data and settings that can be opened"
+NEWEST = -1  # in place of a step: the newest record, once the changes before are carried out
+HYPERPARAMETERS = "hyperparameters"  # the kind of a change by hand
 RowReader = Callable[[Any], Any]  # a split -> the rows of that split
 
 
@@ -54,6 +57,27 @@ class Screen(NamedTuple):
     view: str = ""
     by_hand: bool = False
     key: str = ""
+
+
+class ByHand(NamedTuple):
+    """The newest change by hand, while the screen does not show it yet: what follows continues from it.
+
+    Attributes
+    ----------
+    kind : str
+        What was changed.
+    asked : int
+        The number of its request; see `Player.asked`.
+    step : int
+        The step from which hyperparameters are set.
+    options : mapping
+        What is set of them since then; see `OpenRun.set_hyperparameters`.
+    """
+
+    kind: str
+    asked: int
+    step: int = NEWEST
+    options: Mapping[str, Any] = {}
 
 
 class Working(Protocol):
@@ -145,6 +169,23 @@ def _takes_texts(kernel: Any) -> bool:
         return False
 
 
+def _with_fixed(kernel: Any, fixed: dict[str, float], table: Hyperparameters) -> Any:
+    """The kernel of a spec in which these hyperparameters are fixed at these values, and no others.
+
+    Values of what was fixed before go, and so do those of what is tied to one that is fixed now.
+    """
+    options: dict[str, Any] = {"name": kernel} if isinstance(kernel, str) else dict(kernel)
+    values, before = options.pop("values", {}), options.pop("fixed", [])
+    replaced = [row for name in [*before, *fixed] for row in table.matching(name)]
+    gone = {each for row in replaced for each in (row.name, *row.partners)}
+    given = {row.name for name in values for row in table.matching(name)} - gone
+    numbers = table.kernel(values=values)["values"]  # of two names for one of them, the one that means fewer counts
+    options["values"] = {name: numbers[name] for name in numbers if name in given} | fixed
+    options["fixed"] = list(fixed)
+    options = {name: value for name, value in options.items() if value}
+    return options if len(options) > 1 else options["name"]
+
+
 class Session:
     """The run that one visitor has open, and what they may ask of it.
 
@@ -206,6 +247,7 @@ class Session:
         self.screen, self.question, self.answer, self.has_failed = Screen(spec), "", "", False
         self._report, self._adopt = report, adopt
         self._drag_start = 0
+        self._unseen: ByHand | None = None
 
     @property
     def run(self) -> Run | None:
@@ -231,7 +273,7 @@ class Session:
 
     def open(self, play: bool = False, row: Sequence[float] = ()) -> None:
         """Open the chosen spec at step 0; `row` is a row that it adds to the open run."""
-        self.answer = ""
+        self.answer, self._unseen = "", None
         self.player.open(OpenRequest(self.spec, self.read, tuple(row), self.screen.step), play)
 
     def prepare(self, message: str) -> None:
@@ -288,7 +330,7 @@ class Session:
 
         `answer` is what is said of a run that was trained.
         """
-        self.spec, self.question, self.answer = spec, "", answer
+        self.spec, self.question, self.answer, self._unseen = spec, "", answer, None
         self._adopt(spec)
         self._report("")
         self.player.open(OpenRequest(spec, self.read, given=given))
@@ -343,6 +385,10 @@ class Session:
         if frame is not None and frame.run is not None and frame.numbers is not None:
             run, numbers = frame.run, frame.numbers
             self.screen = Screen(run.spec, numbers.at, self.screen.view, numbers.by_hand, run.key)
+            if self._unseen is not None and frame.answered >= self._unseen.asked and not frame.busy:
+                self._unseen = None
+                if not self.has_failed:  # such as after undo, or if a lock was refused
+                    self.spec = replace(self.spec, kernel=run.kernel)
         return frame
 
     def show_view(self, view: str) -> None:
@@ -352,7 +398,7 @@ class Session:
     def click(self, view: str, x: float, y: float) -> None:
         """Take the step that a click at (x, y) on the picture with this key asks for."""
         step = self.screen.step
-        self.player.change(lambda run: run.click(view, step, x, y))
+        self._change("click", lambda run: run.click(view, step, x, y))
 
     def drag(self, first: bool, slot: int, position: tuple[float, ...]) -> None:
         """Move inducing point `slot` to this position in the units of the file.
@@ -363,23 +409,37 @@ class Session:
         if first:
             self._drag_start = self.screen.step
         step = self._drag_start
-        self.player.change(lambda run: run.drag(step, slot, position))
+        self._change("drag", lambda run: run.drag(step, slot, position))
+
+    def undo(self) -> None:
+        """Take back the last change by hand, also from the kernel of the next run."""
+        self._change("", OpenRun.undo)
 
     def set_hyperparameters(self, values: dict[str, float]) -> None:
         """Pause, and give hyperparameters of the step shown these values, by name and in the units of the file."""
-        step = self.screen.step
-        self.player.change(lambda run: run.set_hyperparameters(step, values=values))
+        self._set_by_hand(values=values)
 
     def fix_hyperparameters(self, fixed: dict[str, float]) -> None:
         """Pause, and learn all hyperparameters but these from here on; the next run has these values as well."""
-        step, kernel = self.screen.step, self.spec.kernel
-        options: dict[str, Any] = {"name": kernel} if isinstance(kernel, str) else dict(kernel)
-        before = set(options.pop("fixed", []))
-        values = {name: value for name, value in options.pop("values", {}).items() if name not in before}
-        changed = {"values": values | fixed, "fixed": list(fixed)} if fixed else {"values": values}
-        options |= {name: value for name, value in changed.items() if value}
-        self.spec = replace(self.spec, kernel=options if len(options) > 1 else options["name"])
-        self.player.change(lambda run: run.set_hyperparameters(step, fixed=list(fixed)))
+        if self.run is None:
+            return
+        if not self.has_failed:  # else the spec is not that of the run on the screen
+            kernel = _with_fixed(self.spec.kernel, fixed, self.run.hyperparameters_at(curvature=False))
+            self.spec = replace(self.spec, kernel=kernel)
+        self._set_by_hand(fixed=list(fixed))
+
+    def _set_by_hand(self, **options: Any) -> None:
+        """Set hyperparameters of the step shown, with those that were set since then and are not shown yet."""
+        unseen, step = self._unseen, self.screen.step if self._unseen is None else NEWEST
+        if unseen is not None and unseen.kind == HYPERPARAMETERS:
+            values = unseen.options.get("values", {}) | options.get("values", {})
+            step, options = unseen.step, {**unseen.options, **options, **({"values": values} if values else {})}
+        kernel = None if self.has_failed else self.spec.kernel
+        self._change(HYPERPARAMETERS, lambda run: run.set_hyperparameters(step, kernel, **options), step, options)
+
+    def _change(self, kind: str, change: Callable[[OpenRun], None], *parts: Any) -> None:
+        self.player.change(change, kind)
+        self._unseen = ByHand(kind, self.player.asked, *parts)
 
     def edit_rows(self, edit: Sequence[float] | None) -> str:
         """Add or remove a training row, then return to the step shown on the edited rows.

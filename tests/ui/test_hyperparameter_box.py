@@ -61,8 +61,10 @@ def test_a_value_set_by_hand_is_shown_learned_from_and_taken_back(explorer: gpx.
 
     for value in (2.0, 3.0, 4.0):  # a slider that moves makes one step
         send({"name": "se.lengthscale", "value": value})
-        follow(explorer, lambda value=value: shown(explorer)["se.lengthscale"]["value"] == pytest.approx(value))
-    assert explorer.at == 5
+        near = pytest.approx(value)
+        follow(explorer, lambda near=near: explorer.run.hyperparameters["se.lengthscale"].value == near)
+        follow(explorer, lambda: explorer.at == 5)
+    assert shown(explorer)["se.lengthscale"]["value"] == pytest.approx(4.0)
     assert explorer.session.screen.by_hand
     send({"name": "noise", "fixed": True})
     follow(explorer, lambda: shown(explorer)["noise"]["fixed"])
@@ -94,6 +96,113 @@ def test_a_lock_holds_for_the_next_run_and_other_settings_keep_it(explorer: gpx.
     assert explorer.session.spec.kernel == SPEC.kernel
     explorer.choices.kernel._fields[0].enter("matern32")  # another kernel has other hyperparameters
     follow(explorer, lambda: explorer.run.spec.kernel == "matern32")
+
+
+def test_what_is_set_before_the_screen_shows_the_last_value_or_lock_adds_to_it(explorer: gpx.Explorer):
+    explorer.session.player.run_to(3)
+    follow(explorer, lambda: explorer.at == 3 and len(shown(explorer)) == 3)
+    before = shown(explorer)
+    send = explorer.hyperparameters.sliders._handle_msg
+
+    for wait in (0.0, 0.6):  # seconds: the thread has not begun the request before, or has carried it out
+        for message in (
+            {"name": "se.sd", "value": 2.5}, {"name": "se.sd", "value": 2.25}, {"name": "noise", "value": 0.375},
+            {"name": "se.lengthscale", "fixed": True}, {"name": "noise", "fixed": True},
+        ):  # fmt: skip
+            send(message)
+            time.sleep(wait)
+        follow(explorer, lambda: explorer.at == 4 and explorer.session.screen.by_hand)
+        rows = explorer.run.hyperparameters
+        assert [rows[name].value for name in ("se.sd", "noise")] == pytest.approx([2.25, 0.375])
+        assert [row.name for row in rows if row.fixed] == ["se.lengthscale", "noise"]
+        kernel = explorer.session.spec.kernel
+        assert kernel["values"] == {
+            "se.lengthscale": pytest.approx(before["se.lengthscale"]["value"]), "noise": pytest.approx(0.375)
+        }  # fmt: skip
+
+        explorer.transport.key("u")  # takes back all of it
+        follow(explorer, lambda: explorer.at == 3 and not explorer.session.screen.by_hand)
+        assert shown(explorer)["se.sd"] == before["se.sd"]
+        assert explorer.session.spec == SPEC
+
+
+def test_undo_that_waits_for_the_thread_takes_back_what_was_set_before_it_and_not_what_is_set_after_it(
+    explorer: gpx.Explorer,
+):
+    follow(explorer, lambda: len(shown(explorer)) == 3)
+    send = explorer.hyperparameters.sliders._handle_msg
+    sd = shown(explorer)["se.sd"]["value"]
+
+    send({"name": "se.sd", "value": 4.0})
+    explorer.transport.key("u")
+    send({"name": "noise", "value": 0.7})
+    follow(explorer, lambda: explorer.session.screen.by_hand and shown(explorer)["noise"]["value"] == 0.7)
+
+    assert explorer.at == 1
+    assert explorer.run.hyperparameters["se.sd"].value == pytest.approx(sd)
+    assert explorer.run.hyperparameters["noise"].value == pytest.approx(0.7)
+
+
+def test_a_value_that_is_refused_is_not_shown_any_more_and_leaves_the_others(explorer: gpx.Explorer):
+    follow(explorer, lambda: len(shown(explorer)) == 3)
+    before = shown(explorer)["noise"]["value"]
+    explorer.hyperparameters.sliders._handle_msg({"name": "noise", "value": 1e-300})
+    follow(explorer, lambda: shown(explorer)["noise"]["value"] == before)
+    assert "noise" in str(explorer.status.sentence.object)
+
+
+def test_undo_takes_a_lock_back_from_the_next_run_and_leaves_an_earlier_one(explorer: gpx.Explorer):
+    explorer.session.player.run_to(2)
+    follow(explorer, lambda: explorer.at == 2 and len(shown(explorer)) == 3)
+    send = explorer.hyperparameters.sliders._handle_msg
+    send({"name": "noise", "fixed": True})
+    follow(explorer, lambda: explorer.at == 3)
+    with_noise = explorer.session.spec.kernel
+    explorer.session.player.run_to(2)
+    follow(explorer, lambda: explorer.at == 5)
+    send({"name": "se.sd", "fixed": True})
+    follow(explorer, lambda: explorer.at == 6)
+    assert explorer.session.spec.kernel["fixed"] == ["se.sd", "noise"]
+
+    explorer.transport.key("u")
+    follow(explorer, lambda: explorer.at == 5)
+    assert explorer.session.spec.kernel == with_noise
+    explorer.transport.key("u")
+    follow(explorer, lambda: explorer.at == 2)
+    explorer.choices.seed.enter(6)
+    follow(explorer, lambda: explorer.run is not None and explorer.run.spec.seed == 6)
+    assert explorer.run.spec == replace(SPEC, seed=6)
+    assert not explorer.run.hyperparameters["noise"].fixed
+
+
+@pytest.mark.parametrize(("kernel", "lock", "values"), [
+    ({"name": "se", "values": {"sd": 1.5, "*": 0.5}}, "se.lengthscale", {"se.sd": 1.5, "noise": 0.5}),
+    (
+        {"name": "lp", "tied": [["width", "lengthscale"]], "values": {"lp.width": 0.9, "lp.sd": 1.0}},
+        "lp.lengthscale", {"lp.sd": 1.0},
+    ),
+    ({"name": "se", "values": {"*": 0.5}, "fixed": ["*"]}, "", {"se.sd": 0.5, "se.lengthscale": 0.5}),
+])  # fmt: skip
+def test_a_lock_follows_what_the_kernel_says_by_other_names(kernel: dict, lock: str, values: dict[str, float]):
+    spec = replace(SPEC, kernel=kernel)
+    explorer = gpx.Explorer(spec)
+    try:
+        explorer.hyperparameters.fold.active = [0]
+        explorer.session.player.run_to(2)
+        follow(explorer, lambda: explorer.at == 2 and bool(shown(explorer)))
+        value = {lock: shown(explorer)[lock]["value"]} if lock else {}
+        explorer.hyperparameters.sliders._handle_msg({"name": lock or "noise", "fixed": bool(lock)})
+        fixed = [lock] if lock else ["se.sd", "se.lengthscale"]
+        follow(explorer, lambda: explorer.session.screen.by_hand)
+        chosen = explorer.session.spec.kernel
+        assert chosen == {**kernel, "values": pytest.approx(values | value), "fixed": fixed}
+
+        explorer.choices.seed.enter(4)
+        follow(explorer, lambda: explorer.run is not None and explorer.run.spec.seed == 4)
+        assert all(explorer.run.hyperparameters[name].fixed for name in fixed)
+        assert explorer.run.hyperparameters[fixed[0]].value == pytest.approx((values | value)[fixed[0]])
+    finally:
+        explorer.close()
 
 
 def test_pictures_offer_the_hyperparameters_and_numbers_of_the_run_that_is_shown():

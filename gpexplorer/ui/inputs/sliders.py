@@ -127,8 +127,8 @@ class HyperparameterBox(WithLayout):
     """
 
     def __init__(self, session: Session) -> None:
-        self._session, self._opening = session, -1
-        self.sliders = Sliders(lambda name, value: session.set_hyperparameters({name: value}), self._set_fixed)
+        self._session, self._opening, self._asked = session, -1, 0
+        self.sliders = Sliders(self._set_value, self._set_fixed)
         self.words = line_of_text(HINT)
         content = column(self.words, self.sliders, margin=0)
         # It is built with the page: a content that was sent when the fold opened stayed away on a busy machine.
@@ -137,16 +137,27 @@ class HyperparameterBox(WithLayout):
         self.fold.param.watch(lambda event: session.player.show_hyperparameters(bool(event.new)), "active")
 
     def update(self, frame: Frame) -> None:
-        """Show the values of the step shown."""
-        if frame.run is None or frame.hyperparameters is None:
+        """Show the values of the step shown; those of a frame from before what a person set last do not replace it."""
+        if frame.run is None or frame.hyperparameters is None or frame.answered < self._asked:
             return
         is_new, self._opening = frame.opening != self._opening, frame.opening
         own = not len(frame.hyperparameters)
         self.words.object = OWN_FEATURES if own else HINT
         self.sliders.adopt(frame.hyperparameters, is_new)
 
+    def _set_value(self, name: str, value: float) -> None:
+        together = self._show(name, value=value)
+        self._session.set_hyperparameters(dict.fromkeys(together, value))
+        self._asked = self._session.player.asked
+
     def _set_fixed(self, name: str, fixed: bool) -> None:
-        rows = {row["name"]: row for row in self.sliders.rows}
-        together = [name, *rows[name]["partners"]]  # one number, fixed or learned as a whole
-        kept = [each for each in rows if (rows[each]["fixed"] and each not in together) or (fixed and each == name)]
-        self._session.fix_hyperparameters({each: rows[each]["value"] for each in kept})
+        partners = self._show(name, fixed=fixed)[1:]  # one number, fixed or learned as a whole
+        kept = {row["name"]: row["value"] for row in self.sliders.rows if row["fixed"] and row["name"] not in partners}
+        self._session.fix_hyperparameters(kept)
+        self._asked = self._session.player.asked
+
+    def _show(self, name: str, **changes: Any) -> list[str]:
+        """Show what a person set before the run has it, and return all names of it: what they set next keeps it."""
+        together = next([name, *row["partners"]] for row in self.sliders.rows if row["name"] == name)
+        self.sliders.rows = [row | changes if row["name"] in together else row for row in self.sliders.rows]
+        return together

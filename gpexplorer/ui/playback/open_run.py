@@ -98,10 +98,23 @@ class RunWithRow(Run):
 
 
 class Change(NamedTuple):
-    """What a person changed by hand: the last record before it, the problem before it, and whether theta was set."""
+    """What a person changed by hand.
+
+    Attributes
+    ----------
+    at : int
+        Index of the last record before it.
+    problem : Problem
+        The problem before it.
+    kernel : str or dict
+        The kernel of the next run before it, as a spec has it.
+    of_theta : bool
+        Whether hyperparameters were set.
+    """
 
     at: int
     problem: Problem
+    kernel: Any
     of_theta: bool = False
 
 
@@ -154,6 +167,8 @@ class RunSummary(NamedTuple):
         Whether its inducing points can be dragged.
     can_edit : bool
         Whether rows can be added and removed: a link must be able to repeat it.
+    kernel : str or dict
+        The kernel of the next run, as a spec has it: that of this run, with what a person has fixed by hand.
     """
 
     spec: Spec
@@ -169,6 +184,7 @@ class RunSummary(NamedTuple):
     notes: tuple[str, ...]
     can_drag: bool
     can_edit: bool
+    kernel: Any
 
 
 class Frame(NamedTuple):
@@ -263,7 +279,7 @@ class OpenRun:
         spec, memory = request.spec, self._shares.reservation()
         run = request.given or self._opened(request, memory)
         # Of an upload, the run's own spec has the content of the rows, which a program made from it checks.
-        summary = summary_of(run.spec if isinstance(run.spec, Spec) else spec, run)
+        summary = summary_of(run.spec if isinstance(run.spec, Spec) else spec, run)._replace(kernel=spec.kernel)
         self._earlier.add(self.run)
         self._earlier.show(summary.views)
         self.close()
@@ -425,21 +441,27 @@ class OpenRun:
             return
         self._continue_with(run.fork(at, step), at)
 
-    def set_hyperparameters(self, at: int, **options: Any) -> None:
+    def set_hyperparameters(self, at: int, kernel: Any = None, **options: Any) -> None:
         """Give hyperparameters of record `at` other values or restrictions; see `Run.with_hyperparameters`.
 
-        Where `at` was set by hand itself, the new values take its place: a slider that moves makes one record.
+        Where `at` was set by hand itself, the new values take its place: a slider that moves makes one record. An `at`
+        below 0 is the newest record, and `kernel` that of the next run, where it changes.
         """
-        run, at = self._require_run(), min(at, self.last)
+        run, at = self._require_run(), self.last if at < 0 else min(at, self.last)
         change = next((change for change in self._changes if change.of_theta and change.at == at - 1), None)
         after = at if change is None else change.at
         self._continue_with(run.with_hyperparameters(at, after, **options), after, of_theta=True)
+        if kernel is not None and self.summary is not None:
+            self.summary = self.summary._replace(kernel=kernel)
 
     def undo(self) -> None:
         """Return to the record before the last change by hand; the records after it are dropped."""
-        if self._changes:
+        if self._changes and self.summary is not None:
             run, change = self._require_run(), self._changes.pop()
-            self.run = run.fork(change.at, problem=change.problem)
+            self.run, self.summary = (
+                run.fork(change.at, problem=change.problem),
+                self.summary._replace(kernel=change.kernel),
+            )
             self._free(run)
 
     def halt(self) -> None:
@@ -477,10 +499,11 @@ class OpenRun:
 
     def _continue_with(self, other: Run, at: int, of_theta: bool = False) -> None:
         """Put this run, which shares the records up to `at`, in the place of the open one."""
-        run = self._require_run()
-        undone = [change for change in self._changes if change.at >= at]
-        problem = undone[0].problem if undone else run.problem
-        self._changes = [*(change for change in self._changes if change.at < at), Change(at, problem, of_theta)]
+        run, summary = self._require_run(), self.summary
+        before = next((change for change in self._changes if change.at >= at), None)
+        before = before or Change(at, run.problem, summary and summary.kernel)
+        self._changes = [change for change in self._changes if change.at < at]
+        self._changes.append(before._replace(at=at, of_theta=of_theta))
         self.run = other
         self._free(run)
 
@@ -510,4 +533,5 @@ def summary_of(spec: Spec, run: Run) -> RunSummary:
         notes=split.notes if split else (),
         can_drag=False,
         can_edit=data_sets.is_named(spec.data) and isinstance(train.X, torch.Tensor),
+        kernel=spec.kernel,
     )

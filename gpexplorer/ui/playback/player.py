@@ -79,8 +79,8 @@ class Requests:
         Whether to draw even though no step was taken.
     seconds_per_step : float
         The least time between two steps while playing.
-    change : callable or None
-        What to do to the run itself, such as the step that a click asks for.
+    changes : tuple of (str, callable)
+        What to do to the run itself one after another, such as the step that a click asks for, and of which kind it is.
     closed : bool
         Whether to end the thread.
     prepared : OpenRequest or None
@@ -96,7 +96,7 @@ class Requests:
     visible: frozenset[str] = frozenset()
     redraw: bool = False
     seconds_per_step: float = 0.0
-    change: Callable[[OpenRun], None] | None = None
+    changes: tuple[tuple[str, Callable[[OpenRun], None]], ...] = ()
     closed: bool = False
     prepared: OpenRequest | None = None
     hyperparameters: bool = False
@@ -135,9 +135,10 @@ class Player(BackgroundWorker):
     def open(self, request: OpenRequest, play: bool = False) -> None:
         """Open this run in place of the one before, which stays open if that fails.
 
-        Of several requests that arrive while the thread is busy, the last one is carried out.
+        Of several requests that arrive while the thread is busy, the last one is carried out. Changes of the run before
+        that were not begun are given up.
         """
-        self._request(open=request, playing=play, steps=0, at=None, prepared=None)
+        self._request(open=request, playing=play, steps=0, at=None, prepared=None, changes=())
 
     def prepare(self, request: OpenRequest, message: str) -> None:
         """Show this message, and open this run when a person first asks for a step."""
@@ -181,9 +182,15 @@ class Player(BackgroundWorker):
         self._open_run.halt()
         self._request(playing=False, steps=1, at=None)
 
-    def change(self, change: Callable[[OpenRun], None]) -> None:
-        """Pause, apply this function to the open run, and show the result."""
-        self._request(change=change, playing=False, steps=0, at=None, redraw=True)
+    def change(self, change: Callable[[OpenRun], None], kind: str = "") -> None:
+        """Pause, apply this function to the open run after those that were asked for before, and show the result.
+
+        It replaces the last of them if that is of the same `kind` and has not begun. Without a kind it replaces none.
+        """
+        with self._changed:
+            waiting = self._requests.changes
+            kept = waiting[:-1] if kind and waiting and waiting[-1][0] == kind else waiting
+            self._request(changes=(*kept, (kind, change)), playing=False, steps=0, at=None, redraw=True)
 
     def show(self, visible: Collection[str]) -> None:
         """Draw the pictures with these keys from now on."""
@@ -244,7 +251,7 @@ class Player(BackgroundWorker):
                 self.working_since = 0.0
                 self._changed.wait_for(self._has_work, timeout=self._seconds_to_step())
                 requests, answered = self._requests, self.asked
-                self._requests = replace(requests, open=None, redraw=False, change=None, steps=0)
+                self._requests = replace(requests, open=None, redraw=False, changes=(), steps=0)
             if requests.closed:
                 break
             self.working_since = time.monotonic()
@@ -275,8 +282,11 @@ class Player(BackgroundWorker):
             return
         if self._open_run.run is None:
             return
-        if requests.change is not None:
-            requests.change(self._open_run)
+        for _, change in requests.changes:
+            try:
+                change(self._open_run)
+            except Exception as error:  # the run is drawn as it is, so that nothing shows what was refused
+                self._notify(sentence(error, "the run was being changed"), pause=True)
             self._last = self._open_run.last
         if requests.playing and self._played <= FIRST_FRAMES:
             self._wait_for_page()

@@ -51,17 +51,19 @@ class Transport(WithLayout):
         Receives the requests.
     reset : callable
         Opens the run again at step 0.
+    undo : callable, optional
+        Takes back the last change by hand. Without it there is none to take back.
     """
 
-    def __init__(self, player: Player, reset: Callable[[], None]) -> None:
-        self._player, self._reset = player, reset
+    def __init__(self, player: Player, reset: Callable[[], None], undo: Callable[[], None] = lambda: None) -> None:
+        self._player, self._reset, self._undo = player, reset, undo
         self.playing = False
         look: dict[str, Any] = {"variant": "contained", "width": 104, "margin": (4, 6, 4, 10), "description_delay": 900}
         self.play = button("Play", "play_arrow", self.toggle, PLAY_HELP, **look)
         self.back = _icon_button("skip_previous", "Step back (left arrow)", player.back)
         self.forward = _icon_button("skip_next", "One step (right arrow)", player.step)
         self.stop = _icon_button("stop", "Stop the run before its next step (S)", player.stop)
-        self.undo = _icon_button("undo", "Take back the last click (U)", self._undo)
+        self.undo = _icon_button("undo", "Take back the last click (U)", undo)
         self.undo.disabled = True
         self.reset = _icon_button("replay", "Start again from step 0 (R)", reset)
         self.scrub = Scrub(self._scrub_to, margin=(4, 12), min_width=150, styles={"flex": "1 1 150px"})
@@ -105,9 +107,6 @@ class Transport(WithLayout):
         self.playing = playing
         name, icon = ("Pause", "pause") if playing else ("Play", "play_arrow")
         self.play.param.update(icon=icon, **named(name, PLAY_HELP))
-
-    def _undo(self) -> None:
-        self._player.change(lambda run: run.undo())
 
     def _scrub_to(self, at: float) -> None:
         self._player.seek(int(at))
