@@ -81,10 +81,7 @@ def test_a_saved_posterior_predicts_the_same_without_the_training_rows(run: Run,
 
 def test_its_torch_module_predicts_the_same(run: Run):
     posterior, X = run.posterior(of="y"), near_and_far(run)
-    if (
-        isinstance(posterior.inner, MarginalPosterior | NearestRowsPosterior | StatesPosterior)
-        or "admm" in run.method.key
-    ):
+    if isinstance(posterior.inner, MarginalPosterior | NearestRowsPosterior | StatesPosterior):
         with pytest.raises(PosteriorError, match="cannot be a torch module"):
             posterior.to_torch()
         return
