@@ -190,9 +190,8 @@ class RowsPosterior(Posterior):
         return lambda X: self.block_mean(X) + prior(X) - C.T @ self.kernel(self.theta, self.S, X)
 
     def updated(self: Rows, X: Any, y: Tensor, V: Tensor) -> Rows:
-        if not isinstance(self.solver, CholeskySolver):  # as a posterior that was read from a file
-            factor = CholeskySolver(self.kernel, self.theta, self.S)
-            return self.changed(solver=factor).updated(X, y, V)
+        if not isinstance(self.solver, CholeskySolver):  # such as one that was chosen to have no factor in memory
+            return super().updated(X, y, V)
         alpha, L_new = self.with_new_coefficients(X, y, V)
         solver = self.solver.with_border(X, V.to(alpha), L_new)
         return self.changed(X=solver.S, alpha=alpha, S=solver.S, solver=solver)

@@ -62,7 +62,7 @@ class CommMessages:
 @pytest.fixture(scope="module")
 def messages(browser: Browser) -> Iterator[CommMessages]:
     """The messages of a page that a notebook is to be opened on."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
     yield CommMessages(context.new_page())
     context.close()
 
