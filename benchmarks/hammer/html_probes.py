@@ -255,7 +255,7 @@ def write_runs(store: Store, probes: Probes) -> None:
         run.close()
     refused = store.path / probes("name of a stored run")
     try:
-        refused.mkdir()
+        refused.mkdir(exist_ok=True)  # where a visit is repeated
     except OSError:
         raise SettingError(f"{store.path} does not take names with quotation marks: use another file system.") from None
     (refused / "journal.jsonl").touch()

@@ -147,7 +147,9 @@ def test_two_sizes_per_decade_are_timed_with_as_many_functions_as_all_of_them_ha
 
 def test_a_step_needs_the_same_operations_for_every_n(monkeypatch):
     run, sizes = played(), []
-    monkeypatch.setattr(step_time, "likelihood", lambda terms, z: sizes.append((len(terms.several._log2_e), tuple(z.shape))))
+    monkeypatch.setattr(
+        step_time, "likelihood", lambda terms, z: sizes.append((len(terms.several._log2_e), tuple(z.shape)))
+    )
 
     step_time.measured(run, 3, 10_000)
 

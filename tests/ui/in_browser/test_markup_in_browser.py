@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,16 @@ pytestmark = pytest.mark.ui
 VISITS = ("an address", "files, fields and stored runs")
 
 
-def test_markup_is_shown_as_text_and_the_control_runs(served: Served, browser: Browser):
-    probes, page = Probes(), new_page(browser)
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """An empty page, which is closed after a failure too: one that plays on would take the time of the tests after."""
+    page = new_page(browser)
+    yield page
+    page.close()
 
+
+def test_markup_is_shown_as_text_and_the_control_runs(served: Served, page: Page):
+    probes = Probes()
     for name in VISITS:
         before = len(probes.sinks)
         seen = visited(page, served.url, visits()[name], probes, served.log.parent)
@@ -26,12 +34,10 @@ def test_markup_is_shown_as_text_and_the_control_runs(served: Served, browser: B
         assert seen.made == []
         assert len(probes.sinks) >= before + 5
     assert control(page)
-    page.close()
 
 
-def test_a_page_that_makes_elements_of_texts_or_hides_them_is_caught(browser: Browser, monkeypatch: pytest.MonkeyPatch):
+def test_a_page_that_makes_elements_of_texts_or_hides_them_is_caught(page: Page, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(html_probes, "PATIENCE", 1.0)
-    page = browser.new_page()
 
     def careless(page: Page, url: str, probes: Probes, folder: Path) -> None:
         page.goto("about:blank")
@@ -42,4 +48,3 @@ def test_a_page_that_makes_elements_of_texts_or_hides_them_is_caught(browser: Br
 
     assert seen.made == ["100", "hit(100)"]
     assert "a text that is not shown" in seen.hidden
-    page.close()
