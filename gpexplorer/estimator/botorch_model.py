@@ -87,9 +87,10 @@ def botorch_model(posterior: Posterior) -> Any:
                 raise SettingError(
                     f"output_indices is {output_indices}; a posterior has one output: give [0], or none."
                 )
-            mean, covariance = joint_moments(posterior, X, noise=observation_noise is True)
-            if isinstance(observation_noise, Tensor):
-                variances = torch.broadcast_to(observation_noise, (*mean.shape, 1))[..., 0]
+            is_given = isinstance(observation_noise, Tensor) and observation_noise.dtype != torch.bool
+            mean, covariance = joint_moments(posterior, X, noise=not is_given and bool(observation_noise))
+            if is_given:
+                variances = torch.broadcast_to(torch.as_tensor(observation_noise), (*mean.shape, 1))[..., 0]
                 covariance = covariance + torch.diag_embed(variances.to(covariance))
             joint = GPyTorchPosterior(distributions.MultivariateNormal(mean, covariance))
             return joint if posterior_transform is None else posterior_transform(joint)

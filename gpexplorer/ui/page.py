@@ -61,7 +61,8 @@ def own_page() -> None:
 class LivePage(pn.viewable.Viewer):
     """An object whose page follows a run; at any time one page shows it, in a cell, in a host or by itself.
 
-    A subclass has parameters that say what is on the screen; where `_is_following`, nobody has asked for their values.
+    A subclass has parameters that say what is on the screen. While `_is_following`, they change because the screen did,
+    and not because somebody asks for other values.
 
     Attributes
     ----------
