@@ -112,6 +112,9 @@ def test_botorch_receives_the_moments_or_is_asked_for(run: Run, monkeypatch: pyt
         model.posterior(X.expand(3, 4, 2), output_indices=[0], observation_noise=noise)
         expected = run.posterior().cov(X) + torch.diag(noise[:, 0].expand(4).double())
         assert torch.allclose(calls[-1].covariance_matrix, expected.expand(3, 4, 4))
+    for yes in (True, np.True_, torch.tensor(True)):  # its own noise
+        model.posterior(X, observation_noise=yes)
+        assert torch.allclose(calls[-1].covariance_matrix, run.posterior(of="y").cov(X))
     for wrong in ([1], [0, 1], []):
         with pytest.raises(SettingError, match="a posterior has one output"):
             model.posterior(X, output_indices=wrong)
