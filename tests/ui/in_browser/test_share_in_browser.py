@@ -116,6 +116,29 @@ def check_pictures(seen: Seen, folder: Path) -> None:
     assert all(f">{word}<" in text for word in ("data fit", "complexity", "trace"))
     hidden.click()
 
+    check_size(seen, folder, terms, "Objective, term by term, cholqr, step 9")
+    check_size(seen, folder, saved_picture(seen.page.locator(".course")), "Convergence, cholqr, step 9")
+
+
+SIZES = """() => {
+  const right = document.documentElement.getBoundingClientRect().right
+  const ends = [...document.querySelectorAll("text")].map((text) => text.getBoundingClientRect().right)
+  const plots = [...document.querySelectorAll("clipPath > path")].map((path) => path.getBBox().height)
+  return [Math.max(...ends) - right, Math.min(...plots)]
+}"""
+
+
+def check_size(seen: Seen, folder: Path, saved: Download, figure: str) -> None:
+    """In a saved picture the plot is as high as on the screen, and no word is cut."""
+    saved.save_as(folder / "picture.svg")
+    alone = seen.page.context.browser.new_page()
+    alone.goto((folder / "picture.svg").as_uri())
+    beyond, height = alone.evaluate(SIZES)
+    alone.close()
+    find = f"(name) => {ON_PAGE}.find((model) => model.type === 'Figure' && model.name === name).inner_height"
+    assert height == pytest.approx(seen.page.evaluate(find, figure), abs=2)
+    assert beyond <= 0
+
 
 def saved_picture(place: Page | Locator) -> Download:
     """The file of the first picture of this place."""
