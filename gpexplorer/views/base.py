@@ -135,6 +135,10 @@ class View(param.ParameterizedABC):
     def plot(self, layers: Layers) -> hv.Overlay | hv.Element:
         """Draw these frames, each element wrapped in `layer`."""
 
+    def saved_as(self, method: str, step: int) -> str:
+        """Return the name of a file with this picture of a step of a method."""
+        return f"{self.title}, {method}, step {step}"
+
 
 class BrokenView(View):
     """Takes the place of a view that raised before it could say whether it applies.

@@ -49,7 +49,7 @@ class Curves(hv.Overlay):
     def live(self) -> Live:
         """Return the picture as a figure of Bokeh."""
         frames: Layers = {str(number): element.dframe() for number, element in enumerate(self)}
-        return Live(Drawing(lambda _: self), frames)
+        return Live(Drawing(lambda _: self), frames, name=_title(self))
 
     def svg(self) -> str:
         """Return the picture as SVG."""
@@ -133,20 +133,34 @@ class Picture(InPanel, param.Parameterized):
     @property
     def layers(self) -> Layers:
         """What is drawn, as one data frame per layer in the units of the file."""
+        return self.view.data(*self._shown())
+
+    def _shown(self) -> tuple[Run, int]:
+        """The run, and the index of the record that is drawn."""
         run = self.run
         if run is None or not len(run.trace):
             raise SettingError("The run has no record to draw yet. Take a step first: run.advance().")
         at: Any = -1 if self.at is None else self.at
-        return self.view.data(run, run.trace.at(int(at) if isinstance(at, float) and at.is_integer() else at).index)
+        return run, run.trace.at(int(at) if isinstance(at, float) and at.is_integer() else at).index
 
     @property
     def element(self) -> hv.Overlay | hv.Element:
         """The picture as an element of HoloViews."""
         return self.view.plot(self.layers)
 
+    @property
+    def saved_as(self) -> str:
+        """The name of a file with the picture."""
+        run, index = self._shown()
+        return self.view.saved_as(run.method.key, index)
+
+    def live(self) -> Live:
+        """Return the picture as a figure of Bokeh."""
+        return Live(self.view, self.layers, name=self.saved_as)
+
     def svg(self) -> str:
         """Return the picture as SVG."""
-        return figure_svg(Live(self.view, self.layers).figure, self.width, self.height)
+        return figure_svg(self.live().figure, self.width, self.height)
 
     def html(self) -> str:
         """Return the picture as an image in HTML."""

@@ -198,6 +198,7 @@ def test_on_the_page_one_lane_is_stopped_and_the_other_continues():
     assert list(panel.out.options) == ["—", "MINIMAX"]
     assert panel.out.value == ""
     assert "Stopped" in panel.table.object
+    assert panel._charts["smse"]._live.figure.name == "Race, SMSE over seconds of computation"
     panel.reset()
     assert not panel.out.visible
 

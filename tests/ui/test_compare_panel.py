@@ -87,6 +87,20 @@ def test_a_note_says_what_cannot_be_compared(runs: dict[str, Finished]):
     assert "data sets or splits" not in different
 
 
+def test_saved_pictures_are_called_by_what_they_show(runs: dict[str, Finished]):
+    session = Session(Spec("cholqr", {}, ROWS))
+    panel = ComparePanel(session)
+    panel.small.value = True
+
+    panel.add_all(runs)
+    panel.channel.value, panel.over.value, panel.cost.value = "objective", "step", "memory"
+
+    names = [chart._live.figure.name for chart in (panel.curves, panel.front, *panel._small_charts)]
+    assert names[:2] == ["Compare, objective F [nat] over step", "Pareto front, SMSE over memory"]
+    assert names[2:] == [f"{name}, objective F [nat] over step" for name in runs]
+    session.close()
+
+
 def test_beside_a_baseline_its_own_row_is_even(runs: dict[str, Finished]):
     frame = rows(runs, "smse", None, baseline="four").set_index("run")
 

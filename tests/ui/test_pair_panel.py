@@ -76,6 +76,7 @@ def test_two_runs_move_together_and_say_how_they_differ(session: Session):
     for number, run in enumerate((other, kept)):
         live = panel._charts[number]["fit"]._live
         [curve] = [s.data for s in live.figure.select({"name": "mean"}) if hasattr(s, "data")]
+        assert live.figure.name == f"Data and prediction, {panel._worker.sides[number].name}, step 2"
         np.testing.assert_allclose(curve["y"], run.plot("fit", 2).layers["mean"]["y"], atol=1e-3)
         ghost = panel._charts[number]["convergence"]._live.figure.select_one({"name": "ghost"})
         assert len(ghost.data["x"]) > 1

@@ -107,6 +107,7 @@ def test_another_record_changes_the_numbers_of_a_figure_and_keeps_its_zoom(run: 
     picture.at = 5
     assert inducing(pane) == pytest.approx(sorted(run.plot("fit", 5).layers["inducing"]["x"]))
     assert figures(pane) == [figure]
+    assert figure.name == "Data and prediction, cholqr, step 5"
     assert (figure.x_range.start, figure.x_range.end) == (1.0, 2.0)
     figure.x_range.update(start=figure.x_range.reset_start, end=figure.x_range.reset_end)  # as its button does
     assert figure.x_range.start < 0.5 < 5.5 < figure.x_range.end

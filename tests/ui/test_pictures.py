@@ -76,11 +76,11 @@ def test_all_figures_of_a_page_follow_its_theme_until_nothing_refers_to_them():
     theme = FigureTheme()
     first, second, empty = (Chart(theme, legend_margin=(0, 0)) for _ in range(3))
     for chart in (first, second):
-        chart.show(view, layers)
+        chart.show(view, layers, view.title)
     light_entries, freed = first.legend.entries, weakref.ref(second)
 
     theme.set_dark(True)
-    empty.draw(layers, view.plot)
+    empty.draw(layers, view.plot, view.title)
 
     assert background["light"] != background["dark"]
     for chart in (first, second, empty):

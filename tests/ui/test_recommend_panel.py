@@ -58,6 +58,7 @@ def test_the_answer_is_words_and_a_picture_and_sets_the_page(tmp_path: Path) -> 
         assert panel.picture.visible
         labels = [entry[0] for entry in panel.chart.legend.entries]
         assert labels[:2] == ["95 % interval", "the answer"]
+        assert panel.chart._live.figure.name == "Recommendation, NLPD of models"
         assert labels[2] in (STANDINGS if answer.average is not None else ("other methods",))
         model = tmp_path / "model.safetensors"
         model.write_bytes(panel.files[0].callback().getvalue())

@@ -38,14 +38,12 @@ class Pane(WithLayout):
         The object; one without parameters is drawn once.
     draw : callable
         Returns what to show: HTML, and figures that know their own colours.
-    layers : callable, optional
-        Returns the numbers of the only figure, where those of another record can take their place.
+    picture : Picture, optional
+        What the only figure shows, where the numbers of another record can take their place.
     """
 
-    def __init__(
-        self, shown: Any, draw: Callable[[], Sequence[str | Live]], layers: Callable[[], Layers] | None = None
-    ) -> None:
-        self._draw, self._layers = draw, layers
+    def __init__(self, shown: Any, draw: Callable[[], Sequence[str | Live]], picture: Picture | None = None) -> None:
+        self._draw, self._picture = draw, picture
         self._figures: list[Live] = []
         self._theme = FigureTheme(pn.config.theme == "dark")
         self._place = column(margin=0)
@@ -70,15 +68,16 @@ class Pane(WithLayout):
 
     def _replace_numbers(self) -> bool:
         """Put the numbers of another record into the figure of a picture, which keeps its zoom; False if it cannot."""
-        live, layers = self._figures[0], self._layers() if self._layers is not None else {}
-        if not live.can_show(layers):
+        live, layers = self._figures[0], self._picture.layers if self._picture is not None else {}
+        if self._picture is None or not live.can_show(layers):
             return False
-        change(live.figure.document, partial(self._put, live, layers))
+        change(live.figure.document, partial(self._put, live, layers, self._picture.saved_as))
         return True
 
-    def _put(self, live: Live, layers: Layers) -> None:
+    def _put(self, live: Live, layers: Layers, name: str) -> None:
         with together():
             live.update(layers)
+            live.figure.name = name
         pn.io.push_notebook(self._place)
 
     def _follow_host(self, dark: bool) -> None:
@@ -105,7 +104,7 @@ def pane_of(shown: InPanel) -> Any:
         A new pane: every page and every place has one of its own.
     """
     if isinstance(shown, Picture):
-        return Pane(shown, lambda: [_picture(shown)], lambda: shown.layers).__panel__()
+        return Pane(shown, lambda: [_picture(shown)], shown).__panel__()
     if isinstance(shown, Run):
         parts: list[str | Live] = [shown.table_html()]
         return Pane(shown, lambda: [*parts, *([_picture(Picture(shown))] if len(shown.trace) else [])]).__panel__()
@@ -118,7 +117,7 @@ def pane_of(shown: InPanel) -> Any:
 
 
 def _picture(picture: Picture) -> Live:
-    live = Live(picture.view, picture.layers)
+    live = picture.live()
     live.figure.update(
         sizing_mode="stretch_width", height=picture.height, max_width=picture.width, output_backend="canvas"
     )

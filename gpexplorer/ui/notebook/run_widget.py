@@ -130,11 +130,12 @@ class RunWidget(LivePage):
     def _show(self, frame: Frame) -> None:
         self._transport.update(frame)
         self._message.object = text(frame.notice[1])
+        at = self.at if frame.numbers is None else min(frame.numbers.at, len(self._run.trace) - 1)
         for key, layers in frame.layers.items():
             if any(len(frame_of_layer) for frame_of_layer in layers.values()):
-                self._charts[key].show(self._views[key], dict(layers))
+                view = self._views[key]
+                self._charts[key].show(view, dict(layers), view.saved_as(self._run.method.key, at))
         if frame.numbers is not None:
-            at = min(frame.numbers.at, len(self._run.trace) - 1)
             shown = {"last": frame.numbers.last, "at": at, "record": self._run.trace[at]}
             self._follow_screen(**shown, playing=self._player.playing)
 

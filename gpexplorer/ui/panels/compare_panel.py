@@ -227,7 +227,8 @@ class ComparePanel(StudyPanel):
             return
         baseline, groups = self._baseline, split_comparison.families(self.runs, labels=True)
         lines = split_comparison.layers(self.runs, groups, self.channel.value, self.over.value)
-        self.curves.draw(lines, lambda layers: pictures.curves(layers, baseline, self.log.value))
+        drawn = f"{comparison.channels(self.runs)[self.channel.value]} over {self.over.value}"
+        self.curves.draw(lines, lambda layers: pictures.curves(layers, baseline, self.log.value), f"Compare, {drawn}")
         shown = groups if self.channel.value in SCORES else {}  # as in the curves
         names = {name: next((family for family, group in shown.items() if name in group), name) for name in self.runs}
         order = sorted(set(names.values()), key=[*shown, *self.runs].index)
@@ -236,16 +237,17 @@ class ComparePanel(StudyPanel):
         points = comparison.pareto(self.runs, cost, score)
         titles = [registry[method].title for method in points["method"]]
         points = points.assign(x=points[cost], y=points[score], colour=points["run"].map(colours), method=titles)
-        self.front.draw({"runs": points}, lambda layers: pictures.front(layers["runs"], cost, score))
+        name = f"Pareto front, {score.upper()} over {cost}"
+        self.front.draw({"runs": points}, lambda layers: pictures.front(layers["runs"], cost, score), name)
         each = comparison.overlay(self.runs, self.channel.value, self.over.value) if self.small.value else {}
         overlays = pictures.multiples({name: {name: line} for name, line in each.items() if len(line)}, self.log.value)
-        self._small_charts = [self._small_chart(overlay) for overlay in overlays.values()]
+        self._small_charts = [self._small_chart(overlay, f"{name}, {drawn}") for name, overlay in overlays.items()]
         self.multiples[:] = [pn.Column(chart, styles={"flex": "0 1 290px"}) for chart in self._small_charts]
 
-    def _small_chart(self, overlay: hv.Overlay) -> Chart:
+    def _small_chart(self, overlay: hv.Overlay, name: str) -> Chart:
         """A chart that keeps the range of its overlay, which is common to all small charts."""
         chart = Chart(self._session.theme, height=200)
-        chart.draw({}, lambda _: overlay.opts(show_legend=False))
+        chart.draw({}, lambda _: overlay.opts(show_legend=False), name)
         return chart
 
 

@@ -361,9 +361,9 @@ class PairPanel(StudyPanel):
             head = f'<b>{text(side.name)}</b> <span class="hint">{text(side.differs)}</span>'
             self.heads[number].object = f'{head}<div class="facts">{cells}</div>'
             views = {view.key: view for view in side.views}
-            self._draw(number, {views[key]: frames for key, frames in layers.items()})
+            self._draw(number, {views[key]: frames for key, frames in layers.items()}, f"{side.name}, {frame.place}")
 
-    def _draw(self, number: int, layers: Mapping[View, Layers]) -> None:
+    def _draw(self, number: int, layers: Mapping[View, Layers], shown: str) -> None:
         """Update the figures of one side, and make those that are new."""
         charts = self._charts[number]
         before = list(charts)
@@ -371,7 +371,8 @@ class PairPanel(StudyPanel):
             del charts[key]
         for view, frames in layers.items():
             if view.key in charts or any(len(frame) for frame in frames.values()):
-                charts.setdefault(view.key, Chart(self._session.theme, HEIGHT)).show(view, dict(frames))
+                chart = charts.setdefault(view.key, Chart(self._session.theme, HEIGHT))
+                chart.show(view, dict(frames), f"{view.title}, {shown}")
         if list(charts) != before:
             self._figures[number][:] = list(charts.values())
 

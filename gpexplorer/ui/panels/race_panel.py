@@ -37,6 +37,7 @@ LONGEST_VERDICT = 900  # letters of a sentence with the names of two of them
 HEIGHT = 260  # pixels
 ENGINE, SEPARATOR = "engine", "@"  # "sgpr@gpytorch" is method sgpr with setting engine="gpytorch"
 NONE = {"—": ""}
+RACED = "Race, {} over seconds of computation"  # name of a saved picture
 ACROSS = {"sizing_mode": "stretch_width", "min_width": 280, "margin": (6, 8)}
 
 
@@ -202,7 +203,7 @@ class RacePanel(StudyPanel):
         self.note.object = f"{self._on} {standing.note}"
         self._offer_lanes(standing.sentences)
         for metric, chart in self._charts.items():
-            chart.show(self._lanes[metric], self._lanes[metric].data(standing.board))
+            chart.show(self._lanes[metric], self._lanes[metric].data(standing.board), RACED.format(METRICS[metric]))
         self._show_playing()
 
     def pause(self) -> None:
@@ -251,7 +252,7 @@ class RacePanel(StudyPanel):
         empty = pd.DataFrame({"lane": [], "seconds": [], **{metric: [] for metric in METRICS}})
         self._charts = {metric: Chart(self._session.theme, HEIGHT) for metric in METRICS}
         for metric, lanes in self._lanes.items():
-            self._charts[metric].show(lanes, lanes.data(empty))
+            self._charts[metric].show(lanes, lanes.data(empty), RACED.format(METRICS[metric]))
         self.pictures[:] = [pn.Column(chart, styles=share_of_row(330)) for chart in self._charts.values()]
         self.pictures.visible = True
 

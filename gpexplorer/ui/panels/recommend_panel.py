@@ -276,7 +276,8 @@ class RecommendPanel(StudyPanel):
         self.say(answer.sentences[-1] + cancelled)
         self._show_words(answer)
         candidates = CandidateScores(answer.table)
-        self.chart.draw(candidates.data(), candidates.plot, HEIGHT + LINE * len(candidates.table))
+        height = HEIGHT + LINE * len(candidates.table)
+        self.chart.draw(candidates.data(), candidates.plot, "Recommendation, NLPD of models", height)
         self.picture.visible = self.adopt.visible = True
         hint = "a file that predicts new rows: python -m gpexplorer predict FILE ROWS."
         save = download("model.safetensors", lambda: _saved_model(answer), "Save the model", hint, margin=(6, 8))

@@ -152,7 +152,10 @@ class ScalingPanel(MeasuringPanel):
         [scaling] = worker.scalings
         self.table.object = _table(scaling)
         layers = scaling_layers(scaling.table(), scaling.slope())
-        self.chart.draw(layers, lambda layers: plot_scaling(layers, scaling.axis.name))
+        axis = scaling.axis.name
+        self.chart.draw(
+            layers, lambda layers: plot_scaling(layers, axis), f"Scaling with {axis}, {scaling.spec.method}"
+        )
         self._show_forecast()
 
     def _sizes(self) -> list[int]:
@@ -285,7 +288,8 @@ class GrowthPanel(MeasuringPanel):
         self.say(self._progress())
 
     def _show(self, worker: ScalingWorker) -> None:
-        self.chart.draw(growth_layers({title: study.table() for title, study in self._titled()}), plot_growth)
+        tables = {title: study.table() for title, study in self._titled()}
+        self.chart.draw(growth_layers(tables), plot_growth, f"Scaling with n, {', '.join(tables)}")
         if worker.error:
             self.say(worker.error)
         elif worker.over:

@@ -91,20 +91,21 @@ class Chart(WithFigure):
         self._height = height
         self._layout = column(self.legend, margin=0)
 
-    def draw(self, layers: Layers, plot: Callable[[Layers], hv.Overlay], height: int | None = None) -> None:
-        """Draw these layers with this function, in another height if one is given."""
-        self._draw(Drawing(plot), layers, height or self._height)
+    def draw(self, layers: Layers, plot: Callable[[Layers], hv.Overlay], name: str, height: int | None = None) -> None:
+        """Draw these layers with this function, in another height if one is given; a saved picture has the name."""
+        self._draw(Drawing(plot), layers, name, height or self._height)
 
-    def show(self, view: Plotted, layers: Layers) -> None:
-        """Show these layers of a view: in the figure that was drawn last, or in the first one."""
+    def show(self, view: Plotted, layers: Layers, name: str) -> None:
+        """Show these layers of a view, in the same figure from the second time on; a saved picture has the name."""
         if self._live is None:
-            self._draw(view, layers, self._height)
+            self._draw(view, layers, name, self._height)
         else:
             self._live.update(layers)
+            self._live.figure.name = name
             self.legend.fill(self._live.legend)
 
-    def _draw(self, view: Plotted, layers: Layers, height: int) -> None:
-        self._live = live = Live(view, layers, self._theme.name)
+    def _draw(self, view: Plotted, layers: Layers, name: str, height: int) -> None:
+        self._live = live = Live(view, layers, self._theme.name, name)
         live.figure.update(sizing_mode="stretch_width", height=height, output_backend="canvas")
         live.leave_words_to_page()
         self.legend.fill(live.legend)

@@ -150,7 +150,7 @@ class Picture(WithFigure):
     def name_file(self, frame: Frame) -> None:
         """Let a saved picture have the name of its run and step."""
         if self._live is not None and frame.run is not None and frame.numbers is not None:
-            self._live.figure.name = f"{self.view.title}, {frame.run.spec.method}, step {frame.numbers.at}"
+            self._live.figure.name = self.view.saved_as(frame.run.spec.method, frame.numbers.at)
 
     @property
     def said(self) -> str:

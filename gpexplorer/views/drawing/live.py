@@ -124,20 +124,22 @@ class Live:
         The frames to begin with. Their names and columns decide what `update` can replace.
     theme : str, default "light"
         "light" or "dark".
+    name : str, default ""
+        Of the file in which a person saves the picture.
 
     Attributes
     ----------
     figure : figure
-        The Bokeh figure; its `name` is that of the file in which a person saves it.
+        The Bokeh figure, with this name.
     number : str
         The beginning of the caption where that is what the picture is about; else empty.
     """
 
-    def __init__(self, view: Plotted, layers: Layers, theme: str = "light") -> None:
+    def __init__(self, view: Plotted, layers: Layers, theme: str = "light", name: str = "") -> None:
         with current_document(Document()):  # so that what is drawn belongs to no session
             self.figure = hv.renderer("bokeh").get_plot(view.plot(layers)).state
         self._meaning, self.number = meaning(layers), _number(layers)
-        self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
+        self.figure.update(name=name, sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         if any(axis.visible for axis in self.figure.yaxis):
             self.figure.min_border_left = LEFT
         parts = self.figure.references()  # a search for each kind would walk through all of them again
