@@ -69,6 +69,32 @@ def test_a_chosen_spec_reaches_the_controls_and_a_changed_one_does_not(session: 
     assert adopted == [other]
 
 
+@pytest.mark.parametrize("kind", ["hyperparameters", "setting"])
+def test_what_is_clicked_at_once_after_a_change_goes_on_from_it(session: Session, kind: str):
+    """A click on a step button was read from the record on the screen, before the change."""
+    player, waiting = session.player, threading.Event()
+    player.run_to(3)
+    follow(session, lambda: session.screen.step == 3)
+    player.change(lambda _: waiting.wait(20))  # what follows arrives while the thread is busy
+
+    if kind == "setting":
+        session.change(replace(SPEC, settings={"num_inducing": 4}))
+        player.step()
+        player.step()
+    else:
+        session.set_hyperparameters({"lengthscale": 0.3})  # record 4
+    player.back()
+    waiting.set()
+    follow(session, lambda: not player.working_since and session.run.done == (2 if kind == "setting" else 4))
+
+    follow(session, lambda: session.screen.step == (1 if kind == "setting" else 3))
+    player.back()
+    player.step()
+    player.step()
+    player.step()
+    follow(session, lambda: session.screen.step == session.run.done == (3 if kind == "setting" else 5))
+
+
 def test_a_row_is_added_and_taken_back_and_the_step_stays(session: Session):
     session.player.run_to(2)
     follow(session, lambda: session.screen.step == 2)

@@ -73,6 +73,8 @@ class Requests:
         Single steps to take.
     at : int or None
         Index of the record to show; None for the newest.
+    moves : tuple of int
+        Records to go forward (1) or back (-1), one after another, once all of the above is done.
     visible : frozenset of str
         Keys of the pictures on the screen.
     redraw : bool
@@ -93,6 +95,7 @@ class Requests:
     playing: bool = False
     steps: int = 0
     at: int | None = None
+    moves: tuple[int, ...] = ()
     visible: frozenset[str] = frozenset()
     redraw: bool = False
     seconds_per_step: float = 0.0
@@ -126,7 +129,7 @@ class Player(BackgroundWorker):
         self._changed, self._requests = threading.Condition(), Requests()
         self._opening, self._notice, self._failed = 0, (0, ""), ""
         self._frame: Frame | None = None
-        self._warned = False
+        self._warned = self._is_changing = False
         self._last = self._played = 0
         self.asked = self._answered = 0
         self.working_since = 0.0
@@ -138,7 +141,7 @@ class Player(BackgroundWorker):
         Of several requests that arrive while the thread is busy, the last one is carried out. Changes of the run before
         that were not begun are given up.
         """
-        self._request(open=request, playing=play, steps=0, at=None, prepared=None, changes=())
+        self._request(open=request, playing=play, steps=0, at=None, moves=(), prepared=None, changes=())
 
     def prepare(self, request: OpenRequest, message: str) -> None:
         """Show this message, and open this run when a person first asks for a step."""
@@ -147,7 +150,7 @@ class Player(BackgroundWorker):
 
     def play(self) -> None:
         """Take steps until paused, stopped, over, or the budget is spent; show the newest record."""
-        self._request(playing=True, at=None, steps=0, **self._take_prepared())
+        self._request(playing=True, at=None, moves=(), steps=0, **self._take_prepared())
 
     def pause(self) -> None:
         """Stop taking steps after the step under way."""
@@ -156,31 +159,36 @@ class Player(BackgroundWorker):
     def step(self) -> None:
         """Show the record after the one shown; where there is none, take a step."""
         at = self._requests.at
-        if at is not None and at < self._last:
+        if self._requests.moves:
+            self._move(1)
+        elif at is not None and at < self._last:
             self.seek(at + 1)
         else:
             self._request(playing=False, steps=self._requests.steps + 1, at=None, **self._take_prepared())
 
     def run_to(self, at: int) -> None:
         """Take steps up to record `at` of the run that is being opened, and show it."""
-        self._request(playing=False, steps=at, at=None)
+        self._request(playing=False, steps=at, at=None, moves=())
 
     def back(self) -> None:
-        """Show the record before the one shown."""
-        at = self._requests.at
-        self.seek((self._last if at is None else at) - 1)
+        """Show the record before the one shown, or before the one that was asked for and is not there yet."""
+        at, requests = self._requests.at, self._requests
+        if self._is_changing or requests.open or requests.changes or requests.steps or requests.moves:
+            self._move(-1)
+        else:
+            self.seek((self._last if at is None else at) - 1)
 
     def seek(self, at: int) -> None:
         """Pause and show this record."""
         run = self.run
         last = self._last if run is None else max(self._last, len(run.trace) - 1)  # further while steps are being taken
         at = min(max(at, 0), last)
-        self._request(playing=False, steps=0, at=None if at == last else at, redraw=True)
+        self._request(playing=False, steps=0, at=None if at == last else at, moves=(), redraw=True)
 
     def stop(self) -> None:
         """End the run before its next step; Play continues it."""
         self._open_run.halt()
-        self._request(playing=False, steps=1, at=None)
+        self._request(playing=False, steps=1, at=None, moves=())
 
     def change(self, change: Callable[[OpenRun], None], kind: str = "") -> None:
         """Pause, apply this function to the open run after those that were asked for before, and show the result.
@@ -190,7 +198,7 @@ class Player(BackgroundWorker):
         with self._changed:
             waiting = self._requests.changes
             kept = waiting[:-1] if kind and waiting and waiting[-1][0] == kind else waiting
-            self._request(changes=(*kept, (kind, change)), playing=False, steps=0, at=None, redraw=True)
+            self._request(changes=(*kept, (kind, change)), playing=False, steps=0, at=None, moves=(), redraw=True)
 
     def show(self, visible: Collection[str]) -> None:
         """Draw the pictures with these keys from now on."""
@@ -248,10 +256,11 @@ class Player(BackgroundWorker):
         """Carry out requests until `close`; an exception becomes a message, and the thread goes on."""
         while True:
             with self._changed:
-                self.working_since = 0.0
+                self.working_since, self._is_changing = 0.0, False
                 self._changed.wait_for(self._has_work, timeout=self._seconds_to_step())
                 requests, answered = self._requests, self.asked
-                self._requests = replace(requests, open=None, redraw=False, changes=(), steps=0)
+                self._requests = replace(requests, open=None, redraw=False, changes=(), steps=0, moves=())
+                self._is_changing = bool(requests.open or requests.changes or requests.steps or requests.moves)
             if requests.closed:
                 break
             self.working_since = time.monotonic()
@@ -268,6 +277,11 @@ class Player(BackgroundWorker):
         with self._changed:
             prepared, self._requests.prepared = self._requests.prepared, None
         return {"open": prepared} if prepared is not None else {}
+
+    def _move(self, by: int) -> None:
+        """Go on or back by a record, after what was asked for before."""
+        with self._changed:
+            self._request(playing=False, moves=(*self._requests.moves, by), redraw=True)
 
     def _request(self, **changes: Any) -> None:
         with self._changed:
@@ -293,6 +307,8 @@ class Player(BackgroundWorker):
         begin = time.monotonic()
         with self._turns.turn():
             moved = self._take_steps(requests)
+            for by in requests.moves:
+                moved |= self._go(by)
             is_first = self._played < FIRST_FRAMES
             is_time = is_first or self._pace.picture_due(begin) or not self._requests.playing
             drawn = requests.redraw or requests.open is not None or (moved and is_time)
@@ -348,6 +364,14 @@ class Player(BackgroundWorker):
                     break
         self._last = self._open_run.last
         return True
+
+    def _go(self, by: int) -> bool:
+        """Go on or back by a record; returns whether a step was taken for it."""
+        with self._changed:
+            last, at = self._open_run.last, self._requests.at
+            at = max((last if at is None else min(at, last)) + by, 0)
+            self._requests.at = at if at < last else None
+        return at > last and self._take_steps(Requests(steps=1))
 
     def _pause_at_budget(self) -> bool:
         """Pause with a message where the budget is spent; Play then continues for as many steps again."""
