@@ -50,9 +50,13 @@ export function render({ model, el }) {
       send()
       moving = ""
     }
+    let isTyped = false // and not sent yet
+    input.oninput = () => { isTyped = true }
+    input.onblur = () => { isTyped = false }
     input.onchange = () => {
-      const value = Number(input.value.trim().replace("−", "-").replace(",", "."))
-      if (Number.isFinite(value) && value > 0) model.send_msg({ name: row.name, value })
+      isTyped = false
+      const value = Number(input.value.trim().replace("−", "-").replace(",", ".") || NaN)
+      if (Number.isFinite(value)) model.send_msg({ name: row.name, value })
       else show()
     }
     lock.onclick = () => model.send_msg({ name: row.name, fixed: !parts.row.fixed })
@@ -67,7 +71,7 @@ export function render({ model, el }) {
       lock.setAttribute("aria-pressed", String(fixed))
       lock.setAttribute("aria-label", `Keep ${row.label} fixed`)
       lock.title = fixed ? "Fixed. Press to learn it" : "Learned. Press to keep it fixed"
-      if (moving === row.name || el.getRootNode().activeElement === input) return
+      if (moving === row.name || isTyped) return
       range.value = place(value)
       range.setAttribute("aria-valuetext", digits(value))
       input.value = digits(value)

@@ -18,6 +18,7 @@ from ..page import guest_sheet
 from ..playback.open_run import Frame
 from ..session import Session
 from ..styles import beside
+from ..text import text
 from ..widgets import WIDE, WithLayout, column, line_of_text
 from .method_settings import SLIM
 
@@ -79,7 +80,7 @@ class Sliders(JSComponent):
         value, fixed = msg.get("value"), msg.get("fixed")
         if isinstance(fixed, bool):
             self._on_fixed(row["name"], fixed)
-        elif is_number(value) and value > 0.0:
+        elif is_number(value):  # what no hyperparameter can be is refused with a sentence
             self._on_value(row["name"], float(value))
 
 
@@ -93,20 +94,31 @@ def pane_of_table(table: Hyperparameters) -> pn.Column:
         a spec with these values.
     """
 
+    words = line_of_text()
+
     def set_value(name: str, value: float) -> None:
-        for each in (name, *table[name].partners):
-            table[each].value = value
+        sliders.rows = [row | {"value": value} if row["name"] == name else row for row in sliders.rows]  # as typed
+        try:
+            for each in (name, *table[name].partners):
+                table[each].value = value
+        except ValueError:
+            show()
+            words.object = text(f"The value of {name} is {value:g}; give a number above 0.")
+
+    def show(*_: Any) -> None:
+        words.object = ""
+        sliders.adopt(table)
 
     sliders = Sliders(set_value, lambda name, fixed: setattr(table[name], "fixed", fixed))
-    sliders.adopt(table)
-    watchers = [(row, row.param.watch(lambda _: sliders.adopt(table), ["value", "fixed", "bounds"])) for row in table]
+    show()
+    watchers = [(row, row.param.watch(show, ["value", "fixed", "bounds"])) for row in table]
 
     def end() -> None:
         for row, watcher in watchers:
             row.param.unwatch(watcher)
 
     at_end(end)
-    return guest_sheet([sliders], lambda dark: None)
+    return guest_sheet([words, sliders], lambda dark: None)
 
 
 HINT = (

@@ -37,4 +37,8 @@ def test_a_lengthscale_is_set_by_the_keyboard_and_taken_back(seen: Seen):
     seen.press("Take back the last click (U)")
     until(lambda: seen.step == steps)
     expect(number).to_have_value(before, timeout=PATIENCE)
+    number.fill("−1")
+    number.press("Enter")
+    assert "The value of se.lengthscale is −1" in seen.alert()
+    expect(number).to_have_value(before, timeout=PATIENCE)
     page.get_by_role("button", name="Hyperparameters", exact=True).click()
