@@ -40,6 +40,28 @@ def test_the_tooltip_shows_the_row_its_prediction_and_the_nearest_inducing_point
     assert any(isinstance(tool, HoverTool) and not tool.visible for tool in live.figure.tools)
 
 
+@pytest.mark.parametrize(
+    ("data", "show"), [("snelson-like", "over the data"), ("sin-product", "over the data"), ("sin-product", "ranks")]
+)
+def test_the_tooltip_of_a_swap_shows_both_decreases(data: str, show: str):
+    run = Spec("cholqr", {"num_inducing": 5}, data, kernel="se").open()
+    run.finish(steps=2)
+    [view] = [view for view in views.for_run(run) if view.key == "landscape"]
+    view.show = show
+
+    live = Live(view, view.data(run, 1))
+    live.update(layers := view.data(run, 2))
+
+    for name in ("exact", "pivots"):
+        [source] = [s for s in live.figure.select({"type": ColumnDataSource}) if s.name == name]
+        [tool] = [t for t in live.figure.select({"type": HoverTool}) if t.renderers[0].data_source is source]
+        assert ("exact decrease [nat]", "@exact{0.0000}") in tool.tooltips
+        assert ("predicted decrease [nat]", "@approx{0.0000}") in tool.tooltips
+        for column in ("exact", "approx"):  # long columns are rounded when sent
+            values = layers[name][column].to_numpy()
+            assert source.data[column] == pytest.approx(values, abs=np.ptp(values) / 2**15)
+
+
 def test_only_marks_of_rows_have_a_tooltip_and_a_highlight():
     rows = pd.DataFrame({"x": [0.0, 1.0], "y": [2.0, 3.0], "row": [4, 7], "observed": [5.0, 6.0]})
     layers = {"rows": rows, "others": rows[["x", "y", "observed"]], "line": rows}

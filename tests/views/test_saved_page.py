@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -83,10 +84,12 @@ def test_two_hundred_maps_of_a_surface_that_changes_little_by_little_are_small()
 
 
 def test_each_frame_has_the_numbers_of_its_step(tmp_path: Path):
-    frame = pd.DataFrame({PROBE: np.linspace(-2, 2, 70), "y": np.sin(3 * np.linspace(-2, 2, 70))})
+    frame = pd.DataFrame({PROBE: np.linspace(-2, 2, 70), "y": np.sin(3 * np.linspace(-2, 2, 70)), "<b>same": 1.0})
     split = gpx.data.load(frame, target="y")
     run = gpx.Spec("cholqr", {"num_inducing": 5}, kernel="se").open(data=split)
     run.finish(steps=12)
+    [note] = split.notes
+    assert "<b>same" in note
 
     file = run.save_page(tmp_path / "run.html", title=PROBE)
 
@@ -101,6 +104,7 @@ def test_each_frame_has_the_numbers_of_its_step(tmp_path: Path):
         np.testing.assert_allclose(curve[at], run.plot("fit", at).layers["mean"]["y"], atol=1e-3)
     assert np.abs(curve[0] - curve[-1]).max() > 0.1
     parts = Parts(page)
+    assert f'<p class="hint">{escape(note.splitlines()[0])}</p>' in page
     assert "img" not in parts.names
     assert parts.addresses == []
     assert "link" not in parts.names

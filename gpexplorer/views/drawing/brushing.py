@@ -22,6 +22,8 @@ TOOLTIPS = {  # column of the frame -> label and format in the tooltip
     "residual": ("residual", "@residual{0.0000}"),
     "nearest": ("nearest inducing point", "@nearest"),
     "away": ("distance to it", "@away{0.0000}"),
+    "exact": ("exact decrease [nat]", "@exact{0.0000}"),
+    "approx": ("predicted decrease [nat]", "@approx{0.0000}"),
 }
 HIGHLIGHT = Path(__file__).with_name("highlight_row.js").read_text("utf-8")
 

@@ -20,6 +20,7 @@ from bokeh.embed.util import standalone_docs_json_and_render_items
 from bokeh.util.paths import bokehjs_path
 
 from ...data import is_named
+from ...data.quoting import what_is_seen
 from ...errors import SettingError, not_written, quoted
 from ...runs import Spec, code
 from ...runs.run import Run
@@ -51,7 +52,7 @@ class RecordedRun(NamedTuple):
     figures : list of RecordedFigure
         Its pictures, with one frame per record.
     notes : list of str
-        Sentences for the reader, such as why a picture is missing.
+        Sentences for the reader: what should be known about the rows, and why a picture is missing.
     """
 
     name: str
@@ -152,7 +153,7 @@ def page_of(
         figures, notes = record(run, views, records, share)
         if not figures:
             raise SettingError(" ".join(["There is nothing to draw.", *notes]))
-        recorded.append(RecordedRun(name, run, records, figures, notes))
+        recorded.append(RecordedRun(name, run, records, figures, [*_notes_on_rows(run, recorded), *notes]))
     while True:
         content = _document(recorded, by, title or _title(recorded))
         most = max(len(recorded_run.records) for recorded_run in recorded)
@@ -163,6 +164,12 @@ def page_of(
         recorded = [
             _thinned(recorded_run, max(2, most * LARGEST * 9 // (len(content) * 10))) for recorded_run in recorded
         ]
+
+
+def _notes_on_rows(run: Run, others: Sequence[RecordedRun]) -> list[str]:
+    """What should be known about the rows of a run, as on its page; nothing that stands at another run already."""
+    notes = map(what_is_seen, run.split.notes if run.split is not None else ())
+    return [note for note in notes if all(note not in other.notes for other in others)]
 
 
 def _views(run: Run, keys: Sequence[str] | Mapping[str, Mapping[str, Any]], shown: int) -> list[View]:
