@@ -61,7 +61,7 @@ def test_heights_axes_and_the_lowest_point_are_those_of_the_exact_model(shift: f
     assert len(layers["path"]) == 3
     assert layers["begin"].to_numpy().tolist() == layers["path"].to_numpy()[:1].tolist()
     height = nlml(now["lengthscale"].value, now["noise"].value) - lowest
-    assert surface.attrs["title"] == f"here {round(height, 2):.3g} nat above the lowest point"
+    assert surface.attrs["title"] == f"here {round(height, 2):.3g} nat above the lowest point with the same sd"
     assert surface.attrs["colours"] == (0.0, 3.0)
     assert [surface.attrs[axis] for axis in ("xlabel", "ylabel")] == ["log10 lengthscale [x]", "log10 noise [y]"]
     path, room = layers["path"].to_numpy(), 1.6 / math.log(10.0)
@@ -95,6 +95,19 @@ def test_priors_belong_to_the_height_and_tied_parameters_move_together():
     assert asked == pytest.approx(wanted)
 
 
+def test_one_of_two_lengthscales_says_of_which_input_it_is_and_that_the_other_stays():
+    def surface(kernel: object) -> pd.DataFrame:
+        run = gpx.Spec("ml", data={"name": "hypercube", "n": 40, "d": 2}, kernel=kernel).open()
+        run.finish(steps=1)
+        return Likelihood(side=3).data(run, 1)["surface"]
+
+    attrs = surface("se-ard").attrs
+    assert [attrs[axis] for axis in ("xlabel", "ylabel")] == ["log10 lengthscale of x1", "log10 noise [y]"]
+    assert attrs["title"].endswith("nat above the lowest point with the same sd, lengthscale of x2")
+    tied = surface({"name": "se-ard", "tied": [["lengthscale[x1]", "lengthscale[x2]"]]})
+    assert tied.attrs["title"].endswith("with the same sd")
+
+
 def test_its_hyperparameters_are_chosen_by_name():
     run, view = opened(kernel="se + lp"), Likelihood(side=3)
     assert view.applies(run)
@@ -104,8 +117,8 @@ def test_its_hyperparameters_are_chosen_by_name():
     view.first, view.second = "lp.period", "se.sd"
     assert view.axes_of(run) == (names.index("lp.period"), 0)
     surface = view.data(run, 1)["surface"]
-    assert "period" in surface.attrs["xlabel"]
-    assert "sd" in surface.attrs["ylabel"]
+    assert surface.attrs["xlabel"] == "log10 period of lp [x]"
+    assert surface.attrs["ylabel"] == "log10 sd of se [y]"
     assert view.applies(opened(kernel="se"))  # another kernel has no period
     assert (view.first, view.second) == ("se.lengthscale", "se.sd")
 

@@ -294,6 +294,10 @@ def test_the_entries_of_a_legend_look_like_their_marks_and_can_be_hidden():
         Entry("none", "○", "#888888", 1.0, True), Entry("columns", "●", "currentColor", 1.0, True),
     ]  # fmt: skip
     assert [entry.label for entry in entries(figure, with_empty=True)][6] == "empty"
+    patterns, lines = ("solid", "dashed", "dotted", "dotdash", "dashdot", [3, 3]), unit_figure()
+    for pattern in patterns:
+        lines.line([0, 1], [0, 1], line_dash=pattern, legend_label=str(pattern))
+    assert [entry.sign for entry in entries(lines)] == ["━", "╍", "⋯", "━·", "━·", "╍"]
     for number in (0, 6, 8, -1):
         toggle(figure, number)
     assert [entry.label for entry in entries(figure) if not entry.visible] == ["line", "none"]

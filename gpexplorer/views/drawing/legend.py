@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 MARKS = {  # marker of Bokeh -> the sign that stands for it in a line of text
@@ -16,7 +17,10 @@ MARKS = {  # marker of Bokeh -> the sign that stands for it in a line of text
     "cross": "+",
 }
 HOLLOW = {"●": "○", "◆": "◇", "■": "□", "▲": "△", "▼": "▽", "★": "☆"}
-AREA, LINE, DASHED = "■", "━", "╍"
+AREA, LINE, DASHED, DOTTED, DASH_AND_DOT = "■", "━", "╍", "⋯", "━·"
+
+
+SHORT = 2  # pixels of a stroke of Bokeh's dotted line
 
 
 class Entry(NamedTuple):
@@ -27,7 +31,7 @@ class Entry(NamedTuple):
     label : str
         What is drawn.
     sign : str
-        A character that looks like the mark: a marker, a line, a dashed line or an area.
+        Characters that look like the mark: a marker, a line, a dashed line or an area.
     colour : str
         Of the mark, as CSS.
     alpha : float
@@ -105,4 +109,12 @@ def _sign(glyph: Any) -> tuple[str, str]:
         return (HOLLOW.get(sign, sign), "line") if is_hollow or sign in "×+" else (sign, "fill")
     if "fill_color" in glyph.properties():
         return AREA, "fill"
-    return (DASHED if glyph.line_dash else LINE), "line"
+    return _line_sign(glyph.line_dash), "line"
+
+
+def _line_sign(pattern: Sequence[int]) -> str:
+    """The sign of a line with this pattern of pixels, drawn and left free in turn."""
+    strokes = set(pattern[::2])
+    if len(strokes) > 1:
+        return DASH_AND_DOT
+    return LINE if not strokes else DOTTED if strokes <= {SHORT} else DASHED

@@ -18,6 +18,7 @@ import pandas as pd
 import param
 import torch
 
+from ...data.quoting import joined
 from ...errors import NotPositiveDefinite
 from ...kernels.row_scaled import plain_rows
 from ...kernels.theta.restrictions import Parameter, kernel_parameters, log_prior
@@ -126,6 +127,7 @@ class ThetaSurface(View):
 MAX_ROWS = 600  # with more rows, the surface would block the page
 WIDER = 1.6  # log-hyperparameters around the path: a factor of five
 DECADES = 3.0  # of 1 + nat above the lowest point: the ends of the colour scale
+MOST_NAMED = 3  # hyperparameters that are not on the axes
 EVALUATIONS = 40  # from the lowest point of the grid, at most
 
 
@@ -165,8 +167,15 @@ class Likelihood(ThetaSurface):
         for frame in layers.values():
             for column, each in zip("xy", parameters, strict=True):
                 frame[column] = (frame[column] + math.log(each.factor)) / math.log(10.0)
-        xlabel, ylabel = (f"log10 {each.own_name}{each.unit and f' [{each.unit}]'}" for each in parameters)
+        names, moved = _names(run), {entry for entries in self.members(run) for entry in entries}
+        xlabel, ylabel = (
+            f"log10 {names[each.entry]}{'' if each.unit in ('', each.input) else f' [{each.unit}]'}"
+            for each in parameters
+        )
+        kept = [name for entry, name in enumerate(names) if entry not in moved]
         title = f"here {round(here - lowest, 2):.3g} nat above the lowest point" if math.isfinite(here) else ""
+        if title and kept:
+            title += f" with the same {joined(kept, MOST_NAMED)}"
         named(surface, xlabel, ylabel, title, colours=(0.0, DECADES))
         return layers
 
@@ -229,6 +238,15 @@ class Likelihood(ThetaSurface):
             dots(layers, "lowest", "lowest point", color=ROLES["proposed"], marker="star", size=14),
         ]
         return overlay(parts, layers["surface"], 4, show_grid=False)
+
+
+def _names(run: Run) -> list[str]:
+    """What each entry of theta is called on an axis, with the part of the kernel where there are several."""
+    parameters = _parameters(run)
+    has_parts = len({each.part for each in parameters if each.part}) > 1
+    names = [f"{each.what} of {each.input}" if each.input else each.what for each in parameters]
+    parts = [each.part if has_parts else "" for each in parameters]
+    return [f"{name} of {part}" if part else name for name, part in zip(names, parts, strict=True)]
 
 
 def _parameters(run: Run) -> tuple[Parameter, ...]:
