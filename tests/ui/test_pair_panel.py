@@ -81,12 +81,36 @@ def test_two_runs_move_together_and_say_how_they_differ(session: Session):
         ghost = panel._charts[number]["convergence"]._live.figure.select_one({"name": "ghost"})
         assert len(ghost.data["x"]) > 1
     assert all(len(figures) == 2 for figures in panel._figures)
+    check_axes(panel)
 
     worker = panel._worker
     panel.close()
     worker.thread.join(20)
     assert not worker.thread.is_alive()
     assert worker.runs() == {}
+
+
+def check_axes(panel: PairPanel) -> None:
+    """What shows the same quantity has the same axes at every place, also after one figure was zoomed for a while."""
+
+    def ends(key: str) -> list[list[float]]:
+        ranges = [(charts[key]._live.figure.x_range, charts[key]._live.figure.y_range) for charts in panel._charts]
+        return [[end for each in pair for end in (each.start, each.end)] for pair in ranges]
+
+    for place in (0, 4):
+        panel.place.value = place
+        shown(panel, f"step {place}")
+        for key in ("fit", "convergence"):
+            left, right = ends(key)
+            assert left == right
+    zoomed = panel._charts[0]["fit"]._live.figure.x_range
+    zoomed.update(start=1.0, end=2.0)
+    panel.place.value = 5
+    shown(panel, "step 5")
+    left, right = ends("fit")
+    assert left[:2] == [1.0, 2.0]
+    assert right[0] < 1.0 < 2.0 < right[1]
+    assert left[2:] == right[2:]
 
 
 def test_a_method_takes_as_many_steps_on_the_same_rows(session: Session):

@@ -362,6 +362,10 @@ class PairPanel(StudyPanel):
             self.heads[number].object = f'{head}<div class="facts">{cells}</div>'
             views = {view.key: view for view in side.views}
             self._draw(number, {views[key]: frames for key, frames in layers.items()}, f"{side.name}, {frame.place}")
+        left, right = self._charts
+        if len({repr(side.request.spec.data) for side in worker.sides}) == 1:
+            for key in left.keys() & right.keys():
+                left[key].share_axes(right[key])
 
     def _draw(self, number: int, layers: Mapping[View, Layers], shown: str) -> None:
         """Update the figures of one side, and make those that are new."""

@@ -104,6 +104,11 @@ class Chart(WithFigure):
             self._live.figure.name = name
             self.legend.fill(self._live.legend)
 
+    def share_axes(self, other: Chart) -> None:
+        """Give both figures the same ends of each axis that shows the same quantity."""
+        if self._live is not None and other._live is not None:
+            self._live.share_axes(other._live)
+
     def _draw(self, view: Plotted, layers: Layers, name: str, height: int) -> None:
         self._live = live = Live(view, layers, self._theme.name, name)
         live.figure.update(sizing_mode="stretch_width", height=height, output_backend="canvas")

@@ -230,6 +230,24 @@ class Live:
         """Hide the layers of an entry of the legend, or show them again."""
         toggle(self.figure, entry)
 
+    def share_axes(self, other: Live) -> None:
+        """Give both figures the same ends of each axis that shows the same quantity, unless somebody has zoomed."""
+        lives = (self, other)
+        for axis in ("x", "y"):
+            sides = [getattr(live.figure, f"{axis}axis")[0] for live in lives]
+            ranges = [getattr(live.figure, f"{axis}_range") for live in lives]
+            is_same = sides[0].axis_label == sides[1].axis_label and self._log == other._log
+            if is_same and all(
+                (r.start, r.end) == live._fitted.get(axis) for r, live in zip(ranges, lives, strict=True)
+            ):
+                for live in lives:
+                    live._set_ends(axis, min(r.start for r in ranges), max(r.end for r in ranges))
+
+    def _set_ends(self, axis: str, start: float, end: float) -> None:
+        self._fitted[axis] = (start, end)
+        axis_range = getattr(self.figure, f"{axis}_range")
+        axis_range.update(start=start, end=end, reset_start=start, reset_end=end)
+
     def _put_below(self) -> None:
         """Put colour bars under a map, which is as wide as it is high and would be small beside them."""
         for bar in self._bars:
@@ -274,8 +292,7 @@ class Live:
                     continue  # somebody has zoomed; the reset button of the figure lets the axis follow the data again
                 if extent is not None and (force or _misfits(extent, ends, log)):
                     counted = any(side.axis_label in COUNTED for side in getattr(self.figure, f"{axis}axis"))
-                    start, end = self._fitted[axis] = _with_margin(extent, log, counted)
-                    axis_range.update(start=start, end=end, reset_start=start, reset_end=end)
+                    self._set_ends(axis, *_with_margin(extent, log, counted))
         limits = _colour_limits(layers)
         for mapper in self._mappers:
             if limits is not None:
