@@ -26,9 +26,9 @@ from ..session import Session
 from ..styles import CARD, CARDS, CARDS_FRAME, HEAD, TABS, TEXT
 from ..tables import Steps
 from ..text import sentence, text
-from ..widgets import column, line_of_text
+from ..widgets import column, line_of_text, watch
 from .chart import WithFigure
-from .gestures import Gestures
+from .gestures import LOOK, Gestures
 
 ON_TOP = 3  # pictures that are always visible
 PREDICTION = "fit"  # key of the picture of data and prediction
@@ -75,6 +75,7 @@ class Picture(WithFigure):
     def __init__(self, view: View, run: RunSummary, session: Session) -> None:
         super().__init__(session.theme, margin=(0, 12), visible=False)
         self._session = session
+        self._height = 0  # pixels that the place of the figure has at least
         self._drawn_for: Any = None  # what the figure, or the sentence in its place, was made for
         self.layers: Layers = {}
         self._selectors: dict[str, pmui.Select] = {}  # of the options, by the name of the parameter
@@ -112,6 +113,8 @@ class Picture(WithFigure):
         title.css_classes = ["has-options"] if tools else []
         corner = [pn.Column(*tools, margin=0, css_classes=["corner"])] if tools else []
         gestures = [self.gestures] if self.gestures is not None else []
+        if self.gestures is not None:
+            watch(self._keep_height, self.gestures.mode)
         self.card[:] = [title, *corner, *gestures, self.legend, self._place]
 
     def update(self, layers: Layers) -> None:
@@ -177,6 +180,14 @@ class Picture(WithFigure):
         if self.view.click:
             figure.on_event(Tap, weakly(self._click))
         self._place[:] = [pn.pane.Bokeh(figure, sizing_mode="stretch_both", margin=0, styles=FILL)]
+
+    def _keep_height(self) -> None:
+        """Let the card grow by what stands above the figure while a person moves points or edits rows."""
+        if self.gestures is None or self.gestures.mode.value == LOOK:
+            self._height = 0
+        elif not self._height and self._live is not None:
+            self._height = self._live.figure.outer_height or 0  # as the browser has said; unset without one
+        self._place.styles = {"--height": f"{self._height}px"}
 
     def _show_sentence(self, markup: str) -> None:
         """A sentence in place of the figure."""

@@ -35,9 +35,15 @@ def test_a_point_is_dragged_and_the_bound_splits(seen: Seen):
     seen.press("Look")
 
 
+HEIGHT = f"() => ({DATA_FIGURE})('').inner_height"
+
+
 def test_a_row_is_added_by_a_click_and_taken_back(seen: Seen):
+    height = seen.page.evaluate(HEIGHT)
     seen.press("Edit rows")
     until(lambda: listens(seen, "tap"))
+    expect(seen.page.get_by_text("Click a free place to add a row")).to_be_visible()
+    assert seen.page.evaluate(HEIGHT) == height  # the words above the picture make the card higher
 
     x, y = seen.page.evaluate(AT, [3.0, 1.5])
     seen.page.mouse.click(x, y)
@@ -45,7 +51,9 @@ def test_a_row_is_added_by_a_click_and_taken_back(seen: Seen):
     until(lambda: seen.page.get_by_text("181 training rows").count() == 1)
     seen.press("Take back the last edit")
     until(lambda: seen.page.get_by_text("180 training rows").count() == 1)
+    assert seen.page.evaluate(HEIGHT) == height
     seen.press("Look")
+    until(lambda: seen.page.evaluate(HEIGHT) == height)
 
 
 MARKED = f"""(name) => {ON_PAGE}.filter((m) => m.type === "ColumnDataSource" && m.name === name)
