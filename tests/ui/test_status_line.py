@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gpexplorer import Spec
+from gpexplorer.ui.playback import readings
 from gpexplorer.ui.playback.readings import status_numbers
 from gpexplorer.ui.playback.status import Status
 from gpexplorer.ui.text import number
 from gpexplorer.views.runs.convergence import Convergence
+from gpexplorer.views.saved_page.recorded_figures import facts
 
 FAMILIES = ["cholqr", "gbcd", "grief", "gpcv-admm", "scgd", "vecchia", "ml"]
 
@@ -51,7 +53,9 @@ def test_a_number_that_is_not_shown_unfolds():
     assert status.line.css_classes == []
 
 
-def test_a_score_of_an_earlier_step_says_its_step():
+def test_a_score_of_an_earlier_step_says_its_step(monkeypatch: pytest.MonkeyPatch):
+    """However long ago it was, and in the words of a saved page. A score is looked for behind the rows of the table."""
+    monkeypatch.setattr(readings, "TABLE_ROWS", 1)
     run = Spec("cholqr", {"num_inducing": 5}, {"name": "snelson-like", "n": 40}, kernel="se").open()
     for _ in range(4):
         run.advance()
@@ -62,5 +66,6 @@ def test_a_score_of_an_earlier_step_says_its_step():
     now, later = (status_numbers(run, at, None, can_undo=False).cells[3:5] for at in (1, 3))
     assert [fact.value for fact in now] == [number(score) for score in scores]
     assert [fact.value for fact in later] == [f"{number(score)} at step 1" for score in scores]
-    assert status_numbers(run, 0, None, can_undo=False).cells[3].value == "—"
+    assert [facts(run, [at])[0]["SMSE"] for at in (1, 3)] == [now[0].value, later[0].value]
+    assert status_numbers(run, 0, None, can_undo=False).cells[3].value == facts(run, [0])[0]["SMSE"] == "—"
     run.close()

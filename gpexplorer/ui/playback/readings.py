@@ -16,6 +16,7 @@ from ...runs import Record, Run
 from ...runs.counting import jitter_sentence
 from ...runs.rounding import rise_sentence
 from ...views.runs.convergence import objective_of_start
+from ...views.saved_page.recorded_figures import with_its_step
 from ..text import number
 
 TERMS = ("fit", "logdet", "trace", "objective")  # fields of a method's info: three terms, and their sum
@@ -173,12 +174,9 @@ def _terms(run: Run, at: int) -> dict[str, float]:
 
 def _newest_score(run: Run, at: int, name: str) -> str:
     """The newest score up to record `at`, with the step that it belongs to if that is an earlier one."""
-    records = reversed(run.trace[max(0, at - TABLE_ROWS) : at + 1])
-    newest = next((record for record in records if record.scores), None)
-    if newest is None or newest.scores is None:
-        return number(math.nan)
-    value = number(newest.scores.get(name, math.nan))
-    return value if newest.index == at else f"{value} at step {newest.index}"
+    scored = ((record.index, (record.scores or {}).get(name, math.nan)) for record in reversed(run.trace[: at + 1]))
+    step, score = next((pair for pair in scored if not math.isnan(pair[1])), (math.nan, math.nan))
+    return with_its_step(number(score), step, at)
 
 
 def _row(run: Run, record: Record) -> dict[str, Any]:

@@ -244,8 +244,22 @@ def _newest(scores: pd.Series) -> list[str]:
     place = np.arange(len(scores))
     scored = pd.Series(place, dtype=float).where(scores.notna().to_numpy()).ffill()  # nan before the first score
     values = map(_number, scores.ffill())
-    earlier = zip(values, scored, scored < place, strict=True)
-    return [f"{value} at step {k:.0f}" if is_earlier else value for value, k, is_earlier in earlier]
+    return list(map(with_its_step, values, scored, place))
+
+
+def with_its_step(score: str, step: float, shown: int) -> str:
+    """Return a score as text, with the step that it belongs to if that is an earlier one than the step shown.
+
+    Parameters
+    ----------
+    score : str
+        The newest score up to the step shown.
+    step : float
+        The step it belongs to; nan where there is none.
+    shown : int
+        The step shown.
+    """
+    return f"{score} at step {step:.0f}" if step < shown else score
 
 
 def _number(value: Any) -> str:
