@@ -135,9 +135,9 @@ class View(param.ParameterizedABC):
     def plot(self, layers: Layers) -> hv.Overlay | hv.Element:
         """Draw these frames, each element wrapped in `layer`."""
 
-    def saved_as(self, method: str, step: int) -> str:
-        """Return the name of a file with this picture of a step of a method."""
-        return f"{self.title}, {method}, step {step}"
+    def saved_as(self, method: str, step: int | None = None) -> str:
+        """Return the name of a file with this picture of a method, at this step if there is one."""
+        return f"{self.title}, {method}" + ("" if step is None else f", step {step}")
 
 
 class BrokenView(View):

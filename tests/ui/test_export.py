@@ -40,6 +40,11 @@ def page() -> str:
     return sheet(Spec("cholqr", data=PROBE), ["<p>SMSE 0.25</p>"], drawn, "dark")
 
 
+def test_its_pictures_are_saved_by_names(page: str):
+    assert '"Data and prediction, cholqr"' in page
+    assert '"Swap landscape, cholqr"' in page
+
+
 def test_it_requests_nothing_from_the_network(page: str):
     tags = Tags(page)
 

@@ -21,6 +21,7 @@ from gpexplorer.views.saved_page import page_file, recorded_figures
 from gpexplorer.views.saved_page.recorded_figures import PackedColumns, RecordedFigure, evenly_spaced, facts, record
 from saved_pages import frames_of
 
+RUN: Any = SimpleNamespace(method=SimpleNamespace(key="cholqr"))
 SPEC = gpx.Spec("random", {"num_inducing": 4}, data="snelson-like", kernel="se")
 
 
@@ -61,7 +62,7 @@ def _without_the_program_of_bokeh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def recorded(view: View, records: list[int]) -> RecordedFigure:
     """One picture at these records."""
-    [figure], failures = record(SimpleNamespace(), [view], records, lambda fraction: None)  # type: ignore[arg-type]
+    [figure], failures = record(RUN, [view], records, lambda fraction: None)
     assert failures == []
     return figure
 
@@ -107,14 +108,14 @@ def test_a_picture_that_fails_is_a_sentence_and_the_fraction_of_the_work_is_repo
     fractions: list[float] = []
     pictures = [Rows(), Rows(error=GPExplorerError("no rows")), Rows(error=ValueError("secret")), Rows()]
 
-    figures, failures = record(SimpleNamespace(), pictures, [1, 2], fractions.append)  # type: ignore[arg-type]
+    figures, failures = record(RUN, pictures, [1, 2], fractions.append)
 
     assert fractions == [0.125, 0.25, 0.875, 1.0]
     assert len(figures) == 2
     assert failures == [
         "The picture “Rows” could not be drawn: no rows", "The picture “Rows” could not be drawn: ValueError",
     ]  # fmt: skip
-    assert record(SimpleNamespace(), [Rows()], [9], fractions.append) == ([], [])  # type: ignore[arg-type]
+    assert record(RUN, [Rows()], [9], fractions.append) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -146,6 +147,13 @@ def test_the_numbers_above_the_pictures_are_those_of_the_record_with_the_newest_
     assert "objective F" in facts(run, [0])[0]
     method.channels = ()
     assert list(facts(run, [0])[0]) == ["step", "seconds of work", "SMSE"]
+
+
+def test_the_pictures_of_a_page_are_saved_by_names():
+    run = gpx.Spec("cholqr", {"num_inducing": 5}, {"name": "snelson-like", "n": 40}, kernel="se").open()
+    run.finish(steps=1)
+    figures, _ = record(run, [run.plot("convergence").view], [0, 1], lambda fraction: None)
+    assert [recorded.figure.name for recorded in figures] == ["Convergence, cholqr"]
 
 
 def test_the_objective_of_the_start_is_that_of_the_picture_and_no_score_has_no_step():

@@ -213,7 +213,7 @@ def sheet(spec: Spec, heading: Sequence[str], pictures: Sequence[tuple[View, Lay
     str
         The document, about 1 MB, as it contains Bokeh's own program.
     """
-    figures = [_figure(view, layers, theme) for view, layers in pictures]
+    figures = [_figure(view, layers, theme, view.saved_as(spec.method)) for view, layers in pictures]
     captions = [f"<h2>{text(view.title)}</h2><p>{text(view.help)}</p>" for view, _ in pictures]
     script, elements = components(figures)
     return PAGE.render(
@@ -233,8 +233,8 @@ def written(note: str) -> str:
     return "".join(f"<p><i>{text(line, 2000)}</i></p>" for line in note.splitlines() if line.strip())
 
 
-def _figure(view: View, layers: Layers, theme: str) -> Any:
+def _figure(view: View, layers: Layers, theme: str, name: str) -> Any:
     """A new figure of this view: the figure on the page belongs to the page's document."""
-    figure = Live(view, {name: frame.copy() for name, frame in layers.items()}, theme).figure
+    figure = Live(view, {name: frame.copy() for name, frame in layers.items()}, theme, name).figure
     figure.update(sizing_mode="stretch_width", height=HEIGHT, max_width=WIDTH, output_backend="canvas")
     return figure

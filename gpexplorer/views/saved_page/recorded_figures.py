@@ -95,17 +95,17 @@ def record(
                 frames.append(view.data(run, at))
                 report((number + (place + 1) / len(records)) / len(views))
             if any(len(frame) for layers in frames for frame in layers.values()):
-                figures.append(_recorded(view, frames))
+                figures.append(_recorded(view, frames, view.saved_as(run.method.key)))
         except Exception as error:
             reason = str(error) if isinstance(error, GPExplorerError) else type(error).__name__
             failures.append(f"The picture “{view.title}” could not be drawn: {reason}")
     return figures, failures
 
 
-def _recorded(view: View, frames: Sequence[Layers]) -> RecordedFigure:
+def _recorded(view: View, frames: Sequence[Layers], name: str) -> RecordedFigure:
     fullest = max(frames, key=lambda layers: (len(layers), sum(map(len, layers.values()))))
     empty = {name: frame.iloc[:0] for name, frame in fullest.items()}
-    live = Live(view, fullest)
+    live = Live(view, fullest, name=name)
     live.leave_words_to_page()
     figure = live.figure
     figure.update(sizing_mode="stretch_width", height=HEIGHT, output_backend="canvas")
