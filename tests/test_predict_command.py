@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import signal
@@ -101,6 +102,37 @@ def test_mistakes_are_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
     assert call("predict", "model", "new.csv") == 2
     assert "model cannot be read as a safetensors file" in capsys.readouterr().err
+
+
+def test_a_file_without_rows_is_a_sentence_about_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    x = np.linspace(0.0, 6.0, 40)
+    run = Spec("cholqr", {"num_inducing": 4}).open(data=pd.DataFrame({"x": x, "y": np.sin(x)}))
+    run.finish(steps=1)
+    run.posterior(of="y").save(tmp_path / "model")
+    files = {
+        "zero.csv": (b"", "is empty (0 bytes)"),
+        "zero.parquet": (b"", "is empty (0 bytes)"),
+        "packed.csv.gz": (gzip.compress(b""), "contains only blank lines"),
+        "marked.csv": (b"\xef\xbb\xbf", "contains only blank lines"),
+        "wide.csv": ("\n".encode("utf-16"), "contains only blank lines"),
+        "lines.csv": (b"\r\n\n", "contains only blank lines"),
+        "blanks.csv": (b"  \n \t", "contains only blank lines"),
+        "names.csv": (b"x\n", "no rows below"),
+        "names in blanks.csv": (b"x z\n", "no rows below"),
+        "open names.csv": (b"x,z", "no rows below"),
+    }
+    for name, (contents, expected) in files.items():
+        Path(name).write_bytes(contents)
+        assert call("predict", "model", name) == 2, name
+        printed = capsys.readouterr()
+        assert printed.out == "", name
+        assert expected in printed.err, name
+        assert "3 rows" not in printed.err, name
+    Path("one.csv").write_text("x\n3\n")
+    assert call("predict", "model", "one.csv") == 0  # one row is enough
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
+from ..data.files.size_limits import NEEDED
 from .styles import TEXT, TOOLTIP
 from .text import named
 
@@ -152,7 +153,7 @@ class FileUpload(pmui.FileInput):
             self.clear()  # the same file once more would change nothing
         elif status == "finished" and not self._buffer:
             self._send_msg({"status": "finished"})
-            self._report("The file is empty (0 bytes): choose a file with a header and at least 3 rows.")
+            self._report(f"The file is empty (0 bytes): {NEEDED}.")
         elif (status == "upload_event" and self._is_acceptable(msg)) or status == "finished":
             super()._handle_msg(msg)
         else:

@@ -30,7 +30,7 @@ from ..reader.date_format import date_format
 from ..reader.date_texts import clock_hours
 from ..reader.number_format import duration_parts, number_format
 from ..reader.words import name_key
-from .size_limits import LOCAL, Limits
+from .size_limits import LOCAL, NEEDED, Limits
 from .text_encoding import as_utf8, marked_encoding
 
 DELIMITERS = ",;\t|"
@@ -80,7 +80,7 @@ def read_delimited(
         data, delimiter = "\n".join(lines).encode(), "\t"
     first = first_lines(data, 1)
     if not first:
-        raise DataError(f"{name} contains only blank lines: choose a file with a header and at least 3 rows.")
+        raise DataError(f"{name} contains only blank lines: {NEEDED}.")
     if len(first_lines(data, 2)) == 1 and not data.endswith((b"\n", b"\r")):
         data += b"\n"  # Arrow ignores a single line without a line break
     limits.check_table(name, data.count(b"\n"), first[0].count(delimiter) + 1)
@@ -91,7 +91,7 @@ def read_delimited(
     names, notes, skip = _names(name, head, below, header, known)
     cells = cells.slice(skip)
     if cells.num_rows == 0:
-        raise DataError(f"{name} has a header and no rows below it: at least 3 rows are needed.")
+        raise DataError(f"{name} has a header and no rows below it: {NEEDED}.")
     return cells.rename_columns(names), encoding + skipped + notes
 
 
@@ -119,6 +119,8 @@ def delimited_strips(
         with open_text(path) as file:
             text, notes = as_utf8(name, start[:cut], _blocks(file))
         encoding = "cp1252" if notes else "utf8"
+    if is_whole and not first_lines(text, 1):
+        raise DataError(f"{name} contains only blank lines: {NEEDED}.")
     text, delimiter, ahead, skipped = _opened(text, known)
     if delimiter == " ":
         with open_text(path) as file:

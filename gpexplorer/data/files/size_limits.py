@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from ...errors import DataError
 from ..quoting import count, size
 
+NEEDED = "choose a file with the names of its columns and rows below them"
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -28,7 +30,7 @@ class Limits:
                 "or save it as Parquet or as .csv.gz."
             )
         if nbytes == 0:
-            raise DataError(f"{name} is empty (0 bytes): choose a file with a header and at least 3 rows.")
+            raise DataError(f"{name} is empty (0 bytes): {NEEDED}.")
 
     def check_unpacked(self, name: str, nbytes: int) -> None:
         """Raise DataError if the contents of an archive are too large."""
