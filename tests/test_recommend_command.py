@@ -152,3 +152,24 @@ def test_a_time_from_which_rows_are_held_out_needs_a_column_of_times(capsys: pyt
     for options in (("--folds", "time"), ("--folds", "time", "--before", "2.5")):
         assert call("recommend", "trial 1.csv", *options, "--seconds", "1", "--quiet") == 2
         assert f"Error: {shlex.join(options[-2:])} {needs}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--folds", "foo"), '--folds is "foo"; give time, groups or random.'),
+        (("--folds", "Time"), '--folds is "Time"; give time, groups or random.'),
+        (("--folds", "KFold(5)"), '--folds is "KFold(5)"; give time, groups or random.'),
+        (("--folds", "groups"), "--folds groups found no column of groups: name it with --groups."),
+        (("--folds", "random", "--groups", "ward"), "--groups holds out whole groups, and --folds random single rows"),
+        (("--folds", "random", "--before", "3"), "--before holds out the last rows: give it alone or with --folds time"),
+        (("--prefer", "foo"), "--prefer is 'foo'; give"),
+        (("--memory", "foo"), "--memory is 'foo'; give"),
+    ],
+)
+def test_a_mistake_in_an_option_is_said_in_words_of_the_command_line(
+    options: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table().drop(columns="ward").assign(ward=table()["age"].round()).round(4).to_csv("no groups.csv", index=False)
+    assert call("recommend", "no groups.csv", *options, "--seconds", "1", "--quiet") == 2
+    assert f"Error: {sentence}" in capsys.readouterr().err

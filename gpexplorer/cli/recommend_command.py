@@ -52,8 +52,10 @@ def recommend(  # noqa: PLR0913 - the options of the command
     quiet: Quiet = False,
 ) -> None:
     """Try the methods on held-out rows for a minute, and say which one to use, with what to expect of it."""
+    from ..data.quoting import quote
     from ..errors import DataError, SettingError
     from ..recommendation import recommend as find
+    from ..recommendation.promises import WAYS
     from .files import NO_MODEL, SPECS, require_writable
 
     require_writable(out, endings=SPECS, sources=[source])
@@ -63,6 +65,8 @@ def recommend(  # noqa: PLR0913 - the options of the command
         "missing": missing, "decimal": decimal if decimal != "." else "", "kinds": _kinds(kinds or []),
         "memory": memory, "folds": folds, "before": before, "prefer": prefer, "seconds": seconds, "seed": seed,
     }  # fmt: skip
+    if folds not in ("", *WAYS):
+        raise SettingError(f"--folds is {quote(folds)}; give {', '.join(WAYS[:-1])} or {WAYS[-1]}.")
     stopped = threading.Event()
     with stopping() as signals:
         signals.stop_by(stopped.set)
@@ -115,7 +119,9 @@ def _as_options(message: str) -> str:
     message = re.sub(
         r'kinds=\{"([^"]+)": "([^"]+)"\}', lambda kind: f"--kind {shlex.quote('='.join(kind.groups()))}", message
     )
-    return re.sub(r"\b(before|dates|groups|target)=(?=[ ,.])", r"--\1", message)
+    message = re.sub(r"\b(before|dates|groups|target)=(?=[ ,.])", r"--\1", message)
+    message = message.replace(", or give the group of each row.", ".")  # which only Python can
+    return re.sub(r"^(before|groups|memory|prefer) (?=is|holds)", r"--\1 ", message)
 
 
 def _as_option(match: re.Match[str]) -> str:
