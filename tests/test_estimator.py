@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -17,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+import gpexplorer as gpx
 from gpexplorer import Estimator
 from gpexplorer.errors import NotPositiveDefinite, SettingError
 from gpexplorer.estimator.parameters import sized_settings
@@ -171,6 +175,41 @@ def test_names_of_columns_are_kept():
 
     assert model.feature_names_in_.tolist() == ["east", "north"]
     assert model.run_.problem.train.names == ("east", "north")
+
+
+@pytest.mark.parametrize("form", ["array", "frame", "frame with words", "frame with dates", "objects", "Arrow"])
+def test_numbers_that_may_be_gaps_are_a_question_as_in_a_file(form: str, tmp_path: Path):
+    random = np.random.default_rng(2)
+    level, share, y = random.uniform(10, 20, 60).round(3), random.uniform(0, 1, 60).round(3), random.normal(size=60)
+    level[::15], share[7], y[[3, 50]] = -999.0, 1e20, -9999.0
+    frame = pd.DataFrame({"level": level, "share": share, "depth": random.uniform(-999.0, 0.0, 60)})
+    frame.loc[4, "depth"] = -999.0  # among others that are near it
+    frame.loc[[5, 6, 9], "depth"] = -99.0
+    frame.assign(y=y).to_csv(tmp_path / "rows.csv", index=False)
+    asked = [note.partition("\n")[0] for note in gpx.load(tmp_path / "rows.csv").notes if "stand for" in note]
+    assert [sentence.partition(" ")[0] for sentence in asked] == ['"level"', '"share"', '"y"']
+
+    days = pd.date_range("2020-01-01", periods=60).to_series(index=frame.index)
+    days[8] = pd.Timestamp("2262-01-01")
+    X = {
+        "array": frame.to_numpy(), "frame": frame, "objects": frame.astype(object),
+        "frame with words": frame.assign(colour=["red", "blue"] * 30),
+        "frame with dates": frame.assign(day=days), "Arrow": pa.table(frame),
+    }[form]  # fmt: skip
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = Estimator(num_inducing=5, budget={"steps": 1}).fit(X, y)
+    said = [str(one.message) for one in caught]
+    if form == "array":
+        asked = [sentence.replace("level", "x0").replace("share", "x1") for sentence in asked]
+    assert [f"{sentence.partition('? ')[0]}?" for sentence in said] == asked
+    ways = ["a DataFrame with NaN" if form == "array" else "give NaN"] * 2 + ["leave out"]
+    assert all(way in sentence for way, sentence in zip(ways, said, strict=True))
+    assert {one.filename for one in caught} == {__file__}
+    assert len(model.run_.problem.train) == 60  # a question, not an error
+    gaps = frame.replace({"level": {-999.0: np.nan}, "share": {1e20: np.nan}})
+    Estimator(num_inducing=5, budget={"steps": 1}).fit(gaps, np.where(y < -9.0, 0.0, y))  # warnings are errors
+    Estimator(num_inducing=5, budget={"steps": 1}).fit(gaps[["depth"]], share > 0.5)
 
 
 def test_it_searches_and_pipes():

@@ -162,7 +162,10 @@ def test_a_time_from_which_rows_are_held_out_needs_a_column_of_times(capsys: pyt
         (("--folds", "KFold(5)"), '--folds is "KFold(5)"; give time, groups or random.'),
         (("--folds", "groups"), "--folds groups found no column of groups: name it with --groups."),
         (("--folds", "random", "--groups", "ward"), "--groups holds out whole groups, and --folds random single rows"),
-        (("--folds", "random", "--before", "3"), "--before holds out the last rows: give it alone or with --folds time"),
+        (
+            ("--folds", "random", "--before", "3"),
+            "--before holds out the last rows: give it alone or with --folds time",
+        ),
         (("--prefer", "foo"), "--prefer is 'foo'; give"),
         (("--memory", "foo"), "--memory is 'foo'; give"),
     ],

@@ -37,6 +37,7 @@ from .training_rows import (
     refuse_words,
     rows_of,
     units_of,
+    warn_of_stand_ins,
 )
 
 NESTED = "settings__"
@@ -177,6 +178,11 @@ class Estimator(RegressorMixin, BaseEstimator):
         GPExplorerError
             If a parameter cannot be used. If the method itself fails, its error is raised.
 
+        Warns
+        -----
+        UserWarning
+            A column has numbers such as -999 far from all others, which may stand for missing values.
+
         Notes
         -----
         With noise per row, all methods do what their algebra gives for a diagonal noise matrix (see
@@ -188,6 +194,10 @@ class Estimator(RegressorMixin, BaseEstimator):
         X, targets, details = kept_rows(X, targets, sample_weight, noise, row_groups)
         columns = [targets] if targets.ndim == 1 else list(targets.T)
         read = [read_frame(X, column, self.kernel) if is_frame(X) else (X, None) for column in columns]
+        rows, reader = read[0]
+        warn_of_stand_ins(
+            rows, targets, reader.names if reader else tuple(getattr(self, "feature_names_in_", ())), reader
+        )
         starts, seed = self._warm_starts([reader for _, reader in read]), seed_of(self.random_state)
         runs = [
             self._fitted(rows, column, details, start, seed, reader)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ from ..data.reader.cells import is_dictionary, is_text
 from ..data.reader.table_reader import TableReader
 from ..data.splits import ALL
 from ..data.standardising import fit_scale, inputs_in_units, targets
-from ..data.table_checks import LARGEST, SMALLEST
+from ..data.table_checks import LARGEST, SMALLEST, note_on_stand_in
 from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.base import registry as kernel_classes
 from ..kernels.composites import NAME
@@ -186,6 +188,35 @@ def needs_reader(X: Any) -> bool:
         return True
     has_others = any(dtype.kind not in "biuf" or not isinstance(dtype, np.dtype) for dtype in X.dtypes)
     return has_others or bool(X.isna().to_numpy().any())
+
+
+def warn_of_stand_ins(X: Any, y: Floats, names: Sequence[str], reader: TableReader | None) -> None:
+    """Warn of numbers such as -999, and of dates such as 9999-12-31, that may stand for gaps, as a file has a note.
+
+    Parameters
+    ----------
+    X : array [n, d], MixedRows or list of str
+        The inputs.
+    y : array [n] or [n, k]
+        The targets.
+    names : sequence of d str
+        The names of the inputs, none for those of an array.
+    reader : TableReader, optional
+        How the inputs were read.
+    """
+    matrix = X.numbers.numpy() if isinstance(X, MixedRows) else np.zeros((0, 0)) if isinstance(X, list) else X
+    way = "give NaN in such cells" if names else "give a DataFrame with NaN in such cells"
+    asked = []
+    for k, values in enumerate(matrix.T):
+        made = reader.inputs[k] if reader else None
+        kind = reader.column(made.source).kind if reader and made else "number"
+        if kind in ("number", "date") and (made is None or made.role == "value"):
+            asked += [(note, way) for note in note_on_stand_in(names[k] if names else f"x{k}", values, kind == "date")]
+    for column in y.reshape(len(y), -1).T:
+        asked += [(note, "leave out such rows") for note in note_on_stand_in("y", column)]
+    for note, way in asked:
+        question, _, is_question = note.partition("\n")
+        warnings.warn(f"{question} If so, {way}." if is_question else question, stacklevel=3)
 
 
 def refuse_words(X: Any) -> None:
