@@ -25,7 +25,6 @@ from ..linalg.blocks import row_blocks
 from ..problem import Scale
 from ..target_transforms import TargetTransform
 
-BISECTIONS = 40  # halvings of the bracket between the quantiles of the parts: 1e-12 of its width
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -46,6 +45,21 @@ def in_standard_deviations(y: Tensor, mean: Tensor, var: Tensor) -> Tensor:
     """(y - mean) / var^1/2, which is 0 at the mean also where there is no variance."""
     difference = y - mean
     return torch.where(difference == 0.0, 0.0, difference / var.sqrt())
+
+
+def _places(values: Tensor) -> Tensor:
+    """The places of numbers in the order of all float64, as int64.
+
+    Halving an interval of places takes 64 steps at most to the next number, also from 1e-300 to infinity, where halving
+    one of numbers would end at the larger end's precision, or never.
+    """
+    bits = (values.detach() + 0.0).view(torch.int64)  # -0.0 becomes 0.0
+    return bits ^ ((bits >> 63) & torch.iinfo(torch.int64).max)
+
+
+def _at_places(places: Tensor) -> Tensor:
+    """The numbers at these places."""
+    return (places ^ ((places >> 63) & torch.iinfo(torch.int64).max)).view(torch.float64)
 
 
 class Marginals(ABC):
@@ -228,12 +242,15 @@ class MixtureMarginals(Marginals):
         for part in self.parts[1:]:  # the quantile of a mixture lies between those of its parts
             end = part.quantile(levels)
             low, high = torch.minimum(low, end), torch.maximum(high, end)
-        below = levels.to(low)[..., None]
-        for _ in range(BISECTIONS):
-            middle = 0.5 * (low + high)
-            is_low = self.cdf(middle) < below
+        below, is_nan = levels.to(low)[..., None], low.isnan()
+        low, high = _places(low), _places(high)
+        distance = float((high.double() - low.double()).max()) if low.numel() else 0.0
+        for _ in range(math.ceil(math.log2(max(distance, 1.0)))):  # until low and high are neighbours
+            middle = (low >> 1) + (high >> 1) + (low & high & 1)
+            is_low = self.cdf(_at_places(middle)) < below
             low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
-        return 0.5 * (low + high)
+        lowest, own = _at_places(low), _at_places(high)
+        return torch.where(is_nan, math.nan, torch.where(lowest == -math.inf, lowest, own))  # -inf: below all numbers
 
     def widened(self, factors: Tensor) -> MixtureMarginals:
         return MixtureMarginals([part.widened(factors) for part in self.parts], self.weights)

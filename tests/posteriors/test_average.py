@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -17,8 +19,17 @@ from typer.testing import CliRunner
 import gpexplorer as gpx
 from gpexplorer.cli import app
 from gpexplorer.errors import PosteriorError
-from gpexplorer.posteriors import AveragePosterior, InUnits
+from gpexplorer.posteriors import (
+    AveragePosterior,
+    InUnits,
+    Marginals,
+    MixtureMarginals,
+    NormalMarginals,
+    TransformedMarginals,
+)
+from gpexplorer.problem import Scale
 from gpexplorer.runs.studies.prediction_table import prediction_table
+from gpexplorer.target_transforms import Log, TargetTransform, YeoJohnson
 
 WEIGHTS = (0.5, 0.3, 0.2)
 
@@ -74,6 +85,62 @@ def test_moments_are_those_of_the_mixture(average: AveragePosterior, parts: list
         w * part.var(X, noise=False) for w, part in zip(WEIGHTS, parts, strict=True)
     )
     assert (disagreement > 0.0).all()
+
+
+LEVELS = (1e-6, 0.025, 0.5, 0.975, 1.0 - 1e-6)
+OF_LOG, OF_LEFT, OF_RIGHT = Log(), YeoJohnson(2.0, 0.0, 1.0), YeoJohnson(0.0, 0.0, 1.0)
+MIXTURES: dict[str, list[tuple[float, float, float, TargetTransform | None]]] = {  # weight, mean, sd, transform
+    "near": [(0.5, 1.0, 1.0, None), (0.5, 1.5, 2.0, None)],
+    "far means": [(0.7, -1e8, 1.0, None), (0.3, 1e8, 1e-3, None)],
+    "far scales": [(0.5, 0.0, 1e-9, None), (0.3, 1.0, 1e9, None), (0.2, 0.5, 1.0, None)],
+    "far from the origin": [(0.4, 1e6, 1e-6, None), (0.6, 1e6 + 1e-5, 1e-4, None)],
+    "a rare part": [(1.0 - 1e-5, 0.0, 1.0, None), (1e-5, 1e12, 1e3, None)],
+    "large numbers": [(0.5, 1.2e308, 1e150, None), (0.5, 1.7e308, 1e150, None)],
+    "logarithms": [(0.5, 0.0, 1.0, OF_LOG), (0.5, -3.0, 60.0, OF_LOG)],
+    "logarithms without end": [(0.9, 2.0, 0.5, OF_LOG), (0.1, 2.0, 400.0, OF_LOG)],
+    "logarithms that are mostly beyond": [(0.5, 800.0, 1.0, OF_LOG), (0.5, 700.0, 5.0, OF_LOG)],
+    "a logarithm and a number": [(0.5, 1.0, 900.0, OF_LOG), (0.5, -5.0, 1.0, None)],
+    "skewed to both sides": [(0.5, 0.0, 400.0, OF_LEFT), (0.5, 0.0, 400.0, OF_RIGHT)],
+}
+
+
+@pytest.mark.parametrize("case", MIXTURES)
+def test_quantiles_are_those_of_a_dense_distribution_function(case: str) -> None:
+    """Between neighbouring points of a grid that is dense where any part has its probability."""
+    parts: list[Marginals] = []
+    z, points = np.linspace(-8.0, 8.0, 40_001), []
+    for _, mean, sd, transform in MIXTURES[case]:
+        normal = NormalMarginals(*torch.tensor([[mean], [sd**2]], dtype=torch.float64))
+        scale = Scale(torch.zeros(1), torch.ones(1), 0.0, 1.0, transform)
+        parts.append(normal if transform is None else TransformedMarginals(normal, scale))
+        points.append(scale.target_in_units(torch.from_numpy(mean + sd * z)).numpy())
+    grid = np.unique(np.concatenate([*points, [-np.inf, np.inf]]))
+    share = np.zeros(len(grid))
+    for weight, mean, sd, transform in MIXTURES[case]:
+        moved = grid if transform is None else transform.forward(torch.from_numpy(grid)).numpy()
+        share += weight * scipy.stats.norm.cdf(moved, mean, sd)
+    place = np.searchsorted(share, LEVELS)  # the first point with at least this share below it
+
+    own = MixtureMarginals(parts, [part[0] for part in MIXTURES[case]])
+    for levels in (LEVELS, *LEVELS):
+        wanted = place if isinstance(levels, tuple) else place[LEVELS.index(levels)]
+        quantile = own.quantile(levels).numpy()[..., 0]
+        assert (quantile >= grid[np.maximum(wanted - 1, 0)]).all(), quantile
+        assert (quantile <= grid[wanted]).all(), quantile
+    quantiles = own.quantile(LEVELS).numpy()
+    ends = (torch.nextafter(torch.from_numpy(quantiles), torch.tensor(end)) for end in (-math.inf, math.inf))
+    below, above = (own.cdf(values)[:, 0].numpy() for values in ends)
+    assert (below <= LEVELS).all()
+    assert (above >= LEVELS).all()
+
+
+def test_quantiles_of_no_rows_of_equal_parts_and_of_no_number_are_as_many() -> None:
+    normal = NormalMarginals(torch.tensor([3.0, math.nan]).double(), torch.tensor([4.0, 1.0]).double())
+    first, other = MixtureMarginals([normal, normal], [0.5, 0.5]).quantile(0.9)
+    assert float(first) == float(normal.quantile(0.9)[0])
+    assert math.isnan(other)
+    none = NormalMarginals(torch.zeros(0).double(), torch.zeros(0).double())
+    assert MixtureMarginals([none, none], [0.5, 0.5]).quantile((0.1, 0.9)).shape == (2, 0)
 
 
 def test_covariances_agree_with_variances_and_with_differences_of_the_models(
