@@ -52,10 +52,8 @@ def recommend(  # noqa: PLR0913 - the options of the command
     quiet: Quiet = False,
 ) -> None:
     """Try the methods on held-out rows for a minute, and say which one to use, with what to expect of it."""
-    from ..data.quoting import quote
     from ..errors import DataError, SettingError
     from ..recommendation import recommend as find
-    from ..recommendation.promises import WAYS
     from .files import NO_MODEL, SPECS, require_writable
 
     require_writable(out, endings=SPECS, sources=[source])
@@ -63,10 +61,8 @@ def recommend(  # noqa: PLR0913 - the options of the command
     options: dict[str, Any] = {
         "target": target, "inputs": inputs, "drop": drop, "encode": encode, "dates": dates, "groups": groups,
         "missing": missing, "decimal": decimal if decimal != "." else "", "kinds": _kinds(kinds or []),
-        "memory": memory, "folds": folds, "before": before, "prefer": prefer, "seconds": seconds, "seed": seed,
+        "memory": memory, "folds": _way(folds), "before": before, "prefer": prefer, "seconds": seconds, "seed": seed,
     }  # fmt: skip
-    if folds not in ("", *WAYS):
-        raise SettingError(f"--folds is {quote(folds)}; give {', '.join(WAYS[:-1])} or {WAYS[-1]}.")
     stopped = threading.Event()
     with stopping() as signals:
         signals.stop_by(stopped.set)
@@ -96,6 +92,17 @@ def _kinds(given: list[str]) -> dict[str, str]:
     if wrong:
         raise SettingError(f'--kind {wrong[0]!r} names no kind: write column=kind, such as when="date mdy".')
     return {text.rpartition("=")[0]: text.rpartition("=")[2] for text in given}
+
+
+def _way(folds: str) -> str:
+    """The value of --folds; other folds than these words are objects of Python."""
+    from ..data.quoting import quote
+    from ..errors import SettingError
+    from ..recommendation.promises import WAYS
+
+    if folds not in ("", *WAYS):
+        raise SettingError(f"--folds is {quote(folds)}; give {', '.join(WAYS[:-1])} or {WAYS[-1]}.")
+    return folds
 
 
 def _write(answer: Any, out: Path | None, model: Path | None) -> None:

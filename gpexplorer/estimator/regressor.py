@@ -195,9 +195,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         columns = [targets] if targets.ndim == 1 else list(targets.T)
         read = [read_frame(X, column, self.kernel) if is_frame(X) else (X, None) for column in columns]
         rows, reader = read[0]
-        warn_of_stand_ins(
-            rows, targets, reader.names if reader else tuple(getattr(self, "feature_names_in_", ())), reader
-        )
+        names = reader.names if reader else tuple(getattr(self, "feature_names_in_", ()))
+        warn_of_stand_ins(rows, targets, names, reader)
         starts, seed = self._warm_starts([reader for _, reader in read]), seed_of(self.random_state)
         runs = [
             self._fitted(rows, column, details, start, seed, reader)
