@@ -25,10 +25,33 @@ OBJECT = "object"
 
 
 def from_frame(frame: Any, also: Collection[str] = ()) -> Raw:
-    """A table of any library, with a note if it has an index that may be meant as a column, and is not in `also`."""
-    table = table_of(frame)
+    """A table of any library, with a note if it has an index that may be meant as a column.
+
+    An index that is named in `also` is a column, and so is one that has names or dates beside a single column, as in a
+    Parquet file.
+    """
+    index, is_meant = index_of(frame), _has_meaning(frame)
+    kept = [title for title in index if title in also or (is_meant and len(frame.columns) == 1)]
+    table = table_of(frame, kept)
     columns, note = without_index(table.schema, also)  # Arrow's tables have that of pandas among their columns
-    return Raw(table.select(columns), TABLE, _note_on_index(frame) + note)
+    note = () if {*kept, *also} & set(index) else _note_on_index(frame) + note
+    return Raw(table.select(columns), TABLE, note)
+
+
+def index_of(frame: Any) -> dict[str, Any]:
+    """The parts of the index of a DataFrame by their names, "index" if there is none; nothing for other tables."""
+    index = frame.index if hasattr(frame, "iloc") else None
+    if index is None:
+        return {}
+    return {"index" if name is None else str(name): index.get_level_values(k) for k, name in enumerate(index.names)}
+
+
+def _has_meaning(frame: Any) -> bool:
+    """Whether every part of the index has a name, dates, periods or durations; false for tables without one."""
+    parts = index_of(frame).values()
+    return bool(parts) and all(
+        part.name is not None or part.dtype.kind in "mM" or hasattr(part.dtype, "freq") for part in parts
+    )
 
 
 def _note_on_index(frame: Any) -> tuple[str, ...]:
@@ -59,12 +82,14 @@ def column_titles(frame: Any) -> list[str]:
     return [str(title) for title in titles]
 
 
-def table_of(frame: Any) -> pa.Table:
-    """A table of any library as Arrow's."""
+def table_of(frame: Any, index: Collection[str] = ()) -> pa.Table:
+    """A table of any library as Arrow's; the parts of the index of a DataFrame with these names are columns, too."""
     refuse_duplicates(TABLE, column_titles(frame))
-    if hasattr(frame, "iloc"):  # column by column; the index is no column
+    if hasattr(frame, "iloc"):  # column by column
         names = [str(name) for name in frame.columns]
-        return pa.table({name: _of_series(name, frame.iloc[:, i]) for i, name in enumerate(names)})
+        parts = {title: part.to_series() for title, part in index_of(frame).items() if title in {*index} - {*names}}
+        series = parts | {name: frame.iloc[:, i] for i, name in enumerate(names)}
+        return pa.table({name: _of_series(name, column) for name, column in series.items()})
     try:
         return without_views(pa.table(frame))
     except pa.ArrowException as error:

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..errors import DataError, SettingError, is_one_of
 from ..problem import Dataset, MixedRows, Scale
 from ..target_transforms import fitted_transform
-from .in_memory import array_table, column_titles, is_frame, plain_array, table_of, with_values
+from .in_memory import array_table, column_titles, index_of, is_frame, plain_array, table_of, with_values
 from .quoting import quote
 from .reader.column_names import note_on_position
 from .reader.table_reader import RowsRead
@@ -225,9 +225,9 @@ def table_rows(X: Any, train: Dataset) -> RowsRead | None:
         X = array_table(X, train.reader.sources)
     if not is_frame(X):
         return None
-    titles = set(column_titles(X))
+    titles = {*column_titles(X), *index_of(X)}
     has_inputs_alone = set(train.names) <= titles and not set(train.reader.sources) <= titles  # not the file's columns
-    return None if has_inputs_alone else train.reader.inputs_of(table_of(X))
+    return None if has_inputs_alone else train.reader.inputs_of(table_of(X, train.reader.sources))
 
 
 def model_rows(read: RowsRead, train: Dataset) -> Any:

@@ -26,7 +26,7 @@ from ..reader.table_reader import TableReader, with_policies
 from ..table_checks import Floats
 from .choice import Choice, refuse_choice
 from .delimited import DELIMITERS
-from .reading import Raw
+from .reading import TEXT, Raw, kind_of
 from .row_names import ID_NAME, NAMES, is_row_name, keeps_time, names_copied_rows
 
 MOST_TITLES = 6  # first rows that may be titles, units or a second header
@@ -322,7 +322,7 @@ def default_target(name: str, columns: dict[str, Column], choice: Choice) -> str
     taken = choice.inputs or ()
     numbers = [c for c, column in columns.items() if column.is_number and c not in taken]
     if not numbers:
-        way = _way_to_divide(columns)
+        way = _way_to_second_column(name, columns)
         raise DataError(f"{name} has no column of numbers that could be the target; it has {_contents(columns)}{way}.")
     last = numbers[-1]
     if is_row_name(last, columns[last].cells.values):
@@ -331,8 +331,12 @@ def default_target(name: str, columns: dict[str, Column], choice: Choice) -> str
     return last
 
 
-def _way_to_divide(columns: dict[str, Column]) -> str:
+def _way_to_second_column(name: str, columns: dict[str, Column]) -> str:
     """What to do about a table of one column; "" for one of several."""
+    if not kind_of(name):
+        return ": add one, such as its index with frame.reset_index()" if len(columns) == 1 else ""
+    if kind_of(name).removesuffix(".gz") not in TEXT:
+        return ": add one" if len(columns) == 1 else ""
     is_in_quotes = any(mark in title for title in columns for mark in DELIMITERS)
     division = "separate its cells by commas, semicolons, tabs or |"
     way_out = "each of its lines is in quotes as a whole, so remove these quotes" if is_in_quotes else division
@@ -364,7 +368,7 @@ def _inputs(
         inputs = tuple(c for c in inputs if c not in copies)
     if not inputs and not choice.texts:
         contents = f" (it has {_contents({c: columns[c] for c in omitted})})" if omitted else ""
-        way_out = _way_to_divide(columns) or ": add one, or choose another target"
+        way_out = _way_to_second_column(name, columns) or ": add one, or choose another target"
         raise DataError(f"{name} has no input column of numbers beside the target {quote(target)}{contents}{way_out}.")
     shown = joined(f"{quote(c)} ({why})" for c, why in omitted.items())
     return inputs, (f"Columns that were left out: {shown}.",) if omitted else ()
