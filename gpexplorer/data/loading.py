@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from ..errors import DataError, has_items, is_one_of
@@ -24,6 +25,7 @@ from .given_folds import groups_of_rows
 from .in_memory import TABLE, array_table, from_arrays, from_frame, is_frame
 from .mapped import load_mapped, sha256_of
 from .quoting import listing, nearest, quote
+from .reader.cells import is_number
 from .reader.column_reader import KINDS
 from .reader.number_format import missing_number
 from .reader.table_reader import TableReader
@@ -138,8 +140,10 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
         raw, target, objects = from_arrays(*source)
         missing = None if is_frame(source[0]) else "refuse"
         choice = _choice("the arrays", {"missing": missing, "target": target, "objects": objects, **options})
+        is_read = is_frame(source[0]) or bool(choice.encode or choice.dates or choice.kinds)
+        choice = _with_numbers(choice, raw.table.schema, [target] if is_frame(source[0]) else raw.table.column_names)
         numbers = pick(raw, choice, keep_all=True)
-        return _split(numbers if is_frame(source[0]) else numbers._replace(reader=None), split, Given(), None)
+        return _split(numbers if is_read else numbers._replace(reader=None), split, Given(), None)
     if not isinstance(source, str | PurePath):
         kind = type(source).__name__
         raise DataError(f"Data of type {kind} cannot be read: give a name, a path, a DataFrame or (X, y).")
@@ -194,6 +198,17 @@ def _choice(name: str, options: Mapping[str, Any]) -> Choice:
     if not is_one_of(fields.get("decimal", "."), (".", ",")):
         raise DataError(f'{name}: decimal={quote(fields["decimal"])} is not known: choose "." or ",".')
     return Choice(**fields)
+
+
+def _with_numbers(choice: Choice, schema: pa.Schema, titles: Sequence[str]) -> Choice:
+    """The choice in which these columns of a pair (X, y) are numbers where they have them, and no kind was asked for.
+
+    In a file or a frame, 20210301 is a date, whose column has a name, and new rows are read by it. Whoever gives an
+    array has made numbers of all that was to be read, and gives later rows as arrays of as many columns, which no
+    reader sees: they would not fit the days and the parts of the year that training had in place of the number.
+    """
+    plain = [c for c in titles if is_number(schema.field(c).type) and not choice.asked(c)]
+    return replace(choice, kinds=(*choice.kinds, *((column, "number") for column in plain)))
 
 
 def _kinds(name: str, kinds: Any) -> tuple[tuple[str, str], ...]:

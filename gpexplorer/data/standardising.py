@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -23,7 +24,8 @@ from ..target_transforms import fitted_transform
 from .in_memory import array_table, column_titles, index_of, is_frame, plain_array, table_of, with_values
 from .quoting import quote
 from .reader.column_names import note_on_position
-from .reader.table_reader import RowsRead
+from .reader.date_format import may_be_compact
+from .reader.table_reader import RowsRead, TableReader
 
 LOG_INPUTS = "log"
 LONG_TAIL, SHORTENED = 1.5, 0.5  # skewness of a column with a long tail, and the share of it that a logarithm may leave
@@ -217,12 +219,27 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     return _finite_rows(X)
 
 
+def _table_of_digits(X: Any, reader: TableReader) -> Any:
+    """An array of numbers as a table, where those of dates are 20210301 as in training; X itself where they are days.
+
+    Days since 1970 are far below 190001, so that the two cannot be taken for each other.
+    """
+    sources = reader.sources
+    compact = [k for k, source in enumerate(sources) if reader.column(source).dates.compact]
+    values = _numbers(X).detach().cpu().numpy() if compact else np.zeros(0)
+    if values.ndim != 2 or values.shape[1] != len(sources) or not np.isfinite(values[:, compact]).all():
+        return X
+    are_digits = len(values) and all(may_be_compact(values[:, k]) for k in compact)
+    return pa.table(dict(zip(sources, values.T, strict=True))) if are_digits else X
+
+
 def table_rows(X: Any, train: Dataset) -> RowsRead | None:
     """A frame, or an array of dates or words, as the reader of training reads it; None for all other inputs."""
     if train.reader is None:
         return None
     if isinstance(train.X, Tensor) and not is_frame(X):
-        X = array_table(X, train.reader.sources)
+        table = array_table(X, train.reader.sources)
+        X = _table_of_digits(X, train.reader) if table is None else table
     if not is_frame(X):
         return None
     titles = {*column_titles(X), *index_of(X)}

@@ -7,6 +7,7 @@ import io
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -106,6 +107,38 @@ def test_every_kind_of_source_gives_the_same_numbers(tmp_path: Path, shift: floa
     assert gpx.data.load(frame).key == gpx.data.load(frame.copy()).key
     frame.iloc[7, 0] += 1e-9
     assert gpx.data.load(frame).key != gpx.data.load((X, y)).key
+
+
+DAYS = pd.date_range("2020-01-01", periods=40, freq="9D")
+
+
+@pytest.mark.parametrize("digits", ["%Y%m%d", "%Y%m", "%Y%m%d%H%M"])
+@pytest.mark.parametrize("form", [np.asarray, list, torch.tensor, pd.Series, lambda x: np.asarray(x, object)])
+def test_numbers_of_an_array_stay_numbers_unless_they_are_declared(digits: str, form: Any) -> None:
+    column = DAYS.strftime(digits).astype(int).tolist()
+    y = np.sin(np.arange(40) / 9.0)
+    for X in (form(column), np.c_[column, y**2], np.c_[column].astype(float)):
+        split = gpx.load((X, y), split="all")
+        assert split.train.names == ("x0", "x1")[: split.train.d]
+        assert split.train.X[:, 0].tolist() == column
+    assert gpx.load((y[:, None], form(column)), split="all").train.y.tolist() == column  # a target is a number
+    assert gpx.load((pd.DataFrame({"a": y}), form(column)), split="all").train.y.tolist() == column
+    run = gpx.Spec("cholesky", budget={"steps": 1}, split="all").open(data=(np.c_[column], y))
+    run.finish()
+    assert run.posterior().mean(np.c_[column[:3]]).shape == (3,)
+
+    frame = pd.DataFrame({"x0": column})
+    in_frame = gpx.load((frame, y), split="all").train  # what has names is read as a file is
+    for options in ({"dates": ["x0"]}, {"kinds": {"x0": "date"}}):
+        declared = gpx.load((np.c_[column], y), split="all", **options)
+        assert declared.train.names == in_frame.names
+        np.testing.assert_array_equal(declared.train.X, in_frame.X)
+        run = gpx.Spec("cholesky", budget={"steps": 1}, split="all").open(data=declared)
+        run.finish()
+        posterior = run.posterior()
+        expected = posterior.mean(declared.train.X[:3])
+        for new in (np.c_[column[:3]], np.c_[column[:3]].astype(float), frame[:3], declared.train.X[:3].numpy()):
+            np.testing.assert_allclose(posterior.mean(new), expected)
 
 
 def test_columns_are_chosen_and_incomplete_rows_dropped(tmp_path: Path) -> None:
