@@ -19,13 +19,14 @@ from .date_format import (
     DateFormat,
     are_compact,
     are_versions,
+    are_weeks,
     date_format,
     format_of_moments,
     is_marked_as_date,
     may_be_compact,
     may_be_digits,
 )
-from .date_texts import clock_hours
+from .date_texts import WEEK, clock_hours
 from .number_format import (
     DAYS,
     DURATION_NAME,
@@ -265,7 +266,7 @@ def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: 
         levels = repeated_words(as_they_are(column))
         return ColumnReader(name, "raw text", levels=levels, rows=len(column), on_gap="refuse")
     decided = (
-        _by_type(name, column, kind)
+        _by_type(name, column, kind, form)
         or _by_plain_numbers(name, column, kind, decimal)
         or _by_texts(name, texts_of(column), kind, form, decimal)
     )
@@ -278,7 +279,7 @@ def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: 
     return _with_statistics(decided, column)
 
 
-def _by_type(name: str, column: pa.ChunkedArray, kind: str) -> ColumnReader | None:
+def _by_type(name: str, column: pa.ChunkedArray, kind: str, form: str) -> ColumnReader | None:
     """How a column is read that has a type; None for texts, and for what is to be read as words."""
     types, of = pa.types, column.type
     if kind == "words" or is_text(of):
@@ -289,7 +290,7 @@ def _by_type(name: str, column: pa.ChunkedArray, kind: str) -> ColumnReader | No
         return ColumnReader(name, "yes/no")
     if kind in ("", "date") and (types.is_integer(of) or types.is_floating(of)):
         values = typed_values(column, "number")
-        if values is not None and are_compact(values):
+        if values is not None and (form == WEEK or are_compact("" if form else name, values)):
             return None
     if is_number(of):
         return ColumnReader(name, "number")
@@ -325,6 +326,8 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
         return ColumnReader(name, "empty")
     if kind == "words":
         return _of_words(name, texts, numbers_apart=form != "merged")
+    if kind in ("", "date") and not form and are_weeks(name, cells):
+        return ColumnReader(name, "date", dates=DateFormat(WEEK))
     if kind == "" and may_be_digits(cells) and (dates := date_format(cells)):
         return ColumnReader(name, "date", dates=dates)
     if kind in ("", "time") and all(text[-1:] in "mM." and clock_hours(text) is not None for text in cells):
@@ -350,9 +353,10 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
 
 
 def _dates(texts: Texts, cells: Sequence[str], form: str) -> DateFormat | None:
-    order = next((o for o in ORDERS if form in (o, ORDER_NAMES[o])), "")
+    order = next((o for o, shown in ORDER_NAMES.items() if form in (o, shown)), "")
     if order:
-        dates = DateFormat(order) if all(DateFormat(order).days(cell) is not None for cell in cells) else None
+        forms = [DateFormat(order), DateFormat("ymd", True)][: 1 + (order == "ymd")]
+        dates = next((own for own in forms if all(own.days(cell) is not None for cell in cells)), None)
     else:
         dates = date_format(
             cells, lambda o: (days := texts.parsed(DateFormat(o).with_century(cells).days))[~np.isnan(days)]
@@ -390,7 +394,7 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str) -> ColumnReader
         return None
     counts = texts.counts()
     cells = [text for text in counts if text]
-    orders = [o for o in ORDERS if form in ("", o, ORDER_NAMES[o])]
+    orders = [o for o, shown in ORDER_NAMES.items() if form in (o, shown)] or ORDERS
     readable = {o: [text for text in cells if DateFormat(o).days(text) is not None] for o in orders}
     order = max(orders, key=lambda o: len(readable[o]))
     dated = {*readable[order]}

@@ -1,7 +1,7 @@
 """The format of the dates of a column: the order of day and month, the century, and the clock of their times.
 
 Where numbers stand for day and month, their order is decided once, from all cells of a column: "dmy", "mdy", or "ymd"
-with years of two digits. A cell that is no date in this order is unreadable; its order is not changed. Where no cell
+with years of two digits; it is "week" for years and weeks such as 202105 in a column that is named so. A cell that is no date in this order is unreadable; its order is not changed. Where no cell
 shows an order, as in 2021-03-01, a later 13/03/2021 has one meaning and is read, and 02/03/2021 has two and is not.
 
 Days and hours follow the clock of training, because what is learned depends on the hour of the day there:
@@ -37,6 +37,8 @@ from .date_texts import (
     PIVOT,
     QUARTER,
     UTC,
+    WEEK,
+    match_of_week,
     moment_of,
     offset_in,
     offset_of,
@@ -45,7 +47,7 @@ from .date_texts import (
 )
 
 ORDERS = ("dmy", "mdy", "ymd")
-ORDER_NAMES = {"dmy": "day/month/year", "mdy": "month/day/year", "ymd": "year/month/day"}
+ORDER_NAMES = {"dmy": "day/month/year", "mdy": "month/day/year", "ymd": "year/month/day", WEEK: "year and week"}
 NO_ZONE, SOME_ZONES, LOCAL = "none", "some", "local"
 CLOCK_CHANGE = 3600.0  # seconds by which the offsets of one place differ in summer and in winter
 CENTURY = 100
@@ -58,6 +60,7 @@ _DATED = re.compile(  # names of columns: a word that begins or ends like this, 
     r"|(?<!candi)(?<!man)(?<!vali)(?<!up)(?:date|datetime)s?(?![a-z])|(?<!es)time(?![a-z])"
     r"|(?:day|datum|zeit|tag|dag|data)(?![a-z])"
 )
+_NAME_OF_WEEKS = re.compile(r"(?i)week(?!day|end|ly)|woche(?!n)|semaine|semana|^kw$")
 _VERSIONS = re.compile(r"(?i)version|firmware|revision|section|chapter")
 _FOUR_DIGITS = re.compile(r"\d{4}")
 _LONG_YEAR = re.compile(r"(?<![\d.,])\d{4}")
@@ -68,8 +71,8 @@ class DateFormat(NamedTuple):
 
     Attributes
     ----------
-    order : {"", "dmy", "mdy", "ymd"}
-        What three numbers such as 01/03/21 stand for; "" where no cell of training shows it.
+    order : {"", "dmy", "mdy", "ymd", "week"}
+        What three numbers such as 01/03/21, or two such as 202105, stand for; "" where no cell of training shows it.
     compact : bool
         Whether dates are written as 20210301.
     certain : bool
@@ -84,7 +87,7 @@ class DateFormat(NamedTuple):
         Whether all cells of training are whole days, so that a later midnight is that day in any zone.
     """
 
-    order: Annotated[str, ("", *ORDERS)] = ""
+    order: Annotated[str, ("", *ORDER_NAMES)] = ""
     compact: bool = False
     certain: bool = True
     pivot: int = PIVOT
@@ -288,12 +291,25 @@ def may_be_compact(values: NDArray[np.float64]) -> bool:
     return any(190001.0 * scale <= low and high < 209913.0 * scale for scale in (1.0, 1e2, 1e4, 1e6, 1e8))
 
 
-def are_compact(values: NDArray[np.float64]) -> bool:
-    """Whether numbers, NaN where there is none, are dates such as 20210301."""
+def are_compact(name: str, values: NDArray[np.float64]) -> bool:
+    """Whether numbers, NaN where there is none, of a column are dates such as 20210301, or weeks if it is named so."""
     if np.isnan(values).all() or not may_be_compact(values):
         return False
-    form = date_format([f"{v:.15g}" for v in np.unique(values[~np.isnan(values)]).tolist()])
-    return form is not None and form.compact
+    cells = [f"{v:.15g}" for v in np.unique(values[~np.isnan(values)]).tolist()]
+    form = date_format(cells)
+    return are_weeks(name, cells) or (form is not None and form.compact)
+
+
+def are_weeks(name: str, cells: Sequence[str]) -> bool:
+    """Whether cleaned cells such as 202105 or 2021-05 of a column with the name of weeks are years and weeks."""
+    return is_named_as_weeks(name) and all(
+        match_of_week(text) and seconds_of(text, WEEK, False) is not None for text in cells
+    )
+
+
+def is_named_as_weeks(name: str) -> bool:
+    """Whether the name of a column says that it has weeks."""
+    return bool(_NAME_OF_WEEKS.search(name))
 
 
 def are_versions(name: str, cells: Sequence[str]) -> bool:

@@ -27,6 +27,7 @@ QUARTER = 900  # seconds: offsets change at whole quarters of an hour
 FIRST, LAST = -6e10, 2e11  # seconds since 1970, of which the library knows the offset
 PIVOT = 69  # a year 68 is 2068, and 69 is 1969, as in POSIX
 LONG_DATE = 6  # digits of 03.16.21
+WEEK = "week"  # an order, in which two numbers are a year and its week by ISO 8601, as in 202105
 
 _MONTHS = (
     "jan janv januar january janvier januari enero ene j\u00e4n j\u00e4nner gennaio gen janeiro stycze\u0144 stycznia "
@@ -100,6 +101,10 @@ COMPACT = re.compile(
     r"(?P<y>(?:19|20)\d{2})(?P<m>\d{2})"
     r"(?:(?P<d>\d{2})(?:[T ]?(?P<h>\d{2})(?:(?P<mi>\d{2})(?P<s>\d{2})?)?(?P<z>Z)?)?)?(?:\.0)?"
 )
+_WEEKS = (
+    re.compile(r"(?P<y>(?:19|20)\d{2})[-/ ]?(?P<w>\d{2}|(?<=\D)\d)(?:\.0)?"),
+    re.compile(r"(?P<w>\d{1,2})[-/ ](?P<y>(?:19|20)\d{2})"),
+)
 _CLOCK = re.compile(
     r"(?P<h>\d{1,2})(?::(?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?)?\s*(?P<ap>[AaPp]\.?[Mm]\.?)?"
 )
@@ -136,8 +141,17 @@ def seconds_of(text: str, order: str, compact: bool, pivot: int = PIVOT) -> floa
     return None if moment is None else moment.written - (moment.offset or 0.0)
 
 
+def match_of_week(text: str) -> re.Match[str] | None:
+    """The parts of a cleaned cell that may be a year and a week, such as 202105, 2021-05 or 05/2021."""
+    return next(filter(None, (form.fullmatch(text) for form in _WEEKS)), None)
+
+
 def moment_of(text: str, order: str, compact: bool, pivot: int) -> Moment | None:
     """What a cleaned cell says in this order of day and month; None if it is no date."""
+    if order == WEEK:
+        if match := match_of_week(text):
+            return _from_parts(match.groupdict(), order, pivot)
+        order = "ymd"
     if compact and (match := COMPACT.fullmatch(text)):
         parts = match.groupdict()
         return _from_parts(parts | {"mi": "00"} if parts["h"] and not parts["mi"] else parts, order, pivot)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ..quoting import listing, quote
 from .cells import is_text, plain, texts_of
 from .column_reader import ColumnReader
-from .date_format import is_named_as_date
+from .date_format import is_named_as_date, is_named_as_weeks
 from .date_texts import MONTH_OF
 from .number_format import OTHER
 from .words import nearly_number
@@ -26,7 +26,6 @@ _DIGITS = {  # numbers that are dates in a column with such a name
     "year and day of the year": re.compile(f"{_YEAR}(?:[0-2][0-9]{{2}}|3[0-6][0-9])"),
     "day, month and year": re.compile(f"(?:{_DAY}|[1-9]){_MONTH}{_YEAR}"),
 }
-_NAME_OF_WEEKS = re.compile(r"(?i)week|woche|semaine|semana|^kw$")
 _SHORT_MONTH = re.compile(
     rf"(?P<mon>[^\W\d_]{{3,12}})\.? [0-9]{{2}}|[0-9]{{2}}[- ](?P<last>[^\W\d_]{{3,12}})|{_MONTH}-[0-9]{{2}}"
 )
@@ -67,7 +66,7 @@ def doubts(reader: ColumnReader, column: pa.ChunkedArray, is_told: bool = False)
 
 def _as_dates(reader: ColumnReader, column: pa.ChunkedArray) -> str:
     """What to say behind the name of a column that may have other dates than were read, or dates that were not read."""
-    is_of_weeks, is_of_dates = bool(_NAME_OF_WEEKS.search(reader.name)), is_named_as_date(reader.name)
+    is_of_weeks, is_of_dates = is_named_as_weeks(reader.name), is_named_as_date(reader.name)
     if reader.kind == "number" and (is_of_weeks or is_of_dates):
         cells = [text.removesuffix(".0") for text in texts_of(column).distinct if text]
         meanings = [meaning for meaning, form in _DIGITS.items() if all(map(form.fullmatch, cells))]
