@@ -1,8 +1,9 @@
 """The format of the dates of a column: the order of day and month, the century, and the clock of their times.
 
 Where numbers stand for day and month, their order is decided once, from all cells of a column: "dmy", "mdy", or "ymd"
-with years of two digits; it is "week" for years and weeks such as 202105 in a column that is named so. A cell that is no date in this order is unreadable; its order is not changed. Where no cell
-shows an order, as in 2021-03-01, a later 13/03/2021 has one meaning and is read, and 02/03/2021 has two and is not.
+with years of two digits; it is "week" for years and weeks such as 202105 in a column that is named so. A cell that is
+no date in this order is unreadable; its order is not changed. Where no cell shows an order, as in 2021-03-01, a later
+13/03/2021 has one meaning and is read, and 02/03/2021 has two and is not.
 
 Days and hours follow the clock of training, because what is learned depends on the hour of the day there:
 
