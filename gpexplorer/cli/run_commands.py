@@ -34,7 +34,10 @@ from .output import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..runs import Run
+    from ..runs import Run, Spec
+    from ..runs.storage.journal import Kept
+
+PICTURES = "the pictures of a page; the steps alone can be written without them"
 
 
 def export(
@@ -51,7 +54,8 @@ def export(
 ) -> None:
     """Write a stored run as one HTML file that plays its pictures, or its steps as a table.
 
-    Nothing is computed again but the pictures, and the store is only read.
+    Nothing is computed again but the pictures, and the store is only read. Pictures need the rows of the run, from the
+    file that its spec names; steps need them only for the log densities of priors.
     """
     from ..errors import SettingError
     from .files import PAGES, TABLES, require_writable
@@ -60,33 +64,56 @@ def export(
         raise SettingError("Nothing to write: give --page run.html, --steps steps.csv, or both.")
     require_writable(page, "--page", PAGES)
     require_writable(steps, "--steps", TABLES)
-    run = _opened(kept)
+    run = None if page is None else _opened(kept, PICTURES)
     if steps is not None:
-        _write([run.table()], steps, "--steps")
-        typer.echo(f"{len(run.trace)} records in {steps}")
-    if page is not None:
+        table = run.table() if run else _steps(kept)
+        _write([table], steps, "--steps")
+        typer.echo(f"{len(table)} records in {steps}")
+    if page is not None and run is not None:
         from ..views.saved_page.page_file import save_page
 
         runs = {run.method.title: run}
         if beside is not None:
-            other = _opened(beside)
+            other = _opened(beside, PICTURES)
             runs = {f"{kept.name[:6]}: {run.method.title}": run, f"{beside.name[:6]}: {other.method.title}": other}
         save_page(runs, page, [key.strip() for key in pictures.split(",") if key.strip()], by=by)
         typer.echo(f"{page.stat().st_size / 1e6:.1f} MB in {page}")
 
 
-def _opened(kept: Path) -> Run:
-    """The stored run with its records, for reading only."""
+def _opened(kept: Path, purpose: str) -> Run:
+    """The stored run with its records, for reading only; an error of its rows says what they are needed for."""
+    from ..errors import DataError, StoreError
+    from ..runs.opening import reopened
+
+    spec, records = _stored(kept)
+    try:
+        return reopened(spec, records)
+    except (DataError, StoreError) as error:
+        raise type(error)(f"Export needs the rows of the run for {purpose}. {error}") from None
+
+
+def _steps(kept: Path) -> pd.DataFrame:
+    """The steps of a stored run as a table, without its rows where they are not needed."""
+    from ..runs import Trace
+    from ..runs.setting_checks import method_of
+
+    spec, records = _stored(kept)
+    if isinstance(spec.kernel, dict) and spec.kernel.get("priors"):
+        return _opened(kept, "the log densities of priors").table()
+    return Trace(records.records).table(method_of(spec).channels)
+
+
+def _stored(kept: Path) -> tuple[Spec, Kept]:
+    """The spec and the records of a stored run."""
     from ..data.quoting import count
     from ..errors import SettingError
     from ..runs import Store
-    from ..runs.opening import reopened
 
     path = kept.expanduser().resolve()
     if path.is_dir() and (runs := Store(path).names()):
         raise SettingError(f"{kept} is a store of {count(len(runs), 'run')}: name one, such as {kept / runs[0]}.")
     store = Store(path.parent)
-    return reopened(store.spec(path.name), store.kept(path.name))
+    return store.spec(path.name), store.kept(path.name)
 
 
 FAILED, DIVERGED = 1, 3  # exit codes; 0 if a run converged or used its budget, 2 for a mistake
