@@ -17,6 +17,7 @@ import torch
 from .. import data as data_sets
 from .. import kernels
 from ..data import Split
+from ..data.edits import edited
 from ..data.in_memory import is_frame
 from ..data.loading import CHOICES, choice_entries
 from ..errors import DataError, SettingError, quoted
@@ -159,10 +160,11 @@ def _with_row_noise(spec: Description, problem: Problem) -> Problem:
 
 
 def opened_rows(spec: SpecT, data: Any) -> tuple[SpecT, Split]:
-    """The rows of a spec, and the spec, which names rows in memory by a hash of their content."""
+    """The rows of a spec, and the spec, which names rows in memory by a hash of their content before its edits."""
     content = spec.data.get("content") if isinstance(spec.data, dict) else None
+    edits = {"edits": spec.data["edits"]} if isinstance(spec.data, dict) and spec.data.get("edits") else {}
     if data is None and content is not None:
-        raise _were_in_memory(content, row_entries(spec.data))
+        raise _were_in_memory(content, row_entries(spec.data) | edits)
     if data is None:
         # Rows mapped from a file are written in the precision in which they are used, since a cast would copy them.
         mapped = isinstance(spec.data, dict) and spec.data.get("memory") == "mapped" and "dtype" not in spec.data
@@ -170,6 +172,7 @@ def opened_rows(spec: SpecT, data: Any) -> tuple[SpecT, Split]:
     entries = row_entries(spec.data)
     if isinstance(data, Split):
         split = data
+        edits = edits if content is not None else {}  # whoever reads the rows of a spec edits them, too
         if content is None and "file" not in entries:
             _refuse_other_columns(split, entries)
             entries = {}  # the split has its columns already
@@ -178,10 +181,12 @@ def opened_rows(spec: SpecT, data: Any) -> tuple[SpecT, Split]:
         others = {"file", *own, *(OF_COLUMNS if isinstance(data, tuple) and not is_frame(data[0]) else ())}
         choice = {name: value for name, value in entries.items() if name not in others}
         split = data_sets.load(data, split=spec.split, **choice)
+        edits = {} if "edits" in own else edits
     key = split.key.removesuffix("/scaled")
     if content not in (None, key):
         raise DataError(f"These data are {quoted(key)}; the spec was made for {quoted(content)}.")
-    return replace(spec, data={"content": key, **entries, **_kinds(entries, split)}), split
+    spec = replace(spec, data={"content": key, **entries, **_kinds(entries, split), **edits})
+    return spec, edited(split, edits["edits"]) if edits else split
 
 
 def _were_in_memory(content: Any, entries: dict[str, Any]) -> DataError:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
@@ -38,6 +43,38 @@ def test_a_link_and_an_exported_program_contain_the_edits():
     run = spec.open()
     run.finish(steps=1)
     assert names["run"].scores()["smse"] == run.scores()["smse"]  # type: ignore[attr-defined]
+
+
+FORMS = {
+    "frame": lambda x, y: pd.DataFrame({"x": x, "y": y}),
+    "pair": lambda x, y: (x[:, None], y),
+    "series": lambda x, y: pd.DataFrame({"y": y}, index=pd.Index(x, name="x")),
+    "Arrow": lambda x, y: pa.table({"x": x, "y": y}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("named", [{"name": "rows.csv"}, {"name": "upload", "file": "rows.csv"}])
+def test_edits_of_a_spec_change_rows_that_are_passed_with_it(form: str, named: dict[str, str]):
+    x = np.linspace(0.0, 5.0, 30)
+    source = FORMS[form](x, np.sin(x))
+    spec = Spec("cholesky", data={**named, "edits": EDITS[:2]}, split="all", budget={"steps": 1})
+    run = spec.open(data=source)
+    train, plain = run.split.train, data.load(source, split="all")
+    assert len(train) == 30
+    np.testing.assert_allclose(train.X[:, 0] * train.scale.x_sd + train.scale.x_mean, [*np.delete(x, 4), 7.5])
+
+    again = run.spec  # names the rows that were passed, and the edits
+    assert again.data["edits"] == EDITS[:2]
+    for rows in (source, plain):
+        assert again.open(data=rows).split.key == run.split.key
+    assert spec.open(data=plain).split.key != run.split.key  # a split is as it is
+    with pytest.raises(DataError, match="the spec was made for"):
+        again.open(data=data.load(FORMS[form](x, np.cos(x)), split="all"))
+    with pytest.raises(DataError, match=r'were in memory.*"edits": \[\[7.5, -3.25\], \[4\]\]'):
+        again.open()
+    with pytest.raises(DataError, match="there is no row 99"):
+        replace(spec, data={**named, "edits": [[99]]}).open(data=source)
 
 
 @pytest.mark.parametrize(
