@@ -23,8 +23,10 @@ from .date_format import (
     date_format,
     format_of_moments,
     is_marked_as_date,
+    is_named_as_date,
     may_be_compact,
     may_be_digits,
+    without_versions,
 )
 from .date_texts import WEEK, clock_hours
 from .number_format import (
@@ -336,7 +338,7 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
     if kind in ("", "number") and (numbers := number_format(cells, decimal, has_durations)):
         return ColumnReader(name, "number", numbers=numbers)
     has_versions = kind == "" and are_versions(name, cells)
-    if kind in ("", "date") and not has_versions and (dates := _dates(texts, cells, form)):
+    if kind in ("", "date") and not has_versions and (dates := _dates(name, texts, cells, form)):
         return ColumnReader(name, "date", dates=dates)
     if kind in ("", "time") and all(clock_hours(text) is not None for text in cells):
         return ColumnReader(name, "time of day")
@@ -352,14 +354,16 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
     return _of_words(name, texts) if kind == "" else ColumnReader(name, "text", examples=texts.first_rows(cells[:1]))
 
 
-def _dates(texts: Texts, cells: Sequence[str], form: str) -> DateFormat | None:
+def _dates(name: str, texts: Texts, cells: Sequence[str], form: str) -> DateFormat | None:
     order = next((o for o, shown in ORDER_NAMES.items() if form in (o, shown)), "")
     if order:
         forms = [DateFormat(order), DateFormat("ymd", True)][: 1 + (order == "ymd")]
         dates = next((own for own in forms if all(own.days(cell) is not None for cell in cells)), None)
     else:
         dates = date_format(
-            cells, lambda o: (days := texts.parsed(DateFormat(o).with_century(cells).days))[~np.isnan(days)]
+            cells,
+            lambda o: (days := texts.parsed(DateFormat(o).with_century(cells).days))[~np.isnan(days)],
+            is_named_as_date(name),
         )
     return dates and dates.with_century(cells)
 
@@ -396,14 +400,16 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str) -> ColumnReader
     cells = [text for text in counts if text]
     orders = [o for o, shown in ORDER_NAMES.items() if form in (o, shown)] or ORDERS
     readable = {o: [text for text in cells if DateFormat(o).days(text) is not None] for o in orders}
+    if not form:
+        readable["mdy"] = without_versions(readable["mdy"], is_named_as_date(name))
     order = max(orders, key=lambda o: len(readable[o]))
     dated = {*readable[order]}
     if not form:
         dated |= {text for one in ("dmy", "mdy") for text in readable[one] if is_marked_as_date(name, text)}
     if len(dated) < 0.9 * len(cells) and (kind == "" or not readable[order]):
         return None
-    dates = DateFormat(order) if form else date_format(readable[order]) or DateFormat(order)
-    dates = dates.with_century(readable[order])
+    likely = None if form else date_format(readable[order], is_dated=is_named_as_date(name))
+    dates = (likely or DateFormat(order)).with_century(readable[order])
     gap_words, others = gap_words_of([text for text in cells if dates.days(text) is None], counts)
     return ColumnReader(name, "date", dates=dates, gap_words=gap_words, examples=texts.first_rows(others))
 

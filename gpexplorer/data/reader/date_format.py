@@ -55,7 +55,9 @@ CENTURY = 100
 
 _ANY_ORDER = re.compile(r"(?<!\d)\d{1,2}([-/ ])\s?\d{1,2}\1\s?\d{2,4}")  # with points, the day comes first
 _AMBIGUOUS = re.compile(r"\d{6}(?:\.0)?|\d{1,2}\.(?:19|20)\d{2}")  # 202103 and 03.2021 are numbers as well
-FEWEST_AMBIGUOUS = 6  # different cells that must all be months
+FEWEST_AMBIGUOUS = 6  # different cells that must all be months, or dates
+_WITH_POINTS = re.compile(r"(\d{1,2})\.\s?(\d{1,2})\.\s?(\d{2})(?!\d)")
+LONG_DATE = 6  # digits of 03.16.21
 _DATED = re.compile(  # names of columns: a word that begins or ends like this, and is no update, candidate or estimate
     r"(?i)(?<![a-z])(?:date|time|day|when|datum|zeit|fecha|jour)|(?-i:Date|Time|Day)"
     r"|(?<!candi)(?<!man)(?<!vali)(?<!up)(?:date|datetime)s?(?![a-z])|(?<!es)time(?![a-z])"
@@ -232,7 +234,27 @@ def format_of_moments(days: NDArray[np.float64], zone: str | None) -> DateFormat
     return dates._replace(whole_days=bool((on_clock % 1.0 == 0.0).all()))
 
 
-def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None = None) -> DateFormat | None:
+def without_versions(cells: Sequence[str], is_dated: bool) -> list[str]:
+    """Cleaned cells that are dates with the month first, without those such as 1.13.20 if they may be versions.
+
+    They are dates if the name of their column says so, or if there are many, of few years, and of more days than years:
+    the last number of versions changes most.
+    """
+    parts = [match.groups() for text in cells if (match := _WITH_POINTS.match(text))]
+    months, days, years = (len(set(column)) for column in zip(*parts, strict=True)) if parts else (0, 0, 0)
+    are_dates = is_dated or (len(cells) >= FEWEST_AMBIGUOUS and years <= months and years < days)
+    return [text for text in cells if are_dates or not _is_short(text)]
+
+
+def _is_short(text: str) -> bool:
+    """Whether a cleaned cell has fewer digits than 03.16.21, so that it may be a version."""
+    match = _WITH_POINTS.match(text)
+    return match is not None and sum(map(len, match.groups())) < LONG_DATE
+
+
+def date_format(
+    cells: Sequence[str], rows: Callable[[str], np.ndarray] | None = None, is_dated: bool = False
+) -> DateFormat | None:
     """The format in which all these cells are dates.
 
     Parameters
@@ -242,6 +264,8 @@ def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None =
     rows : callable, optional
         The days of all rows in their order, for an order of day and month: of two possible orders, the one in which
         the rows rise or fall from first to last is taken.
+    is_dated : bool
+        Whether the name of the column says that it has dates, so that 3.16.21 is no version.
 
     Returns
     -------
@@ -251,6 +275,9 @@ def date_format(cells: Sequence[str], rows: Callable[[str], np.ndarray] | None =
     if not cells or not any(any(character.isdigit() for character in text) for text in cells[:20]):
         return None
     possible = [order for order in ORDERS if all(seconds_of(text, order, False) is not None for text in cells)]
+    may_be_others = len(possible) > 1 and any(map(_is_short, cells))  # with points, the day comes first if it can
+    if "mdy" in possible and (may_be_others or len(without_versions(cells, is_dated)) < len(cells)):
+        possible.remove("mdy")
     if not possible:
         is_compact = (
             len(cells) > 2 and may_be_digits(cells) and all(seconds_of(text, "ymd", True) is not None for text in cells)

@@ -26,7 +26,6 @@ UTC = "UTC"
 QUARTER = 900  # seconds: offsets change at whole quarters of an hour
 FIRST, LAST = -6e10, 2e11  # seconds since 1970, of which the library knows the offset
 PIVOT = 69  # a year 68 is 2068, and 69 is 1969, as in POSIX
-LONG_DATE = 6  # digits of 03.16.21
 WEEK = "week"  # an order, in which two numbers are a year and its week by ISO 8601, as in 202105
 
 _MONTHS = (
@@ -168,8 +167,6 @@ def _from_parts(parts: dict[str, str | None], order: str, pivot: int) -> Moment 
         numbers = dict(zip(order, (parts["a"], parts["b"], parts["c"]), strict=True))
         if len(str(numbers["y"])) == 1 or len(str(numbers["d"])) > 2 or len(str(numbers["m"])) > 2:
             return None
-        if order == "mdy" and parts["sep"] == "." and sum(len(str(number)) for number in numbers.values()) < LONG_DATE:
-            return None  # 1.13.20 is a version
         parts = {**parts, **numbers}
     day, time, zone = _day(parts, pivot), _time(parts), (parts.get("z") or "").strip()
     offset = offset_of(zone) if zone else None

@@ -186,6 +186,50 @@ def test_versions_parts_and_ratios_are_words_and_dates_are_dates(name: str, cell
     assert bool(reader.examples) == two_orders
 
 
+US = [dt.date(2020, 11, 5) + dt.timedelta(days=19 * k) for k in range(30)]
+
+
+@pytest.mark.parametrize("written", ["{d.month}.{d.day}.{d:%y}", "{d.month}.{d.day}.{d:%y} 13:00", "{d:%m.%d.%y}"])
+@pytest.mark.parametrize(("name", "rows"), [("c", 30), ("c", 8), ("when", 3), ("Datum", 2)])
+def test_months_before_days_with_points_are_dates_where_nothing_else_fits(name: str, rows: int, written: str) -> None:
+    cells = [written.format(d=day) for day in US[:rows]]
+    reader = column_reader(name, column(cells))
+    assert (reader.kind, reader.dates.order, reader.dates.certain) == ("date", "mdy", True)
+    noon = 13.0 / 24.0 if "13:00" in written else 0.0
+    expected = [(day - EPOCH.date()).days + noon for day in US[:rows]]
+    np.testing.assert_allclose(reader.cells(column(cells)).values, expected)
+    new = reader.cells(column(["3.16.21" + " 13:00" * (noon > 0.0), "16.3.21"]))
+    assert new.values[0] == (dt.date(2021, 3, 16) - EPOCH.date()).days + noon
+    assert new.unreadable.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("c", ["3.4.21", "5.6.21", "7.8.21", "1.2.21", "9.9.21", "12.11.20"]),  # with points, the day comes first
+        ("when", ["3.4.21", "5.6.21", "7.8.21"]),
+        ("c", ["16.3.21", "2.4.21", "31.12.20"]),
+    ],
+)
+def test_with_points_the_day_comes_first_where_it_can(name: str, cells: list[str]) -> None:
+    reader = column_reader(name, column(cells))
+    assert (reader.kind, reader.dates.order, reader.dates.certain) == ("date", "dmy", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("version", [f"{day.month}.{day.day}.{day:%y}" for day in US]),
+        ("c", ["1.13.20", "1.14.10", "2.1.21", "2.20.11", "2.21.30", "3.13.14", "3.14.15"]),  # many "years"
+        ("c", ["3.16.21", "4.2.21"]),  # few, without a name
+        ("c", ["1.13.20", "1.13.21", "2.13.20", "2.13.21", "3.13.20", "4.13.21"]),
+        ("c", ["13.16.21", "4.2.21", "4.3.21", "4.4.21", "5.30.21", "6.2.21", "7.2.21"]),
+    ],
+)
+def test_versions_with_months_and_days_by_chance_stay_words(name: str, cells: list[str]) -> None:
+    assert column_reader(name, column(cells)).kind == "words"
+
+
 def test_seconds_since_1970_stay_numbers() -> None:
     cells = [str(1_600_000_000 + 3600 * i) for i in range(20)]
     reader = column_reader("c", column(cells))
