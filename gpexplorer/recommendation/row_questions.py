@@ -1,6 +1,7 @@
 """Questions about the rows that are asked before an answer is given: each finding is a sentence with its numbers.
 
-leak        one column alone explains the targets, as a copy of the target in other units would, or a sum of columns
+leak        one column alone explains the targets, as a copy of the target in other units would, or a sum of columns;
+            the only input does so where it is a copy
 outliers    a few targets lie far from those of the nearest rows, and far from all others
 counters    a column counts the rows, and is no date or named as a time
 copies      a column is another one, up to a factor and a shift
@@ -43,6 +44,7 @@ MOST_ROWS = 5000  # that are looked at
 LEAK = 0.998  # squared rank correlation of a column with the target, above which its neighbours are compared
 LEAK_ERROR = 1e-3  # the share of the variance that a line in this column leaves, or the neighbours
 FEWEST_VALUES = 10  # different ones of a column and of the target
+COPY_ERROR = 1e-4  # standard deviation of the difference of standardised columns, of which one is a rounded copy
 ROUNDING = 1e-9  # relative error of a sum
 MOST_OUTLIERS = 0.05  # share of the rows
 FAR = 12.0  # robust standard deviations from the targets of the nearest rows, and from all targets
@@ -68,7 +70,7 @@ def findings(rows: Dataset) -> list[str]:
     names = rows.names[: X.shape[1]]
     checks: list[Callable[[Array, Array, tuple[str, ...], str], Iterator[str]]]
     times = frozenset(name for name in names if is_named_time(rows, name))
-    checks = [_two_values, _leaks, _sums, _outliers_in_words, partial(_counters, times=times), _copies]
+    checks = [_two_values, _leaks, _copy_of_target, _sums, _outliers_in_words, partial(_counters, times=times), _copies]
     return [sentence for check in checks for sentence in check(X, y, names, rows.target)]
 
 
@@ -161,6 +163,18 @@ def _leaks(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[
                 f"{quote(name)} {what}: if it is not known before {quote(target)} is, leave it out.\n"
                 f'drop=["{name}"] leaves it out.'
             )
+
+
+def _copy_of_target(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator[str]:
+    """The only input is the target in other units; a function of it, or a line with noise, is what can be learned."""
+    if X.shape[1] != 1 or min(len(np.unique(X)), len(np.unique(y))) < FEWEST_VALUES:
+        return
+    Z = (np.column_stack([X[:, 0], y]) - [X.mean(), y.mean()]) / [X.std(), y.std()]
+    if (Z[:, 0] * np.sign((Z[:, 0] * Z[:, 1]).sum()) - Z[:, 1]).std() < COPY_ERROR:
+        yield (
+            f"{quote(names[0])} is a copy of {quote(target)}, up to a factor and a shift, and the only input: if it is "
+            f"not known before {quote(target)} is, give other columns to learn from."
+        )
 
 
 def _left_by_one(column: Array, y: Array) -> float:

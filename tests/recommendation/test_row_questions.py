@@ -64,6 +64,28 @@ def test_each_kind_is_a_sentence_with_its_numbers(change, words):
     assert any(words in sentence for sentence in findings(dataset(*change(*plain()))))
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("units", [
+    lambda y: y, lambda y: -y, lambda y: 1.8 * y + 32.0, lambda y: np.round(100.0 * y) / 100.0, lambda y: 1e-8 * y,
+    lambda y: (y - y.mean()).astype(np.float32).astype(float),
+])  # fmt: skip
+def test_the_only_input_is_asked_about_if_it_is_the_target_in_other_units(units, offset):
+    y = np.round(50.0 * plain()[1] + offset, 4)
+    (question,) = findings(dataset({"paid": units(y)}, y))
+    assert question.startswith('"paid" is a copy of "y", up to a factor and a shift')
+    assert "drop=" not in question  # no input would be left
+    assert gpx.recommend(pd.DataFrame({"paid": units(y), "y": y}), seconds=1.0, among=FAST).sentences.count(question)
+
+
+@pytest.mark.parametrize("target", [
+    lambda x: 2.0 * x + 1.0 + np.random.default_rng(0).normal(0.0, 1e-3, len(x)),  # a calibration with R2 of 0.999999
+    np.sin, np.square, np.exp, np.round, lambda x: np.repeat([1.0, 2.0], len(x) // 2),
+])  # fmt: skip
+def test_the_only_input_that_explains_the_target_by_a_function_is_no_copy(target):
+    x = plain()[0]["a"]
+    assert not any("copy" in sentence for sentence in findings(dataset({"x": x}, target(x))))
+
+
 def test_a_number_that_may_be_a_gap_is_asked_about_once_at_every_door(tmp_path: Path):
     columns, y = plain()
     a = np.where(np.arange(len(y)) % 20 == 3, -999.0, columns["a"])
