@@ -22,12 +22,13 @@ from .date_format import (
     are_weeks,
     date_format,
     format_of_moments,
+    format_of_texts,
     is_marked_as_date,
     is_named_as_date,
     may_be_compact,
     may_be_digits,
     without_versions,
-)
+)  # fmt: skip
 from .date_texts import WEEK, clock_hours
 from .number_format import (
     DAYS,
@@ -338,7 +339,7 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
     if kind in ("", "number") and (numbers := number_format(cells, decimal, has_durations)):
         return ColumnReader(name, "number", numbers=numbers)
     has_versions = kind == "" and are_versions(name, cells)
-    if kind in ("", "date") and not has_versions and (dates := _dates(name, texts, cells, form)):
+    if kind in ("", "date") and not has_versions and (dates := format_of_texts(name, texts, form)):
         return ColumnReader(name, "date", dates=dates)
     if kind in ("", "time") and all(clock_hours(text) is not None for text in cells):
         return ColumnReader(name, "time of day")
@@ -352,20 +353,6 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
     if kind == "" and are_smiles(cells[:SMILES_SAMPLE]) and 2 * len(cells) > len(texts.place):
         return ColumnReader(name, "molecules", left_out="molecules, which need a kernel of their own")
     return _of_words(name, texts) if kind == "" else ColumnReader(name, "text", examples=texts.first_rows(cells[:1]))
-
-
-def _dates(name: str, texts: Texts, cells: Sequence[str], form: str) -> DateFormat | None:
-    order = next((o for o, shown in ORDER_NAMES.items() if form in (o, shown)), "")
-    if order:
-        forms = [DateFormat(order), DateFormat("ymd", True)][: 1 + (order == "ymd")]
-        dates = next((own for own in forms if all(own.days(cell) is not None for cell in cells)), None)
-    else:
-        dates = date_format(
-            cells,
-            lambda o: (days := texts.parsed(DateFormat(o).with_century(cells).days))[~np.isnan(days)],
-            is_named_as_date(name),
-        )
-    return dates and dates.with_century(cells)
 
 
 def _mostly_numbers(name: str, texts: Texts, kind: str, decimal: str) -> ColumnReader | None:

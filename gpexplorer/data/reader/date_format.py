@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import DataError
+from .cells import Texts
 from .date_texts import (
     COMPACT,
     DAY,
@@ -303,6 +304,22 @@ def date_format(
         if len(ordered) == 1:
             return DateFormat(ordered[0])
     return DateFormat(possible[0], certain=all("." in text for text in cells))
+
+
+def format_of_texts(name: str, texts: Texts, form: str) -> DateFormat | None:
+    """The format in which all cells of a column are dates: the one that was asked for, such as "mdy", or as they are."""
+    cells = [text for text in texts.distinct if text]
+    order = next((o for o, shown in ORDER_NAMES.items() if form in (o, shown)), "")
+    if order:
+        forms = [DateFormat(order), DateFormat("ymd", True)][: 1 + (order == "ymd")]
+        dates = next((own for own in forms if all(own.days(cell) is not None for cell in cells)), None)
+    else:
+        dates = date_format(
+            cells,
+            lambda o: (days := texts.parsed(DateFormat(o).with_century(cells).days))[~np.isnan(days)],
+            is_named_as_date(name),
+        )
+    return dates and dates.with_century(cells)
 
 
 def may_be_digits(cells: Sequence[str]) -> bool:
