@@ -307,7 +307,7 @@ def date_format(
 
 
 def format_of_texts(name: str, texts: Texts, form: str) -> DateFormat | None:
-    """The format in which all cells of a column are dates: the one that was asked for, such as "mdy", or as they are."""
+    """The format in which all cells of a column are dates: one that was asked for, such as "mdy", or as they are."""
     cells = [text for text in texts.distinct if text]
     order = next((o for o, shown in ORDER_NAMES.items() if form in (o, shown)), "")
     if order:
