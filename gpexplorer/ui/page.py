@@ -14,6 +14,7 @@ from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
+from bokeh.themes import Theme
 
 from .address import FIRST, GALLERY, SIDE_BY_SIDE
 from .browser.callbacks import at_end, once_settled, served_document, together, weakly
@@ -25,6 +26,8 @@ from .styles import BESIDE, GUEST, MAIN, PAGE, PAGE_TOOLTIP, THEME, TOOLTIP_IN_B
 ICON = {"color": "inherit !important"}  # in the title bar
 NOT_ON_PHONES = {"@media (max-width: 599px)": {"display": "none"}}
 SIDEBAR = 320  # pixels
+# Parts of figures that keep their own look: the page gives its own to those that the theme of a document does not name.
+OWN_LOOK = Theme(json={"attrs": {part: {} for part in ("Axis", "ColorBar", "Figure", "Grid", "Legend", "Title")}})
 SETTLED = 300  # milliseconds without another change of the theme, after which the server paints the figures too
 PICTURES_WAIT = 0.5  # seconds that a page that is built in advance waits at most for its pictures
 PAGES = {
@@ -54,6 +57,7 @@ def own_page() -> None:
     if pn.state.curdoc is None:
         return
     pn.config.design = pmui.theme.MaterialDesign
+    pn.state.curdoc.theme = OWN_LOOK
     pn.config.notifications = False
     pn.config.respect_explicit_sizing = True  # a figure that fills its card does not stretch the page around it
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
+from gpexplorer.views.drawing.palette import AROUND
 from pages import LABORATORY, ON_PAGE, Seen, Served, until
 
 pytestmark = pytest.mark.ui
@@ -45,6 +46,9 @@ COLOURS = """(() => {
 FIGURES = (
     f"""() => {ON_PAGE}.filter((model) => model.type === "Figure").map((figure) => figure.background_fill_color)"""
 )
+LOOKS = f"""() => [...new Set({ON_PAGE}.filter((model) => model.type.endsWith("Axis")).map((axis) =>
+  [axis.axis_line_color, axis.axis_line_alpha, axis.major_label_text_color, axis.major_label_text_font_size,
+   axis.axis_label_text_font_size].map((value) => value.value ?? value).join(" ")))]"""  # of the axes of all figures
 
 
 @pytest.fixture(params=["light", "dark"])
@@ -74,6 +78,8 @@ def test_nothing_is_ever_drawn_in_the_other_theme(new_arrival: tuple[Seen, bool]
     page.get_by_role("tab", name="Calibration").click()
     until(lambda: len(page.evaluate(FIGURES)) >= 4)
     assert set(page.evaluate(FIGURES)) == {paper} == {"#1c2229" if dark else "#ffffff"}
+    line, ink = AROUND["dark" if dark else "light"]["line"], AROUND["dark" if dark else "light"]["text"]
+    assert page.evaluate(LOOKS) == [f"{line} 1 {ink} 12px 13px"]  # not that of the components of the page
     assert seen.complaints == []
 
 
