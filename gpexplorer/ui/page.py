@@ -28,6 +28,7 @@ NOT_ON_PHONES = {"@media (max-width: 599px)": {"display": "none"}}
 SIDEBAR = 320  # pixels
 # Parts of figures that keep their own look: the page gives its own to those that the theme of a document does not name.
 OWN_LOOK = Theme(json={"attrs": {part: {} for part in ("Axis", "ColorBar", "Figure", "Grid", "Legend", "Title")}})
+AS_WIDE_AS_ITS_SCREEN = {"viewport": "width=device-width, initial-scale=1"}  # without it, a phone shows 980 pixels
 SETTLED = 300  # milliseconds without another change of the theme, after which the server paints the figures too
 PICTURES_WAIT = 0.5  # seconds that a page that is built in advance waits at most for its pictures
 PAGES = {
@@ -56,6 +57,7 @@ def own_page() -> None:
     """Give the page of the present session its design and its rules; the pages of a host keep theirs."""
     if pn.state.curdoc is None:
         return
+    pn.state.curdoc.template_variables["meta"] = AS_WIDE_AS_ITS_SCREEN  # a `pmui.Page` puts its own in the place
     pn.config.design = pmui.theme.MaterialDesign
     pn.state.curdoc.theme = OWN_LOOK
     pn.config.notifications = False

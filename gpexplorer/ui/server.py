@@ -83,7 +83,8 @@ class ClosedPages:
 COMPRESSION = 1  # of what travels to the browser, by deflate: half the bytes, in a third of a millisecond per picture
 ALL_INTERFACES = ("", "0.0.0.0", "::", "*")
 RELOAD = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>gpexplorer</title></head>
+<html lang="en"><head><meta charset="utf-8"><title>gpexplorer</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"></head>
 <body><p>Loading …</p><script>setTimeout(() => location.reload(), 50)</script></body></html>
 """  # without Bokeh, whose websocket the guard would refuse: the session of this page is not signed
 NO_ENTRY_POINT = (

@@ -53,6 +53,10 @@ def test_it_requests_nothing_from_the_network(page: str):
     assert not re.search(r"url\(\s*['\"]?https?:", page)
 
 
+def test_it_is_as_wide_as_a_phone(page: str):
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
+
+
 def test_names_and_data_stay_text(page: str):
     assert "img" not in Tags(page).names
     assert "&lt;/script&gt;&lt;img" in page

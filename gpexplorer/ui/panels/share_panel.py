@@ -187,6 +187,7 @@ pre { font-size: 12px; white-space: pre-wrap; overflow-wrap: anywhere }
 PAGE = Template(
     """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <style>{{ css }}</style><script>{{ bokeh }}</script></head>
 <body class="{{ theme }}">{{ heading }}
 {% for caption, figure in pictures %}{{ caption }}{{ figure }}{% endfor %}

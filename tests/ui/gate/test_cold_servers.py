@@ -181,6 +181,7 @@ def test_without_the_entry_point_the_first_visitor_brings_the_guard_and_everyone
     with started("panel", tmp_path, metadata=False) as server:
         first = get(server.port, "/explorer")[2]
         assert "location.reload()" in first
+        assert "width=device-width" in first
         assert get(server.port, IMPORTED)[0] == 404
         page = talk(server.port, token_of(server.port), fragments("PULL-DOC-REQ", {}), until="roots")
         assert "had no guard until its first visitor" in "".join(page)

@@ -92,6 +92,11 @@ def test_the_bare_address_leads_to_the_page_with_what_a_link_says(served: Served
     assert (status, headers["Location"]) == (302, "./explorer" + query)
 
 
+@pytest.mark.parametrize("page", ["", "?page=stories", "?page=side-by-side", "?page=laboratory&v=1"])
+def test_every_page_is_as_wide_as_a_phone(served: Served, page: str):
+    assert get(served.port, f"/explorer{page}")[2].count('<meta name="viewport" content="width=device-width') == 1
+
+
 def test_no_address_imports_a_module(served: Served):
     for module in ("lib2to3.__main__", "antigravity", "this", "panel.io.server"):
         assert get(served.port, f"/components/{module}/x/_css/y")[0] == 404

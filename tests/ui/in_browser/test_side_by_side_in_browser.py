@@ -14,7 +14,7 @@ from computed_families import family
 from gpexplorer.views.screens import side_by_side_page
 from gpexplorer.views.screens.side_by_side_page import STEPS, save_side_by_side
 from looks import violations
-from pages import PATIENCE, Seen, Served, new_page, until
+from pages import PATIENCE, Seen, Served, until
 
 SIZES = [(390, 844), (720, 450), (768, 1024), (1280, 720), (1440, 900), (1920, 1080), (2560, 1440)]
 
@@ -60,6 +60,8 @@ CROWDED = """([seconds, errors]) => {
     frames: seconds[i].map((spent, k) => ({ ...marks, seconds: spent, smse: errors[i][k] })),
   }))
 }"""  # the page with other seconds and errors of the families
+
+WIDTHS = "[innerWidth, document.documentElement.scrollWidth]"  # of the window, and of what is in it
 
 pytestmark = pytest.mark.ui
 
@@ -205,19 +207,25 @@ def test_no_name_in_the_chart_of_errors_touches_another_one_or_a_dot(file: str, 
     page.close()
 
 
-def test_the_first_screen_leads_to_families_that_arrive_from_the_server(served: Served, browser: Browser):
-    page = new_page(browser, 1440, 900)
+def test_the_first_screen_leads_to_families_that_arrive_from_the_server_also_on_a_phone(
+    served: Served, browser: Browser
+):
+    phone = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+    page = browser.new_page(**phone, reduced_motion="reduce")
     seen = Seen(page, served.url, "?page=first")
-    page.get_by_role("link", name="Stories").click()
+    assert page.evaluate(WIDTHS) == [390, 390]
+    page.get_by_role("link", name="Stories").tap()
     page.wait_for_url("**page=stories")
     card = page.get_by_role("link", name="Ten rows that stand for 180")
     card.wait_for(timeout=PATIENCE)
+    assert page.evaluate(WIDTHS) == [390, 390]
     assert card.locator("svg path").count() > 3
     assert violations(page) == []
-    page.get_by_role("link", name="Side by side").click()
+    page.get_by_role("link", name="Side by side").tap()
 
     page.wait_for_url("**page=side-by-side")
     until(lambda: int(page.locator(".lesson").get_attribute("data-families") or 0) >= 2)
+    assert page.evaluate(WIDTHS) == [390, 390]
     page.locator("input[type=range]").fill("6")
 
     assert number(page, "swaps") < 0.2
