@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 from bokeh.models.widgets.tables import CellFormatter, HTMLTemplateFormatter, NumberFormatter
+from pandas.api.types import is_numeric_dtype
 
 from ..runs.studies import comparison
 from ..runs.studies.comparison import Finished
@@ -47,11 +48,15 @@ LOOK = """.tabulator { font-size: 13px !important; }
 .tabulator-row.tabulator-selectable:not(.tabulator-selected):hover {
   background: rgba(127, 140, 153, .2) !important; color: inherit !important; }
 """  # not of the boxes that select rows; a row under the pointer looked selected, in words too faint to read
-FOUR_DIGITS = """<div style="text-align: right"><%=
-  !Number.isFinite(value) ? "—"
-  : (Math.abs(value) < 1000 ? String(Number(value.toPrecision(4)))
-    : value.toLocaleString("en", {minimumFractionDigits: 1, maximumFractionDigits: 1})).replaceAll("-", "−")
-%></div>"""  # as `text.number` writes it
+NUMBER = """<div style="text-align: right"><%=
+  !Number.isFinite(value) ? "{missing}"
+  : ({otherwise}Math.abs(value) < 1000 ? String(Number(value.toPrecision({digits})))
+    : value.toLocaleString("en", {{minimumFractionDigits: 1, maximumFractionDigits: 1}})).replaceAll("-", "−")
+%></div>"""
+FOUR_DIGITS = NUMBER.format(missing="—", otherwise="", digits=4)  # as `text.number` writes it
+WHOLE_OR_LARGE = """Math.abs(value) >= 1e9 ? String(Number(value.toPrecision(5)))
+    : Number.isInteger(value) ? value.toLocaleString("en") : """
+FIVE_DIGITS = NUMBER.format(missing="", otherwise=WHOLE_OR_LARGE, digits=5)
 
 
 def html_table(headings: Sequence[object], rows: Iterable[Sequence[object]], ahead: Collection[int] = ()) -> str:
@@ -108,14 +113,15 @@ class Steps(WithLayout):
         if not at_once and time.monotonic() - self._updated < PERIOD:
             return
         self._updated = time.monotonic()
-        cells, titles = with_safe_names(frame.map(cell))
+        cells, titles = with_safe_names(frame)
         if self.table is None:
             look = {"pagination": "remote", "page_size": 10, "margin": (6, 8), "disabled": True, "selectable": False}
-            self.table = _tabulator(cells, titles=titles, **look)
+            self.table = _tabulator(cells, titles=titles, formatters=_of_steps(cells), **look)
             self._layout.append(self.table)
-            return
-        self.table.titles = titles
-        self.table.value = cells
+        elif titles == self.table.titles:
+            self.table.value = cells
+        else:
+            self.table.param.update(value=cells, titles=titles, formatters=_of_steps(cells))
 
 
 class RunTable(WithLayout):
@@ -170,19 +176,15 @@ def rows(runs: Mapping[str, Finished], by: str, top: int | None, baseline: str =
     return frame[[name for name in TITLES if name in frame and (name != "differs" or frame[name].any())]]
 
 
-def cell(value: Any) -> str:
-    """Return a number with five digits, a whole number with all, and nothing for a missing value."""
-    if pd.isna(value):
-        return ""
-    if isinstance(value, float):
-        is_whole = value.is_integer() and abs(value) < 1e9
-        return (f"{value:,.0f}" if is_whole else f"{value:.5g}").replace("-", "−")
-    return str(value)
-
-
 def _tabulator(frame: pd.DataFrame, **style: Any) -> pn.widgets.Tabulator:
     look = {"show_index": False, "sizing_mode": "stretch_width", "layout": "fit_data_fill", "theme": "simple"}
     return pn.widgets.Tabulator(frame, stylesheets=[LOOK], **look, **style)
+
+
+def _of_steps(cells: pd.DataFrame) -> dict[str, CellFormatter]:
+    """How the numbers are written, five digits of each and all of a whole one; they are sorted as numbers."""
+    numbers = [field for field, values in cells.items() if is_numeric_dtype(values)]
+    return {str(field): HTMLTemplateFormatter(template=FIVE_DIGITS) for field in numbers}
 
 
 def _format(name: str) -> CellFormatter:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpexplorer import Spec, Store, data
@@ -20,7 +21,7 @@ from gpexplorer.runs.studies.sweep import Swept, around, sweep
 from gpexplorer.ui.panels.compare_panel import ComparePanel
 from gpexplorer.ui.panels.sweep_panel import SweepPanel, SweepWorker, values
 from gpexplorer.ui.session import Session
-from gpexplorer.ui.tables import RunTable, cell, rows
+from gpexplorer.ui.tables import RunTable, Steps, rows
 from gpexplorer.ui.text import number
 
 ROWS = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 1}
@@ -49,10 +50,15 @@ def test_names_on_the_board_are_data_and_titles_our_own(runs: dict[str, Finished
     assert board.selected == [board.table.value["c0"].iloc[0]]
 
 
-def test_cells_have_the_minus_sign_of_the_page():
-    assert [cell(value) for value in (-1.01706, -12345.0, 1e-7, float("nan"), 3, "a-b")] == [
-        "−1.0171", "−12,345", "1e−07", "", "3", "a-b",
-    ]  # fmt: skip
+def test_the_steps_are_numbers_with_a_format_of_the_browser_and_their_texts_are_no_markup():
+    steps = Steps()
+    steps.update(pd.DataFrame({"step": [10, 9], "phase": ["<b>", ""], "row out": [12.0, np.nan]}))
+
+    assert [kind.kind for kind in steps.table.value.dtypes.drop("c1")] == ["i", "f"]
+    assert set(steps.table.formatters) == {"c0", "c2"}
+    steps.update(pd.DataFrame({"<i>": ["a"], "objective": [-1.5]}))  # of another method
+    assert set(steps.table.formatters) == {"c1"}
+    assert steps.table.titles == {"c0": "&lt;i&gt;", "c1": "objective"}
 
 
 @pytest.fixture

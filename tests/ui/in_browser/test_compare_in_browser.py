@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from gpexplorer import Spec, Store
+from gpexplorer.ui.tables import FIVE_DIGITS
 from gpexplorer.views.drawing.palette import LOG_TICKS
 from looks import violations
 from pages import LABORATORY, ON_PAGE, Seen, Served, until
@@ -31,7 +32,7 @@ MORE_WHILE_BUILT = f"""() => {{
 def test_axe_finds_nothing_in_the_tables(anywhere: Seen):
     """Buttons of pages among the rows of a grid, a focus without a role, and a heading without words."""
     seen = anywhere
-    rows = open_panel(seen, "?v=1&data=sin-product&data.n=60&set.num_inducing=4&at=4", 4)
+    rows = open_panel(seen, "?v=1&data=sin-product&data.n=60&set.num_inducing=4&at=12", 12)
     seen.press("Keep this run")
     until(lambda: rows.count() == 1)
     before = seen.page.locator("[role=tab][aria-selected=true]").first.inner_text()
@@ -43,8 +44,23 @@ def test_axe_finds_nothing_in_the_tables(anywhere: Seen):
     for grid in grids.all():
         assert grid.get_by_role("row").count() >= 1
     assert seen.page.get_by_role("searchbox", name="Rows whose method contains").count() == 1
+    check_order_of_steps(seen)
     seen.page.get_by_role("tab", name=before).click()  # the tests below count the rows of all tables
     until(lambda: grids.count() == 1)
+
+
+def check_order_of_steps(seen: Seen) -> None:
+    """The steps are sorted by their numbers, and these are not in the order of their texts."""
+    titles = seen.page.locator(".tabulator-col-title")
+    steps = seen.page.locator(".tabulator", has=titles.get_by_text("phase", exact=True))
+    cells = steps.locator(".tabulator-cell[tabulator-field=c0]")
+    for first, way in ((0, 1), (12, -1)):
+        steps.locator(titles).get_by_text("step", exact=True).click()
+        until(lambda first=first, way=way: cells.all_inner_texts() == [str(first + way * k) for k in range(10)])
+    written = re.search("<%=(.*)%>", FIVE_DIGITS, re.DOTALL)[1]
+    values = [-1.01706, -12345.0, 1e-7, 3, 1234.56, -2.5e30, None]
+    texts = ["−1.0171", "−12,345", "1e−7", "3", "1,234.6", "−2.5e+30", ""]
+    assert seen.page.evaluate(f"(values) => values.map((value) => {written})", values) == texts
 
 
 def open_panel(seen: Seen, query: str, step: int) -> Locator:
