@@ -66,7 +66,7 @@ def export(
     require_writable(steps, "--steps", TABLES)
     run = None if page is None else _opened(kept, PICTURES)
     if steps is not None:
-        table = run.table() if run else _steps(kept)
+        table = _steps(kept)
         _write([table], steps, "--steps")
         typer.echo(f"{len(table)} records in {steps}")
     if page is not None and run is not None:
@@ -96,11 +96,14 @@ def _steps(kept: Path) -> pd.DataFrame:
     """The steps of a stored run as a table, without its rows where they are not needed."""
     from ..runs import Trace
     from ..runs.setting_checks import method_of
+    from ..views.runs.steps_table import with_what_was_done
 
-    spec, records = _stored(kept)
+    spec, stored = _stored(kept)
     if isinstance(spec.kernel, dict) and spec.kernel.get("priors"):
-        return _opened(kept, "the log densities of priors").table()
-    return Trace(records.records).table(method_of(spec).channels)
+        table = _opened(kept, "the log densities of priors").table()
+    else:
+        table = Trace(stored.records).table(method_of(spec).channels)
+    return with_what_was_done(table, stored.records)
 
 
 def _stored(kept: Path) -> tuple[Spec, Kept]:

@@ -20,6 +20,7 @@ from ..runs import Run, Spec, Store
 from ..runs.store import LONGEST_NOTE
 from ..runs.studies.comparison import Finished
 from ..runs.studies.memory_need import Rows
+from ..views.runs.steps_table import steps_table
 from .inputs.presets import says_what_happened
 from .playback.background_worker import BackgroundWorker
 from .playback.open_run import Frame, OpenRequest, OpenRun
@@ -481,8 +482,8 @@ class Session:
         return Finished.of(self.run) if self.run is not None else None
 
     def table(self) -> pd.DataFrame:
-        """Return the table of steps of the open run; empty where no run is open."""
-        return self.run.table() if self.run is not None else pd.DataFrame()
+        """Return the table of steps of the open run, with what each did; empty where no run is open."""
+        return steps_table(self.run) if self.run is not None else pd.DataFrame()
 
     def store_run(self) -> str:
         """Put the open run into the store; returns a sentence about it, or nothing where there is no store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,9 @@ import torch
 from gpexplorer import Spec
 from gpexplorer.errors import SettingError
 from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
+from gpexplorer.ui.playback.readings import newest_steps, status_numbers
 from gpexplorer.ui.session import MAX_EDITS, Session
+from gpexplorer.ui.text import number
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1, "seed": 3}, kernel="se")
 
@@ -54,6 +57,26 @@ def test_the_screen_follows_the_run(session: Session):
     assert session.screen.spec == SPEC
     assert session.screen.key == SPEC.key()
     assert len(session.table()) == len(session.finished().steps) == 4
+
+
+def test_the_file_of_steps_says_what_the_table_on_the_page_shows(session: Session):
+    session.player.run_to(12)
+    follow(session, lambda: session.screen.step == 12)
+
+    shown, written = newest_steps(session.run, 12)[::-1].reset_index(drop=True), session.table()
+
+    start = {fact.label: fact.value for fact in status_numbers(session.run, 0, None, False).cells}["objective F [nat]"]
+    assert number(shown["objective F"][0]) == number(written["objective"][0]) == start != "—"
+    assert set(session.run.table()) < set(written)  # scripts know these names
+    same = {"step": "index", "phase": "phase", "row out": "removed", "row in": "proposed", "kernel entries": "entries"}
+    same |= {channel.label: channel.name for channel in session.run.method.channels}
+    on_page, in_file = (frame.astype(object).where(frame.notna(), None) for frame in (shown, written))
+    for label, name in same.items():
+        assert on_page[label].tolist() == in_file[name].tolist(), label
+    assert [{"yes": True, "no": False, "": None}[said] for said in shown["accepted"]] == in_file["accepted"].tolist()
+    assert "yes" in set(shown["accepted"])
+    assert ".0" not in written[["removed", "proposed"]].to_csv(index=False)
+    assert pd.read_parquet(io.BytesIO(written.to_parquet(index=False))).equals(written)
 
 
 def test_a_chosen_spec_reaches_the_controls_and_a_changed_one_does_not(session: Session, adopted: list[Spec]):

@@ -16,7 +16,7 @@ import gpexplorer as gpx
 from gpexplorer.errors import GPExplorerError
 from gpexplorer.problem import Channel
 from gpexplorer.views.base import Layers, View, dots, overlay
-from gpexplorer.views.runs.convergence import objective_of_start
+from gpexplorer.views.runs.steps_table import objective_of_start
 from gpexplorer.views.saved_page import page_file, recorded_figures
 from gpexplorer.views.saved_page.recorded_figures import PackedColumns, RecordedFigure, evenly_spaced, facts, record
 from saved_pages import frames_of
@@ -131,12 +131,13 @@ def test_the_numbers_above_the_pictures_are_those_of_the_record_with_the_newest_
         {
             "index": [0, 1, 2],
             "seconds": [0.0, 1.23456, 20.0],
+            "entries": [0, 10, 20],
             "objective": [np.nan, -5.0, 123456.0],
             "smse": [0.5, np.nan, np.nan],
         }
     )
     method = SimpleNamespace(channels=(Channel("objective", "objective F", "nat"), Channel("other", "other", "")))
-    run: Any = SimpleNamespace(table=table.copy, method=method)
+    run: Any = SimpleNamespace(table=table.copy, method=method, trace=[])
 
     assert facts(run, [0, 1, 2]) == [
         {"step": "0", "seconds of work": "0", "objective F [nat]": "—", "SMSE": "0.5"},

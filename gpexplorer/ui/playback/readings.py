@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ...errors import GPExplorerError
 from ...methods.capabilities import HasMovablePoints
 from ...problem import Outcome
 from ...runs import Record, Run
 from ...runs.counting import jitter_sentence
 from ...runs.rounding import rise_sentence
-from ...views.runs.convergence import objective_of_start
+from ...views.runs.steps_table import channel_value, what_was_done
 from ...views.saved_page.recorded_figures import with_its_step
 from ..text import number
 
@@ -133,10 +131,6 @@ def _cells(run: Run, at: int, wall_seconds: float) -> list[Fact]:
     for first in run.method.channels[:1]:  # its label is shown up to a comma, and with its unit
         short = first.axis.replace(first.label, first.label.partition(",")[0], 1)
         name, objective, about = first.name, short, first.axis
-    value = float(getattr(record.step.info, name, math.nan))
-    if at == 0 and name == "objective" and math.isnan(value):
-        with suppress(GPExplorerError):  # the picture of convergence says what is wrong
-            value = objective_of_start(run)
     rose_at = next((rise.index for rise in run.rises if rise.index <= at and rise.channel.name == name), None)
     if rose_at is not None:
         objective += f" (not trustworthy from step {rose_at} on)"
@@ -144,7 +138,7 @@ def _cells(run: Run, at: int, wall_seconds: float) -> list[Fact]:
     return [
         Fact("step", f"{at}" if at == last else f"{at} of {last}"),
         Fact("phase", PHASES.get(phase, phase or "—")),
-        Fact(objective, number(value), is_first=True, about=about),
+        Fact(objective, number(channel_value(run, record, name)), is_first=True, about=about),
         Fact("SMSE on test rows", _newest_score(run, at, "smse"), is_first=True),
         Fact(f"SNLP on test rows{variance}", _newest_score(run, at, "snlp")),
         Fact("seconds of work", f"{record.seconds:.2f}", is_first=True),
@@ -180,12 +174,12 @@ def _newest_score(run: Run, at: int, name: str) -> str:
 
 
 def _row(run: Run, record: Record) -> dict[str, Any]:
-    info = record.step.info
-    row: dict[str, Any] = {"step": record.index, "phase": str(getattr(info, "phase", ""))}
+    done = what_was_done(record)
+    row: dict[str, Any] = {"step": record.index, "phase": done["phase"]}
     for name, label in (("removed", "row out"), ("proposed", "row in")):
-        if hasattr(info, name):
-            row[label] = getattr(info, name) if getattr(info, name) >= 0 else None
-    if hasattr(info, "accepted"):
-        row["accepted"] = {True: "yes", False: "no"}[bool(info.accepted)] if row["phase"] == "swap" else ""
-    row |= {channel.label: getattr(info, channel.name, float("nan")) for channel in run.method.channels}
+        if name in done:
+            row[label] = math.nan if done[name] is None else done[name]
+    if "accepted" in done:
+        row["accepted"] = {True: "yes", False: "no", None: ""}[done["accepted"]]
+    row |= {channel.label: channel_value(run, record, channel.name) for channel in run.method.channels}
     return row | {"seconds": record.seconds, "kernel entries": record.cost.entries}

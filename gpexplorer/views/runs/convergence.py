@@ -12,7 +12,6 @@ import param
 
 from ...kernels.theta.restrictions import has_priors
 from ...methods.base import registry
-from ...methods.capabilities import HasMovablePoints
 from ...objectives import evidence_terms
 from ...problem import Channel
 from ...runs import Spec
@@ -20,6 +19,7 @@ from ...runs.run import Run
 from ...runs.studies.comparison import Finished, what_differs
 from ..base import Layers, View, band, dots, layer, line, overlay
 from ..drawing.palette import ROLES
+from .steps_table import objective_of_start
 
 AXES = {
     "step": ("index", "step"),
@@ -71,7 +71,6 @@ class Convergence(View):
 
     earlier: tuple[Finished, ...] = ()  # runs on the same rows, of which the best one is drawn behind this run
     _exact: tuple[Any, list[float], float] = (None, [], math.nan)  # problem, theta, objective of the exact model
-    _start: tuple[Any, float] = (None, math.nan)  # state of the first record, and its objective
 
     def applies(self, run: Run) -> bool:
         """Return True for every run, after offering the channels of its method and the scores as options."""
@@ -95,7 +94,7 @@ class Convergence(View):
         is_reported = channel.name in table
         values = table[channel.name].to_numpy(float) if is_reported else np.full(len(table), np.nan)
         if channel.name == "objective" and len(values) and math.isnan(values[0]):
-            values = np.append(self._objective_of_start(run), values[1:])
+            values = np.append(objective_of_start(run), values[1:])
         series = pd.DataFrame({"x": table[column].to_numpy(float), "y": values})
         current = series.iloc[[at]] if len(series) else series
         rose_at = next((rise.index for rise in run.rises if rise.channel.name == channel.name), len(series))
@@ -132,15 +131,6 @@ class Convergence(View):
         ]
         trusted.attrs["title"] = "; ".join(filter(None, sentences))
         return layers
-
-    def _objective_of_start(self, run: Run) -> float:
-        """The same as `objective_of_start`, computed once."""
-        if not _has_bound(run):
-            return math.nan
-        state = run.trace[0].step.state
-        if state is not self._start[0]:
-            self._start = state, objective_of_start(run)
-        return self._start[1]
 
     def _exact_objective(self, run: Run, at: int) -> float:
         """The objective of the exact model with the hyperparameters of this record; nan where it has too many rows."""
@@ -190,19 +180,6 @@ class Convergence(View):
         if "range" in layers:
             parts.insert(0, band(layers, "range", color=ROLES["band"], fill_alpha=0.3, line_alpha=0))
         return overlay(parts, layers["series"], 0, logy=self.log)
-
-
-def objective_of_start(run: Run) -> float:
-    """The objective of the first record, which no step reports; nan where it is not known or takes long."""
-    if not (_has_bound(run) and isinstance(run.method, HasMovablePoints)):
-        return math.nan
-    return float(run.method.bound_terms(run.problem, run.trace[0].step.state).total(run.method.objective))
-
-
-def _has_bound(run: Run) -> bool:
-    """Whether the bound of a record can be computed, and quickly."""
-    has_name = getattr(run.method, "objective", None) is not None
-    return has_name and isinstance(run.method, HasMovablePoints) and len(run.problem.train) <= EXACT_ROWS
 
 
 def _offered(run: Run) -> tuple[Channel, ...]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from ...runs.run import Run
 from ..base import Layers, View
 from ..drawing.legend import entries
 from ..drawing.live import LONG, Live, in_lines, without_unseen_digits
-from ..runs.convergence import objective_of_start
+from ..runs.steps_table import steps_table
 
 HEIGHT = 320  # pixels of a figure
 Properties = dict[str, dict[str, Any]]  # id of a model -> property -> value
@@ -225,14 +224,11 @@ def facts(run: Run, records: Sequence[int]) -> list[dict[str, str]]:
     records : sequence of int
         Indices of records, one per frame.
     """
-    table = run.table()
+    table = steps_table(run)
     names = {"index": "step", "seconds": "seconds of work"}
     if run.method.channels:
         first = run.method.channels[0]
         names[first.name] = first.axis
-        if first.name == "objective" and len(table) and pd.isna(table["objective"].iloc[0]):
-            with suppress(GPExplorerError):  # the picture of convergence says what is wrong
-                table.loc[table.index[0], "objective"] = objective_of_start(run)
     table["seconds"] = table["seconds"].round(3)
     texts = {label: [_number(value) for value in table[name]] for name, label in names.items() if name in table}
     texts |= {name.upper(): _newest(table[name]) for name in ("smse", "snlp") if name in table}
