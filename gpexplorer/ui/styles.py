@@ -121,9 +121,10 @@ class FigureTheme:
                 figure.set_theme(name)
 
 
-# Until a page answers, Panel lays a dark veil with a large wheel over the pictures that are there already.
+# Until a page answers, Panel lays a dark veil with a large wheel over the pictures that are there already. In the title
+# bar, the paper of the palette is the blue of Material, so what opens from the bar asks for that of the page.
 PAGE = """
-body { overflow-x: hidden; }
+body { overflow-x: hidden; --page-paper: var(--mui-palette-background-paper); }
 #loader:not(.error) { background: none; }
 #loader .spinner { position: fixed; top: 56px; width: 20px; height: 20px; border-width: 3px; }
 """

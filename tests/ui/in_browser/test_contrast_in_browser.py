@@ -95,6 +95,15 @@ def test_a_keyboard_skips_the_bar_and_the_bar_opens_a_panel(seen: Seen):
     seen.page.set_viewport_size({"width": 390, "height": 844})
     seen.press("Menu")
     expect(seen.page.get_by_role("link", name="First screen")).to_be_visible()
+
+    def in_menu() -> list[list]:
+        return [entry for entry in contrasts(seen.page) if entry[0] in ("First screen", "Stories", "Race")]
+
+    for is_dark in (False, True):
+        until(lambda is_dark=is_dark: (seen.page.locator(".mui-dark").count() > 0) == is_dark)
+        assert len(in_menu()) == 3
+        until(lambda: not faint(in_menu()), 10)  # colours change over time
+        seen.press("Toggle theme")
     seen.page.get_by_role("link", name="First screen").focus()
     seen.page.keyboard.press("Escape")
     expect(seen.page.get_by_role("link", name="First screen")).to_be_hidden()
