@@ -163,7 +163,8 @@ class Explorer(LivePage):
         """Show what an address asks for besides its spec: step, picture, question, and what had to be corrected."""
         link, remarks = request.link, list(request.link.corrected)
         self.session.question = request.question
-        self.story.leave()
+        if request.story != self.story.story:
+            self.story.leave()
         if request.story:
             self.story.open(request.story, request.part)
             self.title.visible = False

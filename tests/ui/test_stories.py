@@ -230,10 +230,19 @@ class TestGrowth:
         monkeypatch.setattr(scaling_panel, "Child", Child)
         study = explorer.story.study
         study.toggle()
-        study.toggle()  # Stop, while the first size is measured
+        assert study.note.object == "0 of 12 runs measured. Their process takes some seconds to start."
+        explorer.story.go(1)  # while the first size is measured, which ends the measurement
         assert study.go.label == "Measure"
+        assert explorer.story.study is not study
         released.set()
-        assert "measure 4 different ones at least" in until_measured()
+        study._worker.thread.join(20)
+        study.update()
+        assert study._progress() == "1 of 12 runs measured."
+        explorer.story.go(-1)
+        assert explorer.story.study is study
+        assert len(explorer.story._place) == 1
+        assert study.note.object.startswith("Stopped: 1 of 12 runs measured.<br>")
+        assert "measure 4 different ones at least" in study.note.object
         for power, said, factors in (
             (3.0, "likelihood grows faster", "3.33, 16"),
             (2.0, "The intervals overlap", "1.67, 4"),
@@ -250,8 +259,13 @@ class TestGrowth:
         explorer.story.go(1)
         assert explorer.story.study._sizes == (60, 85, 120, 170, 240, 340, 480)
         assert explorer.story.study is not study
+        explorer._go_back("?story=growth&part=3")  # the browser's Back
+        assert explorer.story.study is study
+        assert study.note.object == note  # what was measured stays with its part
+        assert "Stopped" not in note
         explorer.story.leave()
         assert explorer.story.study is None
+        assert study not in explorer.session.panels
 
     def test_a_process_that_cannot_be_started_is_a_sentence(self, explorer: Explorer, monkeypatch: pytest.MonkeyPatch):
         def refused() -> None:

@@ -306,14 +306,22 @@ class GrowthPanel(MeasuringPanel):
 
     def _progress(self) -> str:
         measured, count = sum(len(study.points) for study in self._worker.scalings), len(self._specs) * len(self._sizes)
-        return f"{measured} of {count} runs measured. Their process takes some seconds to start."
+        start = "" if measured else " Their process takes some seconds to start."
+        return f"{measured} of {count} runs measured.{start}"
 
     def _result(self) -> list[str]:
         """How the time of each method grows by the fit to its runs, and whether the fits can be told apart."""
         fits = {title: study.slope() for title, study in self._titled()}
         failed = [row["sentence"] for _, study in self._titled() for row in study.points if row["sentence"]]
         slopes = [f"{title}: {fitted.sentence.replace('x^', 'n^')}." for title, fitted in fits.items()]
-        return [*(slope.replace("..", ".") for slope in slopes), compared(fits), *self._factors(), *failed[:1]]
+        stopped = [] if all(study.over for study in self._worker.scalings) else [f"Stopped: {self._progress()}"]
+        return [
+            *stopped,
+            *(slope.replace("..", ".") for slope in slopes),
+            compared(fits),
+            *self._factors(),
+            *failed[:1],
+        ]
 
     def _factors(self) -> list[str]:
         """The scaling factors that the published figure draws; none where a size was not measured."""

@@ -39,6 +39,7 @@ class StoryPanel(WithLayout):
         self._session, self._move, self._on_leave = session, move, on_leave
         self.story, self.number = "", 0
         self.study: GrowthPanel | None = None
+        self._studies: dict[int, GrowthPanel] = {}  # number of a part of this story -> what was measured there
         self._place = column()
         self.said = line_of_text("", (4, 12, 0, 12), [TEXT, STYLE])
         look: dict[str, Any] = {"size": "small", "margin": (4, 4), "stylesheets": [TOOLTIP_BELOW]}  # the bar is above
@@ -62,14 +63,19 @@ class StoryPanel(WithLayout):
         return STORIES[self.story].axes if self.story else {}
 
     def open(self, story: str, number: int = 0) -> None:
-        """Show a part of a story, counted from 0, without moving the page."""
+        """Show a part of a story, counted from 0, without moving the page.
+
+        A measurement that goes on in another part is stopped, and what it has measured stays with its part.
+        """
+        if story != self.story:
+            self._end_studies()
         self.story, self.number = story, min(max(number, 0), len(STORIES[story].parts) - 1)
         self._show(answered=False)
-        self._end_study()
-        if self.part is not None and self.part.beside:
-            self.study = GrowthPanel(self._session, (self.part.link, *self.part.beside), self.part.sizes)
-            self._session.panels.append(self.study)
-            self._place[:] = [self.study]
+        before, self.study = self.study, self._study_of_part()
+        if before is not self.study:
+            if before is not None:
+                before.pause()
+            self._place[:] = [] if self.study is None else [self.study]
 
     def go(self, by: int) -> None:
         """Go forward by this number of parts, or backward where it is negative, and move the page there."""
@@ -89,16 +95,27 @@ class StoryPanel(WithLayout):
     def leave(self) -> None:
         """Close the story; the page stays where it is."""
         self.story, self._layout.visible = "", False
-        self._end_study()
+        self._end_studies()
         self._on_leave()
 
-    def _end_study(self) -> None:
-        """Measure nothing more, because another part is open, or none."""
-        study, self.study = self.study, None
-        if study is not None:
+    def _study_of_part(self) -> GrowthPanel | None:
+        """The measurement of the part that is open; None where it has none."""
+        part = self.part
+        if part is None or not part.beside:
+            return None
+        if self.number not in self._studies:
+            study = GrowthPanel(self._session, (part.link, *part.beside), part.sizes)
+            self._session.panels.append(study)
+            self._studies[self.number] = study
+        return self._studies[self.number]
+
+    def _end_studies(self) -> None:
+        """Measure nothing more, and forget what was measured, because another story is open, or none."""
+        for study in self._studies.values():
             study.close()
             self._session.panels.remove(study)
-            self._place[:] = []
+        self._studies, self.study = {}, None
+        self._place[:] = []
 
     def _show(self, answered: bool) -> None:
         part = self.part
