@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -264,3 +265,41 @@ def test_one_stored_run_that_cannot_be_read_is_named_and_the_others_are_shown(tm
     assert "The run &lt;b&gt;0000000000000 cannot be read." in panel.note.object
     assert "spec.json is a link" in panel.note.object
     assert str(tmp_path) not in panel.note.object
+
+
+def test_a_run_stands_once_in_the_table_and_leaves_it_without_leaving_the_store(tmp_path: Path):
+    session = Session(Spec("cholqr", {"num_inducing": 5}, ROWS, kernel="se"), store=Store(tmp_path))
+    session.open()
+    panel = ComparePanel(session)
+
+    def do(action: Any) -> list[str]:
+        with ThreadPoolExecutor(1) as thread:  # browser tests leave a running loop in the main thread
+            thread.submit(asyncio.run, action()).result()
+        return list(panel.runs)
+
+    def play(steps: int) -> None:
+        session.player.run_to(steps)
+        end = time.monotonic() + 30
+        while session.screen.step < steps:
+            assert time.monotonic() < end
+            session.take(wait=0.2)
+
+    try:
+        play(1)
+        kept = do(panel.keep_open)
+        assert len(kept) == 1
+        assert do(panel.look_back) == kept
+        assert do(panel.keep_open) == kept
+        assert f"It is in the table already, as {kept[0]}." in panel.note.object
+        assert "stay in the store" in panel.forget.description
+        panel.board.table.selection = [0]
+        panel.forget.clicks += 1
+        assert not panel.runs
+        [stored] = do(panel.look_back)
+        assert panel.runs[stored].test_errors is None
+        assert do(panel.keep_open) == [stored]
+        assert panel.runs[stored].test_errors is not None  # the run that is open says more than its file
+        play(2)
+        assert len(do(panel.keep_open)) == 2
+    finally:
+        session.close()

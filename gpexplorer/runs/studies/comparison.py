@@ -79,6 +79,12 @@ class Finished:
         spent = {"steps": steps, "seconds": seconds, "entries": entries, "memory": float(self.memory)}
         return spent | dict(zip(SCORES, scores, strict=True))
 
+    def has_steps_of(self, other: Finished) -> bool:
+        """Whether both have the same steps, such as a run and its file: no two runs take the same seconds."""
+        seconds, of_other = self.steps["seconds"], other.steps["seconds"]
+        is_same = len(seconds) == len(of_other) and bool((seconds.to_numpy() == of_other.to_numpy()).all())
+        return is_same and (self.spec.key(), self.changes) == (other.spec.key(), other.changes)
+
 
 def read_store(store: Store, most: int | None = None) -> tuple[dict[str, Finished], dict[str, str]]:
     """The runs of a store. Every run stands alone: one that cannot be read is named and hides no other.

@@ -27,7 +27,7 @@ from .pair_panel import PairPanel
 from .study_panel import StudyPanel
 from .sweep_panel import SweepPanel
 
-MAX_RUNS = 60  # when more runs are kept, the oldest is forgotten
+MAX_RUNS = 60  # when more runs are kept, the oldest leaves the table
 TOPS = {"all": None, "best 3": 3, "best 5": 5, "best 10": 10}
 NONE = "none"
 SCORE_NAMES = {name.upper(): name for name in SCORES}
@@ -38,7 +38,8 @@ BELOW_TEXT = (10, 0, 0, 0)  # the labels of fields stand above them
 class ComparePanel(StudyPanel):
     """The runs that a person has kept, as a table and as pictures.
 
-    Kept runs stay until they are forgotten or the session ends. With a store, they also stay in the store.
+    Kept runs stay until they are taken from the table or the session ends. With a store, they also stay in the store:
+    everyone shares it, so no page deletes from it.
     """
 
     def __init__(self, session: Session) -> None:
@@ -60,7 +61,8 @@ class ComparePanel(StudyPanel):
         self.top = select("Show", list(TOPS), "all", 120)
         hint = "The table shows the differences to this run."
         self.baseline = select("Baseline", [NONE], NONE, 220, description=hint)
-        self.forget = button("Forget the selected", "delete", self._forget)
+        hint = "stored runs stay in the store, which everyone shares." if shown else "no store keeps these runs."
+        self.forget = button("Take from the table", "playlist_remove", self._forget, hint)
         self.families = pn.pane.HTML("", visible=False, margin=(4, 8), stylesheets=[TABLE])
         self.board = RunTable()
         watch(self.draw, self.by, self.top, self.baseline)
@@ -94,9 +96,12 @@ class ComparePanel(StudyPanel):
         if run is None or len(run.steps) < 2:
             self.say("The run has no steps yet. Press Play first, then keep it.")
             return
-        self._count += 1
-        name = f"{self._count}: {registry[run.spec.method].title}"
+        known = self._name_of(run)
+        self._count += not known
+        name = known or f"{self._count}: {registry[run.spec.method].title}"
         change(pn.state.curdoc, lambda: self.add(name, run))
+        if known:
+            change(pn.state.curdoc, lambda: self._say_more(f"It is in the table already, as {known}."))
         await work_in_thread(self._session.store_run, self._say_more, self._say_more, "the run was being stored")
 
     async def look_back(self, _: Any = None) -> None:
@@ -112,7 +117,8 @@ class ComparePanel(StudyPanel):
         runs, unreadable = stored
         for name, run in runs.items():
             self._notes.learn(name, run.note)
-            self.runs[f"{name[:6]}: {registry[run.spec.method].title}"] = run
+            if not self._name_of(run):
+                self.runs[f"{name[:6]}: {registry[run.spec.method].title}"] = run
         self._trim()
         self.draw()
         if not runs:
@@ -121,6 +127,10 @@ class ComparePanel(StudyPanel):
 
     def _say_more(self, message: str) -> None:
         self.note.object = " ".join(filter(None, [self.note.object, text(message)]))
+
+    def _name_of(self, run: Finished) -> str:
+        """The name under which these steps are in the table already; empty where they are not."""
+        return next((name for name, known in self.runs.items() if known.has_steps_of(run)), "")
 
     def add(self, name: str, run: Finished) -> None:
         """Keep a run under a name; it replaces a run with the same name."""

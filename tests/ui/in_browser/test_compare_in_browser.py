@@ -64,7 +64,7 @@ def check_order_of_steps(seen: Seen) -> None:
 
 
 def open_panel(seen: Seen, query: str, step: int) -> Locator:
-    """Open a run and the panel on the shared page, forget the runs kept there, and return the rows of the table."""
+    """Open a run and the panel on the shared page, take the runs kept there away, and return the rows of the table."""
     seen.visit(query)
     until(lambda: seen.step == step)
     seen.page.get_by_text(TITLE).click()
@@ -72,7 +72,7 @@ def open_panel(seen: Seen, query: str, step: int) -> Locator:
     rows = seen.page.locator(".tabulator-row")
     if rows.count():
         seen.page.evaluate(ALL_ROWS)
-        seen.press("Forget the selected")
+        seen.press("Take from the table")
         until(lambda: rows.filter(visible=True).count() == 0)
     return rows
 
