@@ -16,7 +16,7 @@ import gpexplorer as gpx
 from gpexplorer.errors import GPExplorerError
 from gpexplorer.problem import Channel
 from gpexplorer.views.base import Layers, View, dots, overlay
-from gpexplorer.views.runs.steps_table import objective_of_start
+from gpexplorer.views.runs.steps_table import objective_of_start, steps_table
 from gpexplorer.views.saved_page import page_file, recorded_figures
 from gpexplorer.views.saved_page.recorded_figures import PackedColumns, RecordedFigure, evenly_spaced, facts, record
 from saved_pages import frames_of
@@ -161,6 +161,11 @@ def test_the_objective_of_the_start_is_that_of_the_picture_and_no_score_has_no_s
     run = gpx.Spec("cholqr", {"num_inducing": 5}, {"name": "snelson-like", "n": 40}, kernel="se").open()
     run.finish(steps=2)
     assert facts(run, [0])[0]["objective F [nat]"] == f"{objective_of_start(run):.4g}".replace("-", "−")
+    kernel = {"name": "se", "priors": {"noise": "lognormal(0, 0.1)"}}
+    run = gpx.Spec("cholqr", {"num_inducing": 5}, {"name": "snelson-like", "n": 40}, kernel=kernel).open()
+    run.finish(steps=1)
+    start = steps_table(run).iloc[0]
+    assert start["map_objective"] == pytest.approx(start["objective"] - start["log_prior"])
     assert recorded_figures._newest(pd.Series([np.nan, 0.5, np.nan])) == ["—", "0.5", "0.5 at step 1"]
 
 
