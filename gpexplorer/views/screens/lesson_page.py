@@ -106,11 +106,12 @@ def lesson_figures(lesson: Lesson) -> LessonFigures:
     curve.xaxis.ticker = FixedTicker(ticks=list(range(0, SWAPS + 1, 3)))
     curve.yaxis.ticker.desired_num_ticks = 4
     steps = _source("steps", "x", "y", "zero")
+    whole: dict[str, Any] = {"level": "annotation"}  # also where its place lies on the edge of the frame
     curve.varea("x", "zero", "y", source=steps, fill_alpha=0.09, tags=["inducing"])
     curve.line("x", "y", source=_source("floor", "x", "y"), line_width=2.0, line_dash="dashed", tags=["exact"])
     curve.line("x", "y", source=steps, line_width=2.8, tags=["inducing"])
-    curve.scatter("x", "y", source=steps, size=8, tags=["inducing", "ringed"])
-    curve.scatter("x", "y", source=_source("now", "x", "y"), size=14, tags=["inducing"])
+    curve.scatter("x", "y", source=steps, size=8, tags=["inducing", "ringed"], **whole)
+    curve.scatter("x", "y", source=_source("now", "x", "y"), size=14, tags=["inducing"], **whole)
     _labels(curve)
     return LessonFigures(data, points, landscape, curve)
 

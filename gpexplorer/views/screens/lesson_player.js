@@ -50,6 +50,13 @@ const gpexplorerLesson = (() => {
     ...[...root.querySelectorAll("*")].flatMap((el) => (el.shadowRoot ? within(el.shadowRoot, selector) : []))]
   const mix = (a, b, u) => a + (b - a) * u
   const ease = (u) => (u < 0.5 ? 2 * u * u : 1 - 2 * (1 - u) * (1 - u))
+  const pairs = (xs, ys) => xs.map((x, i) => [x, ys[i]])
+  const whole = (line) => line.reduce((parts, at) => {  // the parts of a line that NaN interrupts
+    if (Number.isFinite(at[1])) parts.at(-1).push(at)
+    else parts.push([])
+    return parts
+  }, [[]])
+  const DX = { left: 1, center: 0, right: -1 }  // the side of its place on which a label lies
   const part = (t, from, length) => Math.min(Math.max((t - from) / length, 0), 1)
   const shown = (value) => (Math.abs(value) < 10 ? value.toFixed(1) : value.toFixed(0)).replace("-", "\u2212")
   const capital = (word) => word[0].toUpperCase() + word.slice(1)
@@ -113,6 +120,48 @@ const gpexplorerLesson = (() => {
       labels[figure]()
     }
 
+    // -- labels: each where it covers no line, no dot and no other label, and none where there is no such place ------
+    const pen = document.createElement("canvas").getContext("2d")
+    const size_of_words = () => (is_phone() ? 12 : 13.5)
+    const width_of = (text) => {
+      pen.font = `${size_of_words()}px helvetica`  // as Bokeh draws it
+      return pen.measureText(text).width
+    }
+    const is_phone = () => root.clientWidth < 600
+    const placed = (figure, wishes, { lines, dots, faint = [] }) => {
+      const { x_range, y_range, inner_width: wide, inner_height: tall } = figures[figure].model
+      if (!wide || !tall) return []  // not laid out yet
+      const share_of = ({ start, end }, value) => (value - start) / (end - start)
+      const pixel = ([x, y]) => [share_of(x_range, x) * wide, (1 - share_of(y_range, y)) * tall]
+      const along = (line) => line.map(pixel).flatMap(([x, y], i, path) => {  // places every few pixels
+        const [x0, y0] = path[Math.max(i - 1, 0)], steps = Math.ceil(Math.hypot(x - x0, y - y0) / 3) || 1
+        return Array.from({ length: steps }, (_, k) => [mix(x, x0, k / steps), mix(y, y0, k / steps), 3])
+      })
+      const taken = [...lines.flatMap(along), ...dots.map((dot) => [...pixel(dot), dot[2] + 2])], softer = faint.flatMap(along)
+      const high = 1.2 * size_of_words() + 4, boxes = []
+      const within_box = (box) => ([x, y, more]) => Math.abs(x - box.x) < box.wide / 2 + more && Math.abs(y - box.y) < high / 2 + more
+      const found = []
+      for (const { texts, ink, places } of wishes)
+        for (const text of texts) {
+          const width = width_of(text) + 4
+          const free = places.filter(({ cost }) => Number.isFinite(cost)).map((place) => {
+            const [x, y] = pixel([place.x, place.y]), middle = x + place.dx + (DX[place.align] * width) / 2
+            const inside = place.shift ? Math.min(Math.max(middle, width / 2 + 1), wide - width / 2 - 1) : middle
+            const box = { x: inside, y: y + place.dy, wide: width }
+            return { ...place, dx: place.dx + inside - middle, text, ink, box }
+          }).filter(({ box }) => box.x - width / 2 >= 0 && box.x + width / 2 <= wide && box.y - high / 2 >= 0 && box.y + high / 2 <= tall &&
+            !boxes.some((other) => Math.abs(other.x - box.x) < (other.wide + width) / 2 + 2 && Math.abs(other.y - box.y) < high + 2))
+          const cost = (label) => label.cost + 0.1 * softer.filter(within_box(label.box)).length
+          const best = free.map((label) => [cost(label), label]).sort(([a], [b]) => a - b)
+            .find(([, { box }]) => !taken.some(within_box(box)))?.[1]
+          if (!best) continue
+          boxes.push(best.box)
+          found.push(best)
+          break
+        }
+      return found
+    }
+
     // -- one moment: frame `k`, or a place between the frames k and k + 1 ----------------------------------------
     const limits_of = (next) => {  // round limits of a landscape; after the last swap those of the one before stay
       next ??= lesson.frames.findLast((frame) => frame.next)?.next
@@ -136,38 +185,23 @@ const gpexplorerLesson = (() => {
     }
     const data_labels = (mean, sd, before, at_rest) => {
       if (!at_rest) return []
-      const { model } = figures.data, { start, end } = model.y_range, span = lesson.x.at(-1) - lesson.x[0]
-      const high = (18 / (model.inner_height || 370)) * (end - start)  // of a line of text
-      const taken = []  // boxes of labels
-      const curves = [mean, lesson.exact.mean, ...(before ? [before.mean] : []),
-        mean.map((m, i) => m - 2 * sd[i]), mean.map((m, i) => m + 2 * sd[i])]
-      const place = (text, ink, curve, worth, sides) => {  // the place beside a curve that covers least
-        const wide = ((8 * text.length + 8) / (model.inner_width || 874)) * span
-        let best = { cost: Infinity }
-        for (let i = 15; i < lesson.x.length - 15; i += 3)
-          for (const [aside, side] of sides) {  // in widths and heights of the label
-            const x = lesson.x[i] + aside * (wide / 2 + 0.01 * span), y = curve[i] + side * 0.9 * high
-            const inside = (u, v, more = 0) => Math.abs(u - x) < wide / 2 + more && Math.abs(v - y) < high / 2 + more
-            if (x - wide / 2 < lesson.x[0] || x + wide / 2 > lesson.x.at(-1) || y - high < start || y + high > end) continue
-            let cost = -worth(i)
-            lesson.rows.x.forEach((u, k) => { if (inside(u, lesson.rows.y[k])) cost += 1 })
-            for (const values of curves) values.forEach((value, k) => { if (inside(lesson.x[k], value)) cost += 0.4 })
-            for (const box of taken)
-              if (Math.abs(box.x - x) < (box.wide + wide) / 2 && Math.abs(box.y - y) < 1.6 * high) cost += 20
-            if (cost < best.cost) best = { cost, x, y, wide, text, ink }
-          }
-        if (best.cost < 8) taken.push(best)
-      }
+      const { start, end } = figures.data.model.y_range, lower = mean.map((m, i) => m - 2 * sd[i])
+      const upper = mean.map((m, i) => m + 2 * sd[i])
+      const wish = (text, ink, curve, worth, sides) => ({ texts: [text], ink,  // beside a curve; `worth` says where rather
+        places: lesson.x.flatMap((x, i) => sides.flatMap(([align, dy]) => [1, 1.6, 2.4].map((away) => (
+          { x, y: curve[i], align, dx: away * 9 * DX[align], dy: away * dy, cost: away - worth(i) })))) })
       const apart = (one, other) => (i) => Math.min(6 * Math.abs(one[i] - other[i]) / (end - start), 1) * 4
-      const around = [[0, 1], [0, -1], [1, 0], [-1, 0]]
-      place("exact model", "exact", lesson.exact.mean, apart(lesson.exact.mean, mean), around)
-      place(`${count(lesson.points)} points \u00b1 2 sd`, "mean", mean.map((m, i) => m - 2 * sd[i]), (i) => 4 * sd[i] / (end - start), [[0, -1]])
+      const around = [["center", -16], ["center", 16], ["left", 0], ["right", 0]]
+      const wishes = [wish("exact model", "exact", lesson.exact.mean, apart(lesson.exact.mean, mean), around),
+        wish(`${count(lesson.points)} points \u00b1 2 sd`, "mean", lower, (i) => 4 * sd[i] / (end - start), [["center", 16]])]
       if (before && before.mean.some((value, i) => Math.abs(value - mean[i]) > 0.06 * (end - start)))
-        place("before", "mean", before.mean, (i) => {
+        wishes.push(wish("before", "mean", before.mean, (i) => {
           const moved = apart(before.mean, mean)(i)
-          return moved < 1 ? -8 : moved + apart(before.mean, lesson.exact.mean)(i)
-        }, around)
-      return taken
+          return moved < 1 ? -Infinity : moved + apart(before.mean, lesson.exact.mean)(i)
+        }, around))
+      const lines = [mean, lesson.exact.mean, ...(before ? [before.mean] : [])]
+      return placed("data", wishes, { lines: lines.map((y) => pairs(lesson.x, y)), faint: [lower, upper].map((y) => pairs(lesson.x, y)),
+        dots: pairs(lesson.rows.x, lesson.rows.y).map((dot) => [...dot, 4]) })
     }
     const draw_points = (k, u) => {  // the hollow triangle on its way along the bracket
       const frame = lesson.frames[k], next = frame.next
@@ -217,36 +251,21 @@ const gpexplorerLesson = (() => {
       fill("landscape", "tested", { x: [x], y: [values.tested] })
       fill("landscape", "drop", { x: [x, x], y: [high, values.tested] })
       const span = lesson.x.at(-1) - lesson.x[0], x_best = row(next.best).x
-      const { inner_width: wide = 640, inner_height: tall = 200 } = figures.landscape.model
-      const on_curve = (label) => {  // how many points of the curves are under its words
-        const width = (7.5 * label.text.length * span) / wide, share_left = { left: 0, right: 1 }[label.align] ?? 0.5
-        const from = label.x + ((label.dx ?? 0) * span) / wide - share_left * width
-        const under = (value) => Math.abs(((value - label.y) / (high - low)) * tall + label.dy) < 11
-        return line.x.filter((at_x, i) => at_x > from && at_x < from + width && (under(line.exact[i]) || under(line.approx[i]))).length
-      }
-      const beside = (align, dy) => ({ x, y: values.tested, text: `tested: ${shown(values.tested)}`, ink: "tested", align,
-        dx: align === "left" ? 13 : -13, dy })
-      const need = ((8 * `tested: ${shown(values.tested)}`.length + 13) / wide) * span  // of the words, on the axis
-      const sides = x > lesson.x.at(-1) - need ? ["right"] : x < lesson.x[0] + need ? ["left"] : ["left", "right"]
-      const heights = values.tested > 0.75 * high ? [14, 0, 28] : [-12, 0, 14, -26].filter((dy) => values.tested - (dy * (high - low)) / tall > low)
-      const tested = sides.flatMap((align) => heights.map((dy) => beside(align, dy)))
-      const entries = [tested.reduce((best, label) => (on_curve(label) < on_curve(best) ? label : best))]
+      const beside = ["left", "right", "center"].flatMap((align) => [-12, 0, 14, -26, 24, 36].map((dy) => (
+        { x, y: values.tested, align, dx: 13 * DX[align], dy, cost: Math.abs(dy + 12) })))
+      const wishes = [{ texts: [`tested: ${shown(values.tested)}`], ink: "tested", places: beside }]
       if (next.best !== next.tested && Math.abs(x_best - x) > 0.12 * span && values.best > 1.15 * Math.max(values.tested, 0) + 1)
-        entries.push({ x: x_best, y: values.best, text: `best: ${shown(values.best)}`, ink: "mean", dy: -13 })
+        wishes.push({ texts: [`best: ${shown(values.best)}`], ink: "mean",
+          places: ["center", "right", "left"].flatMap((align) => [-14, 0].map((dy) => (
+            { x: x_best, y: values.best, align, dx: 8 * DX[align], dy, cost: dy + 14 }))) })
       const pivots = next.pivots.length ? `${count(next.pivots.length)} pivots` : "the pivots"
-      const text = root.clientWidth < 600 ? "predicted \u25c7" : `predicted from ${pivots} \u25c7`
-      const half = ((4 * text.length) / wide) * span  // of the text, on the axis
-      const pixels = (value, label) => ((value - label.y) / (high - low)) * tall + label.dy  // above the middle of a label
-      const cost = (label) => on_curve(label) - (12 * label.missed) / (high - low) + Math.abs(label.dy) / 8 +
-        3 * next.pivots.filter((id) => Math.abs(row(id).x - label.x) < half + 0.02 * span && Math.abs(pixels(exact_of(id), label)) < 16).length +
-        40 * entries.filter((entry) => Math.abs(pixels(entry.y, label) - entry.dy) < 18 &&
-          Math.abs(entry.x - label.x) < half + ((8 * entry.text.length + 13) / wide) * span).length +
-        (Math.abs(x - label.x) < half && pixels(values.tested, label) < 9 ? 8 : 0)  // the line that drops to the tested row
-      const predicted = lesson.rows.x.flatMap((at_x, i) => (next.exact[i] === null ? [] : [13, -13, 30, -30].map((dy) => ({
-        x: Math.min(Math.max(at_x, lesson.x[0] + half), lesson.x.at(-1) - half), y: next.approx[i], text, ink: "predicted", dy,
-        missed: Math.abs(next.exact[i] - next.approx[i]) })))).filter((label) => pixels(high, label) > 9 && pixels(low, label) < -9)
-      if (predicted.length) entries.push(predicted.reduce((best, label) => (cost(label) < cost(best) ? label : best)))
-      write_labels("landscape", entries)
+      wishes.push({ texts: [...(is_phone() ? [] : [`predicted from ${pivots} \u25c7`]), "predicted \u25c7"], ink: "predicted",
+        places: lesson.rows.x.flatMap((at_x, i) => (next.exact[i] === null ? [] : [13, -13, 30, -30].map((dy) => (  // where it errs most
+          { x: at_x, y: next.approx[i], align: "center", dx: 0, dy, shift: true,
+            cost: Math.abs(dy) / 8 - (12 * Math.abs(next.exact[i] - next.approx[i])) / (high - low) })))) })
+      write_labels("landscape", placed("landscape", wishes, {
+        lines: [pairs(line.x, line.exact), pairs(line.x, line.approx), [[x, high], [x, values.tested]]].flatMap(whole),
+        dots: [...next.pivots.map((id) => [row(id).x, exact_of(id), 6]), [x, values.tested, 8]] }))
     }
     const draw_curve = (k, u) => {
       const distances = lesson.frames.map((frame) => frame.distance), to = Math.min(k + 1, distances.length - 1)
@@ -256,19 +275,19 @@ const gpexplorerLesson = (() => {
       fill("curve", "steps", { x, y, zero: y.map(() => 0) })
       fill("curve", "now", { x: [place], y: [now] })
       number.textContent = now < 9.95 ? now.toFixed(1) : now.toFixed(0)
-      const top = figures.curve.model.y_range.end, gained = k > 0 ? distances[k - 1] - distances[k] : 0
-      const { inner_width: wide = 300, inner_height: tall = 500 } = figures.curve.model
-      const steps_of = (words) => ((7 * words.length + 12) / wide) * lesson.swaps  // its width on the axis
-      const [full, short] = gained > 0 ? [`\u2212${shown(gained)} by this swap`, `\u2212${shown(gained)}`] : ["rejected: nothing gained", "rejected"]
-      const text = k + steps_of(full) > lesson.swaps ? short : full, at_right = k + steps_of(text) > lesson.swaps
-      const under = at_right ? distances.slice(Math.max(Math.ceil(k - steps_of(text)), 0), k + 1) : [distances[k]]
-      const lift = ((Math.max(...under) - distances[k]) / top) * tall  // above the curve
-      write_labels("curve", [
-        (k === 0 || root.clientWidth >= 600) && { x: 0, y: distances[0], text: shown(distances[0]), ink: "soft", align: "left", dx: 12 },
-        { x: lesson.swaps, y: 0, text: "exact model", ink: "exact", align: "right", dy: -12 },
-        u === 0 && k > 0 && { x: k, y: distances[k], ink: "text", dx: at_right ? -4 : 12, text,
-          align: at_right ? "right" : "left", dy: (distances[k] > 0.07 * top ? -16 : -34) - lift },
-      ])
+      const gained = k > 0 ? distances[k - 1] - distances[k] : 0
+      const newest = gained > 0 ? [`\u2212${shown(gained)} by this swap`, `\u2212${shown(gained)}`] : ["rejected: nothing gained", "rejected"]
+      const beside = (place, places) => places.map(([align, dx, dy], cost) => ({ ...place, align, dx, dy, cost }))
+      const first = beside({ x: 0, y: distances[0] }, [["left", 12, 0], ...[14, 22, 30, 38].map((dy) => ["left", 4, dy])])
+      const floor = Array.from({ length: 4 * lesson.swaps + 1 }, (_, i) => (  // as far at the right as it can be
+        { x: i / 4, y: 0, align: "right", dx: 0, dy: -14, cost: lesson.swaps - i / 4 }))
+      const around = ["left", "right", "center"].flatMap((align) => [-16, -32, -48, 20].map((dy) => [align, 12 * DX[align], dy]))
+      const now_places = beside({ x: k, y: distances[k] }, around)
+      write_labels("curve", placed("curve", [
+        { texts: ["exact model"], ink: "exact", places: floor },
+        { texts: u === 0 && k > 0 ? newest : [], ink: "text", places: now_places },
+        { texts: [shown(distances[0])], ink: "soft", places: first },
+      ], { lines: [pairs(x, y), [[0, 0], [lesson.swaps, 0]]], dots: [...pairs(x, y).map((dot) => [...dot, 4]), [place, now, 7]] }))
     }
     const sentence = () => {
       const ended = at === lesson.frames.length - 1 && asked === null, m = asked ?? lesson.points
@@ -459,21 +478,23 @@ const gpexplorerLesson = (() => {
       range.max = lesson.frames.length - 1
       show(lesson.first)
     }
-    const fit = () => {  // short words and small marks on a phone
-      const small = root.clientWidth < 600
+    const fit = () => {  // short words where there is little room, and small marks on a phone
+      const small = is_phone()
       for (const [name, long, short] of [["landscape", "decrease for \u25b3 [nat]", "decrease [nat]"], ["curve", "distance [nat]", "nat"]])
-        figures[name].model.left[0].axis_label = small ? short : long
+        figures[name].model.left[0].axis_label = small || width_of(long) > figures[name].model.inner_height ? short : long
       for (const { model } of Object.values(figures))
         for (const { glyph } of model.renderers) {
           const size = glyph.properties.size
           if (size && !glyph.tags.includes("sized")) glyph.tags = [...glyph.tags, "sized", size.get_value().value]
           if (size) glyph.size = { value: glyph.tags.at(-1) * (small ? 0.72 : 1) }
-          if (glyph.tags.includes("labels")) glyph.text_font_size = { value: small ? "12px" : "13.5px" }
+          if (glyph.tags.includes("labels")) glyph.text_font_size = { value: `${size_of_words()}px` }
         }
     }
     for (const { model } of Object.values(figures))  // labels and limits keep their distance in pixels
       for (const side of ["inner_width", "inner_height"])
-        model.properties[side].change.connect(() => { if (lesson && !moving) requestAnimationFrame(() => show(at)) })
+        model.properties[side].change.connect(() => {
+          if (lesson && !moving) requestAnimationFrame(() => { fit(); show(at) })
+        })
     const watched = new ResizeObserver(fit)
     watched.observe(root)
     document.addEventListener("gpexplorer-lesson", told)
