@@ -55,9 +55,12 @@ def test_an_axis_has_a_margin_of_six_hundredths_and_one_of_a_single_number_is_as
 
 @pytest.mark.parametrize(
     ("extent", "misfits"),
-    [((0.1, 0.9), False), ((0.0, 0.5), True), ((0.5, 1.0), True), ((0.2, 0.54), True), ((0.2, 0.56), False)],
-)
-def test_an_axis_moves_where_data_reach_its_end_or_fill_little_of_it(extent: tuple[float, float], misfits: bool):
+    [((0.1, 0.9), False), ((0.0, 0.5), True), ((0.5, 1.0), True), ((0.2, 0.54), True), ((0.2, 0.56), False),
+     ((0.01, 0.9), True), ((0.1, 0.99), True), ((0.03, 0.97), False)],
+)  # fmt: skip
+def test_an_axis_moves_where_data_would_be_cut_at_its_end_or_fill_little_of_it(
+    extent: tuple[float, float], misfits: bool
+):
     assert live._misfits(extent, (0.0, 1.0), False) == misfits
     of_log = tuple(10.0**end for end in extent)
     assert live._misfits(of_log, (1.0, 10.0), True) == misfits

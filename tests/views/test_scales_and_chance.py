@@ -157,6 +157,27 @@ def test_a_distance_of_nothing_is_no_large_number(gap: float, number: str, monke
     assert layers["series"].attrs["title"] == said
 
 
+@pytest.mark.parametrize("shift", [0.0, -1e3])
+def test_the_dot_and_the_words_of_the_exact_model_are_whole_in_every_step(
+    shift: float, monkeypatch: pytest.MonkeyPatch
+):
+    """A dot has a radius of 4.5 pixels and a line of words is 14 high: 2 and 8 % of an axis of 200."""
+    values = [shift + 40.0 * 0.97**k for k in range(60)]
+    monkeypatch.setattr(Convergence, "_exact_objective", lambda self, run, at: values[at] - 4.0)  # it is learned, too
+    view, live, rooms = Convergence(), None, []
+    for at in range(1, 60):
+        layers = view.data(run_of({"objective": values[: at + 1], "exact_least": [shift] * (at + 1)}), at)
+        live = live or Live(view, layers)
+        live.update(layers)
+        x, y = live.figure.x_range, live.figure.y_range
+        step, value = layers["now"].to_numpy()[0]
+        shares = [(x.end - step) / (x.end - x.start), (value - y.start) / (y.end - y.start)]
+        assert min(shares) >= 0.02, at
+        rooms.append((layers["words"]["y"][0] - y.start) / (y.end - y.start))
+    assert np.isfinite(rooms).sum() > 50  # at first the axis is the run's own
+    assert np.nanmin(rooms) >= 0.08
+
+
 @pytest.mark.parametrize(("steps", "drawn"), [(7999, 7999), (8000, 4000), (12_001, 4001)])
 def test_of_a_long_run_every_kth_point_is_drawn_and_a_logarithmic_axis_has_positive_ones(steps: int, drawn: int):
     values = np.arange(float(steps))

@@ -72,6 +72,7 @@ def repair_current_document() -> None:
 LEFT, RIGHT_OF_BAR = 90, 84  # pixels beside a frame: y-axes of neighbours align, and labels of a colour bar are not cut
 BAR_HEIGHT, BAR_PADDING = 10, 4  # pixels of a colour bar below a map
 MARGIN = 0.06  # part of the data's range that stays free on each side
+NEAR = 0.02  # part of an axis beside each end in which data rescale it: the radius of a dot in a narrow picture
 SMALL = 0.35  # data that fill a smaller part of their axis than this rescale it
 LONG = 64  # numbers in a column from which it is rounded to what can be seen
 INVISIBLE = 2.0**-14  # part of a column's range: a quarter of a pixel in a figure of 4000 pixels
@@ -447,11 +448,12 @@ def _extent(layers: Layers, columns: tuple[str, ...], log: bool) -> tuple[float,
 
 
 def _misfits(extent: tuple[float, float], axis: tuple[float, float], log: bool) -> bool:
-    """Whether the data reach an end of the axis, or fill less than `SMALL` of it."""
+    """Whether the data come as `NEAR` as a dot to an end of the axis, or fill less than `SMALL` of it."""
     (low, high), (start, end) = (
         tuple(np.log10(np.maximum(value, 1e-300)) if log else value for value in pair) for pair in (extent, axis)
     )
-    return low <= start or high >= end or (high - low) < SMALL * (end - start)
+    near = NEAR * (end - start)
+    return low <= start + near or high >= end - near or (high - low) < SMALL * (end - start)
 
 
 def _with_margin(extent: tuple[float, float], log: bool, counted: bool = False) -> tuple[float, float]:

@@ -49,6 +49,7 @@ LEAST_NUMBER = 0.05  # nat: a smaller distance is no number that a picture is ab
 LEAST_SHARE = 1e-3  # of the values that the axis spans, at least
 MAX_POINTS = 4000  # of a longer run every k-th point is drawn
 EXACT_ROWS = 1000  # at most, for which the exact model is computed: n^3 flops, some 20 ms
+WORDS = 0.08  # share of the vertical axis that the words below the level of the exact model need
 NEAR_EXACT = 0.25  # share of the vertical axis that the run's values have at least beside the exact model
 
 
@@ -266,13 +267,17 @@ def _in_nat(gap: float) -> str:
 
 
 def _has_room(series: pd.DataFrame, exact: float) -> bool:
-    """Whether the axis contains the exact model, too, without the run's own values looking like a level line."""
+    """Whether the axis contains the exact model, too, without the run's own values looking like a level line.
+
+    Where it does, the axis has room for the words below it.
+    """
     if not len(series) or math.isnan(exact):
         return False
     low, high = series.attrs.get("extent", (series["y"].min(), series["y"].max()))
     has_room = bool(NEAR_EXACT * (high - exact) <= high - low)
-    if has_room and "extent" in series.attrs:
-        series.attrs["extent"] = (min(low, exact), high)
+    if has_room:
+        low, high = min(low, exact - WORDS * (high - exact)), max(high, exact)
+        series.attrs["extent" if "extent" in series.attrs else "at_least"] = (low, high)
     return has_room
 
 
