@@ -218,6 +218,24 @@ def test_a_last_row_of_totals_is_left_out_where_it_has_no_value_of_an_input() ->
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
+        (
+            ["a", "b", "c", ""],
+            "3 different texts, each text an input of 0 and 1, 11 missing values, filled in as a text of",
+        ),
+        (["2023-01-05", "", "2023-02-20", ""], "dates: as an input, days since 1970, 22 missing values"),
+        (["1.5", "n/a", "2.5", "3.5"], "11 missing values"),
+    ],
+)
+def test_what_is_said_of_a_column_names_its_missing_values_whatever_its_kind(cells: list[str], words: str):
+    rows = "".join(f"{cell};{k}.5\n" for k, cell in enumerate(cells * 11))
+    about = gpx.data.preview("d.csv", f"shop;y\n{rows}".encode()).about[0]
+    assert about.missing == 11 * sum(cell in ("", "n/a") for cell in cells)
+    assert about.remark.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
         (["2023-01-05", "2023-02-20", "2023-03-01"], "dates: as an input, days since 1970"),
         (["05.01.2023", "20.02.2023", "01.03.2023"], "dates, day/month/year: as an input, days since 1970"),
     ],

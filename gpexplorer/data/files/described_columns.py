@@ -82,12 +82,15 @@ def _described(columns: dict[str, Column], name: str, whole: bool) -> ColumnNote
         )
     gap = count(missing, "missing value") if missing else ""
     gap += f" ({listing(reader.gap_words)})" if reader.gap_words else ""
+    remark, certain = reader.numbers.unit, True
     if kind == "levels":
         k = len(reader.levels.names)
         how = "each text an input of 0 and 1" if reader.encoding == "0/1" else "each text replaced by its mean target"
-        return ColumnNote(kind, f"{k:,} different texts, {how}", True, missing)
-    if kind == "date":
+        remark = f"{k:,} different texts, {how}"
+        gap += ", filled in as a text of their own" if gap else ""
+    elif kind == "date":
         written = ", ".join(filter(None, ("dates", reader.shown_format())))
-        return ColumnNote(kind, f"{written}: as an input, days since 1970", True, missing)
-    remark, certain = ", ".join(filter(None, (reader.numbers.unit, gap))), reader.numbers.evidence != "either"
-    return ColumnNote(kind, remark, True, missing, certain)
+        remark = f"{written}: as an input, days since 1970"
+    else:
+        certain = reader.numbers.evidence != "either"
+    return ColumnNote(kind, ", ".join(filter(None, (remark, gap))), True, missing, certain)

@@ -172,7 +172,10 @@ class OwnFile(WithLayout):
         self.groups = Field(
             "Rows that belong together", "", self._change_group, {ALONE: ""}, hint=GROUPS_HINT, **narrow
         )
-        hint = "A filled value is the median of all rows of its column. Rows without a target are always left out."
+        hint = (
+            "A number or date is filled in with the median of all rows of its column; a missing text is a text of its "
+            "own. Rows without a target are always left out."
+        )
         self.missing = Field("Missing values", "fill", lambda: None, MISSING, hint=hint, **narrow)
         hint = "Without it, a comma may separate thousands, and the file is refused."
         self.decimal = Field("Decimal commas: 3,5 is 3.5", True, lambda: None, hint=hint, **narrow)
