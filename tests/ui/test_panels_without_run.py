@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 import gpexplorer as gpx
 from gpexplorer.errors import DataError
@@ -65,6 +66,25 @@ def test_a_panel_without_a_run_says_what_it_needs(kind: type[Any], session: Sess
     starts = [start for start in PANELS[kind](panel) if start is not getattr(panel, "again", None)]
     assert not any(start.disabled for start in starts)
     panel.close()
+
+
+def test_why_rows_of_ones_own_have_no_link_is_a_sentence_that_wraps(session: Session):
+    rows = gpx.load((torch.rand(40, 2), torch.rand(40)))
+    own = Session(gpx.Spec("cholqr", {"num_inducing": 8}, {"name": "upload", "file": "mine.csv"}), lambda _: rows)
+    panels = [SharePanel(each, lambda _: "") for each in (session, own)]
+    for each, panel in zip((session, own), panels, strict=True):
+        each.open()
+        opened(each, panel, lambda each=each: each.run is not None and each.screen.key)
+
+    with_link, without = panels
+    assert "data=friedman1" in with_link.link.value
+    assert (with_link._linked.visible, with_link.refusal.visible) == (True, False)
+    assert without.refusal.object.endswith("send the program or the Spec with them.")
+    assert (without._linked.visible, without.refusal.visible) == (False, True)  # a field of one line would cut it
+    assert without.copy_link.copied == ""
+    for panel in panels:
+        panel.close()
+    own.close()
 
 
 def test_the_run_before_can_be_used_and_the_settings_that_were_refused_cannot(session: Session):

@@ -70,6 +70,7 @@ class SharePanel(StudyPanel):
         self._screen: Screen | None = None
         field = {**WIDE, "size": "small", "margin": (8, 10)}
         self.link = pmui.TextInput(label="Link to this screen", description=LINK_HELP, **field)
+        self.refusal = line_of_text(margin=(8, 12))  # why there is no link
         self.copy_link, self.copy_code = (CopyButton(what=what, margin=(8, 12)) for what in ("the link", "the program"))
         hidden = {title: key for key, title in HIDE.items()}
         self.hide = pmui.CheckBoxGroup(label="Hide for a lecture", options=hidden, inline=True, margin=(0, 10))
@@ -96,7 +97,8 @@ class SharePanel(StudyPanel):
         self._files = [self.page, *(download(name, make) for name, make in files.items())]
         self.downloads = row(*self._files, self.spec_file)
         parts = [self.hide, self.own_note, self.downloads, self.note, self.copy_code, self.code]
-        self._layout = column(pn.Row(self.link, self.copy_link, **WIDE), *parts)
+        self._linked = pn.Row(self.link, self.copy_link, **WIDE)
+        self._layout = column(self._linked, self.refusal, *parts)
 
     def update(self) -> None:
         """Show the link and the program of the current step, unless a person's clicks led to it."""
@@ -108,7 +110,8 @@ class SharePanel(StudyPanel):
             self.own_note.value = self._notes.of(screen.key)
         self._screen = screen
         if screen.by_hand:
-            self.link.value = self.copy_link.copied = self.copy_code.copied = ""
+            self._show_link("")
+            self.copy_code.copied = ""
             self.code.object = "A click or a drag led to this step, which no program can repeat. Press Undo first."
             return
         self._write_link()
@@ -135,10 +138,15 @@ class SharePanel(StudyPanel):
         screen = self._session.screen
         hidden = "&hide=" + ",".join(self.hide.value) if self.hide.value else ""
         try:
-            address = full_address("?" + links.write(screen.spec, screen.view, screen.step) + hidden)
-            self.link.value = self.copy_link.copied = address
+            self._show_link(full_address("?" + links.write(screen.spec, screen.view, screen.step) + hidden))
         except GPExplorerError as error:
-            self.link.value, self.copy_link.copied = str(error), ""
+            self._show_link("", str(error))
+
+    def _show_link(self, address: str, refusal: str = "") -> None:
+        """Show the link, or a sentence that says why there is none, which a field of one line would cut."""
+        self.link.value = self.copy_link.copied = address
+        self.refusal.object = text(refusal, 400)
+        self.refusal.visible, self._linked.visible = bool(refusal), not refusal
 
     async def _page(self) -> io.BytesIO:
         """The run up to its newest step as a page that plays by itself; where that fails, a page that says why."""
