@@ -48,6 +48,8 @@ def test_a_run_writes_a_model_that_predicts_a_file(
     run = Spec.from_json(Path("spec.json").read_text()).open()
     run.finish()
     mean, var = run.posterior(of="y")(np.array([[301.0, 0.5], [304.0, -0.2]]))
+    assert table.columns[:3].tolist() == ["row", "target", "mean"]
+    assert table[["row", "target"]].to_numpy().tolist() == [[1, "height"], [2, "height"]]
     np.testing.assert_allclose(table["mean"], mean, rtol=1e-7)
     np.testing.assert_allclose(table["sd"], var.sqrt(), rtol=1e-7)
     np.testing.assert_allclose(table["upper_95"] - table["lower_95"], 2 * 1.959964 * table["sd"], rtol=1e-6)
@@ -285,7 +287,8 @@ def test_a_messy_new_file_is_predicted_strip_by_strip_with_a_flag_for_far_rows(
     assert (table["sd_f"][:60] < table["sd"][:60]).all()
     assert table["far"][:60].sum() == 0
     assert table["far"][60] == 1
-    assert table.drop(columns="why").iloc[61].isna().all()
+    assert table.drop(columns=["row", "target", "why"]).iloc[61].isna().all()
+    assert table["row"].tolist() == f["row"].tolist() == [*range(1, 64)]  # through all strips
     assert table["why"][61].startswith("no value: ")
     assert table["mean"].notna()[62]
     assert len(table) == 63

@@ -343,9 +343,10 @@ def predict(
 ) -> None:
     """Predict the rows of a file with a saved model, of any number of rows.
 
-    The table has the mean, the standard deviations of the prediction and of f, the ends of the 95 % interval, a flag
-    for rows that are far from all training rows, and a column `why` that says which cells were filled, are words that
-    training does not have, or cannot be read. The counts of these are printed at the end.
+    The table has the number of each row, the name of the target, the mean, the standard deviations of the prediction
+    and of f, the ends of the 95 % interval, a flag for rows that are far from all training rows, and a column `why`
+    that says which cells were filled, are words that training does not have, or cannot be read. The counts of these are
+    printed at the end.
     """
     from ..errors import SettingError
     from ..runs.storage.saved_posterior import load_posterior

@@ -51,7 +51,9 @@ def test_a_messy_new_file_is_predicted_by_the_open_run_and_can_be_downloaded() -
         assert re.findall(r"<td>(.*?)</td>", lines[2]) == ["3", "", "", "", ""]  # only a reason
         decimals = 1 - math.floor(math.log10(np.nanmedian(table["sd"])))
         assert re.findall(r"<td>(.*?)</td>", lines[0])[1] == f"{table['mean'][0]:,.{decimals}f}"
-        assert len(pd.read_csv(panel.csv.callback())) == len(pd.read_parquet(panel.parquet.callback())) == 3
+        for file in (pd.read_csv(panel.csv.callback()), pd.read_parquet(panel.parquet.callback())):
+            assert file["row"].tolist() == [1, 2, 3]  # as in the table on the page
+            assert file["target"].tolist() == ["price"] * 3
         with pytest.raises(DataError, match='no column "größe"'):
             panel.predict("new.csv", b"colour;price\nred;1\n")
     finally:

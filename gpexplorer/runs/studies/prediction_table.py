@@ -1,5 +1,7 @@
 """Predictions of the rows of a file as a table: strip by strip, so that the number of rows does not matter.
 
+    row                  number of the row in the file; the first below the names of the columns is 1
+    target               name of the column that is predicted
     mean, sd             of a new observation y (or of f), in the units of the training file
     sd_f                 standard deviation of the function without noise
     lower_95, upper_95   ends of the 95 % interval; further quantiles as q10, q90
@@ -80,16 +82,18 @@ def predictions_of_file(
     """
     count = 0
     for read, _ in strips_read(path, posterior.model_inputs):
+        yield prediction_table(posterior, read, of, quantiles, first=count + 1)
         count += len(read.answered)
-        yield prediction_table(posterior, read, of, quantiles)
     if not count:
         raise DataError(
             f"{display_name(path.name)} has the names of columns and no rows below them: there is nothing to predict."
         )
 
 
-def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequence[float] = ()) -> pd.DataFrame:
-    """Predict rows that were read, or numbers [t, d], some of which may be NaN.
+def prediction_table(
+    posterior: Model, X: Any, of: str = "y", quantiles: Sequence[float] = (), first: int = 1
+) -> pd.DataFrame:
+    """Predict rows that were read, or numbers [t, d], some of which may be NaN; the first has the number `first`.
 
     The columns are those of this module. What is to be said of all rows is in `attrs["notes"]`.
 
@@ -121,6 +125,8 @@ def prediction_table(posterior: Model, X: Any, of: str = "y", quantiles: Sequenc
         for ok, said, is_far in zip(answered, says, far, strict=True)
     ]
     table = table.assign(far=table["far"].astype("Int8"), why=why)
+    table.insert(0, "row", np.arange(first, first + len(table)))
+    table.insert(1, "target", posterior.columns.target)
     table.attrs["notes"] = list(read.notes)
     return table
 
