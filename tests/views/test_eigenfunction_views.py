@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bokeh.models import LinearColorMapper
+from bokeh.models import ColorBar, LinearColorMapper
 
 import gpexplorer as gpx
 from gpexplorer import views
@@ -138,6 +138,8 @@ def test_the_maps_are_the_functions_in_their_order_and_add_up_to_the_prediction_
     grid = Grid(run.problem.kernel, run.problem.train.X, 5)
     index = grid.spectrum(run.method.origin(state)[0], 6).axis_indices
     level = layers["map"].attrs["colours"][1] / 100
+    [bar] = [part for part in Live(picture, layers).figure.references() if isinstance(part, ColorBar)]
+    assert bar.title == "value of the function [sd of y]"  # signed, in units of that sd
 
     for rank, (column, row) in enumerate([(0, 2), (1, 2), (0, 1), (1, 1), (0, 0), (1, 0)]):
         sides = [torch.linspace(float(U[0]), float(U[-1]), 28).double() for U in grid.axes]

@@ -159,7 +159,8 @@ class EigenfunctionsView(View):
         names = [run_rows.input_name(run, q) for q in (0, 1)]
         title = f"rank and weight of each; in all maps {names[0]} goes to the right and {names[1]} upward"
         layers["map"].attrs |= {"map": True, "title": title, "colours": (-limit, limit)}
-        layers["map"].attrs["unit"] = train.target if train.scale is None else f"sd of {train.target}"
+        unit = f"unit of {train.target}" if train.scale is None else f"sd of {train.target}"
+        layers["map"].attrs["unit"] = f"value of the function [{unit}]"
         return layers
 
     def _along_axes(self, run: Run, at: int) -> Layers:
