@@ -77,6 +77,7 @@ def test_every_curve_equals_the_reports_of_the_run():
         assert frame["y"].tolist() == [float(info.consensus[entry].exp()) for info in infos[1:3]]
         assert frame.attrs["ylabel"] == f"{run.problem.kernel.names[entry]} (scaled space)"
     residuals = view(run, "admm-residuals")
+    assert Live(residuals, residuals.data(run, 3)).figure.yaxis[0].axis_label == "log10 of the residuals and of rho"
     assert residuals.data(run, 3)["primal"].attrs["title"] == f"rho is {infos[3].rho:.3g}"
     assert residuals.data(run, 0)["primal"].attrs["title"] == "no iteration yet"
 

@@ -36,7 +36,7 @@ class Residuals(Series):
     )
     needs: ClassVar[type] = GPCV
     order: ClassVar[int] = 30
-    axes: ClassVar[tuple[str, str]] = ("step", "log10 of the residual")
+    axes: ClassVar[tuple[str, str]] = ("step", "log10 of the residuals and of rho")
     log10: ClassVar[bool] = True
     columns: ClassVar[int] = 5
     lines: ClassVar[Mapping[str, Line]] = {
