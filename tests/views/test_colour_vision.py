@@ -27,6 +27,7 @@ MACHADO = {  # rows of the matrices for red, green and blue light
 TO_CONES = "0.41222147 0.53633254 0.05144599 0.2119035 0.68069955 0.10739696 0.08830246 0.28171884 0.6299787"
 TO_LAB = "0.21045426 0.79361779 -0.00407205 1.9779985 -2.42859221 0.45059371 0.0259040 0.78277177 -0.80867577"
 CLOSE = 0.05  # in OKLab; .02 is the least difference that people see
+THIN = 0.12  # of thin lines that only their colour tells apart, with all cones
 LARGER = 1.5  # a mark or a line that is so many times as large differs by that
 FAMILIES = ("cholqr", "gbcd", "grief", "grief-mcmc", "gpcv-admm", "scgd", "vecchia")
 
@@ -121,7 +122,10 @@ def test_ten_lines_in_one_picture_can_be_told_apart():
     for twin in (lambda colour: colour, ON_DARK.__getitem__):
         for one, other in combinations([cycled(k) for k in range(len(CYCLE))], 2):
             same_dashes = one["line_dash"] == other["line_dash"]
-            assert not same_dashes or distance(twin(one["color"]), twin(other["color"])) >= CLOSE
+            colours = twin(one["color"]), twin(other["color"])
+            seen = [oklab(colour, SEEN["all cones"]) for colour in colours]
+            assert not same_dashes or distance(*colours) >= CLOSE
+            assert not same_dashes or np.linalg.norm(seen[0] - seen[1]) >= THIN
 
 
 def test_both_signs_of_a_map_can_be_told_apart():

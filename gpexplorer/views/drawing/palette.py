@@ -40,8 +40,9 @@ ROLES = {
     "trace": "#009e73",
 }
 CYCLE = ("#0072b2", "#d55e00", "#009e73", "#c46fa0", "#b97f00", "#2f93cf", "#8a6bbf", "#7d8894", "#5d6b00", "#a02c5d")
-# People who are colour-blind would take some of these colours for one another: such lines differ in their dashes.
-_DASHES = ("solid", "solid", "dashed", "solid", "dashed", "solid", "dashed", "dotted", "dotdash", "dotted")
+# Two blues look alike, and people who are colour-blind would take more of these colours for one another: such lines
+# differ in their dashes.
+_DASHES = ("solid", "solid", "dashed", "solid", "dashed", "dotdash", "dashed", "dotted", "dotdash", "dotted")
 ON_DARK = {  # colour in the light theme -> its twin in the dark one
     "#0072b2": "#4db3f0",
     "#d55e00": "#ff8a3d",
