@@ -88,7 +88,8 @@ class ComparePanel(StudyPanel):
             self.board,
         ]  # the pictures first: ten splits of two methods are twenty rows of the table
         self._place = column(visible=False)
-        self._layout = column(row(self.keep, self.past, self.sweeps), self.note, self._place, self.pair)
+        kept = row(self.keep, self.past, self.sweeps.on_splits)
+        self._layout = column(kept, self.sweeps, self.note, self._place, self.pair)
 
     async def keep_open(self, _: Any = None) -> None:
         """Add the open run, up to its newest step, to the kept runs and to the store if there is one."""

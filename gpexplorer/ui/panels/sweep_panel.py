@@ -100,6 +100,11 @@ class SweepPanel(StudyPanel):
         Called with the results of runs that have ended, by name.
     kept : callable
         Returns the runs that a person has kept, by name.
+
+    Attributes
+    ----------
+    on_splits : Button
+        Repeats the kept runs. It stands beside the button that keeps them, because no field of a sweep is for it.
     """
 
     def __init__(
@@ -125,7 +130,7 @@ class SweepPanel(StudyPanel):
         self.on_splits = button("Ten splits", "repeat", self.repeat, hint)
         self.note = pn.pane.HTML("", margin=(4, 8), stylesheets=[TEXT])
         watch(self._suggest_values, self.what)
-        self._layout = row(self.what, self.values, self.steps, self.seconds, self.go, self.on_splits, self.note)
+        self._layout = row(self.what, self.values, self.steps, self.seconds, self.go, self.note)
         self._offer_settings()
 
     def toggle(self) -> None:

@@ -35,6 +35,7 @@ def test_axe_finds_nothing_in_the_tables(anywhere: Seen):
     rows = open_panel(seen, "?v=1&data=sin-product&data.n=60&set.num_inducing=4&at=12", 12)
     seen.press("Keep this run")
     until(lambda: rows.count() == 1)
+    check_rows_of_buttons(seen.page)
     before = seen.page.locator("[role=tab][aria-selected=true]").first.inner_text()
     seen.page.get_by_role("tab", name="Steps").click()
     grids = seen.page.get_by_role("grid", name="Table")
@@ -61,6 +62,21 @@ def check_order_of_steps(seen: Seen) -> None:
     values = [-1.01706, -12345.0, 1e-7, 3, 1234.56, -2.5e30, None]
     texts = ["−1.0171", "−12,345", "1e−7", "3", "1,234.6", "−2.5e+30", ""]
     assert seen.page.evaluate(f"(values) => values.map((value) => {written})", values) == texts
+
+
+def check_rows_of_buttons(page: Page) -> None:
+    """What is for the kept runs stands in one line, and the fields of a sweep with its button in the next one."""
+    centres = []
+    for name in ("Keep this run", "Stored runs", "Ten splits", "Sweep"):
+        box = page.get_by_role("button", name=re.compile(f"^{name}(: |$)")).first.bounding_box()
+        centres.append(box["y"] + box["height"] / 2)
+    for name in ("Vary", "or seconds"):
+        box = page.get_by_label(name, exact=True).first.bounding_box()
+        centres.append(box["y"] + box["height"] / 2)
+    kept, sweep = centres[:3], centres[3:]
+    assert max(kept) - min(kept) < 4
+    assert max(sweep) - min(sweep) < 8
+    assert min(sweep) - max(kept) > 30
 
 
 def open_panel(seen: Seen, query: str, step: int) -> Locator:
