@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from commands import call, write
-from gpexplorer import Spec, Store, __version__, data, kernels, methods
+from gpexplorer import Spec, Store, __version__, data, kernels, load_posterior, methods
 from gpexplorer.cli import files, listings
 from gpexplorer.cli.output import format_duration
 from gpexplorer.cli.run_commands import progress_line
@@ -50,6 +52,30 @@ def test_run_continues_where_it_stopped(capsys: pytest.CaptureFixture[str]):
 
     assert "Going on from step 3." in capsys.readouterr().err
     assert [len(Store("runs-store").kept(key).records) for key in Store("runs-store").names()] == [6]
+
+
+@pytest.mark.parametrize("steps", [4, 0])
+def test_a_run_of_which_the_store_has_more_prints_the_step_of_its_own_budget(
+    steps: int, capsys: pytest.CaptureFixture[str]
+):
+    fields, X = {"method": "cholqr", "settings": {"num_inducing": 4, "num_pivots": 4}}, np.full((1, 10), 0.3)
+    short = ["run", write(budget={"steps": steps}, **fields), "--json", "--model", "model.safetensors"]
+    assert call(*short, "--out", "fresh", "--quiet") == 0
+    want, mean = json.loads(capsys.readouterr().out), load_posterior("model.safetensors")(X).mean
+    assert call("run", write("long.json", budget={"steps": 6}, **fields)) == 0
+    [name] = Store("runs-store").names()
+    journal = Path("runs-store", name, "journal.jsonl").read_bytes()
+
+    capsys.readouterr()
+    assert call(*short) == 0
+
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert result == want | {"kept_in": result["kept_in"], "seconds": result["seconds"]}
+    assert result["steps"] == steps
+    assert f"The store has 6 steps of this run. The budget ends it at step {steps}, which is shown." in printed.err
+    assert torch.equal(load_posterior("model.safetensors")(X).mean, mean)
+    assert Path("runs-store", name, "journal.jsonl").read_bytes() == journal
 
 
 def test_set_changes_fields_entries_and_settings():

@@ -149,7 +149,10 @@ def run(  # noqa: PLR0913 - the options of the command
     """Run a Spec to its end or its budget and keep every step. The same command continues where it was stopped.
 
     The exit code is 0 if the run converged or used its budget, 1 if it failed, 3 if it diverged, and 2 for a mistake in
-    the command. After an interrupt (SIGINT) it is 130 and after SIGTERM 143: the step in progress ends within about a
+    the command. Where the store has more steps than the budget, the result and the model are those of the step at which
+    the budget was reached.
+
+    After an interrupt (SIGINT) the exit code is 130 and after SIGTERM 143: the step in progress ends within about a
     second, or is given up and taken again later, and every step before it is kept. A second signal ends the command at
     once.
     """
@@ -160,13 +163,19 @@ def run(  # noqa: PLR0913 - the options of the command
         changes = [*(change or []), *([] if target_transform is None else [f"target_transform={target_transform}"])]
         checked = read_spec(spec, changes)
         require_writable(model, "--model", others=NO_MODEL, sources=[spec])
-        opened = Store(out).open(checked)
+        kept = Store(out).open(checked)
         command = ["python", "-m", "gpexplorer", "run", spec, "--out", str(out)]
         command += [word for text in changes for word in ("--set", text)]
         command += ["--scheduler", scheduler] if scheduler else []
         command += ["--model", str(model)] if model is not None else []
-        with closing(opened), working(opened, scheduler, to_stderr):
-            _finish(opened, shlex.join(command), quiet, signals)
+        with closing(kept), working(kept, scheduler, to_stderr):
+            opened = kept.within_budget()
+            if opened is not kept and not quiet:
+                to_stderr(
+                    f"The store has {kept.done} steps of this run. The budget ends it at step {opened.done}, which is "
+                    "shown."
+                )
+            _finish(opened, shlex.join(command), quiet or opened is not kept, signals)
         (_print_json if as_json else _print_result)(opened, out / checked.key())
         codes = {"failed": FAILED, "diverged": DIVERGED}
         code = codes.get(opened.outcome.reason, 0) if opened.outcome else 0

@@ -216,7 +216,8 @@ class Run(RunDisplay):
         try:
             while True:
                 # where a callback has failed, the run ends with that
-                if not (self._stop_reason or self._final) and (message := budget.spent(self.done, self._seconds)):
+                goes_on = not len(self.trace) or self._stop_reason or self._final  # record 0 comes before any work
+                if not goes_on and (message := budget.spent(self.done, self._seconds)):
                     self._end(Outcome("budget", message + budget.overrun(self._seconds)))
                     break
                 if self.advance(score=scheduled(len(self.trace)) and scoring.allowed(self._seconds)) is None:
@@ -317,6 +318,19 @@ class Run(RunDisplay):
         kept: dict[str, Any] = {"spec": self.spec, "start_note": self.start_note, "clock": self._clock}
         kept["changes"] = self.changes.forked(last_shared, step is not None, self.problem, problem, what)
         return Run(self.method, problem, self.split, resume=records, **kept)
+
+    def within_budget(self) -> Run:
+        """The run itself or, where a store has more of it, a fork that ends where the budget of its spec was reached.
+
+        Returns
+        -------
+        Run
+            A fork is not stored, and the records of the store stay as they are. Its `finish` takes no step.
+        """
+        budget = self._budget
+        reached = (record.index for record in self.trace if budget.spent(record.index, record.seconds))
+        at = next(reached, self.done)
+        return self.fork(at) if at < self.done else self
 
     def with_hyperparameters(self, at: int = -1, after: int | None = None, **options: Any) -> Run:
         """Make a second run in which hyperparameters have other values, or other restrictions, from one record on.

@@ -112,6 +112,10 @@ def test_a_larger_budget_is_the_same_run_and_is_remembered(tmp_path: Path):
     assert store.spec(spec.key()).budget == {"steps": 7}
     assert len(store.kept(spec.key()).records) == 8
     assert store.kept(spec.key()).outcome == run.outcome
+    longer = store.open(spec)  # with 3 steps as its budget: opening it shows all
+    assert "The budget of 3 steps is used up (the run has 7)" in longer.finish().message
+    assert longer.done == 7
+    longer.close()
 
 
 def test_rows_of_a_file_that_was_changed_are_not_those_of_the_run(tmp_path: Path):

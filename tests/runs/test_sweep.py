@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from gpexplorer import Spec, data
+from gpexplorer import Spec, Store, data
 from gpexplorer.errors import ClusterError, DataError, SettingError
 from gpexplorer.runs.run import Run
 from gpexplorer.runs.studies import cluster, comparison
@@ -76,6 +77,29 @@ def test_a_run_that_cannot_be_opened_leaves_a_sentence_and_the_rest_go_on():
     assert swept[0].finished is None
     assert "no data set or file" in swept[0].sentence
     assert swept[1].finished is not None
+
+
+def test_the_row_of_a_run_is_that_of_its_own_budget_also_where_a_store_has_more_of_it(tmp_path: Path):
+    specs = grid(SPEC, {"budget": [{"steps": steps} for steps in (6, 4, 0)]})
+    wanted = [run.finished for run in sweep(specs)]
+    first, *rest = sweep(specs, store=tmp_path)
+    kept = Store(tmp_path).kept(SPEC.key())
+    seconds = kept.records[4].seconds
+    rest += sweep({"seconds": replace(SPEC, budget={"seconds": seconds})}, store=tmp_path)
+
+    sentences = ["budget of 6 steps is", "budget of 4 steps is", "budget of 0 steps is", "is used up after 4 steps"]
+    for run, want, sentence in zip([first, *rest], [*wanted, wanted[1]], sentences, strict=True):
+        assert run.finished is not None
+        assert want is not None
+        assert sentence in run.sentence
+        assert run.finished.outcome == "budget"
+        assert run.finished.last == want.last | {"seconds": run.finished.last["seconds"]}
+        assert run.finished.steps["index"].tolist() == want.steps["index"].tolist()
+    again = Store(tmp_path).kept(SPEC.key())
+    assert ([record.seconds for record in again.records], again.outcome) == (
+        [record.seconds for record in kept.records],
+        kept.outcome,
+    )
 
 
 def test_a_sweep_that_would_not_end_is_refused():

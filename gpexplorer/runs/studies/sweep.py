@@ -145,7 +145,8 @@ def sweep(
         Receives each run of this process before its first step, so that it can be stopped.
     store : path, optional
         The directory of a `Store`. Every step is kept there, and a run that is there already continues from its last
-        step, or is not run again. Workers of a scheduler must see the same directory.
+        step, or is not run again: where more of it is there, it counts up to the end of its own budget, and the store
+        keeps the rest. Workers of a scheduler must see the same directory.
 
     Yields
     ------
@@ -188,11 +189,12 @@ def _run(
     except GPExplorerError as error:
         return Swept(name, None, str(error))
     with closing(run):
+        own = run.within_budget()
         if opened is not None:
-            opened(run)
-        with stopping_with_worker(run.stop):
-            outcome = run.finish()
-        return Swept(name, Finished.of(run), outcome.message)
+            opened(own)
+        with stopping_with_worker(own.stop):
+            outcome = own.finish()
+        return Swept(name, Finished.of(own), outcome.message)
 
 
 def _open(spec: Spec, store: Store | None, data: Any) -> Run:
