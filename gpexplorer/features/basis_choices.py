@@ -13,12 +13,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Protocol
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..linalg.deferred_reads import is_traced
 from .grid_eigenfunctions import Eigenfunctions, Grid, on_grid
 from .random_fourier import RandomFourier
 
@@ -71,7 +73,7 @@ class Leading:
         return type(self)(self.grid.keeping(theta), self.index)
 
     def outside(self, X: Tensor) -> Tensor:
-        """Return a mask [t] of the rows outside the grid, where eigenfunctions decay to 0."""
+        """Return a mask [t] of the rows outside the grid, where the functions decay to 0."""
         return self.grid.outside(X)
 
     def fingerprint(self, theta: Tensor) -> bytes:
@@ -92,10 +94,26 @@ class _Interpolated(Eigenfunctions):
 class Interpolated(Leading):
     """The eigenfunctions of the kernel that is interpolated from the grid (section 4.2).
 
-    The kernel is evaluated at grid points only, never at a row.
+    The kernel is evaluated at grid points only, and at rows outside the grid. Nothing can be interpolated there, and
+    the functions are those of Nyström's formula. On an axis that a row leaves, both have the same value at its end.
     """
 
     functions: ClassVar[type[Eigenfunctions]] = _Interpolated
+
+    def __call__(self, theta: Tensor) -> Basis:
+        grid = self.grid if theta.requires_grad else self.grid.keeping(theta)  # eigenvectors for both
+        interpolated = for_row_scales(on_grid(self.functions, grid, theta, self.index), len(grid.axes))
+        nystrom = cache(lambda: Leading(grid, self.index)(theta))
+        if not theta.requires_grad:  # those of learning are for training rows, which are all inside
+            nystrom()  # made now, since a trace cannot hold how it is made
+
+        def basis(X: Tensor) -> Tensor:
+            outside = self.outside(X)  # [n]
+            if not is_traced() and not bool(outside.any()):
+                return interpolated(X)
+            return torch.where(outside, nystrom()(X), interpolated(X))
+
+        return basis
 
 
 def interpolation(U: Float[Tensor, " mbar"], x: Float[Tensor, " n"]) -> Float[Tensor, "mbar n"]:
@@ -118,7 +136,7 @@ def interpolation(U: Float[Tensor, " mbar"], x: Float[Tensor, " n"]) -> Float[Te
     t = (x - U[0]) / (U[1] - U[0])  # [n] position in units of the spacing
     first = (t.floor() - (k // 2 - 1)).clamp(0, len(U) - k)  # [n] the first of the k neighbours
     offset = t - first
-    inside = ((t >= 0) & (t <= len(U) - 1)).to(x)
+    inside = is_within(U, x).to(x)
     weights = x.new_zeros(len(U), x.shape[0])  # [mbar, n]
     for j in range(k):
         weight = inside.clone()
@@ -127,6 +145,11 @@ def interpolation(U: Float[Tensor, " mbar"], x: Float[Tensor, " n"]) -> Float[Te
                 weight = weight * (offset - i) / (j - i)
         weights.scatter_(0, (first.long() + j)[None], weight[None])
     return weights
+
+
+def is_within(U: Float[Tensor, " mbar"], x: Float[Tensor, " n"]) -> Tensor:
+    """Return a mask [n] of the values between the two ends of an axis."""
+    return (x >= U[0]) & (x <= U[-1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -118,7 +118,7 @@ class EstimatesNoise(Protocol):
 
 @runtime_checkable
 class LimitedToGrid(Protocol):
-    """A method whose basis functions vanish outside a grid, so that predictions there are those of the prior."""
+    """A method whose basis functions decay to 0 outside a grid, so that predictions go over to the prior there."""
 
     def is_outside(self, problem: Problem, X: Tensor) -> Tensor:
         """Which rows [t] of X lie outside the grid."""

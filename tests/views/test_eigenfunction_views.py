@@ -273,7 +273,7 @@ def test_rows_outside_the_grid_are_counted_above_the_predictions():
         finally:
             test.X.copy_(near)
 
-        title = f"2 of {len(test)} test rows lie outside the grid, where the prior is returned"
+        title = f"2 of {len(test)} test rows lie outside the grid, where predictions go over to the prior"
         assert layers[name].attrs["title"] == title
         assert fit.plot(layers) is not None
 

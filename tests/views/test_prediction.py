@@ -164,7 +164,7 @@ def test_the_title_counts_the_test_rows_outside_the_grid_among_those_that_are_sh
 
     count = int((far[sampled(900, shown).numpy(), -1] > 20.0).sum())
     title = layers["mean" if d == 1 else "points"].attrs["title"]
-    assert title == f"{count} of {shown} test rows lie outside the grid, where the prior is returned"
+    assert title == f"{count} of {shown} test rows lie outside the grid, where predictions go over to the prior"
     assert (len(layers["test"]) if d == 1 else len(layers["points"])) == shown
 
 

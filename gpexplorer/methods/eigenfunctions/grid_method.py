@@ -231,7 +231,7 @@ class GridMethod(BasisMethod):
         return {"functions": choice.index.to("cpu", torch.int16), "spacing": choice.grid.spacing}
 
     def is_outside(self, problem: Problem, X: Tensor) -> Tensor:
-        """Return a mask [t] of the rows outside the grid, where the prediction is the prior. O(n d + t d)."""
+        """Return a mask [t] of the rows outside the grid, where the prediction goes over to the prior. O(n d + t d)."""
         return self.grid(problem).outside(X)
 
 

@@ -34,7 +34,10 @@ class SKI(GridMethod):
     Notes
     -----
     Wilson and Nickisch solve with the whole interpolated kernel, whose cost grows as mbar^d; here the p largest
-    eigenvalues of the grid represent it, at 3 n p^2 flops per evaluation of the likelihood.
+    eigenvalues of the grid represent it, at 3 n p^2 flops per evaluation of the likelihood. The grid is longer than the
+    range of the rows by a tenth on each side. Beyond it, where nothing can be interpolated, the functions are those of
+    Nyström's formula, as in `Grief`: predictions go over to the prior within a few lengthscales, without a jump larger
+    than the error of the interpolation.
 
     References
     ----------

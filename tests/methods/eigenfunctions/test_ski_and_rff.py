@@ -37,7 +37,7 @@ def test_interpolation_is_exact_for_cubics_and_zero_outside_the_axis(points: int
     for power in range(min(points, 4)):
         torch.testing.assert_close((U - shift) ** power @ E, (x - shift) ** power, rtol=1e-9, atol=1e-9)
     assert not interpolation(U, torch.stack([U[0] - 1.0, U[-1] + 1.0])).any()
-    torch.testing.assert_close(interpolation(U, U[:-1]), torch.eye(points, dtype=torch.float64)[:, :-1])
+    torch.testing.assert_close(interpolation(U, U), torch.eye(points, dtype=torch.float64), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,38 @@ def test_interpolation_converges_to_the_kernel_on_finer_grids():
         errors.append(float((F.T @ F - task.kernel(task.theta, X, X)).abs().max()))
 
     assert errors[2] < 0.1 * errors[1] < 0.1 * errors[0]
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_beyond_its_grid_ski_follows_the_dense_process_without_a_jump_and_becomes_the_prior(shift: float):
+    task = problem(shift, d=1)
+    method = registry["ski"](learn=False, grid_points=20)
+    *_, last = method.steps(task)
+    axis = method.grid(task).axes[0]
+    end, beyond = axis[-1], torch.tensor([0.0, 1e-6, 0.2, 0.5, 1.0, 80.0], dtype=torch.float64)
+    K = task.kernel(task.theta, task.train.X, task.train.X)
+    A = K + torch.exp(2 * task.theta[-1]) * torch.eye(len(K), dtype=K.dtype)
+    for x in ((end + beyond)[:, None], (axis[0] - beyond)[:, None]):
+        cross = task.kernel(task.theta, x, task.train.X)
+        mean, var = method.posterior(task, last.state)(x)
+
+        torch.testing.assert_close(mean, cross @ torch.linalg.solve(A, task.train.y), rtol=0, atol=2e-3)
+        exact = task.kernel.diag(task.theta, x) - (cross * torch.linalg.solve(A, cross.T).T).sum(1)
+        torch.testing.assert_close(var, exact, rtol=0, atol=2e-3)
+        assert float((mean[1] - mean[0]).abs()) < 1e-5
+        assert float((var[1] - var[0]).abs()) < 1e-5
+        assert abs(float(mean[3])) > 0.02  # it is not the prior
+
+
+def test_a_row_beyond_the_grid_on_one_input_keeps_what_the_other_inputs_say():
+    task = problem(3.0)
+    grid = Grid(task.kernel, task.train.X, 20)
+    choice = Interpolated(grid, grid.spectrum(task.theta, 200).axis_indices)
+    X = task.train.X[:5].clone()
+    X[:, 1] = grid.axes[1][-1] + 0.3
+    K = choice(task.theta)(X).T @ choice(task.theta)(task.train.X)
+
+    torch.testing.assert_close(K, task.kernel(task.theta, X, task.train.X), rtol=0, atol=2e-3)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
