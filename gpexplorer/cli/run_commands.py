@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -318,7 +318,7 @@ def _print_json(opened: Run, directory: Path) -> None:
         "kernel_entries": last.cost.entries if last else 0,
         "scores": {name: float(value) for name, value in (last.scores or {}).items()} if last else {},
         "variance": opened.variance_note,
-        "kept_in": str(directory),
+        "kept_in": str(directory) if _kept_in(opened, directory) else "",
     }
     print_json(result)
 
@@ -337,7 +337,21 @@ def _print_result(opened: Run, directory: Path) -> None:
         note = f"  (variance: {opened.variance_note})" if opened.variance_note else ""
         for name, value in (last.scores or {}).items():
             typer.echo(f"{name:12} {value:.6g}{note if name in OF_VARIANCE else ''}")
-    typer.echo(f"kept in {directory}")
+    if kept := _kept_in(opened, directory):
+        typer.echo(kept)
+
+
+def _kept_in(opened: Run, directory: Path) -> str:
+    """Where the records are kept and, if the store failed, how many of them; empty if it has none."""
+    from ..errors import StoreError
+    from ..runs import Store
+
+    if not isinstance(opened.error, StoreError):
+        return f"kept in {directory}"
+    with suppress(StoreError):  # it was deleted
+        stored = len(Store(directory.parent).kept(directory.name).records)
+        return f"{stored} of {len(opened.trace)} records are kept in {directory}"
+    return ""
 
 
 def predict(

@@ -595,8 +595,10 @@ class Run(RunDisplay):
         except OSError as error:
             self._journal = None
             journal.close()
+            if isinstance(error, StoreError):  # it has its own sentence
+                raise
             way_out = not_written(error, "choose another store")
-            kept = f"Its {len(self.trace)} records are still in memory."
+            kept = f"The store has {len(journal)} of its {len(self.trace)} records."
             raise StoreError(f"The run could not be stored {way_out} {kept}") from error
 
     def _exchange_method(self, method: Method) -> None:

@@ -14,20 +14,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from commands import call
+from commands import call, write
 from gpexplorer import Spec, Store
 from gpexplorer.errors import GPExplorerError
+from gpexplorer.methods.base import registry
 from gpexplorer.runs import Run
 from gpexplorer.views.saved_page import page_file
+from toy_method import Toy
 
 resource = pytest.importorskip("resource", reason="needs a limit on the size of files")
 
 
 @contextmanager
-def full_disk() -> Iterator[None]:
-    """No file can become longer inside the context; what is printed is not kept in a file."""
+def full_disk(room: int = 0) -> Iterator[None]:
+    """No file can become longer than this inside the context; what is printed is not kept in a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
     try:
         yield
     finally:
@@ -59,6 +61,24 @@ def test_a_full_disk_is_a_sentence_that_says_what_to_do(
         WRITERS[what](run, tmp_path)
     assert "Errno" not in str(refused.value)
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size] == []
+
+
+def test_a_run_that_fills_the_disk_says_how_much_of_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(registry, "toy", Toy)
+    monkeypatch.chdir(tmp_path)
+    with full_disk(room=8_000):
+        assert call("run", write(budget={"steps": 40}), "--out", "store", "--quiet") == 1
+    printed = capsys.readouterr()
+    [name] = Store("store").names()
+    stored = len(Store("store").kept(name).records)
+    assert 1 < stored < 40
+    assert f"choose another store. The store has {stored} of its {stored + 1} records." in printed.err
+    assert "in memory" not in printed.err
+    assert printed.out.endswith(f"{stored} of {stored + 1} records are kept in store/{name}\n")
+    assert call("run", "spec.json", "--out", "store") == 0  # once there is room
+    assert len(Store("store").kept(name).records) == 41
 
 
 def test_predictions_that_do_not_fit_leave_no_file(run: Run, tmp_path: Path) -> None:

@@ -335,7 +335,8 @@ def test_a_store_that_is_deleted_under_a_run_is_noticed(tmp_path: Path):
 
     assert run.outcome is not None
     assert run.outcome.reason == "failed"
-    assert "was deleted while the run was writing" in run.outcome.message
+    journal = store.path / spec.key() / "journal.jsonl"
+    assert run.outcome.message == f"{journal} was deleted while the run was writing to it: keep the run again."
     assert len(run.trace) == 2  # in memory
 
 
