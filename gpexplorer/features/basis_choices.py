@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -94,24 +93,24 @@ class _Interpolated(Eigenfunctions):
 class Interpolated(Leading):
     """The eigenfunctions of the kernel that is interpolated from the grid (section 4.2).
 
-    The kernel is evaluated at grid points only, and at rows outside the grid. Nothing can be interpolated there, and
-    the functions are those of Nyström's formula. On an axis that a row leaves, both have the same value at its end.
+    The kernel is evaluated at grid points only, and at rows outside the grid, for which a choice answers that keeps
+    its eigenvectors (`keeping`). Nothing can be interpolated there, and the functions are those of Nyström's formula.
+    On an axis that a row leaves, both have the same value at its end.
     """
 
     functions: ClassVar[type[Eigenfunctions]] = _Interpolated
 
     def __call__(self, theta: Tensor) -> Basis:
-        grid = self.grid if theta.requires_grad else self.grid.keeping(theta)  # eigenvectors for both
-        interpolated = for_row_scales(on_grid(self.functions, grid, theta, self.index), len(grid.axes))
-        nystrom = cache(lambda: Leading(grid, self.index)(theta))
-        if not theta.requires_grad:  # those of learning are for training rows, which are all inside
-            nystrom()  # made now, since a trace cannot hold how it is made
+        interpolated = super().__call__(theta)
+        if self.grid.kept is None:  # while theta is learned: training rows are all inside
+            return interpolated
+        nystrom = Leading(self.grid, self.index)(theta)
 
         def basis(X: Tensor) -> Tensor:
             outside = self.outside(X)  # [n]
             if not is_traced() and not bool(outside.any()):
                 return interpolated(X)
-            return torch.where(outside, nystrom()(X), interpolated(X))
+            return torch.where(outside, nystrom(X), interpolated(X))
 
         return basis
 

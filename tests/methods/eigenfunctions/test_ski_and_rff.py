@@ -120,7 +120,7 @@ def test_beyond_its_grid_ski_follows_the_dense_process_without_a_jump_and_become
 def test_a_row_beyond_the_grid_on_one_input_keeps_what_the_other_inputs_say():
     task = problem(3.0)
     grid = Grid(task.kernel, task.train.X, 20)
-    choice = Interpolated(grid, grid.spectrum(task.theta, 200).axis_indices)
+    choice = Interpolated(grid, grid.spectrum(task.theta, 200).axis_indices).keeping(task.theta)
     X = task.train.X[:5].clone()
     X[:, 1] = grid.axes[1][-1] + 0.3
     K = choice(task.theta)(X).T @ choice(task.theta)(task.train.X)
