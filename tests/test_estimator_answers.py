@@ -282,7 +282,12 @@ def test_a_kernel_object_of_this_package_is_its_key():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"y": ["high"] * 20}, 'y has "high" in row 1, where a number is needed'),
+        ({"y": ["high"] + [0.0] * 19}, 'y has "high" in row 1, where a number is needed: leave this row out'),
+        (
+            {"y": ["1", "high", "low"] + ["0"] * 17},
+            'y has "high" in row 2, .*: leave this row and 1 more without one out',
+        ),
+        ({"y": ["high"] * 20}, 'y has "high" in row 1 and no number in any row: give numbers, such as 0 and 1'),
         ({"y": [1.0, 2.0, None] + [0.0] * 17}, 'y has "None" in row 3, where a number is needed'),
         ({"y": pd.Series(np.arange(20.0))[::-1]}, r"y has the index of X in another order: give y.loc\[X.index\]"),
         ({"sample_weight": pd.Series(np.ones(20))[::-1]}, "sample_weight has the index of X in another order"),

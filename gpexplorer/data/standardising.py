@@ -289,9 +289,9 @@ def _training_columns(X: Any, names: tuple[str, ...]) -> Any:
     titles = list(X.column_names if hasattr(X, "column_names") else X.columns)
     missing = [name for name in names if name not in titles]
     if missing and len(missing) < len(names):
-        columns = ", ".join(map(repr, titles[:12]))
-        raise DataError(f"Inputs have no column {missing[0]!r} but {columns}: give all training columns, or an array.")
-    if missing and (note := note_on_position("Inputs", titles, names)):
+        there = ", ".join(map(repr, titles[:12]))
+        raise DataError(f"The table has no column {missing[0]!r} but {there}: give all training columns, or an array.")
+    if missing and (note := note_on_position("The table", titles, names)):
         warnings.warn(note, stacklevel=2)
     if missing:
         return X

@@ -99,8 +99,13 @@ def checked_targets(y: Any) -> Any:
     for row, cell in enumerate(values):
         with suppress(TypeError, ValueError):
             numbers[row] = float(cell)
-        if np.isnan(numbers[row]):
-            raise DataError(f"y has {quote(cell)} in row {row + 1}, where a number is needed: leave this row out.")
+    lost = np.flatnonzero(np.isnan(numbers))
+    if len(lost) and len(lost) == len(values):
+        raise DataError(f"y has {quote(values[0])} in row 1 and no number in any row: give numbers, such as 0 and 1.")
+    if len(lost):
+        cell, row = values[lost[0]], int(lost[0]) + 1
+        others = f" and {len(lost) - 1} more without one" if len(lost) > 1 else ""
+        raise DataError(f"y has {quote(cell)} in row {row}, where a number is needed: leave this row{others} out.")
     return numbers
 
 

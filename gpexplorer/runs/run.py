@@ -364,9 +364,12 @@ class Run(RunDisplay):
         return self.fork(after, step, problem, changes_in_words(options))
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has the trace and the answers, and continues by itself. It has no store and no running generator."""
+        """A copy has the trace and the answers, and continues by itself, also if this run is closed.
+
+        It has no store and no running generator.
+        """
         left_out = ("_steps", "_journal", "_stop", "_busy", "error", "_watchers")
-        return {name: value for name, value in self.__dict__.items() if name not in left_out}
+        return {name: value for name, value in self.__dict__.items() if name not in left_out} | {"closed": False}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # a copy of an earlier version has no changes
@@ -478,9 +481,10 @@ class Run(RunDisplay):
     def table(self) -> pd.DataFrame:
         """One row per record: index, seconds, kernel entries, the method's channels, and scores if they were taken.
 
+        In a run that was continued, seconds and entries have also what was computed again in order to go on.
+
         With priors, the method's `learned_channel`, such as the objective, is that of the data alone, `log_prior` the
-        log density of the hyperparameters, and
-        `map_objective`, which is minimised, their difference.
+        log density of the hyperparameters, and `map_objective`, which is minimised, their difference.
         """
         table = self.trace.table(self.method.channels)
         return with_priors(table, self.problem, self.trace[: len(table)], self.method.learned_channel)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Spent(NamedTuple):
     """The work that a run has used so far, apart from its seconds."""
 
-    entries: int = 0  # kernel entries computed
+    entries: int = 0  # kernel entries computed, also those computed again where a run was continued from its records
 
 
 class Record(NamedTuple):

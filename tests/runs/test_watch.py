@@ -87,6 +87,16 @@ def test_a_copy_is_not_watched():
     assert copy.done == 1
 
 
+def test_a_copy_of_a_run_that_is_closed_continues_by_itself():
+    run = small_spec("sgpr", d=2).open()
+    run.finish(steps=1)
+    run.close()
+    copy = pickle.loads(pickle.dumps(run))
+    assert "budget of 2 steps" in copy.finish(steps=2).message
+    assert copy.done == 2
+    assert "The run is closed after 1 steps" in run.finish(steps=2).message
+
+
 def test_only_functions_can_watch():
     with pytest.raises(SettingError, match="function of a record"):
         small_spec("sgpr", d=2).open().watch("print")

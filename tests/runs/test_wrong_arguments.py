@@ -135,7 +135,7 @@ INPUTS = {
     "are complex numbers: give real and imaginary parts": torch.zeros(2, 10, dtype=torch.complex128),
     "missing or infinite values in 1 of 3 rows": np.vstack([np.zeros((2, 10)), np.full((1, 10), np.nan)]),
     r"shape \[10\]; the training data need \[rows, 10\]": np.zeros(10),
-    "have no column 'x2' .*'x1'": pd.DataFrame(np.zeros((2, 10)), columns=["x1", *"bcdefghij"]),
+    "The table has no column 'x2' .*'x1'": pd.DataFrame(np.zeros((2, 10)), columns=["x1", *"bcdefghij"]),
 }
 
 
@@ -229,7 +229,7 @@ OF_A_RUN: list[tuple[Callable[[Run], object], str]] = [
     (lambda run: run.posterior().save("."), "cannot be saved as '.': give a file"),
     (lambda run: run.posterior().save(None), "cannot be saved as None: give a file"),  # type: ignore[arg-type]
     (lambda run: gpx.load_posterior("nowhere"), "There is no file 'nowhere': give the path of a model that"),
-    (lambda run: gpx.load_posterior("."), "There is no file '.': give the path of a model"),
+    (lambda run: gpx.load_posterior("."), "'.' is a folder: give the path of a model in it that"),
     (lambda run: gpx.load_posterior(None), "There is no file None: give the path of a model"),  # type: ignore[arg-type]
     (lambda run: gpx.load_posterior(__file__), "cannot be read as a safetensors file .*: give the path of a model"),
     (lambda run: run.plot(None), "This run has no picture None. Choose one of"),

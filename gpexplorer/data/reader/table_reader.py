@@ -201,7 +201,7 @@ class TableReader:
         unknown = {source: mask for source, mask in unknown.items() if mask.any()}
         return RowsRead(X, texts, tuple("; ".join(parts) for parts in remarks), answered, unknown)
 
-    def inputs_of(self, table: pa.Table, name: str = "Inputs") -> RowsRead:
+    def inputs_of(self, table: pa.Table, name: str = "The table") -> RowsRead:
         """Read new rows, each of which must have an answer. What a person should know of them is a warning.
 
         Raises

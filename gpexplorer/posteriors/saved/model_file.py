@@ -110,8 +110,10 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu", by_blocks:
     from safetensors import SafetensorError, safe_open
 
     if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
-        named = str(path) if isinstance(path, os.PathLike) else path
-        raise PosteriorError(f"There is no file {quoted(named)}: give the path of a model that {WRITERS} wrote.")
+        named = quoted(str(path) if isinstance(path, os.PathLike) else path)
+        if isinstance(path, (str, os.PathLike)) and Path(path).is_dir():
+            raise PosteriorError(f"{named} is a folder: give the path of a model in it that {WRITERS} wrote.")
+        raise PosteriorError(f"There is no file {named}: give the path of a model that {WRITERS} wrote.")
     try:
         with safe_open(str(path), "pt", device=device) as file:
             header = file.metadata() or {}
