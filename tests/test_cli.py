@@ -73,7 +73,7 @@ def test_a_run_of_which_the_store_has_more_prints_the_step_of_its_own_budget(
     result = json.loads(printed.out)
     assert result == want | {"kept_in": result["kept_in"], "seconds": result["seconds"]}
     assert result["steps"] == steps
-    assert f"The store has 6 steps of this run. The budget ends it at step {steps}, which is shown." in printed.err
+    assert f"The store has 6 steps. The budget ends the run at step {steps}, shown here." in printed.err
     assert torch.equal(load_posterior("model.safetensors")(X).mean, mean)
     assert Path("runs-store", name, "journal.jsonl").read_bytes() == journal
 

@@ -11,13 +11,13 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import GPExplorerError
+from ..errors import GPExplorerError, StoreError
 from .output import (
     AsJson,
     Quiet,
@@ -172,8 +172,7 @@ def run(  # noqa: PLR0913 - the options of the command
             opened = kept.within_budget()
             if opened is not kept and not quiet:
                 to_stderr(
-                    f"The store has {kept.done} steps of this run. The budget ends it at step {opened.done}, which is "
-                    "shown."
+                    f"The store has {kept.done} steps. The budget ends the run at step {opened.done}, shown here."
                 )
             _finish(opened, shlex.join(command), quiet or opened is not kept, signals)
         (_print_json if as_json else _print_result)(opened, out / checked.key())
@@ -318,7 +317,7 @@ def _print_json(opened: Run, directory: Path) -> None:
         "kernel_entries": last.cost.entries if last else 0,
         "scores": {name: float(value) for name, value in (last.scores or {}).items()} if last else {},
         "variance": opened.variance_note,
-        "kept_in": str(directory) if _kept_in(opened, directory) else "",
+        "kept_in": "" if isinstance(opened.error, StoreError) else str(directory),
     }
     print_json(result)
 
@@ -337,21 +336,8 @@ def _print_result(opened: Run, directory: Path) -> None:
         note = f"  (variance: {opened.variance_note})" if opened.variance_note else ""
         for name, value in (last.scores or {}).items():
             typer.echo(f"{name:12} {value:.6g}{note if name in OF_VARIANCE else ''}")
-    if kept := _kept_in(opened, directory):
-        typer.echo(kept)
-
-
-def _kept_in(opened: Run, directory: Path) -> str:
-    """Where the records are kept and, if the store failed, how many of them; empty if it has none."""
-    from ..errors import StoreError
-    from ..runs import Store
-
-    if not isinstance(opened.error, StoreError):
-        return f"kept in {directory}"
-    with suppress(StoreError):  # it was deleted
-        stored = len(Store(directory.parent).kept(directory.name).records)
-        return f"{stored} of {len(opened.trace)} records are kept in {directory}"
-    return ""
+    if not isinstance(opened.error, StoreError):  # whose sentence says how much of the run is kept
+        typer.echo(f"kept in {directory}")
 
 
 def predict(

@@ -200,6 +200,8 @@ def test_a_number_without_the_unit_of_training_is_named_in_a_type_and_in_a_file(
     assert read.why[0] == 'without the unit of training: share "0.5"'
     with pytest.warns(UserWarning, match='without the unit of training: share "0.5"'):
         reader.inputs_of(pa.table({"share": new}))
+    with pytest.raises(DataError, match=r'^The table has no column "share" but'):
+        reader.inputs_of(pa.table({"part": new, "more": new}))
 
 
 def test_a_word_that_stands_for_a_gap_does_so_in_other_capitals() -> None:
