@@ -27,8 +27,9 @@ Jamieson, K. and Talwalkar, A. (2016). Non-stochastic best arm identification an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,9 @@ from ..data import Split
 from ..data.given_folds import Pair, fold_pairs
 from ..errors import SettingError, function, is_one_of, number, quoted
 from ..methods.base import registry
+from ..runs.run import Run
 from ..runs.setting_checks import of_kind
+from ..runs.spec import Spec
 from .arguments import bytes_of, rows_in_spec
 from .averaging import PREFERENCES, average_of_lanes, used_models
 from .candidates import EXACT, EXACT_UP_TO, NEIGHBOURS, Candidate, candidates
@@ -57,6 +60,7 @@ from .result import (
     why_not,
 )
 from .row_order import Plan, in_blocks, is_series
+from .row_questions import pairs_without_gross_errors, without_gross_errors
 from .simple_members import Member, fitted_members, refitted_members
 from .skewness import Transforms, suitable_transforms, with_transforms
 from .stages import FEWEST_LANES, Progress, TimedSearch, lanes_for, parts_of_stages, shares_for
@@ -165,15 +169,17 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     function("should_stop", should_stop, "without arguments that returns whether to stop")
     if on_progress is not None:
         function("on_progress", on_progress, "of a report")
-    split, plan = planned(X, y, options, folds, before, groups)
+    all_rows, plan = planned(X, y, options, folds, before, groups)
+    split, pairs = without_gross_errors(all_rows), plan.pairs
     train = split.train
-    are_given = folds is not None and not isinstance(folds, str)
-    pairs = fold_pairs(folds, train.X, train.y.numpy(), groups) if are_given else plan.pairs
+    if folds is not None and not isinstance(folds, str):
+        given_pairs = fold_pairs(folds, all_rows.train.X, all_rows.train.y.numpy(), groups)
+        pairs = pairs_without_gross_errors(given_pairs, all_rows.train)
     held_out = _held_out_parts(split, plan, seed, pairs)
     latest = 1 if plan.kind == "time" else None  # models of earlier rows would be behind the times
     search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock, most_models=latest)
     search.report("Looking at the rows.")
-    facts = facts_of_rows(train)
+    facts = facts_of_rows(all_rows.train)
     time_name = plan.column if plan.kind == "time" else ""
     suitable = suitable_transforms(search, seed) if among is None else Transforms()
     members, member_seconds = fitted_members(search, suitable, time_name)
@@ -196,8 +202,9 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     finalists = search.complete(lanes, search.halve(lanes) or search.tried_again(lanes))
     finalists = search.try_spare(lanes, finalists, spare)
     column = groups if isinstance(groups, str) else plan.column if plan.kind == "groups" else ""
-    rows = rows_in_spec(X, y, {**options, "groups": column or None}, split)
-    return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan, facts, rows)
+    rows = rows_in_spec(X, y, {**options, "groups": column or None}, all_rows)
+    spec_of = partial(spec_of_rows, split=all_rows, rows=rows)
+    return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan, facts, spec_of)
 
 
 def _held_out_parts(split: Split, plan: Plan, seed: int, pairs: Sequence[Pair]) -> list[Split]:
@@ -217,7 +224,7 @@ def _answer(  # noqa: PLR0913 - what the search has found
     how: tuple[Transforms, str, str],
     plan: Plan,
     facts: tuple[str, ...],
-    rows: Mapping[str, Any],
+    spec_of: Callable[[Run], Spec],
 ) -> Recommendation:
     """Choose among the finalists, use the time that is left, and describe the result."""
     transforms, time_name, prefer = how
@@ -242,7 +249,7 @@ def _answer(  # noqa: PLR0913 - what the search has found
     others = [lane for lane in finalists if lane is not winner]
     for lane in [*others, *(lane for lane in lanes if lane not in others and hardly_differs(lane, winner))]:
         lane.give_up(why_not(lane, winner))
-    spec = spec_of_rows(run, search.split, rows)
+    spec = spec_of(run)
     seconds = search.clock() - search.begin, search.seconds
     note, standing = REFITTED if final.refitted else final.note, standing_of(winner, lanes)
     return Recommendation(

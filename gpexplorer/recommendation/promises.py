@@ -32,7 +32,7 @@ from .row_order import (
     repeated_columns,
     times_of,
 )  # fmt: skip
-from .row_questions import may_name_groups, question_of_groups, sets_of_rows
+from .row_questions import may_name_groups, question_of_groups, sets_of_rows, without_gross_errors
 from .stages import TimedSearch
 
 WAYS = ("time", "groups", "random")
@@ -42,6 +42,8 @@ SHARE = 0.05  # of the time, for the scores between rows
 
 def planned(X: Any, y: Any, options: Mapping[str, Any], folds: Any, before: Any, groups: Any) -> tuple[Split, Plan]:
     """The training rows, and which of them are held out: as asked for, or else as the rows themselves suggest.
+
+    Pairs of the plan are numbers of the rows without gross errors.
 
     Raises
     ------
@@ -61,12 +63,13 @@ def planned(X: Any, y: Any, options: Mapping[str, Any], folds: Any, before: Any,
     split = rows_of(X, y, {**options, "groups": column} if column else options)
     if groups is not None and not column:
         split = replace(split, train=replace(split.train, groups=groups_of_rows(groups, len(split.train))))
+    rows = without_gross_errors(split).train
     if folds is not None and way is None:
         return split, Plan()
     if split.train.groups is not None:
-        return split, plan_of_groups(split.train, column, asked=True) or Plan()
+        return split, plan_of_groups(rows, column, asked=True) or Plan()
     if before is not None or way == "time":
-        return split, plan_in_time(split.train, True, before) or Plan()
+        return split, plan_in_time(rows, True, before) or Plan()
     if way == "random":
         return split, Plan()
     found = _with_groups(split, X, y, options)
@@ -76,8 +79,8 @@ def planned(X: Any, y: Any, options: Mapping[str, Any], folds: Any, before: Any,
         raise SettingError(
             'folds="groups" found no column of groups: name it with groups=, or give the group of each row.'
         )
-    in_time = plan_in_time(split.train, False)
-    return split, in_time or _asked_of_groups(split, X, y, options) or plan_at_random(split.train)
+    in_time = plan_in_time(rows, False)
+    return split, in_time or _asked_of_groups(split, X, y, options) or plan_at_random(rows)
 
 
 def _with_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> tuple[Split, Plan] | None:
@@ -92,7 +95,7 @@ def _with_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> tu
             grouped = rows_of(X, None, {**options, "groups": column})
             if column not in named and not is_panel(grouped.train):
                 continue
-            plan = plan_of_groups(grouped.train, column, asked=False)
+            plan = plan_of_groups(without_gross_errors(grouped).train, column, asked=False)
         except GPExplorerError:
             continue
         if plan is not None:
@@ -102,7 +105,8 @@ def _with_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> tu
 
 def _asked_of_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -> Plan | None:
     """A random draw with a question, if rows may belong to groups although no name says so; None if they do not."""
-    rows = split.train if len(split.train) <= MOST_ROWS else split.train.rows(torch.arange(MOST_ROWS))
+    rows = without_gross_errors(split).train
+    rows = rows if len(rows) <= MOST_ROWS else rows.rows(torch.arange(MOST_ROWS))
     is_table = y is None and not isinstance(X, Split)
     names, values = sets_of_rows(rows)
     for column in repeated_columns(rows) if is_table else ():
@@ -114,7 +118,7 @@ def _asked_of_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -
             sentence = question_of_groups(rows, times_of(rows, column), f"{quote(column)} has", way)
         else:  # words, whose inputs already say what the targets of each are
             try:
-                grouped = rows_of(X, None, {**options, "groups": column}).train
+                grouped = without_gross_errors(rows_of(X, None, {**options, "groups": column})).train
             except GPExplorerError:
                 continue
             assert grouped.groups is not None

@@ -191,7 +191,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
         *split.notes,
         *filter(None, promise(scores, train, plan, between)),
         *facts,
-        *_pursued_in_words(split, winner),
+        *_pursued_in_words(split, winner, scores),
         *widening_in_words([winner.widening] if average is None else average.widenings),
         *band_sentences(scores, train.target),
     ]
@@ -270,21 +270,22 @@ def shares(average: Average) -> str:
     return " and ".join(["; ".join(parts[:-1]), parts[-1]])
 
 
-def _pursued_in_words(split: Split, winner: Lane) -> tuple[str, ...]:
-    """Which rows have a noise of their own, and the error on the held-out rows that are not like them."""
-    if not winner.candidate.pursues or winner.scores is None:
+def _pursued_in_words(split: Split, winner: Lane, scores: RowScores) -> tuple[str, ...]:
+    """Which rows have a noise of their own, and the error of what predicts on the rows that are not like them."""
+    if not winner.candidate.pursues:
         return ()
     pursued = pursuit(whole(split), winner.candidate.kernel)
     if not len(pursued.rows):
         return ()
-    plain = winner.scores.squared < (0.5 * pursued.sd) ** 2
-    rmse = float(np.sqrt(winner.scores.squared[plain].mean())) if plain.any() else np.nan
+    plain = scores.squared < (0.5 * pursued.sd) ** 2
+    rmse = float(np.sqrt(scores.squared[plain].mean())) if plain.any() else np.nan
     names = ", ".join(f"{row + 1:,}" for row in pursued.rows[:MOST_NAMES]) + ", ..." * (len(pursued.rows) > MOST_NAMES)
-    verb = "has" if len(pursued.rows) == 1 else "have"
+    is_one = len(pursued.rows) == 1
+    noise, them = ("has a noise of its own", "it") if is_one else ("have a noise of their own", "them")
     return (
-        f"{count(len(pursued.rows), 'row')} ({names}) {verb} a noise of their own, with a standard deviation of "
-        f"{pursued.sd:.3g}, so that they do not bend the others. On the {int(plain.sum()):,} held-out rows that are "
-        f"not like them the error (RMSE) is {rmse:.3g}.",
+        f"In {winner.name}, {count(len(pursued.rows), 'row')} ({names}) {noise}, with a standard deviation of "
+        f"{pursued.sd:.3g}, and so hardly any influence on the predictions. On the {int(plain.sum()):,} held-out rows "
+        f"that are not like {them} the error (RMSE) of this answer is {rmse:.3g}.",
     )
 
 

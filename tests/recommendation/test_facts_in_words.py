@@ -35,9 +35,9 @@ from search_by_hand import Y, lane, scores, split_of
 @pytest.mark.parametrize(
     ("rows", "names"),
     [
-        ([0], "1 row (1) has"),
-        (range(8), "8 rows (1, 2, 3, 4, 5, 6, 7, 8) have"),
-        (range(999, 1008), "1,007, ...) have"),
+        ([0], "1 row (1) has a noise of its own"),
+        (range(8), "8 rows (1, 2, 3, 4, 5, 6, 7, 8) have a noise of their own"),
+        (range(999, 1008), "1,007, ...) have a noise of their own"),
     ],
 )
 def test_rows_with_a_noise_of_their_own_are_named_and_the_error_is_that_of_the_others(
@@ -46,17 +46,18 @@ def test_rows_with_a_noise_of_their_own_are_named_and_the_error_is_that_of_the_o
     pursued = Pursued(np.array(list(rows)), torch.ones(2000), sd=2.0)
     monkeypatch.setattr(result, "pursuit", lambda *_: pursued)
     errors = np.array([0.3] * 50 + [0.99] * 8 + [1.0, 7.0])
-    own = lane(own=RowScores.of(Y, Y + errors, np.ones(60)), candidate={"pursues": True})
+    own, predicting = lane(candidate={"pursues": True}), RowScores.of(Y, Y + errors, np.ones(60))
 
-    (words,) = result._pursued_in_words(split_of(9), own)
+    (words,) = result._pursued_in_words(split_of(9), own, predicting)
 
     assert names in words
-    assert "with a standard deviation of 2, so" in words
-    rmse = np.sqrt(np.square(errors[:58]).mean())
-    assert f"On the 58 held-out rows that are not like them the error (RMSE) is {rmse:.3g}." in words
-    assert result._pursued_in_words(split_of(9), lane()) == ()
+    assert f"In {own.name}, " in words
+    assert "with a standard deviation of 2, and so" in words
+    rmse, them = np.sqrt(np.square(errors[:58]).mean()), "it" if len(rows) == 1 else "them"
+    assert f"On the 58 held-out rows that are not like {them} the error (RMSE) of this answer is {rmse:.3g}." in words
+    assert result._pursued_in_words(split_of(9), lane(), predicting) == ()
     pursued = Pursued(np.array([], dtype=int), torch.ones(2000), 0.0)
-    assert result._pursued_in_words(split_of(9), own) == ()
+    assert result._pursued_in_words(split_of(9), own, predicting) == ()
 
 
 def test_new_rows_like_the_pursued_ones_have_one_more_of_each_kind_than_were_seen():

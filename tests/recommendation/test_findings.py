@@ -9,8 +9,15 @@ import torch
 from scipy.special import ndtri
 
 from gpexplorer.data import load
+from gpexplorer.data.given_folds import Pair
 from gpexplorer.problem import Dataset
-from gpexplorer.recommendation.row_questions import far_rows, findings, outliers
+from gpexplorer.recommendation.row_questions import (
+    far_rows,
+    findings,
+    gross_errors,
+    outliers,
+    pairs_without_gross_errors,
+)
 
 
 def found(X: np.ndarray, y: np.ndarray) -> str:
@@ -32,6 +39,60 @@ def test_a_row_far_from_its_neighbours_is_found_in_any_unit_even_amid_all_target
     level = np.zeros(400)
     level[[3, 9]] = 1.0, 500.0
     assert 9 in far_rows(x[:, None], unit * level)
+
+
+TARGETS = {
+    "normal": lambda rng, n: rng.standard_normal(n),
+    "lognormal": lambda rng, n: np.exp(2.0 * rng.standard_normal(n)),
+    "of both signs": lambda rng, n: np.exp(2.0 * rng.standard_normal(n)) * rng.choice([-1.0, 1.0], n),
+    "t": lambda rng, n: rng.standard_t(2.0, n),
+    "mostly zero": lambda rng, n: np.where(rng.random(n) < 0.8, 0.0, np.exp(rng.standard_normal(n))),
+    "counts": lambda rng, n: rng.poisson(0.3, n).astype(float),
+}
+
+
+@pytest.mark.parametrize("kind", list(TARGETS))
+@pytest.mark.parametrize("n", [300, 6000])
+def test_gross_errors_are_behind_a_gap_that_is_too_large_for_the_tail(kind: str, n: int):
+    rng = np.random.default_rng(5)
+    X, y = rng.uniform(-2.0, 2.0, (n, 3)), TARGETS[kind](rng, n)
+
+    def apart(targets: np.ndarray) -> list[int]:
+        return gross_errors(Dataset(torch.tensor(X), torch.tensor(targets), ("a", "b", "c"), "t")).tolist()
+
+    assert apart(y) == []  # a heavy tail belongs to its target
+    wrong, rows = y.copy(), [7, 40, 41, 200, 299]
+    wrong[rows] = y.std() * (10.0 ** np.array([6, 7, 8, 6, 7]))
+    assert apart(wrong) == rows
+    assert apart(-1e-9 * wrong) == rows
+    one = y.copy()
+    one[9] = -1e6 * y.std()
+    assert apart(one) == [9]
+    if kind == "normal":
+        wrong[rows] = [1e3, 1e4, 40.0, 1e8, -1e3]
+        assert apart(wrong) == rows
+
+
+def test_a_high_narrow_peak_of_near_rows_and_a_pole_are_no_errors():
+    rng = np.random.default_rng(6)
+    x = np.sort(rng.uniform(-1.0, 1.0, 400))[:, None]
+    for y in (1e6 * np.exp(-((x[:, 0] / 0.03) ** 2)) + rng.standard_normal(400), x[:, 0] ** -3):
+        assert gross_errors(Dataset(torch.tensor(x), torch.tensor(y), ("a",), "t")).tolist() == []
+
+
+def test_given_folds_lose_their_gross_errors_and_findings_keep_the_numbers_of_the_file():
+    rng = np.random.default_rng(7)
+    X, y = np.column_stack([np.arange(100.0), rng.random(100)]), rng.standard_normal(100)
+    y[[3, 50]] = 1e6, 25.0
+    rows = Dataset(torch.tensor(X), torch.tensor(y), ("a", "b"), "t")
+    pairs = [Pair(np.array([0, 3, 5]), np.array([2, 4, 99])), Pair(np.array([1]), np.array([3]))]
+    (pair,) = pairs_without_gross_errors(pairs, rows)
+    assert (pair.train.tolist(), pair.test.tolist()) == ([0, 4], [2, 3, 98])
+    words = found(X, y)
+    assert "1 row (4) lies 1e+06 or more" in words
+    assert "No model has learned from it, and no expected error counts it." in words
+    assert "1 row (51) lies 2" in words
+    assert '"a" counts the rows from 0 to 99' in words
 
 
 def test_a_skewed_positive_target_has_no_outliers_and_its_mirror_image_has():

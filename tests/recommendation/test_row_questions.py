@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.model_selection import KFold
 
 import gpexplorer as gpx
 from gpexplorer.data import load
@@ -256,10 +257,29 @@ def test_relevance_pursuit_finds_small_outliers_beside_large_ones_and_ends_two_r
     assert len(factors) == rounds
 
 
-def test_recommend_learns_beside_outliers_and_names_them():
+@pytest.mark.parametrize("options", [
+    {}, {"prefer": "rmse", "folds": KFold(3)}, {"groups": np.arange(150) % 10, "seconds": 3.0}
+])  # fmt: skip
+def test_wrong_cells_decide_neither_the_answer_nor_what_it_expects(options: dict):
+    columns, y = plain(150, seed=6)
+    X, wrong = np.column_stack(list(columns.values())), y.copy()
+    wrong[[5, 60, 90]] = 1e6, 1e4, 1e8
+    answer = gpx.recommend(X, wrong, **{"seconds": 2.0, **options})
+    new = np.random.default_rng(9).uniform(0.0, 4.0, (200, 2))
+    mean = answer.predict(torch.tensor(new)).mean.numpy()
+    assert np.sqrt(np.mean((mean - np.sin(new[:, 0]) - new[:, 1]) ** 2)) < 0.3
+    assert answer.expected["rmse"].high < 0.5
+    assert "3 rows (6, 61, 91) lie 1e+04 or more from the middle" in str(answer)
+    assert "learned from 147 rows" in str(answer)
+    assert "noise of" not in str(answer)
+    assert len(answer.spec.open(data=(X, wrong)).problem.train) == 150  # a Spec has all rows
+
+
+@pytest.mark.parametrize(("shift", "words"), [(7.0, "have a noise of their own"), (70.0, "lie 6")])
+def test_recommend_learns_beside_outliers_and_names_them(shift: float, words: str):
     columns, y = plain(150, seed=6)
     X, moved = np.column_stack(list(columns.values())), y.copy()
-    moved[[5, 60, 90]] -= 70.0
+    moved[[5, 60, 90]] -= shift
     tried = candidates(load((X, moved), split="all"), 1.0)
     assert [candidate.pursues for candidate in tried[:3]] == [True, True, False]
     answer = gpx.recommend(
@@ -268,7 +288,7 @@ def test_recommend_learns_beside_outliers_and_names_them():
     new = np.random.default_rng(9).uniform(0.0, 4.0, (200, 2))
     mean = answer.predict(torch.tensor(new)).mean.numpy()
     assert np.sqrt(np.mean((mean - np.sin(new[:, 0]) - new[:, 1]) ** 2)) < 0.25
-    assert "3 rows (6, 61, 91) have a noise of their own" in str(answer)
+    assert f"3 rows (6, 61, 91) {words}" in str(answer)
 
 
 def test_rows_of_one_input_rise_only_if_it_has_many_values() -> None:
