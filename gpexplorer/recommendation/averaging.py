@@ -230,6 +230,8 @@ def average_of_lanes(
 ) -> Average | None:
     """The average of the chosen model, of other lanes and of simple models; None if it is worse than the best model.
 
+    After a stop nothing is weighed, but a simple model that is clearly better is the answer.
+
     Parameters
     ----------
     final : FinalModel
@@ -244,7 +246,7 @@ def average_of_lanes(
         Whether the density or the squared error decides, or whether simple models are left out.
     """
     models = _candidates(final.lane, lanes, () if prefer == "gp" else members)
-    parts, chosen = dict[Any, list[InUnits]](), weighed(models, prefer)
+    parts, chosen = dict[Any, list[InUnits]](), {} if search.should_stop() else weighed(models, prefer)
     to_fit = [model for model in chosen if isinstance(model, Lane) and model is not final.lane]
     for model in chosen:
         if isinstance(model, Member):

@@ -26,6 +26,7 @@ TOO_SHORT = (
     "The time did not suffice to fit it to all training rows ({steps} steps of about {needed}), so the answer is the "
     "model of the search, which is fitted to the rows that were not held out."
 )
+STOPPED = "The search was stopped, so that {name} is fitted to {rows:,} rows only."
 REFIT_UP_TO = 10_000  # rows: with fewer, the chosen method is fitted again to all rows, if there is time
 # An exact GP is fitted to all rows from its initial values if the time left is this multiple of the time that its run
 # on two thirds of the rows took: 1.5^3, and a margin.
@@ -50,7 +51,7 @@ class FinalModel(NamedTuple):
 def final_model(search: TimedSearch, winner: Lane, finalists: list[Lane], lanes: list[Lane]) -> FinalModel:
     """The model of the winner after the time that is left, or that of another finalist if it is better then."""
     if search.should_stop():
-        return FinalModel(winner, winner.first_run, False, "")
+        return FinalModel(winner, winner.first_run, False, STOPPED.format(name=winner.name, rows=winner.rows))
     fits_again = len(search.split.train) <= REFIT_UP_TO
     if len(search.parts) == 1 and not fits_again:
         best = chosen(sorted(finalists, key=by_density), lanes)

@@ -36,6 +36,7 @@ import numpy as np
 
 from ..data import Split
 from ..data.given_folds import Pair, fold_pairs
+from ..data.quoting import joined
 from ..errors import SettingError, function, is_one_of, number, quoted
 from ..methods.base import registry
 from ..runs.run import Run
@@ -45,7 +46,7 @@ from .arguments import bytes_of, rows_in_spec
 from .averaging import PREFERENCES, average_of_lanes, used_models
 from .candidates import EXACT, EXACT_UP_TO, NEIGHBOURS, Candidate, candidates
 from .final_fit import ANEW_TIMES, ORIGINS_SHARE, REFIT_TIMES, REFIT_UP_TO, final_model, least_seconds, spec_of_rows
-from .held_out import parts
+from .held_out import first_rows, parts
 from .lanes import Lane, by_density, chosen
 from .promises import planned, scores_between_rows
 from .result import (
@@ -77,6 +78,8 @@ OTHERS_MARGIN, MOST_FOR_OTHERS = 1.3, 0.5  # of the seconds to fit other models 
 SPARE_SHARE, MOST_FAILURES = 0.5, 2  # of the time left, for a further lane; lanes in a row that are not the best
 SPARE_BYTES = 2e8  # that a further lane may hold by its formula: near rows, the usual best, hold less
 CLOSING_TIMES = 3.0  # of the seconds in which models are weighed, for weighing them again, the table and the sentences
+ROWS_AT_ONCE, SECONDS_AT_ONCE = 200, 1.0  # of a candidate that is tried after a stop, if none has an answer
+MOST_NAMED = 3  # reasons why there is no answer, and candidates of each
 COMPLETE_SHARE = 0.4  # of the time left after the stages, for lanes that were given up early
 
 
@@ -199,7 +202,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     of_spare = limit if memory is not None else min(limit, SPARE_BYTES)
     lanes = [Lane(candidate, seed, limit, time_name=time_name) for candidate in possible[:count]]
     spare = [Lane(candidate, seed, of_spare, time_name=time_name) for candidate in possible[count:]]
-    finalists = search.complete(lanes, search.halve(lanes) or search.tried_again(lanes))
+    finalists = search.complete(lanes, search.halve(lanes) or search.tried_again(lanes) or search.at_once(lanes))
     finalists = search.try_spare(lanes, finalists, spare)
     column = groups if isinstance(groups, str) else plan.column if plan.kind == "groups" else ""
     rows = rows_in_spec(X, y, {**options, "groups": column or None}, all_rows)
@@ -230,8 +233,7 @@ def _answer(  # noqa: PLR0913 - what the search has found
     transforms, time_name, prefer = how
     simple = {member.name: member.scores for member in members}
     if not finalists:
-        reasons = " ".join(f"{lane.name}: {lane.sentence}" for lane in lanes)
-        raise SettingError(f"No candidate gave an answer within {search.seconds:g} s. {reasons}")
+        raise SettingError(_no_answer(search, lanes))
     chosen_lane = search.choose(finalists, lanes)
     between = scores_between_rows(search, chosen_lane) if plan.kind != "random" else None
     weighing_began = search.clock()
@@ -243,7 +245,7 @@ def _answer(  # noqa: PLR0913 - what the search has found
     search.reserved = closing + min(needed, MOST_FOR_OTHERS * max(search.begin + search.seconds - search.clock(), 0.0))
     final = final_model(search, chosen_lane, finalists, lanes)
     search.reserved = closing
-    average = None if search.should_stop() else average_of_lanes(search, final, lanes, members, whole, prefer)
+    average = average_of_lanes(search, final, lanes, members, whole, prefer)
     winner, run = final.lane, final.run
     predicting = winner.known_scores if average is None else average.scores
     others = [lane for lane in finalists if lane is not winner]
@@ -271,6 +273,18 @@ def _answer(  # noqa: PLR0913 - what the search has found
         between=None if between is None else between.intervals,
         widening=winner.widening,
     )
+
+
+def _no_answer(search: Halving, lanes: list[Lane]) -> str:
+    """Why there is no answer: the first reasons, with the candidates that they ended."""
+    names = dict[str, list[str]]()
+    for lane in lanes:
+        names.setdefault(lane.sentence, []).append(lane.name)
+    reasons = " ".join(f"{joined(own, MOST_NAMED)}: {reason}" for reason, own in list(names.items())[:MOST_NAMED])
+    if search.should_stop():
+        elapsed = search.clock() - search.begin
+        return f"The search was stopped after {elapsed:.1f} s, before any candidate had an answer. {reasons}"
+    return f"No candidate gave an answer within {search.seconds:g} s. {reasons}"
 
 
 @dataclass
@@ -391,6 +405,16 @@ class Halving(TimedSearch):
                 return [lane]
         return []
 
+    def at_once(self, lanes: list[Lane]) -> list[Lane]:
+        """The first lane that gives an answer on few rows, where a stop came before any had one."""
+        for lane in lanes if self.should_stop() else ():
+            lane.runs, lane.rows, lane.sentence = {}, 0, ""
+            few = [first_rows(part, ROWS_AT_ONCE) for part in self.parts]
+            lane.work(few, SECONDS_AT_ONCE, lambda: False, self.clock)
+            if lane.scores is not None and not lane.sentence:
+                return [lane]
+        return []
+
     def choose(self, finalists: list[Lane], lanes: list[Lane]) -> Lane:
         """The finalist that would be chosen now; with many rows the one with the lowest forecast."""
         if len(self.split.train) <= REFIT_UP_TO:
@@ -406,7 +430,9 @@ class Halving(TimedSearch):
         # Every lane has at least half of its share, even if the steps of earlier lanes took too long.
         least = max(0.5 * (end - self.clock()), LEAST_SHARE * self.seconds) / sum(weights)
         for position, lane in enumerate(lanes):
-            if self.should_stop() and lane.scores is not None:
+            if self.should_stop():
+                if lane.scores is None:
+                    lane.give_up("The search was stopped before this was tried.")
                 continue
             share = weights[position] * max((end - self.clock()) / sum(weights[position:]), least)
             own_parts = self.parts if lane.candidate.all_rows and len(self.parts) == 1 else stage_parts

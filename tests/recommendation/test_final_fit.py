@@ -67,7 +67,8 @@ def test_near_rows_are_fitted_again_to_many_rows_even_if_another_lane_had_won(mo
 def test_a_stop_leaves_the_run_of_the_search_and_a_failure_the_record_that_was_scored(monkeypatch: pytest.MonkeyPatch):
     winner = lane()
     stopped = search_of(should_stop=lambda: True)
-    assert final_model(stopped, winner, [winner], [winner]) == FinalModel(winner, winner.first_run, False, "")
+    note = f"The search was stopped, so that {winner.name} is fitted to {winner.rows} rows only."
+    assert final_model(stopped, winner, [winner], [winner]) == FinalModel(winner, winner.first_run, False, note)
 
     def fail(run: FakeRun, *_: Any) -> None:
         run.done, run.error = 14, ValueError("K is not positive definite")
