@@ -188,6 +188,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     members, member_seconds = fitted_members(search, suitable, time_name)
     search.reserved = min(REFIT_MARGIN * member_seconds, MOST_RESERVED * seconds)
     if among is None:
+        search.report("Choosing candidates.")
         left = max(search.end - clock(), 0.5 * seconds)
         is_long_series = is_series(train, time_name) and len(train) > EXACT_UP_TO
         share = left * SIZE_SHARE / (len(held_out) if is_long_series else 1)
@@ -252,7 +253,6 @@ def _answer(  # noqa: PLR0913 - what the search has found
     for lane in [*others, *(lane for lane in lanes if lane not in others and hardly_differs(lane, winner))]:
         lane.give_up(why_not(lane, winner))
     spec = spec_of(run)
-    seconds = search.clock() - search.begin, search.seconds
     note, standing = REFITTED if final.refitted else final.note, standing_of(winner, lanes)
     return Recommendation(
         winner.candidate.method,
@@ -267,7 +267,7 @@ def _answer(  # noqa: PLR0913 - what the search has found
         refitted=final.refitted,
         average=average,
         sentences=sentences(
-            search.split, winner, others, simple, average, seconds, note, plan, between, facts, standing
+            search.split, winner, others, simple, average, search.time_in_words(), note, plan, between, facts, standing
         ),
         held_out_by=plan.kind,
         between=None if between is None else between.intervals,

@@ -150,7 +150,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
     others: list[Lane],
     simple: Mapping[str, RowScores],
     average: Average | None,
-    seconds: tuple[float, float],
+    took: str,
     note: str,
     plan: Plan,
     between: RowScores | None,
@@ -169,8 +169,8 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
         The simple models.
     average : Average, optional
         The average of several models.
-    seconds : tuple of float
-        The seconds used and the seconds allowed.
+    took : str
+        How long the recommendation took.
     note : str
         What happened after the choice, such as `REFITTED`.
     plan : Plan
@@ -202,7 +202,7 @@ def sentences(  # noqa: PLR0913 - the parts of an answer
     words.extend(_simple_in_words(scores, simple))
     if note:
         words.append(note)
-    return (*words, f"The recommendation took {seconds[0]:.1f} s of {seconds[1]:g} s.")
+    return (*words, took)
 
 
 def _heading(winner: Lane, average: Average | None, standing: str = BEST) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from ..data import Split
@@ -20,6 +21,8 @@ MOST_STAGES = max(SHARES)
 ROWS = (1000, 5000)  # of the first two stages of four; the last two use all
 SECONDS_PER_LANE = 0.03, 0.2  # in the first stage of four: a constant, and a factor of sqrt(n / 1000)
 FEWEST_LANES = 2
+LATE, LONGEST = 1.25, 3  # times the seconds allowed, from which so many pieces of work are named
+READING = "Reading the rows"
 USUAL_PARTS = 3  # held-out parts of few rows; with more of them a lane needs more time
 
 
@@ -63,6 +66,8 @@ class TimedSearch:
         Seconds that are kept for what follows the search.
     most_models : int or None
         Models of a lane that predict where it is not fitted to all rows: of the first parts, or of all of them.
+    began : list of (float, str)
+        The pieces of work, with the seconds after which each of them began.
     """
 
     split: Split
@@ -74,6 +79,7 @@ class TimedSearch:
     clock: Callable[[], float]
     reserved: float = field(default=0.0, kw_only=True)
     most_models: int | None = field(default=None, kw_only=True)
+    began: list[tuple[float, str]] = field(default_factory=list, init=False)
 
     @property
     def end(self) -> float:
@@ -82,9 +88,23 @@ class TimedSearch:
 
     def report(self, sentence: str) -> None:
         """Report how much of the time is used, with a sentence about the work that begins."""
+        elapsed = self.clock() - self.begin
+        self.began.append((elapsed, sentence.rstrip(".")))
         if self.on_progress is not None:
-            elapsed = self.clock() - self.begin
             self.on_progress(Progress(min(elapsed / self.seconds, 1.0), max(self.seconds - elapsed, 0.0), sentence))
+
+    def time_in_words(self) -> str:
+        """How long it took and, where that is much longer than allowed, which pieces of work took the most."""
+        elapsed = self.clock() - self.begin
+        sentence = f"The recommendation took {elapsed:.1f} s of {self.seconds:g} s."
+        if elapsed < LATE * self.seconds:
+            return sentence
+        used = dict[str, float]()
+        for (start, work), (end, _) in pairwise([(0.0, READING), *self.began, (elapsed, "")]):
+            used[work] = used.get(work, 0.0) + end - start
+        longest = sorted(used, key=lambda work: -used[work])[:LONGEST]
+        parts = "; ".join(f"{work[0].lower()}{work[1:]}, {used[work]:.1f} s" for work in longest)
+        return f"{sentence} A step that has begun is not interrupted. The longest pieces of work were: {parts}."
 
 
 def lanes_for(n: int, seconds: float, parts: int = 1) -> int:

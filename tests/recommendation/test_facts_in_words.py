@@ -223,13 +223,13 @@ def test_an_answer_ends_with_its_gain_its_runner_up_and_its_time():
     def answer(weights: dict[str, float] | None, others: list[Any]) -> list[str]:
         average: Any = weights and SimpleNamespace(weights=weights, scores=scores(0.1), gain=(0.5, 0.1), widenings=())
         return list(result.sentences(
-            split_of(60), winner, others, {}, average, (3.25, 10.0), "A note.", Plan(), None, ("A fact.",),
+            split_of(60), winner, others, {}, average, "It took 3 s.", "A note.", Plan(), None, ("A fact.",),
         ))  # fmt: skip
 
     words = answer(None, [other])
     assert words[0].startswith("Use winner: ")
     assert "learned from 60 rows." in words[1]
-    assert words[-3:] == ["The runner-up is other. It is slower.", "A note.", "The recommendation took 3.2 s of 10 s."]
+    assert words[-3:] == ["The runner-up is other. It is slower.", "A note.", "It took 3 s."]
     assert "A fact." in words
     both = answer({"winner": 0.6, "other": 0.4}, [])
     assert "the NLPD of the average is lower by 0.5 nats" in both[-3]

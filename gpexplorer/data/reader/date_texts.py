@@ -145,6 +145,7 @@ def match_of_week(text: str) -> re.Match[str] | None:
     return next(filter(None, (form.fullmatch(text) for form in _WEEKS)), None)
 
 
+@lru_cache(maxsize=100_000)  # a column is read in several orders, for its format, its zone and its values
 def moment_of(text: str, order: str, compact: bool, pivot: int) -> Moment | None:
     """What a cleaned cell says in this order of day and month; None if it is no date."""
     if order == WEEK:
