@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtr
 from scipy.stats import t as student_t
 from torch import Tensor
 
@@ -101,6 +102,24 @@ class RowScores(NamedTuple):
     def inside(self, level: float) -> float:
         """The share of rows in their central interval of this level."""
         return float((np.abs(self.probability - 0.5) <= 0.5 * level).mean())
+
+    def falls_short(self, level: float, errors: float) -> bool:
+        """Whether fewer rows than a share of `level` lie in their interval, by so many standard errors.
+
+        Rows of one group or block of time are alike: the share of each is then one observation, of which there may be
+        few. So the standard error is that of these shares, and the number of errors that of the t distribution.
+        """
+        is_inside = np.abs(self.probability - 0.5) <= 0.5 * level
+        error = np.sqrt(level * (1.0 - level) / len(is_inside))
+        if np.isfinite(self.cluster).all():
+            _, number = np.unique(self.cluster, return_inverse=True)
+            clusters = int(number.max()) + 1
+            if clusters < 2:
+                return False
+            sums = np.bincount(number, is_inside - is_inside.mean())
+            error = max(error, np.sqrt(np.square(sums).sum() * clusters / (clusters - 1)) / len(is_inside))
+            errors = float(student_t.ppf(ndtr(errors), clusters - 1))
+        return bool(is_inside.mean() < level - errors * error)
 
     def joined(self, other: RowScores) -> RowScores:
         """These rows followed by the rows of another part."""
@@ -184,9 +203,12 @@ class RowScores(NamedTuple):
         """Whether errors within groups or blocks of time are alike, and there are enough of these to compare."""
         return bool(np.isfinite(self.cluster).all()) and len(np.unique(self.cluster)) > 2
 
-    def better_by(self, other: RowScores) -> tuple[float, float]:
-        """How much lower the nlpd of these rows is than that of another model, and the standard error of that."""
-        difference = other.density - self.density  # the same rows in the same order
+    def better_by(self, other: RowScores, terms: str = "density") -> tuple[float, float]:
+        """How much lower the nlpd of these rows is than that of another model, and the standard error of that.
+
+        With the terms "squared" it is the mean squared error instead.
+        """
+        difference = getattr(other, terms) - getattr(self, terms)  # the same rows in the same order
         if self.is_clustered:
             _, number = np.unique(self.cluster, return_inverse=True)
             sums = np.bincount(number, difference - difference.mean())

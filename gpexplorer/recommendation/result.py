@@ -9,7 +9,6 @@ is often fitted better as its logarithm.
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,8 +84,8 @@ class Recommendation:
         The best of the other candidates; empty if there was only one. Its NLPD may be lower than that of the chosen
         one, which is preferred among those within one standard error of the lowest.
     better_simple_model : str
-        A simple model whose NLPD or SMSE on the held-out rows is lower than that of the chosen method; empty if there
-        is none. It may be part of the answer, see `average`.
+        A simple model whose NLPD or SMSE on the held-out rows is lower than that of the chosen method by more than a
+        standard error; empty if there is none. It may be part of the answer, see `average`.
     refitted : bool
         Whether the chosen method was fitted again to all training rows.
     average : Average or None
@@ -329,10 +328,15 @@ def _in_words(candidate: Candidate) -> str:
 
 
 def better_simple_model(scores: RowScores, simple: Mapping[str, RowScores]) -> str:
-    """The simple model with the lowest NLPD if that is lower than the winner's; otherwise one with a lower SMSE."""
-    for metric in ("nlpd", "smse"):
-        lowest, best = min(((getattr(own, metric), name) for name, own in simple.items()), default=(math.inf, ""))
-        if lowest < getattr(scores, metric):
+    """The simple model with the lowest NLPD if that is clearly lower than the winner's; otherwise by the SMSE.
+
+    Clearly is by more than a standard error, on the same rows.
+    """
+    same = {name: own for name, own in simple.items() if len(own.targets) == len(scores.targets)}
+    for metric, terms in (("nlpd", "density"), ("smse", "squared")):
+        best = min(same, key=lambda name: getattr(same[name], metric), default="")
+        lower, error = same[best].better_by(scores, terms) if best else (0.0, 0.0)
+        if lower > error:
             return best
     return ""
 
@@ -429,19 +433,20 @@ def band_sentences(scores: RowScores, target: str) -> tuple[str, ...]:
     in_sd = ndtri(np.clip(scores.probability, SMALLEST, 1.0 - SMALLEST))  # of a normal distribution
     share = scores.inside(PROMISED)
     sentence = f"{100 * share:.0f} % of these rows lie in their 95 % interval"
-    if share < PROMISED - TOO_FEW * math.sqrt(PROMISED * (1 - PROMISED) / len(errors)):
-        sentence += ", which is too few: the intervals are too narrow"
+    is_too_few = scores.falls_short(PROMISED, TOO_FEW)
+    alone = f"{sentence}{', which is too few: the intervals are too narrow' if is_too_few else ''}."
     third = len(errors) // 3
     if third < LEAST_THIRD:
-        return (f"{sentence}.",)
+        return (alone,)
     order = np.argsort(scores.mean, kind="stable")
     low, high = order[:third], order[-third:]
     ratio = _rms(in_sd[high]) / max(_rms(in_sd[low]), np.finfo(float).tiny)
     if 1 / UNEQUAL < ratio < UNEQUAL:
-        return (f"{sentence}.",)
+        return (alone,)
+    also = "which is too few, and" if is_too_few else "but"
     widths = ("too wide", "too narrow") if ratio > 1 else ("too narrow", "too wide")
     first = (
-        f"{sentence}, but the intervals have the wrong widths: they are {widths[0]} for the third with the lowest "
+        f"{sentence}, {also} the intervals have the wrong widths: they are {widths[0]} for the third with the lowest "
         f"predictions, where the error (RMSE) is {_rms(errors[low]):.3g}, and {widths[1]} for the third with the "
         f"highest, where it is {_rms(errors[high]):.3g}."
     )

@@ -18,7 +18,7 @@ from gpexplorer.cli import app
 from gpexplorer.cli.recommend_command import _as_options
 from gpexplorer.data import Split
 from gpexplorer.errors import SettingError
-from gpexplorer.problem import Dataset
+from gpexplorer.problem import Dataset, RowGroups
 from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.held_out import RowScores
 from gpexplorer.recommendation.lanes import Lane
@@ -29,6 +29,7 @@ from gpexplorer.recommendation.result import (
     _simple_in_words,
     _unused,
     band_sentences,
+    better_simple_model,
     facts_of_rows,
     hardly_differs,
     shares,
@@ -133,6 +134,48 @@ def test_bands_of_one_width_do_not_fit_errors_that_grow() -> None:
     assert len(band_sentences(scores_of(noise, mean - 10.0, float(noise.std())), "price")) == 1  # no logarithm of -9
     (mirrored,) = band_sentences(scores_of(noise, -mean, float(noise.std())), "price")
     assert "too narrow for the third with the lowest" in mirrored
+
+
+@pytest.mark.parametrize("clusters", [0, 30])
+@pytest.mark.parametrize("terms", ["density", "squared"])
+def test_a_simple_model_is_better_only_by_more_than_a_standard_error(terms: str, clusters: int) -> None:
+    groups = RowGroups(torch.arange(600) % clusters, are_folds=False) if clusters else None
+    y, base = np.random.default_rng(0).normal(size=600), RowScores.of(np.zeros(600), np.ones(600), np.ones(600), groups)
+    own, noise = (
+        base._replace(targets=y, squared=np.full(600, 400.0)),
+        np.repeat([1.0, -1.0], 300) if not clusters else np.arange(600) % 30 - 14.5,
+    )
+    error = float(noise.std()) / np.sqrt(clusters or 600)
+    for gain, is_better in ((0.9, False), (1.1, True)):
+        simple = own._replace(**{terms: getattr(own, terms) + noise - gain * error})
+        words = " ".join(_simple_in_words(own, {"ridge": simple}))
+        assert better_simple_model(own, {"ridge": simple}) == ("ridge" if is_better else "")
+        assert ("is better here" in words or "alone has the smaller error" in words) == is_better
+    assert better_simple_model(own, {"ridge": RowScores.of(y[:9], y[:9], np.ones(9))}) == ""  # on other rows
+
+
+@pytest.mark.parametrize(("clusters", "is_too_few"), [(0, True), (1, False), (2, False), (30, False)])
+def test_rows_of_a_group_count_as_one_observation_for_the_share_in_their_interval(clusters: int, is_too_few: bool):
+    """91 % of 1500 rows are too few by four standard errors, but not if those outside are three groups of thirty."""
+    noise, mean = np.zeros(1500), np.random.default_rng(0).normal(size=1500)
+    noise[:135] = 5.0
+    groups = RowGroups(torch.arange(1500) // (1500 // clusters), are_folds=False) if clusters else None
+    sentence = band_sentences(RowScores.of(mean + noise, mean, np.ones(1500), groups), "y")[0]
+    assert sentence.startswith("91 % of these rows lie in their 95 % interval")
+    assert ("too few" in sentence) == is_too_few
+    scattered = RowScores.of(mean + np.random.default_rng(1).permutation(noise), mean, np.ones(1500), groups)
+    assert ("too few" in band_sentences(scattered, "y")[0]) == (clusters in (0, 30))
+
+
+def test_bands_that_are_too_narrow_and_of_wrong_widths_are_not_narrow_everywhere() -> None:
+    noise, mean = np.zeros(300), np.arange(300.0)
+    noise[:100:2], noise[200:] = 4.0, 0.5
+    (sentence,) = band_sentences(scores_of(noise, mean, 1.0), "y")
+    assert sentence.startswith(
+        "83 % of these rows lie in their 95 % interval, which is too few, and the intervals have the wrong widths: "
+        "they are too narrow for the third with the lowest predictions, "
+    )
+    assert "the intervals are too narrow" not in sentence
 
 
 def test_overconfident_bands_are_said_to_be_too_narrow() -> None:
