@@ -35,7 +35,6 @@ from typing import Any
 import numpy as np
 
 from ..data import Split
-from ..data.given_folds import Pair, fold_pairs
 from ..data.quoting import joined
 from ..errors import SettingError, function, is_one_of, number, quoted
 from ..methods.base import registry
@@ -61,7 +60,7 @@ from .result import (
     why_not,
 )
 from .row_order import Plan, in_blocks, is_series
-from .row_questions import pairs_without_gross_errors, without_gross_errors
+from .row_questions import without_gross_errors
 from .simple_members import Member, fitted_members, refitted_members
 from .skewness import Transforms, suitable_transforms, with_transforms
 from .stages import FEWEST_LANES, Progress, TimedSearch, lanes_for, parts_of_stages, shares_for
@@ -173,12 +172,9 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     if on_progress is not None:
         function("on_progress", on_progress, "of a report")
     all_rows, plan = planned(X, y, options, folds, before, groups)
-    split, pairs = without_gross_errors(all_rows), plan.pairs
+    split = without_gross_errors(all_rows)
     train = split.train
-    if folds is not None and not isinstance(folds, str):
-        given_pairs = fold_pairs(folds, all_rows.train.X, all_rows.train.y.numpy(), groups)
-        pairs = pairs_without_gross_errors(given_pairs, all_rows.train)
-    held_out = _held_out_parts(split, plan, seed, pairs)
+    held_out = _held_out_parts(split, plan, seed)
     latest = 1 if plan.kind == "time" else None  # models of earlier rows would be behind the times
     search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock, most_models=latest)
     search.report("Looking at the rows.")
@@ -211,9 +207,9 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan, facts, spec_of)
 
 
-def _held_out_parts(split: Split, plan: Plan, seed: int, pairs: Sequence[Pair]) -> list[Split]:
+def _held_out_parts(split: Split, plan: Plan, seed: int) -> list[Split]:
     """The parts on which lanes are scored; where the rows are in order of time, with blocks of it."""
-    held_out = parts(split, seed, pairs)
+    held_out = parts(split, seed, plan.pairs)
     if plan.kind != "time":
         return held_out
     blocks = BLOCKS if len(held_out) == 1 else 2

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ..data import Split
-from ..data.given_folds import groups_of_rows
+from ..data.given_folds import fold_pairs, groups_of_rows
 from ..data.quoting import about, count, listing, quote
 from ..errors import GPExplorerError, SettingError
 from ..problem import Dataset
@@ -32,7 +32,13 @@ from .row_order import (
     repeated_columns,
     times_of,
 )  # fmt: skip
-from .row_questions import may_name_groups, question_of_groups, sets_of_rows, without_gross_errors
+from .row_questions import (
+    may_name_groups,
+    pairs_without_gross_errors,
+    question_of_groups,
+    sets_of_rows,
+    without_gross_errors,
+)
 from .stages import TimedSearch
 
 WAYS = ("time", "groups", "random")
@@ -65,7 +71,8 @@ def planned(X: Any, y: Any, options: Mapping[str, Any], folds: Any, before: Any,
         split = replace(split, train=replace(split.train, groups=groups_of_rows(groups, len(split.train))))
     rows = without_gross_errors(split).train
     if folds is not None and way is None:
-        return split, Plan()
+        pairs = fold_pairs(folds, split.train.X, split.train.y.numpy(), groups)
+        return split, Plan(pairs=pairs_without_gross_errors(pairs, split.train))
     if split.train.groups is not None:
         return split, plan_of_groups(rows, column, asked=True) or Plan()
     if before is not None or way == "time":

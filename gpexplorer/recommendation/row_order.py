@@ -65,7 +65,7 @@ class Plan:
     column : str
         The column of the order or of the groups; "" if there is none.
     pairs : tuple of Pair
-        Folds forward in time.
+        Folds forward in time, or those that were given.
     sentence : str
         What was found, with its numbers, and the option that acts.
     """

@@ -164,32 +164,6 @@ def test_a_request_to_stop_gives_the_best_answer_so_far():
     assert not answer.refitted
 
 
-@pytest.mark.parametrize("report", ["Looking at the rows.", "Stage 1 of"])
-def test_a_request_to_stop_before_any_candidate_has_an_answer_gives_one_on_few_rows(report: str):
-    rng, reports = np.random.default_rng(0), list[str]()
-    X = rng.uniform(-2.0, 2.0, (400, 3))
-    y = np.where(X[:, 0] > 0.0, 1.0, -1.0) * np.where(X[:, 1] > 0.0, 1.0, 3.0) * np.where(X[:, 2] > 0.0, 1.0, 5.0)
-    answer = gpx.recommend(
-        X, y, seconds=60.0, on_progress=lambda progress: reports.append(progress.sentence),
-        should_stop=lambda: any(sentence.startswith(report) for sentence in reports),
-    )  # fmt: skip
-    assert not any("Stage 1" in sentence and report not in sentence for sentence in reports)
-    assert np.isfinite(answer.predict(torch.tensor(X)).var.numpy()).all()
-    assert "is fitted to 200 rows only" in str(answer)
-    stopped = answer.table.sentence == "The search was stopped before this was tried."
-    assert stopped.sum() >= len(answer.table) - 7
-    if report == "Stage 1 of":  # trees are there by then, and better
-        assert answer.sentences[0].startswith("Use boosted trees")
-
-
-def test_a_stop_without_any_answer_says_so():
-    with pytest.raises(SettingError) as raised:
-        gpx.recommend(*waves(60), seconds=60.0, memory=1.0, among=8 * SMALL, should_stop=lambda: True)
-    assert "The search was stopped after " in str(raised.value)
-    assert "within" not in str(raised.value)
-    assert len(str(raised.value)) < 400
-
-
 def test_a_request_to_stop_between_two_lanes_of_a_stage_compares_lanes_that_have_seen_the_same_rows():
     """Some lanes have been scored on two of three held-out parts by then, and the others on one."""
     X, y = waves(60)

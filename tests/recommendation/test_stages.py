@@ -309,21 +309,6 @@ def test_a_lane_has_more_time_if_no_other_gave_an_answer(monkeypatch: pytest.Mon
     assert halving_of(should_stop=lambda: True).tried_again(own) == []
 
 
-def test_an_answer_that_is_late_says_what_took_the_time():
-    clock = Clock(30.0)
-    search = halving_of(clock=clock)
-    for now, work in ((30.0, "Fitting trees."), (50.0, "Trying a."), (55.0, "Fitting trees."), (90.0, "Trying b.")):
-        clock.now = now
-        search.report(work)
-    clock.now = 124.9
-    assert search.time_in_words() == "The recommendation took 124.9 s of 100 s."
-    clock.now = 126.0
-    assert search.time_in_words() == (
-        "The recommendation took 126.0 s of 100 s. A step that has begun is not interrupted. The longest pieces of "
-        "work were: fitting trees, 55.0 s; trying b, 36.0 s; reading the rows, 30.0 s."
-    )
-
-
 def test_time_that_is_left_goes_to_lanes_like_the_best_one(monkeypatch: pytest.MonkeyPatch):
     given: list[tuple[str, float]] = []
     clock = Clock(20.0)
