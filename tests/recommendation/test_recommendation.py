@@ -329,7 +329,7 @@ def test_a_candidate_that_would_be_chosen_reaches_the_last_stage():
 def test_an_exact_gp_that_learns_until_the_end_is_still_fitted_to_the_rows_that_were_held_out(monkeypatch):
     monkeypatch.setattr(final_fit, "ANEW_TIMES", math.inf)
     exact, ticks = Candidate("ml, se-ard", "exact", "ml", "se-ard", {"evaluations": 10_000}), itertools.count()
-    answer = gpx.recommend(*waves(1100), seconds=16.0, among=[exact], clock=lambda: 0.5 * next(ticks))
+    answer = gpx.recommend(*waves(1100), seconds=24.0, among=[exact], clock=lambda: 0.5 * next(ticks))
     assert answer.refitted
     assert len(answer.run.problem.train) == 1100
     assert answer.spec.kernel["theta"] == pytest.approx(answer.run.trace[0].step.state.theta.tolist())
