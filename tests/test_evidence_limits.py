@@ -205,7 +205,7 @@ def test_of_few_rows_the_convergence_picture_draws_the_exact_model_and_says_its_
     [
         ([9.0, 5.0, 3.0], -2.0, False, None),  # the run has 6 of 11
         ([9.0, 8.5, 8.0], -2.0, True, None),  # and here 1 of 11
-        ([900.0, 9.0, 6.0, 4.0, 3.0], -2.0, False, (-2.0, 9.0)),  # a first value is off the axis
+        ([900.0, 9.0, 6.0, 4.0, 3.0], -2.0, False, (-2.0 - 0.08 * 11.0, 9.0)),  # a first value is off the axis
         ([900.0, 9.0, 6.0, 4.0, 3.0], -90.0, True, (3.0, 9.0)),
     ],
 )
