@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
-from gpexplorer import Spec
+from gpexplorer import Run, Spec
 from gpexplorer.ui.playback import readings
 from gpexplorer.ui.playback.readings import status_numbers
 from gpexplorer.ui.playback.status import Status
@@ -69,3 +72,10 @@ def test_a_score_of_an_earlier_step_says_its_step(monkeypatch: pytest.MonkeyPatc
     assert [facts(run, [at])[0]["SMSE"] for at in (1, 3)] == [now[0].value, later[0].value]
     assert status_numbers(run, 0, None, can_undo=False).cells[3].value == facts(run, [0])[0]["SMSE"] == "—"
     run.close()
+
+
+def test_no_score_is_looked_for_where_there_are_no_test_rows():
+    """Each number would otherwise walk through all records, of which a long run has a hundred thousand."""
+    split = Spec("cholqr", data={"name": "snelson-like", "n": 40}, kernel="se", split="all").open().split
+    without_records = cast(Run, SimpleNamespace(split=split, trace=None))
+    assert readings._newest_score(without_records, 100_000, "smse") == "—"

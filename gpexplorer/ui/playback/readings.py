@@ -168,7 +168,9 @@ def _terms(run: Run, at: int) -> dict[str, float]:
 
 def _newest_score(run: Run, at: int, name: str) -> str:
     """The newest score up to record `at`, with the step that it belongs to if that is an earlier one."""
-    scored = ((record.index, (record.scores or {}).get(name, math.nan)) for record in reversed(run.trace[: at + 1]))
+    has_test_rows = run.split is not None and len(run.split.test) > 0  # else no record has a score, of however many
+    records = (run.trace[k] for k in range(at, -1, -1)) if has_test_rows else ()
+    scored = ((record.index, (record.scores or {}).get(name, math.nan)) for record in records)
     step, score = next((pair for pair in scored if not math.isnan(pair[1])), (math.nan, math.nan))
     return with_its_step(number(score), step, at)
 
