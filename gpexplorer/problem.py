@@ -59,7 +59,7 @@ class MixedRows:
             yield (*numbers, *texts)
 
     def __repr__(self) -> str:
-        return f"<{len(self):,} rows of {self.numbers.shape[1]} numbers and {len(self.texts)} texts>"
+        return f"<{len(self):,} rows of {self.numbers.shape[1]:,} numbers and {len(self.texts)} texts>"
 
     @property
     def d(self) -> int:

@@ -108,7 +108,7 @@ class Race:
             return ""
         best, *others = followed
         reached = ", ".join(f"{start.reached:.4g} from {start.name}" for start in others)
-        taken = f"Of {len(self.starts)} starts, {best.name} was taken: on {self.rows} rows it "
+        taken = f"Of {len(self.starts):,} starts, {best.name} was taken: on {self.rows:,} rows it "
         if any(_reached(start) < _reached(best) for start in others):
             numbers = f"{best.reached:.4g} against {reached}"
             return f"{taken}came near the lowest NLML, {numbers}, and was followed no further."

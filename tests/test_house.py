@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,22 @@ def definitions() -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
         for node in module.nodes:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 yield f"{module.path.relative_to(ROOT)}:{node.lineno} {node.name}", node
+
+
+def test_sentences_write_numbers_of_rows_and_steps_with_thousands():
+    counted = re.compile(r" (new |test |training )?(rows|steps|runs|points|draws)\b")
+    words = {"sizes", "of", "step", "number_of_points(choice.grid.axes)"}  # words already, a name, a notebook
+    bare = [
+        f"{module.path.name}: {ast.unparse(value.value)}"
+        for module in figures.modules("gpexplorer").values()
+        if module.path.name != "candidates.py"  # whose names are lists with commas
+        for text in module.nodes
+        if isinstance(text, ast.JoinedStr)
+        for value, after in pairwise(text.values)
+        if isinstance(value, ast.FormattedValue) and isinstance(after, ast.Constant) and counted.match(after.value)
+        if value.format_spec is None and ast.unparse(value.value) not in words and ".join" not in ast.unparse(value)
+    ]
+    assert not bare
 
 
 def test_public_docstrings_have_at_least_three_words():

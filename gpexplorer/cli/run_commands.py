@@ -172,7 +172,7 @@ def run(  # noqa: PLR0913 - the options of the command
             opened = kept.within_budget()
             if opened is not kept and not quiet:
                 to_stderr(
-                    f"The store has {kept.done} steps. The budget ends the run at step {opened.done}, shown here."
+                    f"The store has {kept.done:,} steps. The budget ends the run at step {opened.done:,}, shown here."
                 )
             _finish(opened, shlex.join(command), quiet or opened is not kept, signals)
         (_print_json if as_json else _print_result)(opened, out / checked.key())
@@ -223,7 +223,8 @@ def sweep(
         table = write_sweep_table(ended, len(specs), out, to_nowhere if quiet else to_stderr)
     if signals:
         typer.echo(
-            f"Stopped after {len(table)} of {len(specs)} runs; every step is kept. The same command goes on.", err=True
+            f"Stopped after {len(table)} of {len(specs):,} runs; every step is kept. The same command goes on.",
+            err=True,
         )
         signals.exit()
     if as_json:
@@ -332,7 +333,7 @@ def _print_result(opened: Run, directory: Path) -> None:
     typer.echo(sentence.rstrip(), err=outcome.reason == "failed")
     if len(opened.trace):
         last = opened.trace[-1]
-        typer.echo(f"{opened.done} steps, {last.seconds:.3g} s, {last.cost.entries} kernel entries")
+        typer.echo(f"{opened.done:,} steps, {last.seconds:.3g} s, {last.cost.entries:,} kernel entries")
         note = f"  (variance: {opened.variance_note})" if opened.variance_note else ""
         for name, value in (last.scores or {}).items():
             typer.echo(f"{name:12} {value:.6g}{note if name in OF_VARIANCE else ''}")

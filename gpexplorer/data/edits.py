@@ -74,14 +74,16 @@ def _is_possible(value: Any) -> bool:
 def _without_row(train: Dataset, row: float, name: str) -> Dataset:
     n = len(train)
     if row != int(row) or not 0 <= row < n or n <= 2:
-        raise DataError(f"{name}: there is no row {row:g} to remove from {n} training rows, of which two must remain.")
+        raise DataError(
+            f"{name}: there is no row {row:g} to remove from {n:,} training rows, of which two must remain."
+        )
     return train.rows([i for i in range(n) if i != int(row)])
 
 
 def _with_row(train: Dataset, numbers: Sequence[float], name: str) -> Dataset:
     if len(numbers) != train.d + 1:
         raise DataError(
-            f"{name}: an added row needs {train.d} inputs and a target, but this one has {len(numbers)} numbers."
+            f"{name}: an added row needs {train.d} inputs and a target, but this one has {len(numbers):,} numbers."
         )
     new_row = train.X.new_tensor(numbers)
     groups = train.groups  # an added row is in none, so that it is never held out

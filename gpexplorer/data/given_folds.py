@@ -53,7 +53,7 @@ def fold_pairs(folds: Any, X: Any, y: Any, groups: Any = None) -> list[Pair]:
     try:
         pairs = list(folds.split(X, y, groups) if hasattr(folds, "split") else folds)
     except (TypeError, ValueError) as error:
-        raise SettingError(f"folds is {quoted(folds)}, which gives no folds of these {n} rows: {error}") from None
+        raise SettingError(f"folds is {quoted(folds)}, which gives no folds of these {n:,} rows: {error}") from None
     if not pairs:
         raise SettingError(f"folds is empty; {FORMS}.")
     return [_checked_pair(k, pair, n) for k, pair in enumerate(pairs)]
@@ -80,8 +80,8 @@ def folds_of_rows(pairs: list[Pair], n: int) -> RowGroups:
         if len(train) + len(test) < n:
             left_out = n - len(train) - len(test)
             raise SettingError(
-                f"folds: fold {k} leaves {left_out} of {n} rows out of both its halves, as the folds of a time series "
-                "do. Use folds that train on all rows that they do not hold out."
+                f"folds: fold {k} leaves {left_out} of {n:,} rows out of both its halves, as folds of a time "
+                "series do. Use folds that train on all rows that they do not hold out."
             )
         number[test] = k
     return RowGroups(torch.from_numpy(number), are_folds=True)
@@ -91,7 +91,7 @@ def groups_of_rows(groups: Any, n: int) -> RowGroups:
     """Return groups given as numbers or texts [n]; SettingError unless there are two at least, one value per row."""
     values = np.asarray(plain_array(groups))
     if values.shape != (n,):
-        raise SettingError(f"groups has shape {list(values.shape)}; give one value for each of {n} rows.")
+        raise SettingError(f"groups has shape {list(values.shape)}; give one value for each of {n:,} rows.")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise SettingError(f"groups has a missing value in row {int(np.flatnonzero(~np.isfinite(values))[0])}.")
     names, number = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)
@@ -136,7 +136,7 @@ def drawn_folds(groups: Tensor, count: int, seed: int) -> Tensor:
     groups_to_divide = groups[groups >= 0].cpu()
     numbers, index, sizes = torch.unique(groups_to_divide, return_inverse=True, return_counts=True)
     if len(numbers) < count:
-        raise SettingError(f"There are {len(numbers)} groups of rows and {count} folds; lower the number of folds.")
+        raise SettingError(f"There are {len(numbers):,} groups of rows and {count:,} folds; lower the number of folds.")
     order = torch.randperm(len(numbers), generator=generator(seed, "groups"))
     order = order[torch.argsort(sizes[order], descending=True, stable=True)]
     fold_of_group, fold_sizes = torch.zeros_like(numbers), [(0, fold) for fold in range(count)]
@@ -221,5 +221,5 @@ def _row_numbers(k: int, half: Any, n: int) -> Rows:
         raise SettingError(f"folds: a half of fold {k} is {quoted(half)}; give row numbers, one at least, or a mask.")
     if rows.min() < 0 or rows.max() >= n:
         wrong = rows.min() if rows.min() < 0 else rows.max()
-        raise SettingError(f"folds: fold {k} names row {wrong}, but the {n} rows are numbered from 0 to {n - 1}.")
+        raise SettingError(f"folds: fold {k} names row {wrong}, but the {n:,} rows are numbered from 0 to {n - 1}.")
     return np.unique(rows).astype(np.int64)

@@ -152,7 +152,7 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
     rows = len(next(iter(inputs.values()))) if inputs else 0
     if values.ndim != 1 or len(values) != rows or not rows:
         raise DataError(
-            f"{ARRAYS}: X has {rows} rows and y shape {values.shape}; y must be [n] with one value per row of X."
+            f"{ARRAYS}: X has {rows:,} rows and y shape {values.shape}; y must be [n] with one value per row of X."
         )
     refuse_other_order(ARRAYS, X, "y", y)
     if target in inputs:

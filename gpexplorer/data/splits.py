@@ -157,7 +157,7 @@ def part(data: Dataset, how: How, given: Given, name: str = "the data") -> Parts
     train, test = (int(mask.sum()) for mask in parts)
     if train < 2 or test < 1:
         raise DataError(
-            f"{name}: split {quote(how)} leaves {train} training and {test} test rows of {len(data)}; "
+            f"{name}: split {quote(how)} leaves {train} training and {test:,} test rows of {len(data)}; "
             f"at least 2 and 1 are needed. Choose one of {_FORMS}."
         )
     return parts
@@ -228,7 +228,7 @@ def _from_test(test: Mask) -> Parts:
 
 def _checked_fold(how: Any, folds: int, name: str) -> int:
     if isinstance(how, bool) or not isinstance(how, int) or not 0 <= how < folds:
-        available = "one split, split=0" if folds == 1 else f"{folds} folds, split=0 to {folds - 1}"
+        available = "one split, split=0" if folds == 1 else f"{folds:,} folds, split=0 to {folds - 1}"
         raise DataError(f"{name} has {available}; there is no split {quote(how)}.")
     return how
 
@@ -269,7 +269,7 @@ def _described(data: Dataset, how: dict[str, Any], name: str) -> Parts:
     if "folds" in how and words <= {"folds", "fold", "seed"}:
         folds = how["folds"]
         if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= n:
-            raise DataError(f"{name}: folds={quote(folds)} is not a whole number between 2 and its {n} rows.")
+            raise DataError(f"{name}: folds={quote(folds)} is not a whole number between 2 and its {n:,} rows.")
         return _fold(data, folds, _checked_fold(how.get("fold", 0), folds, name), how.get("seed", 0))
     if "before" in how and words <= {"before", "until"} and data.d == 1 and isinstance(data.X, Tensor):
         x, before = data.X[:, 0].numpy(), _number(how["before"], name, "before")

@@ -156,7 +156,7 @@ def scaled_target(y: Tensor, by: Scale) -> Tensor:
     scaled = by.scaled_target(y)
     if by.transform is not None and not bool(scaled.isfinite().all()):
         raise DataError(
-            f"{int((~scaled.isfinite()).sum())} of {len(y)} targets, the smallest of which is {float(y.min()):.4g}, "
+            f"{int((~scaled.isfinite()).sum())} of {len(y):,} targets, the smallest of which is {float(y.min()):.4g}, "
             f"cannot be transformed by {by.transform.name!r}: leave these rows out, or choose another transform."
         )
     return scaled
@@ -308,14 +308,14 @@ def _mixed_rows(X: Any, train: Dataset) -> MixedRows:
         X = _training_columns(X, train.names) if isinstance(X, pd.DataFrame) else pd.DataFrame(list(X))
         if X.shape[1] != train.d:
             raise DataError(
-                f"Inputs have {X.shape[1]} columns; the training data need {train.d}: {', '.join(train.names)}."
+                f"Inputs have {X.shape[1]:,} columns; the training data need {train.d}: {', '.join(train.names)}."
             )
         q = len(columns.numbers)
         texts = tuple(tuple(map(str, X.iloc[:, k])) for k in range(q, train.d))
         X = MixedRows(_numbers(X.iloc[:, :q].to_numpy()), texts)
     if X.d != train.d or len(X.texts) != len(columns.texts):
         raise DataError(
-            f"Inputs are {X!r}; the training data need {len(columns.numbers)} numbers and {len(columns.texts)} texts."
+            f"Inputs are {X!r}; the training data need {len(columns.numbers):,} numbers and {len(columns.texts)} texts."
         )
     X = X.to(train.y.device, torch.float64)
     _finite_rows(X.numbers)
@@ -326,7 +326,7 @@ def _finite_rows(X: Tensor) -> Tensor:
     """The inputs [t, d]; DataError if a value is missing or infinite."""
     if not bool(X.isfinite().all()):
         rows = int((~X.isfinite()).any(1).sum())
-        raise DataError(f"Inputs have missing or infinite values in {rows} of {len(X)} rows: leave these out.")
+        raise DataError(f"Inputs have missing or infinite values in {rows} of {len(X):,} rows: leave these out.")
     return X
 
 

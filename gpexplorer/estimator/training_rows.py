@@ -135,14 +135,14 @@ def kept_rows(
         what = f"shape {list(numbers.shape)}"
         if numbers.shape == (len(y),):
             what = f"{numbers[np.argmax(wrong)]:g} in row {np.argmax(wrong) + 1}"
-        raise SettingError(f"{name} has {what}; give one {_NEEDED[name]} for each of {len(y)} rows.")
+        raise SettingError(f"{name} has {what}; give one {_NEEDED[name]} for each of {len(y):,} rows.")
     if noise is not None:
         common = float(numbers.mean())
         return X, y, RowDetails(RowNoise(torch.tensor(numbers / common), common), groups)
     kept = np.flatnonzero(numbers)
     if len(kept) < 2:
         raise SettingError(
-            f"sample_weight has {len(kept)} weights above zero; give 2 rows or more a weight above zero."
+            f"sample_weight has {len(kept):,} weights above zero; give 2 rows or more a weight above zero."
         )
     if isinstance(X, list):
         X = [X[i] for i in kept]

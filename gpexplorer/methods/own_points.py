@@ -79,7 +79,7 @@ def own_rows(start: Start, problem: Problem) -> Tensor:
         return rows_near(X, own_inputs(start, problem))
     n = len(problem.train)
     if max(start) >= n:
-        raise SettingError(f"The start has row {max(start)}, but there are {n} training rows, from 0 to {n - 1}.")
+        raise SettingError(f"The start has row {max(start)}, but there are {n:,} training rows, from 0 to {n - 1}.")
     return torch.tensor(start, device=problem.train.y.device)
 
 
@@ -92,7 +92,7 @@ def own_inputs(start: Any, problem: Problem) -> Float[Tensor, "m d"]:
     if isinstance(start[0], int):
         return columns_of_numbers(problem, "A start from rows")[own_rows(start, problem)].clone()
     if len(start[0]) != d:
-        raise SettingError(f"The points of the start have {len(start[0])} numbers, but the data have {d} inputs.")
+        raise SettingError(f"The points of the start have {len(start[0]):,} numbers, but the data have {d} inputs.")
     Z = torch.tensor(start, dtype=torch.float64)
     if train.scale is not None:
         Z = train.scale.scaled_inputs(Z)

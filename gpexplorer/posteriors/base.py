@@ -391,10 +391,12 @@ class Posterior(ABC):
         rows, targets = self.rows(X), numbers("y", y, self.like).flatten()
         V = numbers("noise", self.noise_variance if noise is None else noise, self.like)
         if len(rows) != len(targets):
-            raise PosteriorError(f"{len(rows)} new rows have {len(targets)} targets: give one finite target per row.")
+            raise PosteriorError(
+                f"{len(rows):,} new rows have {len(targets):,} targets: give one finite target per row."
+            )
         if V.ndim and V.shape != targets.shape:
             raise PosteriorError(
-                f"noise has shape {list(V.shape)}; give one variance for each of {len(rows)} new rows."
+                f"noise has shape {list(V.shape)}; give one variance for each of {len(rows):,} new rows."
             )
         V = V.expand(len(targets))
         for name, values, is_right, needed in (
@@ -404,7 +406,7 @@ class Posterior(ABC):
             if not bool(is_right.all()):
                 row = int((~is_right).nonzero()[0, 0])
                 raise PosteriorError(
-                    f"{name} has {float(values[row]):g} in row {row + 1} of {len(rows)} new rows: "
+                    f"{name} has {float(values[row]):g} in row {row + 1} of {len(rows):,} new rows: "
                     f"give one {needed} per row."
                 )
         return self.updated(rows, targets, V)

@@ -249,7 +249,7 @@ class RowsPosterior(Posterior):
         """
         if self.X is not self.S:
             raise PosteriorError(
-                f"The variances of this posterior use {len(self.S)} of {len(self.X)} training rows: no row can be "
+                f"The variances of this posterior use {len(self.S)} of {len(self.X):,} training rows: no row can be "
                 'added; fit with bands="exact".'
             )
         K = self.kernel(self.theta, self.S, X)  # [s, b]

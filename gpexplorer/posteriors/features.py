@@ -248,7 +248,7 @@ def _read_grid(parts: Parts, choice: type[Leading], theta: Tensor) -> Leading:
         raise PosteriorError(f"its functions have {index.shape[1]} indices each and its kernel {kernel.d} inputs.")
     axes = [parts.tensor(f"axis {q}") for q in range(kernel.d)]
     if any(not 1 <= len(axis) <= MAX_AXIS for axis in axes) or int(index.min()) < 0:
-        raise PosteriorError(f"its grid needs 1 to {MAX_AXIS} points per axis.")
+        raise PosteriorError(f"its grid needs 1 to {MAX_AXIS:,} points per axis.")
     if any(bool((axis.diff() < 0.0).any()) for axis in axes):
         raise PosteriorError("the points of an axis of its grid do not ascend.")
     grid = Grid.given(kernel, axes)

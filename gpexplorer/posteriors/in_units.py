@@ -280,7 +280,7 @@ def read_columns(parts: Parts) -> Dataset:
     d, names, numeric, scale = parts.whole("d"), parts.texts("names"), parts.flag("numeric"), None
     texts = parts.whole("texts") if "texts" in parts else 0
     if texts > d or (names and len(names) != d and (numeric or texts)):
-        raise PosteriorError(f"it names {len(names)} columns and needs {d}, {texts} of them of text.")
+        raise PosteriorError(f"it names {len(names):,} columns and needs {d}, {texts} of them of text.")
     if parts.flag("scaled"):
         width = d - texts if numeric or texts else None
         mean, sd = parts.tensor("x_mean", width), parts.positive("x_sd", width)

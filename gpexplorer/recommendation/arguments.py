@@ -63,7 +63,7 @@ def rows_of(X: Any, y: Any, options: Mapping[str, Any] | None = None) -> Split:
             "a sample of them."
         )
     if len(split.train) < FEWEST_ROWS:
-        raise DataError(f"There are {len(split.train)} rows; a recommendation needs at least {FEWEST_ROWS}.")
+        raise DataError(f"There are {len(split.train):,} rows; a recommendation needs at least {FEWEST_ROWS}.")
     return split
 
 

@@ -70,9 +70,9 @@ class Budget:
         """Say why a run that took this much must end, or return an empty text if it may continue."""
         if self.steps is not None and steps >= self.steps:
             more = f" (the run has {steps})" if steps > self.steps else ""
-            return f"The budget of {self.steps} steps is used up{more}; raise it to go on."
+            return f"The budget of {self.steps:,} steps is used up{more}; raise it to go on."
         if self.seconds is not None and seconds >= self.seconds:
-            return f"The budget of {self.seconds:g} s is used up after {max(steps, 0)} steps; raise it to go on."
+            return f"The budget of {self.seconds:g} s is used up after {max(steps, 0):,} steps; raise it to go on."
         return ""
 
     def is_overrun(self, seconds: float, in_first_step: bool = False) -> bool:

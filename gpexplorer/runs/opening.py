@@ -247,5 +247,7 @@ def _scaled_problem(spec: Description, split: Split) -> tuple[Problem, Split]:
     theta = kernel.start(split.train) if given is None else split.train.y.new_tensor(given)  # [p]
     if len(theta) != len(kernel.names):
         expected = f"{len(kernel.names)} ({', '.join(kernel.names)})"
-        raise SettingError(f"theta has {len(theta)} entries; {kernel_entries['name']} on these data takes {expected}.")
+        raise SettingError(
+            f"theta has {len(theta):,} entries; {kernel_entries['name']} on these data takes {expected}."
+        )
     return Problem(split.train, kernel, theta), split

@@ -29,7 +29,7 @@ SIZES = ("num_inducing", "num_eigenfunctions", "num_regressors", "num_features",
 
 def stopped(steps: int) -> Outcome:
     """The outcome of a run that was asked to stop after this number of steps."""
-    return Outcome("stopped", f"Stopped on request after {steps} steps; it can go on from there.")
+    return Outcome("stopped", f"Stopped on request after {steps:,} steps; it can go on from there.")
 
 
 def given_up(steps: int, spent: str = "") -> Outcome:
@@ -48,7 +48,7 @@ def given_up(steps: int, spent: str = "") -> Outcome:
 def closed(steps: int) -> Outcome:
     """The outcome of a run that was closed after this number of steps, before its method ended."""
     return Outcome(
-        "stopped", f"The run is closed after {steps} steps, which are kept: fork() goes on from any of them."
+        "stopped", f"The run is closed after {steps:,} steps, which are kept: fork() goes on from any of them."
     )
 
 
@@ -56,8 +56,8 @@ def callback_failed(error: Exception, steps: int) -> Outcome:
     """The outcome of a run after whose last step a callback raised an error."""
     return Outcome(
         "stopped",
-        f"The callback raised {type(error).__name__} after {steps} steps, which are kept. Correct it, and the run can "
-        "go on from there.",
+        f"The callback raised {type(error).__name__} after {steps:,} steps, which are kept. Correct it, and the run "
+        "can go on from there.",
     )
 
 
@@ -67,7 +67,7 @@ def failed(error: Exception, steps: int, method: Method | None = None, problem: 
     An error of this package brings its own sentence. The text of any other error is not shown, because it may contain
     anything: the message then names only the error's type.
     """
-    kept = f"The {steps} steps before it are kept."
+    kept = f"The {steps:,} steps before it are kept."
     if isinstance(error, GPExplorerError):
         return Outcome("failed", str(error))
     if is_memory(error):

@@ -148,7 +148,7 @@ class Run(RunDisplay):
         self._steps: Steps | None = None
 
     def __repr__(self) -> str:
-        return f"<Run of {self.method.key} on {len(self.problem.train):,} rows: {self.done} steps>"
+        return f"<Run of {self.method.key} on {len(self.problem.train):,} rows: {self.done:,} steps>"
 
     def advance(self, score: bool = False) -> Record | None:
         """Take one step.

@@ -72,7 +72,7 @@ def scores(y: Tensor, mean: Tensor, var: Tensor, train_y: Tensor) -> dict[str, f
     """
     if not y.shape == mean.shape == var.shape:
         raise DataError(
-            f"Scores need one mean and one variance per row; got {len(y)} rows, {len(mean)} means "
+            f"Scores need one mean and one variance per row; got {len(y):,} rows, {len(mean):,} means "
             f"and {len(var)} variances."
         )
     return scores_of(y, NormalMarginals(mean, var), train_y)

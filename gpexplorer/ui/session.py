@@ -460,7 +460,9 @@ class Session:
         data = dict(self.spec.data) if isinstance(self.spec.data, dict) else {"name": self.spec.data}
         edits = list(data.pop("edits", []))
         if edit is not None and len(edits) >= MAX_EDITS:
-            return f"{MAX_EDITS} rows are edited, which is the most that a link can carry. Take some edits back first."
+            return (
+                f"{MAX_EDITS:,} rows are edited, which is the most that a link can carry. Take some edits back first."
+            )
         edits = edits[:-1] if edit is None else [*edits, list(edit)]
         step = min(self.screen.step, MOST_REPEATED)
         if edits:

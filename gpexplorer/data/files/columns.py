@@ -411,7 +411,7 @@ def _way_out(title: str, column: Column, is_target: bool, rows: int) -> str:
     """What to do about a column with a cell that is unreadable."""
     cells, unit = column.reader.examples, column.reader.numbers.unit
     if [row for row, _ in cells] == list(range(len(cells))) and len(cells) < MOST_TITLES:
-        top = "row 1 seems" if len(cells) == 1 else f"the first {len(cells)} rows seem"
+        top = "row 1 seems" if len(cells) == 1 else f"the first {len(cells):,} rows seem"
         it = "that row" if len(cells) == 1 else "them"
         return f"{top} to have titles, units or a second header: remove {it} from the file"
     if unit and (part := written(cleaned(cells[0][1]))) and part.unit:
@@ -420,7 +420,7 @@ def _way_out(title: str, column: Column, is_target: bool, rows: int) -> str:
     if len(cells) == 1 and (is_end or table_checks.TOTAL.match(cells[0][1])):
         return f"row {cells[0][0] + 1} seems to have a total or a remark: remove that row from the file"
     if is_end and len(cells) < MOST_TITLES:
-        return f"the last {len(cells)} rows seem to have totals or remarks: remove them from the file"
+        return f"the last {len(cells):,} rows seem to have totals or remarks: remove them from the file"
     if all(text in (title, "") for _, text in cells):
         return "such rows repeat the names of the columns: remove them from the file"
     if is_target:

@@ -239,6 +239,8 @@ def _gp_draw(X: Tensor, rng: Generator, key: str, theta: Sequence[float] | None)
     z = torch.randn(len(X), generator=rng, dtype=X.dtype)
     theta_tensor = kernel.start(Dataset(X, z)) if theta is None else torch.as_tensor(theta, dtype=X.dtype)
     if theta is not None and theta_tensor.shape != (len(kernel.names),):
-        raise DataError(f"gp-draw: theta has {theta_tensor.numel()} entries, but {key} needs {listing(kernel.names)}.")
+        raise DataError(
+            f"gp-draw: theta has {theta_tensor.numel():,} entries, but {key} needs {listing(kernel.names)}."
+        )
     e, V = torch.linalg.eigh(kernel(theta_tensor, X, X))  # [n], [n, n]
     return V @ (e.clamp_min(0).sqrt() * z)

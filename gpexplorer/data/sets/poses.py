@@ -72,7 +72,7 @@ def poses(train: int = TRAIN, test: int = TEST, seed: int = 0) -> Split:
     About 2 ms per image, nearly all of it in scikit-image.
     """
     if train < 2 or test < 1:
-        raise DataError(f"poses: {train} training and {test} test rows are too few; at least 2 and 1 are needed.")
+        raise DataError(f"poses: {train} training and {test:,} test rows are too few; at least 2 and 1 are needed.")
     hog = _hog()
     rng = torch.Generator().manual_seed(seed)
     joints = skeleton(angles(train + test, rng))  # [n, 13, 3]

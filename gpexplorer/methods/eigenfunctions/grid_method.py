@@ -129,7 +129,7 @@ class GridMethod(BasisMethod):
         sizes = [int(size) for size in self.points_per_input.split(",")]
         if len(sizes) != d or min(sizes) < 2:
             raise SettingError(
-                f"points_per_input is {self.points_per_input!r}, but there are {d} inputs. Give {d} numbers of at "
+                f"points_per_input is {self.points_per_input!r}, but there are {d} inputs. Give {d:,} numbers of at "
                 "least 2, separated by commas, or leave it empty."
             )
         return sizes

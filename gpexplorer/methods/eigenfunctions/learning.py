@@ -448,7 +448,7 @@ def with_coarse_axes(message: str, problem: Problem, theta: Tensor, choice: Choi
     name = repr(names[worst]) if worst < len(names) else f"number {worst + 1}"
     more = f" {len(coarse) - 1} more inputs are affected." if len(coarse) > 1 else ""
     return (
-        f"{message} The {len(choice.grid.axes[worst])} grid points of input {name} are too far apart for its "
+        f"{message} The {len(choice.grid.axes[worst]):,} grid points of input {name} are too far apart for its "
         f"lengthscale: they represent {100.0 * shares[worst]:.2g} % of the variance along it at the training rows, and "
         f"the rest counts as noise.{more} Give it more by grid_points, or by points_per_input for this input only."
     )

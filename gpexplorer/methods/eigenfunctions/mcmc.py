@@ -154,7 +154,7 @@ class GriefMCMC(GridMethod):
         if not math.isfinite(state.value):
             message = f"The log density of the chains is {state.value}. Choose a noise_prior nearer to 0.04."
             return Outcome("diverged", message)
-        message = f"All {self.samples} steps of draws are done. Raise samples to continue."
+        message = f"All {self.samples:,} steps of draws are done. Raise samples to continue."
         return outcome_at("budget", message, problem, state, choice)
 
     def _learn_theta(self, problem: Problem, state: ChainState) -> Generator[Step, None, ChainState]:
@@ -216,7 +216,7 @@ class GriefMCMC(GridMethod):
         if self._is_before_functions(state):
             rows = min(int(self.subset), len(problem.train))
             return (
-                f"The hyperparameters are still being learned: predictions are those of an exact GP on {rows} rows. "
+                f"The hyperparameters are still being learned: predictions are those of an exact GP on {rows:,} rows. "
                 "Continue the run for those of the basis functions."
             )
         if state.moments.size:

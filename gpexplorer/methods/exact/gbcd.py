@@ -154,9 +154,9 @@ class GBCD(Solver):
     mixed: Any = choice(
         ["auto", True, False],
         doc="Compute kernel columns in float32, at half the time and memory. Gradients from scratch stay in float64. "
-        "Columns become float64 if rounding decides the steps. auto: with float64 data, at least "
-        f"{settings.MANY_ROWS} rows, default coarse rows, and a signal variance of at most {MOST_SIGNAL_TO_NOISE:,.0f} "
-        "times the noise variance.",
+        "Columns become float64 if rounding decides the steps. auto: with float64 data, at "
+        f"least {settings.MANY_ROWS:,} rows, default coarse rows and a signal variance of at most "
+        f"{MOST_SIGNAL_TO_NOISE:,.0f} times the noise variance.",
     )
     refresh = settings.refresh()
     full_steps = count(

@@ -306,10 +306,10 @@ class Solver(settings.LearnsOnSubset):
         n, rows = len(problem.train), self.variance_rows or ROWS_UNSOLVED
         if state is not None and _is_learning(state):
             learned_on = self.rows_to_learn_on(n)
-            return "" if learned_on == n else f"from the {learned_on} rows learned on"
+            return "" if learned_on == n else f"from the {learned_on:,} rows learned on"
         if state is not None and not self._solved(problem, state):
-            return f"estimated from {min(rows, n)} rows: the solver has not converged"
-        return "" if self._has_exact_bands(len(problem.train)) or n <= rows else f"upper bound from {rows} rows"
+            return f"estimated from {min(rows, n):,} rows: the solver has not converged"
+        return "" if self._has_exact_bands(len(problem.train)) or n <= rows else f"upper bound from {rows:,} rows"
 
     def _learned_on(self, problem: Problem) -> Tensor:
         """The rows on which theta is learned."""

@@ -202,7 +202,7 @@ class SparseModel(LearnsOnSubset):
         return Outcome(
             "converged",
             f"All {most} regressors are chosen, and their weights are the least-squares ones."
-            + f" {fit.skipped} rows were skipped, because others explain them to rounding." * (fit.skipped > 0),
+            + f" {fit.skipped:,} rows were skipped, because others explain them to rounding." * (fit.skipped > 0),
         )
 
     def posterior(self, problem: Problem, state: SparseState) -> Posterior:

@@ -82,7 +82,7 @@ class SubsetOfData(settings.LearningMethod):
 
         subset = problem.train.rows(state.inducing)
         if not self.learn:
-            return Outcome("converged", f"The {len(subset)} rows are chosen; the hyperparameters stay fixed.")
+            return Outcome("converged", f"The {len(subset):,} rows are chosen; the hyperparameters stay fixed.")
         return (yield from self.epochs(problem, state, partial(self._learning_phase, problem, subset)))
 
     @property

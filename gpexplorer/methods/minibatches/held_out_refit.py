@@ -69,7 +69,7 @@ class Refit(NamedTuple):
         """Say how the rows set aside contradict the likelihood, whose noise variance was `s2_before`."""
         noise = math.sqrt(s2_before), math.exp(float(self.theta[-1]))
         return (
-            f"The {self.rows} rows set aside contradict the magnitude and noise of the likelihood: values that fit "
+            f"The {self.rows:,} rows set aside contradict the magnitude and noise of the likelihood: values that fit "
             f"these rows lower their NLPD from {self.nlpd_before:.3g} to {self.nlpd_after:.3g} (noise sd "
             f"{noise[0]:.3g} becomes {noise[1]:.3g})."
         )

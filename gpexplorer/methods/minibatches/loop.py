@@ -188,7 +188,7 @@ class Minibatches(MinibatchSettings):
         learned = _pooled([validation_error(*fit) for fit in fits], rows)
         if ridge < learned:
             sentences.append(
-                f"On the {sum(rows)} rows set aside, ridge regression errs by {ridge:.4g} and these features by "
+                f"On the {sum(rows):,} rows set aside, ridge regression errs by {ridge:.4g} and these features by "
                 f"{learned:.4g}: they explain no more than a straight line."
             )
         decrease = exact.value - exact_likelihood(model, last_theta).value

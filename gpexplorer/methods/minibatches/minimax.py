@@ -280,8 +280,8 @@ class MinimaxLearner(Learner):
         if self.flat:
             return f"{far} mu {self.mu:g}, as the paper's form allows. Raise mu to draw A towards F."
         return (
-            f"{far} damping {self.kappa:g} and {self.rows.size} rows per minibatch, and no longer represents it. Raise "
-            f"damping (2 by default) or batch_size, or lower rate_matrix and rate_ascent."
+            f"{far} damping {self.kappa:g} and {self.rows.size:,} rows per minibatch, and no longer represents it. "
+            "Raise damping (2 by default) or batch_size, or lower rate_matrix and rate_ascent."
         )
 
     def before(self, t: int) -> None:

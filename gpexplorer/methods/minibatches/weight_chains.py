@@ -115,8 +115,8 @@ def refuse_few_rows(title: str, held: int) -> None:
     """Raise SettingError if too few rows are set aside to choose weights and noise."""
     if held < MIN_ROWS:
         raise SettingError(
-            f"{title} cannot sample weights with {held} rows set aside: raise validation (0.1 by default) until there "
-            f"are {MIN_ROWS}, or set samples to 0."
+            f"{title} cannot sample weights with {held:,} rows set aside: raise validation (0.1 by default) until "
+            f"there are {MIN_ROWS}, or set samples to 0."
         )
 
 

@@ -68,7 +68,7 @@ class DescendingMethod(Method):
             return end_of_descent("L-BFGS-B", slope, allowed, state.step, rounds)
         lever = "evaluations" if is_used else other_limit
         message = (
-            f"All {lever} are used after {state.step} steps; the largest derivative is {slope:.2g}. Raise {lever}."
+            f"All {lever} are used after {state.step:,} steps; the largest derivative is {slope:.2g}. Raise {lever}."
         )
         return Outcome("budget", message)
 

@@ -51,7 +51,7 @@ class Slope:
         """What the fit says, or why it is refused."""
         if self.refused:
             return self.refused
-        fit = f"R² {self.r2:.3f}, {self.count} points"
+        fit = f"R² {self.r2:.3f}, {self.count:,} points"
         return f"grows like x^{self.power:.2f} ({LEVEL:.0%} interval {self.low:.2f} to {self.high:.2f}; {fit})"
 
     def at(self, x: float) -> tuple[float, float, float]:

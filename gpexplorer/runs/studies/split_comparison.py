@@ -171,7 +171,7 @@ def _remark(runs: Sequence[Finished], score: str) -> str:
             parts.append(f"{_share(number, len(runs))} {reason}")
     by_steps = [run for run in others if run.outcome not in FINAL and "seconds" not in run.spec.budget]
     steps = sorted({int(run.last["steps"]) for run in by_steps if np.isfinite(run.last["steps"])})
-    parts += [f"they took {steps[0]} to {steps[-1]} steps"] if len(steps) > 1 else []
+    parts += [f"they took {steps[0]:,} to {steps[-1]:,} steps"] if len(steps) > 1 else []
     return ", ".join(parts)
 
 

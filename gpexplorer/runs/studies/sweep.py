@@ -83,7 +83,7 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]], most: int = MOST, labels
     spec, over = of_kind("The spec of a sweep", spec, Spec, A_SPEC), _lists(over)
     count = math.prod(map(len, over.values()))
     if not over or not 1 <= count <= most:
-        raise SettingError(f"The sweep has {count if over else 0} runs; give 1 to {most}.")
+        raise SettingError(f"The sweep has {count if over else 0:,} runs; give 1 to {most}.")
     specs = {}
     for values in itertools.product(*over.values()):
         chosen = dict(zip(over, values, strict=True))

@@ -83,7 +83,7 @@ class Settings(WithLayout):
         if isinstance(setting, param.Selector):
             choices = {plain(str(choice)): choice for choice in setting.objects}
             if value not in choices.values():  # a list of rows or points, which no page can type
-                choices[f"{len(value)} rows or points of a spec"] = value
+                choices[f"{len(value):,} rows or points of a spec"] = value
         elif not isinstance(setting, param.Boolean):
             low, high = setting.softbounds or setting.bounds or (None, None)
             clause = _ZERO.search(doc)

@@ -75,7 +75,7 @@ def question(spec: Spec, rows: int | None, preset: str = "", target: str = "", a
     n = f"{rows:,}" if rows else "all"
     title = BY_FAMILY.get(method.family, method.title)
     if m and m < (rows or math.inf):
-        title = f"Which {m} of {n} rows can represent the others?"
+        title = f"Which {m} of {n:,} rows can represent the others?"
     watch = "how the points move" if m else "how the objective decreases"
     line = f"<b>{text(method.title)}.</b> Press <b>Play</b> and watch {watch}."
     if target:

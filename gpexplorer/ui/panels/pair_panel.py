@@ -178,7 +178,7 @@ class PairWorker(BackgroundWorker):
                     break
             if time.monotonic() - begin > MOST_SECONDS:
                 break
-            self.message = f"{side.name}: step {side.opened.last} of {side.steps} …"
+            self.message = f"{side.name}: step {side.opened.last:,} of {side.steps:,} …"
 
     def _draw_next(self) -> bool:
         """Wait for a request and draw it; False once the worker is closed."""

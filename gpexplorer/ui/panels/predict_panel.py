@@ -146,7 +146,7 @@ class PredictPanel(StudyPanel):
         if (table["far"] == 1).any():
             counts += " Far rows are far from all training rows: their prediction is little more than a guess."
         if len(table) > SHOWN:
-            counts += f" The first {SHOWN} rows are shown, and all of them are in the files."
+            counts += f" The first {SHOWN:,} rows are shown, and all of them are in the files."
         self.counts.object = text(counts, 900)
         self.files.visible = True
 

@@ -307,7 +307,7 @@ class GrowthPanel(MeasuringPanel):
     def _progress(self) -> str:
         measured, count = sum(len(study.points) for study in self._worker.scalings), len(self._specs) * len(self._sizes)
         start = "" if measured else " Their process takes some seconds to start."
-        return f"{measured} of {count} runs measured.{start}"
+        return f"{measured} of {count:,} runs measured.{start}"
 
     def _result(self) -> list[str]:
         """How the time of each method grows by the fit to its runs, and whether the fits can be told apart."""

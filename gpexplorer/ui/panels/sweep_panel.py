@@ -162,7 +162,7 @@ class SweepPanel(StudyPanel):
             raise SettingError("There is no kept run of the open data to repeat: press Play, then Keep this run.")
         if len(specs) > MOST_RUNS:
             raise SettingError(
-                f"The kept runs on ten splits are {len(specs)} runs, and the most is {MOST_RUNS}: forget some of them."
+                f"The kept runs on ten splits are {len(specs):,} runs, and the most is {MOST_RUNS}: forget some."
             )
         return self._working(specs)
 

@@ -353,7 +353,7 @@ class OpenRun:
             )
         if self._pause_after is None or self.last < self._pause_after:
             return ""
-        return f"Paused after {self.last} steps, as set by “Pause after”. Press Play to continue for as many again."
+        return f"Paused after {self.last:,} steps, as set by “Pause after”. Press Play to continue for as many again."
 
     def extend_budget(self) -> None:
         """Let the run continue for as many steps, or for as long, again."""

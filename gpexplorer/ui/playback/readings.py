@@ -136,7 +136,7 @@ def _cells(run: Run, at: int, wall_seconds: float) -> list[Fact]:
         objective += f" (not trustworthy from step {rose_at} on)"
     variance = f" (variance: {run.variance_note})" if run.variance_note else ""
     return [
-        Fact("step", f"{at}" if at == last else f"{at} of {last}"),
+        Fact("step", f"{at:,}" if at == last else f"{at:,} of {last:,}"),
         Fact("phase", PHASES.get(phase, phase or "—")),
         Fact(objective, number(channel_value(run, record, name)), is_first=True, about=about),
         Fact("SMSE on test rows", _newest_score(run, at, "smse"), is_first=True),

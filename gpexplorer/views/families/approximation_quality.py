@@ -159,7 +159,7 @@ class CovarianceError(View):
         values = torch.linalg.eigvalsh(K).flip(0).square()
         best = ((values.sum() - values.cumsum(0)).clamp_min(0.0) / values.sum()).sqrt()
         grid, best = (by_rank(error[: len(F)].clamp_min(1e-12).cpu().numpy()) for error in (errors(K, F), best))
-        named(grid, "eigenfunctions", "relative error (Frobenius)", f"covariance of {len(K)} rows")
+        named(grid, "eigenfunctions", "relative error (Frobenius)", f"covariance of {len(K):,} rows")
         return {"grid": grid, "best": best}
 
     def plot(self, layers: Layers) -> hv.Overlay:

@@ -67,7 +67,7 @@ class Gradients(View):
             x = [size * (1.0 + 0.03 * (shift - 1)) for size in sizes if self.show == "bias"]  # beside each other
             bars = [(a, low, a, high) for a, (low, high) in zip(x, intervals[key], strict=False)]
             layers[f"{key} bars"] = pd.DataFrame(bars, columns=["x0", "y0", "x1", "y1"], dtype=float)
-        title = f"{self.draws} minibatches per point"
+        title = f"{self.draws:,} minibatches per point"
         title += f"; {overlap_sentence(sizes, intervals)}" if self.show == "bias" else ""
         named(layers["minimax"], "rows per minibatch", f"{self.show} / |exact gradient|", title)
         return layers
@@ -150,7 +150,7 @@ class Batches(View):
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw one line per method in every panel, with borders between the panels."""
         panels = layers["panels"]
-        ticks = [(x, f"{size} rows") for x, size in zip(panels["x"], panels["size"], strict=True)]
+        ticks = [(x, f"{size:,} rows") for x, size in zip(panels["x"], panels["size"], strict=True)]
         borders = hv.VLines(layers["borders"], "x")
         borders = layer(borders, "borders", color=ROLES["reference"], line_width=1, line_dash="dotted")
         return overlay([borders, *_method_lines(layers)], layers["minimax"], 3, xticks=ticks)
@@ -191,7 +191,7 @@ class Study:
     def title(self) -> str:
         """The size of the study, or its progress with the remaining time."""
         if not self.remaining:
-            return f"{self._minibatches} minibatches per panel, {self._rows} rows"
+            return f"{self._minibatches:,} minibatches per panel, {self._rows:,} rows"
         done = self.total - self.remaining
         eta = self._seconds * self.remaining / max(done, 1)
         return f"{done / self.total:.0%} of the minibatches done, about {eta:.0f} s remaining"

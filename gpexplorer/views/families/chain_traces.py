@@ -88,7 +88,7 @@ class Weights(View):
         x = np.arange(1.0, count + 1)
         prior, ends = run.method.priors(state.theta)[0], np.array([1.0, max(count, 2)])
         low, high = ((prior.mu + sign * 2.0 * prior.tau) / np.log(10.0) for sign in (-1.0, 1.0))
-        means, title = pd.DataFrame({"x": x, "y": mean}), f"{moments.size} draws" if moments.size else "no draws yet"
+        means, title = pd.DataFrame({"x": x, "y": mean}), f"{moments.size:,} draws" if moments.size else "no draws yet"
         return {
             "prior": pd.DataFrame({"x": ends, "lower": [low, low], "upper": [high, high]}),
             "spread": pd.DataFrame({"x0": x, "y0": mean - 2.0 * sd, "x1": x, "y1": mean + 2.0 * sd}),

@@ -59,7 +59,7 @@ class Residuals(Series):
             return "no iteration yet"
         count = len(layers["taken back"])
         rho = 10.0 ** float(layers["rho"]["y"].iloc[-1])
-        return f"rho is {rho:.3g}" + (f", {count} steps taken back" if count else "")
+        return f"rho is {rho:.3g}" + (f", {count:,} steps taken back" if count else "")
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw one line per quantity, and a cross on rho for each step that was taken back."""

@@ -61,7 +61,7 @@ class Growth(View):
         layers = {name: pd.DataFrame({"x": table["n"], "y": table[name]}) for name in ("once", "theta", "step")}
         of_chains = f" of {_chains(run)} chains" if _chains(run) > 1 else ""
         microseconds = 1e6 * table["step"].median()
-        title = f"{table['p'].iloc[0]} eigenfunctions: {microseconds:.0f} microseconds per likelihood{of_chains} "
+        title = f"{table['p'].iloc[0]:,} eigenfunctions: {microseconds:.0f} microseconds per likelihood{of_chains} "
         named(layers["step"], "rows n", "seconds", f"{title}with all derivatives, for any n")
         return layers
 

@@ -82,9 +82,9 @@ class Survival(View):
         top = np.full(len(starts), float(max(len(order), 1)))
         gone, living = (frame[which].reset_index(drop=True) for which in (~alive, alive))
         first = int(((begin == 0) & alive).sum())
-        title = f"{len(order)} lines so far; {len(living)} continue, {first} of them since the start"
+        title = f"{len(order):,} lines so far; {len(living)} continue, {first} of them since the start"
         if (asked := len(states[0].inducing)) > (left := len(states[-1].inducing)):
-            title += f". {left} of {asked} points are used: they explain all other rows to rounding"
+            title += f". {left} of {asked:,} points are used: they explain all other rows to rounding"
         return {
             "epochs": pd.DataFrame({"x0": starts, "y0": 0.0 * top, "x1": starts, "y1": top}),
             "gone": gone,

@@ -44,7 +44,7 @@ class Calibration(View):
         part = test.rows(run_rows.sampled(len(test), MAX_ROWS).to(test.y.device))
         marginals = run.posterior(at, of="y").marginals_at_scaled(part.X)
         frame = coverage(marginals.cdf(targets(part.y, part)).cpu().numpy())
-        rows = "1 test row" if len(part) == 1 else f"{len(part)} test rows"
+        rows = "1 test row" if len(part) == 1 else f"{len(part):,} test rows"
         title = f"{rows}, {_outside(frame, len(part))} of {len(frame)} levels outside the band"
         named(frame, "nominal coverage", "observed coverage of test rows", title)
         ideal = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})

@@ -215,7 +215,7 @@ def _rows_outside_grid(run: Run, max_rows: int) -> dict[str, str]:
     test = run.split.test
     X = test.X[run_rows.sampled(len(test), max_rows).to(test.y.device)]
     count = int(run.method.is_outside(run.problem, X).sum())
-    title = f"{count} of {len(X)} test rows lie outside the grid, where predictions go over to the prior"
+    title = f"{count} of {len(X):,} test rows lie outside the grid, where predictions go over to the prior"
     return {"title": title} if count else {}
 
 

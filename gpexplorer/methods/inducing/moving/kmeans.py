@@ -53,7 +53,7 @@ class KMeans(MovablePoints):
         if state.phase in ("start", "move"):
             state = yield from self._cluster(problem, state)
         if not self.learn:
-            return Outcome("converged", f"The {len(state.Z)} centres are fixed, and learn is off.")
+            return Outcome("converged", f"The {len(state.Z):,} centres are fixed, and learn is off.")
         return (yield from self.epochs(problem, state, partial(self._learn_theta, problem)))
 
     def _cluster(self, problem: Problem, state: MovingState) -> Phase:

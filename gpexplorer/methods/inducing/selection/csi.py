@@ -149,7 +149,7 @@ class CSI(Method):
             state = state._replace(step=state.step + 1, inducing=rows, theta=theta)
             yield Step(state, Tried("fit", state.error))
         message = (
-            f"All {len(grid)} grid points were evaluated. The best, with SMSE {state.error:.4g} on held-out rows, is "
+            f"All {len(grid):,} grid points were evaluated. The best, with SMSE {state.error:.4g} on held-out rows, is "
             "fitted to all rows."
         )
         return Outcome("converged", message)

@@ -194,7 +194,9 @@ class RowSelection(settings.SparseMethod):
         if not self.learn:
             if state.phase == "choose":
                 state = yield from self._choosing_phase(problem, state)
-            return Outcome("converged", f"All {len(state.inducing)} points are chosen; the hyperparameters stay fixed.")
+            return Outcome(
+                "converged", f"All {len(state.inducing):,} points are chosen; the hyperparameters stay fixed."
+            )
         return (yield from self.epochs(problem, state, partial(self._epoch, problem)))
 
     def epoch_fields(self, state: SelectionState) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def resize(
     if changed is not None:
         yield Step(changed, SwapInfo("resize", changed.objective, exact_least=limits.least, gap=limits.gap))
     m = len(state.inducing)
-    sentence = f" With {m} points: a{limits.sentence()[1:]}"
+    sentence = f" With {m:,} points: a{limits.sentence()[1:]}"
     if limits.gap > gap:
         most = most_points(len(problem.train), m)
         why = "every row is explained" if m < most else "a factor with more points would be too large"

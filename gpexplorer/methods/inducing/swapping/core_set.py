@@ -128,7 +128,7 @@ class CoreSet(NamedTuple):
         place = int(torch.searchsorted(self.rows, row))
         if place == len(self.rows) or int(self.rows[place]) != row:
             raise SettingError(
-                f"Row {row} is not one of the {len(self.rows)} rows among which swaps choose; choose another one, or "
+                f"Row {row} is not one of the {len(self.rows):,} rows among which swaps choose; choose another one, or "
                 "raise memory."
             )
         return self._of_whole(self.method.force_swap(self.part, self._on_part(state), place, slot))
