@@ -307,6 +307,11 @@ def plan_of_groups(rows: Dataset, column: str, asked: bool) -> Plan | None:
     _, number = np.unique(rows.groups.number.cpu().numpy(), return_inverse=True)
     sizes, n, X = np.bincount(number), len(number), numbers_of(rows)
     named = quote(column) if column else "The groups"
+    if asked and sizes.max() == 1:
+        return Plan("groups", column, (), (
+            f"{named} {'has' if column else 'have'} another value in each row, so whole groups are single rows: name a "
+            f"column that several rows share, such as a person or a batch, if there is one."
+        ))  # fmt: skip
     if asked:
         return Plan("groups", column, (), f"Whole groups of {quote(column)} were held out." if column else "")
     several = len(sizes) >= FEWEST_GROUPS and n >= 2 * len(sizes) and sizes.max() < LARGEST_GROUP * n

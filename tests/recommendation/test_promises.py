@@ -61,6 +61,15 @@ def test_what_is_asked_for_is_held_out_whatever_the_rows_say():
     assert planned(X, y, {}, [(np.arange(9), np.arange(9, 60))], None, None)[1].kind == "random"
 
 
+def test_groups_of_one_row_each_are_said_to_be_single_rows():
+    X, y = rows()
+    split, plan = planned(X, y, {}, None, None, np.arange(len(y)))
+
+    assert plan.kind == "groups"
+    assert split.train.groups is not None
+    assert plan.sentence.startswith("The groups have another value in each row, so whole groups are single rows")
+
+
 def test_groups_are_sought_in_tables_and_not_in_inputs_beside_their_targets():
     rng = np.random.default_rng(1)
     patient = np.arange(60) // 6
