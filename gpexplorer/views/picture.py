@@ -289,7 +289,7 @@ class Compare(InPanel, param.Parameterized):
         has_objective = "objective" in comparison.channels(self.finished)
         return [*parts, self.curves()] if has_objective and not len(compared) else parts
 
-    def save_page(self, path: str | os.PathLike[str], *keys: str, by: str = "step") -> Path:
+    def save_page(self, path: str | os.PathLike[str], *keys: str, by: str = "step", title: str = "") -> Path:
         """Write two runs side by side as one HTML file, which plays both under one bar without a server.
 
         Parameters
@@ -300,6 +300,8 @@ class Compare(InPanel, param.Parameterized):
             Which pictures, which both runs must have; without any, the prediction and the convergence.
         by : {"step", "seconds"}
             What both runs have in common under the bar.
+        title : str, default ""
+            Heading of the page; by default it names both runs and the data.
 
         Returns
         -------
@@ -313,7 +315,7 @@ class Compare(InPanel, param.Parameterized):
         """
         if len(self._opened) != 2:
             raise SettingError(f"A page plays two runs in step, and there are {len(self._opened)}: compare two runs.")
-        return save_page(self._opened, path, keys, by=by)
+        return save_page(self._opened, path, keys, by=by, title=title)
 
     def _repr_html_(self) -> str:
         """The table, and the objectives; a sentence where there is nothing to draw yet."""

@@ -234,10 +234,27 @@ def _document(recorded: Sequence[RecordedRun], by: str, title: str) -> str:
     slider, frames = aligned(tables, by, MOST_FRAMES)
     content = {
         "runs": pages, "names": [place_name(place, by) for place in slider], "frames": frames.tolist(), "docs": docs,
-        "items": [item.to_json() for item in items], "aligned": by,
+        "items": [item.to_json() for item in items], "aligned": by, "shared": _shared_axes(recorded),
     }  # fmt: skip
     sections = [_section(recorded_run, places, _heading(recorded_run, recorded)) for recorded_run in recorded]
     return _html(title, sections, content, packed.compressed())
+
+
+def _shared_axes(recorded: Sequence[RecordedRun]) -> list[list[tuple[int, str]]]:
+    """For each axis on which two runs of the same rows show the same quantity: number of its picture and id, per run.
+
+    As side by side on the page, both pictures get the ends that hold what either shows.
+    """
+    if len(recorded) < 2 or len({repr(each.run.spec.data) for each in recorded if isinstance(each.run.spec, Spec)}) > 1:
+        return []
+    numbers = [{figure.view.key: number for number, figure in enumerate(each.figures)} for each in recorded]
+    shared = []
+    for key in (key for key in numbers[0] if key in numbers[1]):
+        sides = [each.figures[number[key]].figure for each, number in zip(recorded, numbers, strict=True)]
+        for axis, scale, ends in (("xaxis", "x_scale", "x_range"), ("yaxis", "y_scale", "y_range")):
+            if len({(getattr(side, axis)[0].axis_label, type(getattr(side, scale))) for side in sides}) == 1:
+                shared.append([(number[key], getattr(s, ends).id) for number, s in zip(numbers, sides, strict=True)])
+    return shared
 
 
 def _each_once(values: Sequence[Properties]) -> dict[str, list[Any]]:

@@ -66,6 +66,18 @@
     figure.frame = frame
   }
 
+  // As side by side on the page: what two runs show of one quantity has the same ends.
+  function shareAxes(model) {
+    for (const sides of content.shared) {
+      const ends = sides.map(([number, range], run) => {
+        const { at, entries } = content.runs[run].figures[number].properties
+        return entries[at[content.frames[place][run]]][range]
+      })
+      const both = { start: Math.min(...ends.map((end) => end.start)), end: Math.max(...ends.map((end) => end.end)) }
+      for (const [, range] of sides) model(range).setv(both)
+    }
+  }
+
   function writeFacts(list, facts) {
     list.replaceChildren(...Object.entries(facts).map(([label, value]) => {
       const fact = document.createElement("div"), dt = document.createElement("dt"), dd = document.createElement("dd")
@@ -133,6 +145,7 @@
       }
       writeFacts(document.querySelectorAll("dl.facts")[number], run.facts[frame])
     })
+    shareAxes(model)
   }
 
   function pause() {

@@ -23,6 +23,10 @@ PIXELS = """() => [...document.querySelectorAll(".figure")].map((place) => {
   return canvas.map((one) => one.toDataURL()).join()
 })"""
 
+ENDS = """() => Bokeh.documents[0].roots().map((figure) => ({
+  x: [figure.x_range.start, figure.x_range.end], y: [figure.y_range.start, figure.y_range.end]
+}))"""
+
 THEMED = """([page, figure]) => getComputedStyle(document.body).backgroundColor === page &&
   Bokeh.documents[0].roots()[0].background_fill_color === figure"""
 
@@ -115,12 +119,20 @@ def test_it_plays_scrubs_and_shows_the_numbers_of_each_step(browser: Browser, tm
     opened.close()
 
 
-def test_a_changed_or_cut_page_is_a_sentence(browser: Browser, tmp_path: Path):
-    run = gpx.Spec("cholqr", {"num_inducing": 6}, data="snelson-like", kernel="se").open()
-    run.finish(steps=3)
-    whole = run.save_page(tmp_path / "run.html", "convergence", title="6 < 7 & <b>").read_text("utf-8")
-    opened = Opened(browser, tmp_path / "run.html")
+def test_two_runs_share_their_axes_and_a_changed_or_cut_page_is_a_sentence(browser: Browser, tmp_path: Path):
+    runs = {f"{m} <b>": gpx.Spec("cholqr", {"num_inducing": m}, data="snelson-like", kernel="se").open() for m in (3, 6)}
+    for number, run in enumerate(runs.values()):
+        run.finish(steps=3 + 2 * number)
+    file = gpx.Compare(runs).save_page(tmp_path / "run.html", "convergence", title="6 < 7 & <b>")
+    whole = file.read_text("utf-8")
+    opened = Opened(browser, file)
     assert opened.page.locator("#problem").is_hidden()
+    for place in range(1, 6):
+        opened.page.get_by_label("Step", exact=True).fill(str(place))
+        one, other = opened.page.evaluate(ENDS)
+        values = [record.step.info.objective for run in runs.values() for record in run.trace[1 : place + 1]]
+        assert one == other
+        assert one["y"][0] < min(values) < max(values) < one["y"][1]
     opened.close()
     frames, script = whole.index('id="frames">') + 20, whole.index('id="bokeh">') + 2000
     numbers = whole.index('id="content">') + 200
