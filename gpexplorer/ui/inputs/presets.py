@@ -73,8 +73,9 @@ def question(spec: Spec, rows: int | None, preset: str = "", target: str = "", a
         opened = method(**spec.settings)
         m = opened.num_points(rows) if isinstance(opened, HasInducingPoints) else None
     title = BY_FAMILY.get(method.family, method.title)
+    all_rows = f"{rows:,} rows" if rows else "all rows"
     if m and m < (rows or math.inf):
-        title = f"Which {m:,} of {f'{rows:,}' if rows else 'all'} rows can represent the others?"
+        title = f"Which {m:,} of {all_rows} can represent the others?"
     watch = "how the points move" if m else "how the objective decreases"
     line = f"<b>{text(method.title)}.</b> Press <b>Play</b> and watch {watch}."
     if target:
