@@ -81,7 +81,7 @@ def test_each_frame_has_its_numbers_its_caption_and_the_ends_of_its_axes():
     assert [properties[x_axis]["axis_label"] for properties in figure.properties] == ["x at 1", "x at 9", "x at 4"]
     assert not figure.log
     [tool] = figure.figure.select({"type": HoverTool})
-    assert tool.tooltips == [("x at 1", "@x{0.[0000]}"), ("y", "@y{0.[0000]}")]
+    assert tool.tooltips == [("x at 1", "@x{%.5g}"), ("y", "@y{%.5g}")]
     assert not tool.visible
     [entry] = figure.legend
     assert (entry["label"], entry["light"], entry["dark"], entry["sign"]) == ("rows", "#0072b2", "#4db3f0", "●")

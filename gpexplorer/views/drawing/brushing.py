@@ -15,16 +15,19 @@ from bokeh.models import CustomJS, GlyphRenderer, HoverTool
 
 from .palette import ROLES
 
-TOOLTIPS = {  # column of the frame -> label and format in the tooltip
-    "row": ("training row", "@row"),
-    "observed": ("value", "@observed{0.0000}"),
-    "predicted": ("prediction", "@predicted{0.0000}"),
-    "residual": ("residual", "@residual{0.0000}"),
-    "nearest": ("nearest inducing point", "@nearest"),
-    "away": ("distance to it", "@away{0.0000}"),
-    "exact": ("exact decrease [nat]", "@exact{0.0000}"),
-    "approx": ("predicted decrease [nat]", "@approx{0.0000}"),
+TOOLTIPS = {  # column of the frame -> its label in the tooltip
+    "row": "training row",
+    "observed": "value",  # or the name of the target, where the frame has it
+    "predicted": "prediction",
+    "residual": "residual",
+    "nearest": "nearest inducing point",
+    "away": "distance to it",
+    "apart": "distance to it, in ranges of the inputs",
+    "exact": "exact decrease [nat]",
+    "approx": "predicted decrease [nat]",
 }
+NUMBERS = {"observed", "predicted", "residual", "away", "apart", "exact", "approx"}
+FIVE_DIGITS = "%.5g"  # of numbers of any size: a fixed number of decimals shows 0 for all small ones
 HIGHLIGHT = Path(__file__).with_name("highlight_row.js").read_text("utf-8")
 
 
@@ -50,8 +53,31 @@ def brush(figure: Any, layers: dict[str, pd.DataFrame]) -> None:
             fill_color=ROLES["proposed"], line_color=ROLES["proposed"], fill_alpha=1.0, line_width=2, size=11
         )
         highlight = CustomJS(args={"source": renderer.data_source}, code=HIGHLIGHT)
-        tooltips = [TOOLTIPS[name] for name in columns]
-        figure.add_tools(HoverTool(renderers=[renderer], tooltips=tooltips, callback=highlight, visible=False))
+        labels = TOOLTIPS | {"observed": frame.attrs.get("target", TOOLTIPS["observed"])}
+        add_tooltips(figure, [renderer], [(labels[name], name) for name in columns], NUMBERS, callback=highlight)
+
+
+def add_tooltips(
+    figure: Any, renderers: list[Any], columns: list[tuple[str, str]], numbers: set[str], **options: Any
+) -> None:
+    """Show columns of the mark under the pointer.
+
+    Parameters
+    ----------
+    figure : object
+        A Bokeh figure.
+    renderers : list
+        Those of its renderers that have the columns.
+    columns : list of pairs of str
+        Label in the tooltip, and name of the column.
+    numbers : set of str
+        Names of columns that are shown with five digits; others as they are.
+    **options : object
+        Further properties of the tool.
+    """
+    shown = [(label, f"@{name}{{{FIVE_DIGITS}}}" if name in numbers else f"@{name}") for label, name in columns]
+    formatters = {f"@{name}": "printf" for name in numbers}
+    figure.add_tools(HoverTool(renderers=renderers, tooltips=shown, formatters=formatters, visible=False, **options))
 
 
 def nearest_points(X: np.ndarray, points: np.ndarray, names: np.ndarray) -> dict[str, np.ndarray]:
@@ -69,7 +95,8 @@ def nearest_points(X: np.ndarray, points: np.ndarray, names: np.ndarray) -> dict
     Returns
     -------
     dict
-        "nearest": name of the nearest point, [n]; "away": its distance in the units of X, [n]. Empty without points.
+        "nearest": name of the nearest point, [n]; its distance, [n]: "away" in the unit of the only input, or "apart"
+        where several inputs are scaled, since their units may differ. Empty without points.
     """
     if not len(points):
         return {}
@@ -77,4 +104,5 @@ def nearest_points(X: np.ndarray, points: np.ndarray, names: np.ndarray) -> dict
     span[span == 0] = 1.0
     squared = np.square((X[:, None] - points[None]) / span).sum(-1)  # [n, m]
     nearest = squared.argmin(1)
-    return {"nearest": names[nearest], "away": np.sqrt(np.square(X - points[nearest]).sum(1))}
+    distance = np.sqrt(squared.min(1))
+    return {"nearest": names[nearest]} | ({"away": distance * span} if X.shape[1] == 1 else {"apart": distance})

@@ -106,6 +106,7 @@ def _curve(run: Run, at: int, paths: int, second: str) -> Layers:
     room = AROUND * float(np.ptp(y) or 1.0)
     extent = (min(y.min() - room, mean.min()), max(y.max() + room, mean.max()))
     title = _swap_in_words(run.trace[at].step.info) if "removed" in layers else None
+    layers["train"].attrs["target"] = train.target
     named(layers["mean"], run_rows.input_name(run, 0), train.target, title, extent=extent)
     return layers
 
@@ -181,9 +182,11 @@ def _map(run: Run, at: int, show: str) -> Layers:
     low, high = np.quantile(y, [0.01, 0.99]) if show == "mean" else (0.0, y.std())
     colours = (float(low), float(high if low < high else low + 1.0))
     names = (run_rows.input_name(run, q) for q in (0, 1))
+    rows = pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]} | hover)
+    rows.attrs["target"] = train.target
     return {
         "map": named(pd.DataFrame(grid | {"value": grid[show]}), *names, map=True, colours=colours),
-        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]} | hover),
+        "train": rows,
         "inducing": on_plane(inducing),
     }
 

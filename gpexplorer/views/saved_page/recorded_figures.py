@@ -21,6 +21,7 @@ from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper, LogScal
 from ...errors import GPExplorerError
 from ...runs.run import Run
 from ..base import Layers, View
+from ..drawing.brushing import add_tooltips
 from ..drawing.legend import entries
 from ..drawing.live import LONG, Live, in_lines, without_unseen_digits
 from ..runs.steps_table import steps_table
@@ -151,9 +152,8 @@ def _add_tooltips(figure: Any, layers: Layers) -> None:
         return
     labels = _axis_labels(layers)
     points = [r for r in figure.renderers if "marker" in getattr(getattr(r, "glyph", None), "properties", set)()]
-    tooltips = [(labels.get("xlabel", "x"), "@x{0.[0000]}"), (labels.get("ylabel", "y"), "@y{0.[0000]}")]
     if points:
-        figure.add_tools(HoverTool(renderers=points, tooltips=tooltips, visible=False))
+        add_tooltips(figure, points, [(labels.get("xlabel", "x"), "x"), (labels.get("ylabel", "y"), "y")], {"x", "y"})
 
 
 def _add_dark_theme(recorded: RecordedFigure, live: Live) -> None:
