@@ -204,8 +204,9 @@ def _predicted_and_observed(run: Run, at: int) -> Layers:
     ylabel = f"{data.target}, {predicted} {_band_name(run)} of y"
     frame = pd.DataFrame({"x": observed, "y": marginals.moments[0].cpu().numpy()})
     named(frame, xlabel, ylabel, label="training rows" if data is train else "test rows")
-    # The axes follow the points; the bars may extend beyond them.
     lower, upper = _band(marginals)
+    # Axes hold the points and the middle one of all ends of bars; some bars may extend beyond, but not most of them.
+    frame.attrs["at_least"] = (float(np.median(lower)), float(np.median(upper)))
     bars = pd.DataFrame({"x0": observed, "y0": lower, "x1": observed, "y1": upper})
     bars.attrs |= {"loose": True, "label": f"{_band_name(run)} of y"}
     return {"bars": bars, "equal": pd.DataFrame({"x": ends, "y": ends}), "points": frame}
