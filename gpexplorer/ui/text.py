@@ -16,7 +16,8 @@ from typing import Any
 
 import yaml
 
-from ..data.sets.cards import YAML
+from ..data.mapped import scratch
+from ..data.sets.cards import YAML, cache_dir
 from ..errors import GPExplorerError
 from ..runs.outcomes import WAY_OUT, is_memory
 
@@ -88,7 +89,7 @@ def sentence(error: BaseException, activity: str) -> str:
         What was going on, as the rest of a sentence that begins with "while", such as "the file was being read".
     """
     if isinstance(error, GPExplorerError):
-        return str(error)
+        return _without_folders(str(error))
     log_id = record(error, activity)
     if is_memory(error):
         return f"Memory ran out while {activity}: {WAY_OUT}. The log entry is {log_id}."
@@ -96,6 +97,13 @@ def sentence(error: BaseException, activity: str) -> str:
         f"Something unexpected went wrong while {activity}. The log entry is {log_id}. "
         "Start again, or choose other settings."
     )
+
+
+def _without_folders(message: str) -> str:
+    """A message in which files of the server have names relative to its folders, which are not a visitor's business."""
+    for folder in (scratch(), cache_dir()):  # the first one may lie in the second one
+        message = message.replace(f"{folder}/", "").replace(f'"{folder}"', "its folder")
+    return message
 
 
 def record(error: BaseException, activity: str) -> str:

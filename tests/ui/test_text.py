@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpexplorer.ui.text import escaped, named, number, text
+from gpexplorer.errors import DataError
+from gpexplorer.ui.text import escaped, named, number, sentence, text
 
 NO_NUMBERS = '2021-03-01, n-1, run-2.csv, a1e-2.csv, SE-ARD, -m, 5 - 3, "-5 kg"'
 
@@ -27,3 +28,13 @@ def test_programs_are_exact_and_tooltips_have_minus_signs():
     assert escaped("x = -1e-3 < 2") == "x = -1e-3 &lt; 2"
     assert named("Jitter", "at least 1e-6.")["description"] == "Jitter: at least 1e−6."
     assert number(-3.6e-26) == "−3.6e−26"
+
+
+def test_a_visitor_is_not_told_the_folders_of_the_server(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(tmp_path / "sets"))
+    monkeypatch.setenv("GPEXPLORER_MAPPED_DIR", str(tmp_path / "sets" / "mapped"))
+    put = DataError(f'pol: no answer. Put the file at "{tmp_path}/sets/uci/pol.gz", or "{tmp_path}/sets/mapped/ab.bin".')
+    written = DataError(f'pol: it cannot be written to "{tmp_path}/sets" (read-only).')
+
+    assert sentence(put, "") == 'pol: no answer. Put the file at "uci/pol.gz", or "ab.bin".'
+    assert sentence(written, "") == "pol: it cannot be written to its folder (read-only)."
