@@ -33,8 +33,9 @@ def test_programs_are_exact_and_tooltips_have_minus_signs():
 def test_a_visitor_is_not_told_the_folders_of_the_server(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(tmp_path / "sets"))
     monkeypatch.setenv("GPEXPLORER_MAPPED_DIR", str(tmp_path / "sets" / "mapped"))
-    put = DataError(f'pol: no answer. Put the file at "{tmp_path}/sets/uci/pol.gz", or "{tmp_path}/sets/mapped/ab.bin".')
-    written = DataError(f'pol: it cannot be written to "{tmp_path}/sets" (read-only).')
+    sets = tmp_path / "sets"
+    put = DataError(f'pol: no answer. Put the file at "{sets}/uci/pol.gz", or "{sets}/mapped/ab.bin".')
+    written = DataError(f'pol: it cannot be written to "{sets}" (read-only).')
 
     assert sentence(put, "") == 'pol: no answer. Put the file at "uci/pol.gz", or "ab.bin".'
     assert sentence(written, "") == "pol: it cannot be written to its folder (read-only)."
