@@ -46,6 +46,7 @@ DEPENDENT, DEPENDENT_ERRORS = 0.15, 4.0  # least correlation of neighbours, and 
 ALIKE = 0.1  # least share of the variance that lies between groups
 FEWEST_PANEL, LEAST_PANEL_ROWS, PANEL_TIMES = 10, 4, 3.0  # groups, rows of one, and times over the rows of one
 LARGEST_GROUP = 0.4  # of the rows
+SINGLE_ROWS = "Each row is a group of its own, so single rows were held out: name a column that several rows share."
 FEWEST_IN_GROUP = 3  # rows of a label in a panel, on the mean
 ONE_EACH, IN_ORDER = 0.99, 0.95  # shares of the rows of a panel: the only one of label and time, later than the last
 LABELS_AT_MOST = 0.3  # correlation between the mean targets of one label and the next, by its number
@@ -307,13 +308,9 @@ def plan_of_groups(rows: Dataset, column: str, asked: bool) -> Plan | None:
     _, number = np.unique(rows.groups.number.cpu().numpy(), return_inverse=True)
     sizes, n, X = np.bincount(number), len(number), numbers_of(rows)
     named = quote(column) if column else "The groups"
-    if asked and sizes.max() == 1:
-        return Plan("groups", column, (), (
-            f"{named} {'has' if column else 'have'} another value in each row, so whole groups are single rows: name a "
-            f"column that several rows share, such as a person or a batch, if there is one."
-        ))  # fmt: skip
     if asked:
-        return Plan("groups", column, (), f"Whole groups of {quote(column)} were held out." if column else "")
+        said = f"Whole groups of {quote(column)} were held out." if column else ""
+        return Plan("groups", column, (), SINGLE_ROWS if sizes.max() == 1 else said)
     several = len(sizes) >= FEWEST_GROUPS and n >= 2 * len(sizes) and sizes.max() < LARGEST_GROUP * n
     if not X.shape[1] or not several:
         return None

@@ -67,7 +67,7 @@ def test_groups_of_one_row_each_are_said_to_be_single_rows():
 
     assert plan.kind == "groups"
     assert split.train.groups is not None
-    assert plan.sentence.startswith("The groups have another value in each row, so whole groups are single rows")
+    assert plan.sentence.startswith("Each row is a group of its own, so single rows were held out")
 
 
 def test_groups_are_sought_in_tables_and_not_in_inputs_beside_their_targets():

@@ -234,18 +234,15 @@ def test_a_second_band_is_joint_or_that_of_some_rows(shift: float) -> None:
 
 
 def test_predictions_stand_at_their_observations_with_bars_of_y() -> None:
-    run = played(5)
-    layers = view(run, "fit").data(run, 20)
+    layers = view(run := played(5), "fit").data(run, 20)
     test = run.split.test
     of_y = run.posterior(20, of="y")(test.X * test.scale.x_sd + test.scale.x_mean)
-    mean, sd = of_y.mean, of_y.var.sqrt()
-    y = test.y * test.scale.y_sd + test.scale.y_mean
+    mean, sd, y = of_y.mean, of_y.var.sqrt(), test.y * test.scale.y_sd + test.scale.y_mean
     np.testing.assert_allclose(layers["points"], np.column_stack([y, mean]), rtol=1e-4)
     np.testing.assert_allclose(layers["bars"], np.column_stack([y, mean - 2 * sd, y, mean + 2 * sd]), rtol=1e-4)
     assert layers["bars"].attrs["loose"]  # some may leave the axes, but most do not:
-    figure, ends = Live(view(run, "fit"), layers).figure, layers["bars"][["y0", "y1"]].to_numpy()
-    assert figure.y_range.start < np.median(ends[:, 0])
-    assert figure.y_range.end > np.median(ends[:, 1])
+    axis, ends = Live(view(run, "fit"), layers).figure.y_range, np.median(layers["bars"][["y0", "y1"]], axis=0)
+    assert axis.start < ends[0] < ends[1] < axis.end
     np.testing.assert_allclose(layers["equal"], [[float(end)] * 2 for end in (y.min(), y.max())], rtol=1e-5)
 
 
