@@ -35,7 +35,7 @@ OF_PIVOTS = ("rows", "is_inducing", "least", "E", "HP", "EE", "C", "Ey")
 def code() -> Iterator[Any]:
     """The module, with code in a folder of its own: beside the module, runs after the tests would use it.
 
-    The folder stays, since compiling takes 40 seconds of a processor; Numba compiles again what another version of
+    The folder stays, since compiling takes 20 seconds of a processor; Numba compiles again what another version of
     itself, another processor, or another state of the module has written.
     """
     numba = pytest.importorskip("numba")

@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike
 
 BLOCK = 1024  # rows of the data, of which the parts of two columns stay in the fastest cache
 HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}}
-compiled = njit(**HOW)
+compiled = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **HOW)  # nothing else calls them
 
 
 class FactorArrays(NamedTuple):
@@ -87,6 +87,13 @@ def dot(a: Any, b: Any) -> Any:
     for i in range(len(a)):
         total += a[i] * b[i]
     return total
+
+
+@compiled
+def copy(out: Any, x: Any) -> None:
+    """out <- x; for `out[:] = x`, Numba compiles a sentence about shapes that differ, which takes three seconds."""
+    for i in range(len(x)):
+        out[i] = x[i]
 
 
 @compiled
@@ -197,7 +204,7 @@ def missed(p: Any, gain: Any) -> float:
     for row in p.ranked:
         for j in range(len(gain)):
             if p.rows[j] == row and gain[j] > -np.inf:
-                return gain.max() - gain[j]
+                return gain[np.argmax(gain)] - gain[j]
     return gain.dtype.type(np.nan)
 
 
@@ -249,7 +256,7 @@ def update_factor(f: Any, r: Any, new: Any, pending: Any) -> None:
     u, v, w, half, g = new.u, r.v, r.w, new.for_T[1], new.for_T[2]
     c, Pc, m = f.c_Pc[0], f.c_Pc[1], len(r.w)
     combine(f.pending_L[0, in_L], 1.0, u, -1.0, v)
-    f.pending_L[1, in_L, :m] = w
+    copy(f.pending_L[1, in_L], w)
     for i in range(len(v)):
         f.D[i] = max(f.D[i] + v[i] * v[i] - u[i] * u[i], f.D.dtype.type(0))
     for i in range(m):
@@ -313,7 +320,7 @@ def place_removed(f: Any, p: Any, r: Any, new: Any, vJ: Any, columns: Any, k: in
     nu, mu, g, h = r.nu, new.mu, new.for_T[2], new.others[1]
     uJ, Ev, Eu = columns[0], columns[3], columns[4]
     combine(p.E[k], nu, r.v, -mu, new.u)
-    p.HP[0, k] = h
+    copy(p.HP[0, k], h)
     combine(p.HP[1, k], 1.0, new.others[2], dot(g, h) / new.s, g)
     for j in range(len(vJ)):
         p.C[k, j] = p.C[j, k] = nu * vJ[j] - mu * uJ[j]
