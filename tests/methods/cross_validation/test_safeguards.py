@@ -42,16 +42,21 @@ class Operations(TorchDispatchMode):
         return out
 
 
+def with_two_folds(key: str, **settings: Any) -> Any:
+    """The method; with two folds instead of four, where it has folds, an iteration takes half the time."""
+    return registry[key](**{"folds": 2} if hasattr(registry[key], "folds") else {}, **settings)
+
+
 @pytest.mark.parametrize("theta_method", ["z eliminated", "z follows", "z held still"])
 @pytest.mark.parametrize("key", SCHEMES)
 def test_no_iteration_factors_or_multiplies_n_by_n_matrices(key: str, theta_method: str):
     task, n, rank = problem(1000.0, n=200), 200, 6
-    method = registry[key](rank=rank, theta_method=theta_method, cg_iterations=20)
+    method = with_two_folds(key, rank=rank, theta_method=theta_method, cg_iterations=6)
     steps = method.steps(task)
     list(islice(steps, 2))
 
     with Operations() as seen:
-        list(islice(steps, 3))
+        list(islice(steps, 2))
 
     features = getattr(method, "folds", 1) * (task.train.d + 2)  # of all folds, for the gradient in theta
     assert seen.product <= n * n * max(2 * rank, features)
@@ -98,10 +103,11 @@ def random_case(k: int) -> tuple[Any, Problem]:
     rng = torch.Generator().manual_seed(k)
     task = problem(n=14)
     theta = task.theta + 3.0 * torch.randn(len(task.theta), generator=rng, dtype=torch.float64)
-    method = registry[SCHEMES[k % 3]](
+    method = with_two_folds(
+        SCHEMES[k % 3],
         max_iterations=2,
         rank=8,
-        cg_iterations=15,
+        cg_iterations=6,
         rho=float(10 ** (6.0 * torch.rand(1, generator=rng) - 3.0)),
         theta_method=["z follows", "z held still", "z eliminated"][k // 6 % 3],
         balance=[0.0, 10.0][k // 2 % 2],
