@@ -20,6 +20,7 @@ VIEWS = {
     "permute", "diagonal", "split", "unbind", "_unsafe_view", "reshape", "empty", "_local_scalar_dense", "unfold",
 }
 # fmt: on
+WHOLE = set[Any]()  # operations that are not taken apart
 
 
 class Work(TorchDispatchMode):
@@ -28,13 +29,16 @@ class Work(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.flops = self.bytes = self.memory = self.calls = 0.0
-        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}  # some have been freed since
+        self._kept = 0  # bytes of all of them
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with self:  # in inference mode torch leaves it to us to take an operation apart
-            out = func.decompose(*args, **(kwargs or {}))
-        if out is not NotImplemented:
-            return out
+        if func not in WHOLE:
+            with self:  # in inference mode torch leaves it to us to take an operation apart
+                out = func.decompose(*args, **(kwargs or {}))
+            if out is not NotImplemented:
+                return out
+            WHOLE.add(func)
         out = func(*args, **(kwargs or {}))
         name = func.__name__.split(".")[0].rstrip("_")
         results = tensors(out if isinstance(out, tuple | list) else [out])
@@ -50,13 +54,16 @@ class Work(TorchDispatchMode):
         return out
 
     def _keep(self, results: list[Tensor]) -> None:
+        """Look for what has been freed only where the most bytes alive at once may be exceeded."""
         for part in results:
             storage = part.untyped_storage()
-            if storage.nbytes() > 4096:
-                self._alive.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
-        if results:
+            if (nbytes := storage.nbytes()) > 4096 and storage._cdata not in self._alive:
+                self._alive[storage._cdata] = StorageWeakRef(storage), nbytes
+                self._kept += nbytes
+        if self._kept > self.memory:
             self._alive = {key: entry for key, entry in self._alive.items() if not entry[0].expired()}
-            self.memory = max(self.memory, float(sum(nbytes for _, nbytes in self._alive.values())))
+            self._kept = sum(nbytes for _, nbytes in self._alive.values())
+            self.memory = max(self.memory, float(self._kept))
 
 
 def tensors(parts: Iterable[Any]) -> list[Tensor]:

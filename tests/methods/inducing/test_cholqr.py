@@ -12,6 +12,7 @@ from scipy import optimize
 
 from gpexplorer.linalg.replayed_descent import evaluations
 from gpexplorer.methods.inducing.distinct_rows import distinct_rows
+from gpexplorer.methods.inducing.swapping import swap
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.methods.inducing.swapping.factor import Factor
 from gpexplorer.problem import Problem
@@ -191,15 +192,17 @@ def test_the_initial_set_contains_no_duplicates(repeats: int) -> None:
     assert last.info.jitter == 0.0
 
 
-def test_drift_over_two_thousand_swaps_is_small_and_reported() -> None:
-    task = problem(n=300)
+def test_drift_over_400_accepted_swaps_is_small_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every try is accepted, also one that raises the objective; else 85 of 2,000 were, and others change nothing."""
+    monkeypatch.setattr(swap, "LEAST_GAIN", -math.inf)
+    task = problem(1000.0, n=300)
     s = swapper(task, "vfe", m=30, z=10)
-    for k in range(2000):
+    for k in range(400):
         if k % 60 == 59:
             s.refresh(k)
-        s.swap([k % 30, (k + 1) % 30], k)
-    assert s.factor.total == pytest.approx(dense(task, s.factor.inducing, "vfe"), rel=1e-6)
-    assert s.rebuild() < 1e-6
+        assert s.swap([k % 30, (k + 1) % 30], k).accepted
+    assert s.factor.total == pytest.approx(dense(task, s.factor.inducing, "vfe"), rel=1e-9)
+    assert s.rebuild() < 1e-9
 
 
 def test_a_rebuild_reports_the_drift_and_corrects_the_objective() -> None:
