@@ -99,12 +99,16 @@ def kill_writers(folder: Path, count: int) -> Iterator[Round]:
 
 
 def _template(store: Store) -> tuple[Spec, Record]:
-    """A spec, and the first record of its run. No method takes a step in this process, which will be forked."""
+    """A spec, and the first record of its run. A child takes the step, since this process will be forked again."""
     spec = Spec("random", {"num_inducing": 3}, {"name": "friedman1", "n": 30, "seed": 1}, budget={"steps": 0})
-    program = "import sys; from gpexplorer import Spec, Store; r = Store(sys.argv[1]).open(Spec.from_json(sys.argv[2]))"
-    subprocess.run(
-        [sys.executable, "-c", f"{program}; r.advance(); r.close()", str(store.path), spec.to_json()], check=True
-    )
+    if os.fork() == 0:
+        try:
+            run = store.open(spec)
+            run.advance()
+            run.close()
+        finally:
+            os._exit(ENDED)
+    os.wait()
     return spec, store.kept(spec.key()).records[0]
 
 
