@@ -361,7 +361,7 @@ def test_with_more_functions_than_rows_variances_are_those_of_dense_algebra(shif
     torch.testing.assert_close(posterior(X).mean, mean, rtol=1e-7, atol=1e-9)
     torch.testing.assert_close(posterior(X).var, C.diagonal(), rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(posterior.cov(X), C, rtol=1e-6, atol=1e-9)
-    paths = posterior.paths(20_000, seed=1)(X)  # [paths, rows]
+    paths = posterior.paths(8000, seed=1)(X)  # [paths, rows]; the sd of these variances is 1.6 %
     torch.testing.assert_close(paths.var(0), C.diagonal(), rtol=0.06, atol=1e-3)
     posterior.save(tmp_path / "model.safetensors")
     torch.testing.assert_close(load_posterior(tmp_path / "model.safetensors")(X).var, posterior(X).var)
