@@ -23,7 +23,8 @@ from numpy.typing import DTypeLike
 
 BLOCK = 1024  # rows of the data, of which the parts of two columns stay in the fastest cache
 HOW: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}}
-compiled = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **HOW)  # nothing else calls them
+PART = HOW | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # only `one_try` calls them
+compiled = njit(**PART)
 
 
 class FactorArrays(NamedTuple):
