@@ -188,7 +188,8 @@ class Compare(InPanel, param.Parameterized):
     ----------
     runs : mapping of str to Run, or iterable of Run
         The runs; without names they are called by their method and a number. What `gpexplorer.sweep` yields is taken
-        as well, with the names of the sweep; a name that comes again gets a number.
+        as well, with the names of the sweep. A name that another spec has gets what distinguishes the two, and one that
+        comes again with the same spec gets a number.
 
     Raises
     ------
@@ -331,6 +332,9 @@ def _named(runs: Mapping[str, Compared] | Iterable[Compared]) -> dict[str, Compa
     for number, run in enumerate(runs, 1):
         method = run.spec.method if isinstance(run, Finished) else run.method.key if isinstance(run, Run) else ""
         name = run.name if isinstance(run, Swept) else f"{number} {method}"
+        if isinstance(run, Swept) and run.finished is not None:
+            before = {key: each.finished for key, each in named.items() if isinstance(each, Swept) and each.finished}
+            name = comparison.name_among(name, run.finished, before)
         named[f"{number} {name}" if name in named else name] = run
     return named
 

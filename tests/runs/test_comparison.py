@@ -279,7 +279,10 @@ def test_settings_and_methods_have_the_labels_of_the_page_where_they_are_asked_f
     )
     assert comparison.table(runs)["method"].tolist() == ["cholqr", "cholqr", "svgp"]
     names = list(sweep.grid(specs["c"], {"num_inducing": [20, 30], "split": [1]}, labels=True))
-    assert names == ["Inducing inputs m = 20, split = 1", "Inducing inputs m = 30, split = 1"]
+    assert names == ["SVGP, Inducing inputs m = 20, split = 1", "SVGP, Inducing inputs m = 30, split = 1"]
+    assert list(sweep.grid(specs["a"], {"method": ["ivm"], "seed": [1]}, labels=True)) == [
+        "Informative vector machine, seed = 1"
+    ]
     assert comparison.not_default(specs["c"]) == {"num_inducing": 30}
 
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from gpexplorer import Spec, Store, data
 from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies import comparison
 from gpexplorer.runs.studies.comparison import Finished
-from gpexplorer.runs.studies.sweep import Swept, around, sweep
+from gpexplorer.runs.studies.sweep import Swept, around, grid, sweep
 from gpexplorer.ui.panels.compare_panel import ComparePanel
 from gpexplorer.ui.panels.sweep_panel import SweepPanel, SweepWorker, values
 from gpexplorer.ui.session import Session
@@ -92,6 +93,30 @@ def test_a_note_says_what_cannot_be_compared(runs: dict[str, Finished]):
     assert ": compare on more rows or splits." in doubtful
     assert "different transforms of the target; compare scores, not objectives." in different
     assert "data sets or splits" not in different
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_a_sweep_of_another_spec_replaces_no_row_and_the_same_again_stays_one():
+    spec = Spec("cholqr", {}, ROWS, budget={"steps": 1})
+    bases = [spec, replace(spec, method="fitc", settings={}), replace(spec, settings={"objective": "pp"})]
+    bases += [replace(spec, data={**ROWS, "n": 50}), replace(spec, seed=3), replace(spec, budget={"steps": 2}), spec]
+    session = Session(spec)
+    panel = ComparePanel(session)
+    try:
+        for base in bases:
+            specs = grid(base, {"num_inducing": [3, 4]}, labels=True)
+            panel.add_all({swept.name: swept.finished for swept in sweep(specs)})
+        said = panel.note.object
+    finally:
+        session.close()
+
+    assert len(panel.runs) == 2 * len(set(bases))
+    names = [name.replace("Inducing points ", "") for name in panel.runs if name.endswith(("m = 4", "pp", "2 steps"))]
+    assert names[:2] == ["CholQR swaps, m = 4", "FITC / SPGP, moving inputs, m = 4"]
+    own_words = ("Objective = pp", "at most 2 steps")
+    assert names[2:] == [f"CholQR swaps, m = {m}, {own}" for own in own_words for m in (3, 4)]
+    assert len([name for name in panel.runs if "seed = 3" in name or "n 50" in name]) == 4
+    assert re.search("Best by SMSE: <b>(CholQR swaps|FITC)", said)
 
 
 def test_saved_pictures_are_called_by_what_they_show(runs: dict[str, Finished]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
@@ -67,6 +68,15 @@ def test_runs_without_names_are_counted_from_one_and_a_name_that_comes_again_get
     assert list(Compare([own, open_run]).finished) == ["1 ml", "2 random"]
     assert list(Compare(iter([own])).finished) == ["1 ml"]
     assert list(Compare(swept).finished) == ["deep", "2 deep"]
+    other = finished([3.0, 1.0], gpx.Spec("random", {"num_inducing": 4}, data="snelson-like"))
+    longer = finished([3.0, 1.0], gpx.Spec("random", {"num_inducing": 5}, data="snelson-like"))
+    by_hand, others = replace(own, changes="noise set by hand"), [Swept("deep", each, "") for each in (other, longer)]
+    several = Compare([*swept, *others, Swept("deep", by_hand, ""), Swept("deep", None, "K is singular.")])
+    added = ["method=random", "method=random, num_inducing=5", "noise set by hand"]
+    assert list(several.finished) == ["deep", "2 deep", *(f"deep, {words}" for words in added)]
+    assert list(several.failed) == ["6 deep"]
+    undone = Compare([Swept("deep", by_hand, ""), swept[0], swept[0]])
+    assert list(undone.finished) == ["deep", "deep (2)", "3 deep (2)"]
     assert list(Compare({"mine": own}).finished) == ["mine"]
     for wrong in (3, [4], {"a": "b"}):
         with pytest.raises(SettingError, match="Compare"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,6 +85,11 @@ class Finished:
         seconds, of_other = self.steps["seconds"], other.steps["seconds"]
         is_same = len(seconds) == len(of_other) and bool((seconds.to_numpy() == of_other.to_numpy()).all())
         return is_same and (self.spec.key(), self.changes) == (other.spec.key(), other.changes)
+
+    def repeats(self, other: Finished) -> bool:
+        """Whether both computed the same: one spec, with one budget or up to the same step."""
+        is_as_long = self.spec.budget == other.spec.budget or self.last["steps"] == other.last["steps"]
+        return is_as_long and (self.spec.key(), self.changes) == (other.spec.key(), other.changes)
 
 
 def read_store(store: Store, most: int | None = None) -> tuple[dict[str, Finished], dict[str, str]]:
@@ -211,6 +217,36 @@ def what_differs(
         for name, spec in specs.items()
     }
     return {name: ", ".join(filter(None, [*each, changes.get(name, "")])) for name, each in written.items()}
+
+
+def name_among(name: str, run: Finished, others: Mapping[str, Finished], labels: bool = False) -> str:
+    """Return the name under which a run joins others, so that it takes the place of none but its own repetition.
+
+    Parameters
+    ----------
+    name : str
+        The name that is wanted. If another run has it, what distinguishes the two is added to it.
+    run : Finished
+        The run.
+    others : mapping of str to Finished
+        The runs that have names already.
+    labels : bool, default False
+        Whether settings have the labels of the page.
+
+    Examples
+    --------
+    >>> name_among("num_inducing=8", of_fitc, {"num_inducing=8": of_cholqr})  # doctest: +SKIP
+    'num_inducing=8, method=fitc'
+    """
+    if name not in others or run.repeats(others[name]):
+        return name
+    pair = {"": others[name], name: run}
+    specs, changes = {key: each.spec for key, each in pair.items()}, {key: each.changes for key, each in pair.items()}
+    differs = what_differs(specs, labels=labels, changes=changes)[name]
+    if differs:
+        return name_among(f"{name}, {differs}", run, others, labels)
+    numbered = (f"{name} ({number})" for number in itertools.count(2))  # that one was changed by hand
+    return next(each for each in numbered if each not in others or run.repeats(others[each]))
 
 
 def not_default(spec: Spec) -> dict[str, Any]:

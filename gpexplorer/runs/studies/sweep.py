@@ -63,7 +63,7 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]], most: int = MOST, labels
     most : int, default 200
         The largest number of combinations that is allowed.
     labels : bool, default False
-        Whether the names have the labels of the page, such as "Inducing points m = 8, seed = 1".
+        Whether the names have the method and the labels of the page: "CholQR swaps, Inducing points m = 8, seed = 1".
 
     Returns
     -------
@@ -87,8 +87,10 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]], most: int = MOST, labels
     specs = {}
     for values in itertools.product(*over.values()):
         chosen = dict(zip(over, values, strict=True))
-        words = [setting_in_words(spec.method, name, value, labels) for name, value in chosen.items()]
-        specs[", ".join(words)] = with_values(spec, chosen)
+        one = with_values(spec, chosen)
+        titled = {name: value for name, value in chosen.items() if name != "method"} if labels else chosen
+        words = [setting_in_words(one.method, name, value, labels) for name, value in titled.items()]
+        specs[", ".join([registry[one.method].title, *words] if labels else words)] = one
     return specs
 
 

@@ -119,7 +119,8 @@ class ComparePanel(StudyPanel):
         for name, run in runs.items():
             self._notes.learn(name, run.note)
             if not self._name_of(run):
-                self.runs[f"{name[:6]}: {registry[run.spec.method].title}"] = run
+                wanted = f"{name[:6]}: {registry[run.spec.method].title}"
+                self.runs[comparison.name_among(wanted, run, self.runs, labels=True)] = run
         self._trim()
         self.draw()
         if not runs:
@@ -134,12 +135,13 @@ class ComparePanel(StudyPanel):
         return next((name for name, known in self.runs.items() if known.has_steps_of(run)), "")
 
     def add(self, name: str, run: Finished) -> None:
-        """Keep a run under a name; it replaces a run with the same name."""
+        """Keep a run under a name; see `add_all`."""
         self.add_all({name: run})
 
     def add_all(self, runs: Mapping[str, Finished]) -> None:
-        """Keep runs under their names, and draw once; each replaces a run with the same name."""
-        self.runs |= runs
+        """Keep runs, and draw once. One takes the place of its repetition; a name of another run is made longer."""
+        for name, run in runs.items():
+            self.runs[comparison.name_among(name, run, self.runs, labels=True)] = run
         self._trim()
         self.draw()
 
