@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from gpexplorer import Spec
+from gpexplorer.errors import PosteriorError
+from gpexplorer.methods.inducing.selection.unsupervised import LargestVariance
 from gpexplorer.runs.studies.comparison import Finished, aligned
 from gpexplorer.ui.panels.pair_panel import OPEN_RUN, PairPanel
 from gpexplorer.ui.session import Session
 from gpexplorer.views.runs.convergence import Convergence
+from saved_pages import frames_of
 
 ROWS = {"name": "snelson-like", "n": 60}
 SPEC = Spec("cholqr", {"num_inducing": 5}, ROWS, kernel="se", seed=1)
@@ -38,7 +44,7 @@ def wait(holds: Callable[[], object]) -> None:
 
 def shown(panel: PairPanel, at: str) -> list[str]:
     """The heads of both sides once this place is drawn."""
-    wait(lambda: panel.update() or f"Both runs at {at}." == panel.note.object)
+    wait(lambda: panel.update() or re.search(rf"\bat {at}\b", str(panel.note.object)))
     return [str(head.object) for head in panel.heads]
 
 
@@ -111,6 +117,65 @@ def check_axes(panel: PairPanel) -> None:
     assert left[:2] == [1.0, 2.0]
     assert right[0] < 1.0 < 2.0 < right[1]
     assert left[2:] == right[2:]
+
+
+def test_scores_are_those_of_the_place_shown_and_of_each_place_of_the_saved_page(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("gpexplorer.ui.playback.open_run.SCORING_SHARE", -1.0)  # no step is scored when it is taken
+    panel = PairPanel(session, dict)
+    panel.right.value = "method: random"
+    panel.begin()
+    for at in (6, 2):
+        panel.place.value = at
+        heads = shown(panel, f"step {at}")
+        for head, run in zip(heads, panel._worker.runs().values(), strict=True):
+            assert f"<span>SMSE</span><b>{run.scores(at)['smse']:.4g}</b>" in head
+    page = asyncio.run(panel._page()).getvalue().decode()
+    panel.close()
+
+    facts = [each for run in frames_of(page)["runs"] for each in run["facts"]]
+    assert len(facts) == 14
+    assert all("at step" not in each["SMSE"] + each["SNLP"] for each in facts)
+    assert len({each["SMSE"] for each in facts}) > 7
+
+
+def test_a_run_that_ended_before_the_other_says_where_and_one_that_was_cut_short_says_why(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    def say(panel: PairPanel, at: str) -> str:
+        panel.begin()
+        shown(panel, at)
+        return str(panel.note.object)
+
+    def fail(*_: object) -> None:
+        raise PosteriorError("K is <singular>.")
+
+    few = replace(SPEC, method="random", settings={"num_inducing": 4, "learn": False}).open()
+    few.finish()
+    panel = PairPanel(session, lambda: {"<few>": Finished.of(few)})
+    panel.right.value = "kept: <few>"
+    assert say(panel, "step 6") == "The open run at step 6; &lt;few&gt; ended at step 4."
+    panel.place.value = 3
+    shown(panel, "step 3")
+    assert panel.note.object == "Both runs at step 3."
+    panel.right.value = "method: greedy-variance"
+    with monkeypatch.context() as patch:
+        patch.setattr("gpexplorer.ui.panels.pair_panel.MOST_SECONDS", 0.0)
+        cut = say(panel, "step 1")
+    with monkeypatch.context() as patch:
+        for choice in ("choose", "choose_several"):
+            patch.setattr(LargestVariance, choice, fail)
+        failed = say(panel, "step 6")
+    panel.close()
+
+    title = "Greedy conditional variance"
+    assert cut == " ".join(
+        ["Both runs at step 1.", *(f"{name} took 1 of 6 steps in 0 s, the most." for name in ("The open run", title))]
+    )
+    assert re.fullmatch(
+        rf"The open run at step 6; {title} ended at step \d\. {title}: .*K is &lt;singular&gt;\..*", failed
+    )
 
 
 def test_a_method_takes_as_many_steps_on_the_same_rows(session: Session):

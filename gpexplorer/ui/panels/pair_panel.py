@@ -34,6 +34,7 @@ from .study_panel import StudyPanel
 
 MOST_SECONDS = 60.0  # on the clock, for the steps of one of the two runs
 PAIR = 2
+LONGEST = 900  # letters of the sentences on the place of both runs
 
 
 @dataclass(eq=False)
@@ -54,6 +55,8 @@ class Side:
         Its pictures, once it is open.
     differs : str
         The settings in which it differs from the other run, once both are open.
+    shortfall : str
+        Why it has taken fewer steps than were asked for, as a sentence; empty if its method ended by itself.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Side:
     opened: OpenRun
     views: tuple[View, ...] = ()
     differs: str = ""
+    shortfall: str = ""
 
 
 class PairFrame(NamedTuple):
@@ -71,6 +75,8 @@ class PairFrame(NamedTuple):
     ----------
     place : str
         What it is called.
+    said : str
+        Where both runs are there, and why one of them goes no further, in sentences.
     facts : tuple of dict of str to str
         Numbers of each run there, as text.
     layers : tuple of mapping of str to Layers
@@ -78,6 +84,7 @@ class PairFrame(NamedTuple):
     """
 
     place: str
+    said: str
     facts: tuple[dict[str, str], ...]
     layers: tuple[Mapping[str, Layers], ...]
 
@@ -176,9 +183,14 @@ class PairWorker(BackgroundWorker):
             with self._turns.turn():
                 if not side.opened.advance():
                     break
-            if time.monotonic() - begin > MOST_SECONDS:
+            if time.monotonic() - begin > MOST_SECONDS and side.opened.last < side.steps:
+                name, taken = _capitalised(side.name), f"{side.opened.last:,} of {side.steps:,} steps"
+                side.shortfall = f"{name} took {taken} in {MOST_SECONDS:.0f} s, the most."
                 break
             self.message = f"{side.name}: step {side.opened.last:,} of {side.steps:,} …"
+        outcome = side.opened.run.outcome if side.opened.run is not None else None
+        if outcome is not None and outcome.reason in ("failed", "diverged"):
+            side.shortfall = f"{_capitalised(side.name)}: {outcome.message}"
 
     def _draw_next(self) -> bool:
         """Wait for a request and draw it; False once the worker is closed."""
@@ -190,13 +202,32 @@ class PairWorker(BackgroundWorker):
         number, by, keys = request
         places, rows = self._places[by]
         number = min(max(number, 0), len(places) - 1)
+        place = place_name(float(places[number]), by)
         runs_and_records = [(side.opened, int(at)) for side, at in zip(self.sides, rows[number], strict=True)]
         with self._turns.turn():
+            for open_run, at in runs_and_records:
+                open_run.score(at)
             layers = tuple(open_run.layers(at, keys) for open_run, at in runs_and_records)
         numbers = tuple(facts(open_run.run, [at])[0] for open_run, at in runs_and_records if open_run.run is not None)
         with self._changed:
-            self._frame = PairFrame(place_name(float(places[number]), by), numbers, layers)
+            self._frame = PairFrame(place, self._said(place, float(places[number]), by, rows[number]), numbers, layers)
         return True
+
+    def _said(self, name: str, place: float, by: str, records: Sequence[int]) -> str:
+        """Where both runs are at a place with this name, and why they have taken fewer steps than were asked for."""
+        where = []
+        for side, at in zip(self.sides, records, strict=True):
+            run = side.opened.run
+            reached = at if by == "step" or run is None else run.trace[int(at)].seconds
+            has_ended = at == side.opened.last and reached < place
+            where.append(f"{side.name} ended at step {at:,}" if has_ended else f"{side.name} at {name}")
+        both_there = all(words.endswith(f" at {name}") for words in where)
+        said = f"Both runs at {name}." if both_there else f"{_capitalised('; '.join(where))}."
+        return " ".join([said, *(side.shortfall for side in self.sides if side.shortfall)])
+
+
+def _capitalised(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _differences(specs: Sequence[Spec]) -> list[str]:
@@ -354,7 +385,7 @@ class PairPanel(StudyPanel):
         return [*ALWAYS, *([self.also.value] if self.also.value != NONE else [])]
 
     def _show(self, worker: PairWorker, frame: PairFrame) -> None:
-        self.say(f"Both runs at {frame.place}.")
+        self.say(frame.said, LONGEST)
         self._drawn = time.monotonic()
         for number, (side, layers, numbers) in enumerate(zip(worker.sides, frame.layers, frame.facts, strict=True)):
             cells = "".join(f"<div><span>{text(k)}</span><b>{text(v)}</b></div>" for k, v in numbers.items())

@@ -9,7 +9,9 @@ import importlib
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from html import escape, unescape
 from pathlib import Path
@@ -21,7 +23,7 @@ from bokeh.util.paths import bokehjs_path
 
 from ...data import is_named
 from ...data.quoting import what_is_seen
-from ...errors import SettingError, not_written, quoted
+from ...errors import GPExplorerError, SettingError, not_written, quoted
 from ...runs import Spec, code
 from ...runs.run import Run
 from ...runs.storage.own_files import replacing
@@ -32,6 +34,7 @@ from .recorded_figures import PackedColumns, Properties, RecordedFigure, evenly_
 
 MOST_FRAMES = 200
 LARGEST = 4_700_000  # bytes of a file
+SCORING_SECONDS = 5.0  # for the scores of the frames of one run
 SHOWN = 3  # pictures where none is named
 ALIGNED = ("step", "seconds")
 HERE = Path(__file__).parent
@@ -101,6 +104,7 @@ def save_page(
     Notes
     -----
     A run of more than 200 steps is shown at 200 of them, evenly spaced; fewer where the file would become too large.
+    These steps are scored for up to 5 seconds, the last one first; at another one stands the newest score before it.
     """
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path).lower().endswith((".html", ".htm")):
         raise SettingError(f'A page cannot be saved as {quoted(path)}: give an .html file, such as "run.html".')
@@ -145,6 +149,7 @@ def page_of(
         if not len(run.trace):
             raise SettingError(f"The run {name!r} has no record to draw yet. Take a step first: run.advance().")
         records = evenly_spaced(len(run.trace), MOST_FRAMES)
+        _score(run, records)
         views = _views(run, keys, SHOWN if len(runs_by_name) == 1 else 2)
 
         def share(fraction: float, number: int = number) -> None:
@@ -164,6 +169,18 @@ def page_of(
         recorded = [
             _thinned(recorded_run, max(2, most * LARGEST * 9 // (len(content) * 10))) for recorded_run in recorded
         ]
+
+
+def _score(run: Run, records: Sequence[int]) -> None:
+    """Score the records that have a frame, the last one first, while this takes no longer than a few seconds."""
+    if run.outcome is not None and run.outcome.reason == "failed":
+        return
+    end = time.monotonic() + SCORING_SECONDS
+    with suppress(GPExplorerError):  # the pictures are shown where no score can be computed
+        for at in (records[-1], *records[:-1]):
+            run.scores(at)
+            if time.monotonic() > end:
+                break
 
 
 def _notes_on_rows(run: Run, others: Sequence[RecordedRun]) -> list[str]:
