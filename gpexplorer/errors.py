@@ -128,13 +128,18 @@ def number(owner: str, value: Any, *, whole: bool, low: float, high: float = mat
         If the value is not such a number.
     """
     value = listed(value) if getattr(value, "shape", None) == () else value
-    kind, form = ("a whole number", ",") if whole else ("a number", "g")
     right_type = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    span = f"above {low:{form}}" if above else f"of at least {low:{form}}"
-    span += "" if math.isinf(high) else f" and at most {high:{form}}"
     if not right_type or not is_finite(value) or value > high or (value <= low if above else value < low):
-        raise SettingError(f"{owner} is {quoted(value)}; give {kind} {span}.")
+        allowed = numbers_allowed(whole=whole, low=low, high=high, above=above)
+        raise SettingError(f"{owner} is {quoted(value)}; give {allowed}.")
     return value
+
+
+def numbers_allowed(*, whole: bool, low: float, high: float = math.inf, above: bool = False) -> str:
+    """Return which numbers `number` accepts, such as "a whole number of at least 1 and at most 10"."""
+    kind, form = ("a whole number", ",") if whole else ("a number", "g")
+    span = f"above {low:{form}}" if above else f"of at least {low:{form}}"
+    return f"{kind} {span}" + ("" if math.isinf(high) else f" and at most {high:{form}}")
 
 
 def whole_number(value: Any) -> int | None:

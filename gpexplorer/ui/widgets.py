@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from inspect import iscoroutinefunction
 from typing import Any
@@ -11,6 +12,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ..data.files.size_limits import NEEDED
+from ..errors import SettingError, number, numbers_allowed
 from .styles import TEXT, TOOLTIP
 from .text import named
 
@@ -61,6 +63,27 @@ def select(label: str, options: Any, value: Any, width: int, **style: Any) -> pm
 def whole(label: str, value: int, low: int, high: int | None, width: int, **style: Any) -> pmui.IntInput:
     """Return a field for a whole number between two bounds. A browser may still send any other value."""
     return pmui.IntInput(label=label, value=value, start=low, end=high, width=width, **{**SMALL, **style})
+
+
+def whole_value(field: pmui.IntInput, owner: str = "") -> int:
+    """Return the number in a field that `whole` made, and check its bounds, which hold in the browser only.
+
+    Parameters
+    ----------
+    field : IntInput
+        The field.
+    owner : str, default ""
+        What the number is, to begin a message with; by default the label of the field.
+
+    Raises
+    ------
+    SettingError
+        If the field is empty, or its number is not between its bounds.
+    """
+    owner, high = owner or str(field.label), math.inf if field.end is None else field.end
+    if field.value is None:
+        raise SettingError(f"{owner} is empty; give {numbers_allowed(whole=True, low=field.start, high=high)}.")
+    return int(number(owner, field.value, whole=True, low=field.start, high=high))
 
 
 def download(name: str, content: Callable[..., Any], label: str = "", help_: str = "", **style: Any) -> Any:

@@ -14,9 +14,11 @@ from gpexplorer.errors import GPExplorerError
 from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.inputs.data_source import DataSource
 from gpexplorer.ui.panels.race_panel import RacePanel
+from gpexplorer.ui.panels.recommend_panel import RecommendPanel
 from gpexplorer.ui.panels.scaling_panel import ScalingPanel
 from gpexplorer.ui.panels.sweep_panel import SweepPanel
 from gpexplorer.ui.session import Session
+from gpexplorer.ui.text import number
 from gpexplorer.ui.widgets import CHUNK, FileUpload
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1}, kernel="se")
@@ -122,22 +124,59 @@ def test_a_sweep_varies_only_what_it_offers(session: Session, what: object):
 
 @pytest.mark.parametrize(
     ("widget", "value"),
-    [("count", 1e9), ("count", 10**9), ("count", "3"), ("low", -5), ("low", math.nan), ("high", "a"), ("axis", "z")],
+    [
+        ("count", 1e9),
+        ("count", 10**9),
+        ("count", "3"),
+        ("low", -5),
+        ("low", None),
+        ("high", None),
+        ("count", None),
+        ("low", math.nan),
+        ("high", "a"),
+        ("axis", "z"),
+    ],
 )
 def test_sizes_that_no_widget_has_are_refused_at_once(session: Session, widget: str, value: object):
     panel = ScalingPanel(session)
-    setattr(panel, widget, SimpleNamespace(value=value))
+    given = getattr(panel, widget)
+    bounds = {"start": given.start, "end": given.end} if widget != "axis" else {}
+    setattr(panel, widget, SimpleNamespace(value=value, label=given.label, **bounds))
 
     panel.toggle()
 
     assert panel._worker is None
+    assert "None" not in panel.note.object
     assert panel.note.object
+
+
+def test_a_number_that_is_missing_or_below_the_least_one_of_its_field_is_a_sentence(session: Session):
+    race, sweeps, asked = RacePanel(session), SweepPanel(session, lambda _: None, dict), RecommendPanel(session)
+    scaling = ScalingPanel(session)
+    fields = {
+        "Seconds per method": (race.seconds, race.toggle, race, "a whole number of at least 1 and at most 3,600"),
+        "Steps per run": (sweeps.steps, sweeps.toggle, sweeps, "a whole number of at least 1 and at most 100,000"),
+        "Seconds per run": (sweeps.seconds, sweeps.toggle, sweeps, "a whole number of at least 0 and at most 3,600"),
+        "Seconds": (asked.seconds, asked.ask, asked, "a whole number of at least 2 and at most 3,600"),
+        "From": (scaling.low, scaling.toggle, scaling, "a whole number of at least 1"),
+        "Sizes": (scaling.count, scaling.toggle, scaling, "a whole number of at least 3 and at most 12"),
+    }  # fmt: skip
+    for words, (field, start, panel, allowed) in fields.items():
+        usual = field.value
+        field.value = None  # emptied
+        start()
+        assert panel.note.object.startswith(f"{words} is empty; give {allowed}.")
+        field.value = field.start - 1
+        start()
+        assert panel.note.object.startswith(f"{words} is {number(field.start - 1)}; give {allowed}.")
+        assert panel._worker is None
+        field.value = usual
 
 
 @pytest.mark.parametrize("seconds", [math.nan, -1.0, 1e9, "long", None])
 def test_seconds_that_no_widget_has_start_no_race(session: Session, seconds: object):
     panel = RacePanel(session)
-    panel.seconds = SimpleNamespace(value=seconds)
+    panel.seconds = SimpleNamespace(value=seconds, label="Seconds per method", start=1, end=3600)
     panel.methods = SimpleNamespace(value=["pcg", "cg", "<b>", 3])
 
     panel.toggle()

@@ -13,7 +13,6 @@ import panel_material_ui as pmui
 
 from ...data.quoting import data_title, size
 from ...errors import SettingError
-from ...errors import number as number_checked
 from ...methods.base import registry
 from ...runs import Spec
 from ...runs.setting_checks import typed_value
@@ -26,7 +25,7 @@ from ..session import Session
 from ..shared_limits import Reservation, Turns
 from ..tables import TABLE, html_table
 from ..text import number, sentence, span, text
-from ..widgets import WIDE, button, column, line_of_text, row, select, share_of_row, whole
+from ..widgets import WIDE, button, column, line_of_text, row, select, share_of_row, whole, whole_value
 from .study_panel import StudyPanel
 
 DEFAULT_METHODS = ("cholqr", "greedy-variance", "pcg", "grief")
@@ -227,7 +226,7 @@ class RacePanel(StudyPanel):
         chosen = [value for value in self.methods.value or [] if value in titles]
         specs = {titles[value]: _lane(spec, value) for value in chosen}
         specs |= lanes_of_text(spec, str(self.lanes.value or ""))
-        seconds = number_checked("Seconds per method", self.seconds.value, whole=False, low=0, high=MOST_SECONDS)
+        seconds = whole_value(self.seconds)
         self._session.begin_study("a race")
         memory, rows = self._session.shares.reservation(), self._session.rows()
 

@@ -20,7 +20,6 @@ import panel_material_ui as pmui
 from ... import data as data_sets
 from ...data.quoting import about, data_title, what_is_seen
 from ...data.splits import ALL
-from ...errors import number
 from ...runs import Spec
 from ...views.runs.comparison_charts import CandidateScores
 from ..browser.callbacks import change
@@ -33,7 +32,19 @@ from ..session import Session
 from ..shared_limits import Turns
 from ..styles import FACTS, SHEET, TEXT
 from ..text import cut, named, sentence, span, text, with_minus_signs
-from ..widgets import WIDE, button, column, download, hidden_column, line_of_text, row, select, watch, whole
+from ..widgets import (
+    WIDE,
+    button,
+    column,
+    download,
+    hidden_column,
+    line_of_text,
+    row,
+    select,
+    watch,
+    whole,
+    whole_value,
+)
 from .study_panel import StudyPanel
 
 if TYPE_CHECKING:
@@ -182,7 +193,7 @@ class RecommendPanel(StudyPanel):
     def _recommending(self) -> RecommendWorker:
         session = self._session
         spec, read = session.spec, session.read
-        seconds = number("Seconds", self.seconds.value, whole=False, low=LEAST_SECONDS, high=MOST_SECONDS)
+        seconds = whole_value(self.seconds)
         session.begin_study("a recommendation")
         options: dict[str, Any] = {"prefer": self.prefer.value, "folds": self.held_out.value or None}
         if self.held_out.value == "time":

@@ -14,7 +14,6 @@ import numpy as np
 from ...data.quoting import data_title, size
 from ...data.sets.generators import GENERATORS
 from ...errors import GPExplorerError, SettingError
-from ...errors import number as checked
 from ...memory import machine_memory
 from ...methods.base import registry
 from ...runs import Spec
@@ -31,7 +30,7 @@ from ..session import Session
 from ..shared_limits import Reservation
 from ..tables import TABLE, html_table
 from ..text import sentence, span, text
-from ..widgets import button, column, line_of_text, row, select, share_of_row, watch, whole
+from ..widgets import button, column, line_of_text, row, select, share_of_row, watch, whole, whole_value
 from .study_panel import StudyPanel
 
 MOST_SIZES = 12
@@ -160,9 +159,7 @@ class ScalingPanel(MeasuringPanel):
 
     def _sizes(self) -> list[int]:
         """The sizes to measure. The bounds of the widgets hold in the browser only, and are checked here."""
-        low = checked("From", self.low.value, whole=True, low=1)
-        high = checked("To", self.high.value, whole=True, low=2)
-        count = checked("The number of sizes", self.count.value, whole=True, low=3, high=MOST_SIZES)
+        low, high, count = whole_value(self.low), whole_value(self.high), whole_value(self.count)
         if high > (most := self._most_rows()):
             self.high.value = high = max(most, 2)
             self.low.value = low = min(low, max(high // 8, 1))
@@ -199,7 +196,7 @@ class ScalingPanel(MeasuringPanel):
             is_said_below = slope.refused and what == "Seconds"  # with the forecast
             parts.append(f"{what}: {'no slope' if is_said_below else slope.sentence.replace('x^', power)}.")
         try:
-            target = checked("The size of the forecast", self.target_size.value, whole=True, low=1)
+            target = whole_value(self.target_size)
             parts.append(scaling.forecast(target, machine_memory()).sentence)
         except GPExplorerError as error:
             parts.append(str(error))

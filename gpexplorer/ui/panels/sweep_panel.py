@@ -12,7 +12,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from ...errors import SettingError, number
+from ...errors import SettingError
 from ...methods.base import registry
 from ...runs import Run, Spec
 from ...runs.setting_checks import typed_value
@@ -24,7 +24,7 @@ from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..styles import TEXT
 from ..text import sentence, text
-from ..widgets import SMALL, button, row, select, watch, whole
+from ..widgets import SMALL, button, row, select, watch, whole, whole_value
 from .study_panel import StudyPanel
 
 MOST_STEPS = 100_000  # of each run
@@ -170,8 +170,7 @@ class SweepPanel(StudyPanel):
         spec = self._session.spec
         if self.what.value not in self.what.options.values():
             raise SettingError("A sweep varies the seed, the split or a setting of the method: choose one of them.")
-        steps = number("Steps per run", self.steps.value, whole=True, low=1, high=MOST_STEPS)
-        seconds = number("Seconds per run", self.seconds.value, whole=False, low=0, high=MOST_SECONDS)
+        steps, seconds = whole_value(self.steps), whole_value(self.seconds, "Seconds per run")
         base = replace(spec, budget={"steps": steps} | ({"seconds": seconds} if seconds else {}))
         return self._working(grid(base, {self.what.value: values(self.values.value)}, labels=True))
 
