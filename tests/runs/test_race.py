@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -201,6 +203,71 @@ def test_on_the_page_one_lane_is_stopped_and_the_other_continues():
     assert panel._charts["smse"]._live.figure.name == "Race, SMSE over seconds of computation"
     panel.reset()
     assert not panel.out.visible
+
+
+def test_a_pause_is_no_time_of_the_race_and_the_button_of_one_that_is_over_says_so():
+    spec = Spec("random", data=ROWS)
+    session = Session(spec)
+    panel = RacePanel(session)
+    panel.methods.value, panel.seconds.value = ["scgd", "minimax"], 600
+    begin, said = time.monotonic(), []
+
+    def look() -> None:
+        panel.update()
+        said.extend(re.findall(r"Wall-clock so far: ([.\d]+) s", panel.note.object))
+
+    def wait(holds: Callable[[], object]) -> None:
+        while not holds():
+            assert time.monotonic() < begin + 60
+            time.sleep(0.02)
+            look()
+
+    try:
+        panel.toggle()
+        wait(lambda: len(said))
+        panel.toggle()
+        assert panel.go.label == "Continue"
+        worker = panel._worker
+        time.sleep(0.6)  # the turn ends
+        look()
+        before, paused = said[-1], time.monotonic()
+        time.sleep(2.0)
+        pause = time.monotonic() - paused
+        panel.toggle()
+        wait(lambda: said[-1] != before)
+        played = time.monotonic() - begin - pause
+        for name in list(worker.race.lanes):
+            worker.stop(name)
+        worker.thread.join(20)
+        panel.update()
+        over = (panel.go.label, panel.go.disabled)
+        panel.reset()
+        fresh = (panel.go.label, panel.go.disabled)
+    finally:
+        session.close()
+
+    assert 0.0 < float(said[-1]) <= played + 0.5
+    assert (over, fresh) == (("Over", True), ("Race", False))
+
+
+def test_a_lane_that_is_there_already_is_a_sentence():
+    session = Session(Spec("cholqr", data=ROWS))
+    panel = RacePanel(session)
+    panel.methods.value = ["cholqr"]
+    try:
+        for written, lane in (
+            ("sgpr num_inducing=8; pcg; sgpr  num_inducing=8", "SGPR, moving inputs, Inducing points m = 8"),
+            ("pcg; cholqr", "CholQR swaps"),
+        ):
+            panel.lanes.value = written
+            panel.toggle()
+            assert panel.note.object == f"There are two lanes {lane}: leave one out, or give it another setting."
+            assert panel._worker is None
+        panel.lanes.value = "cholqr num_inducing=8 num_inducing=9"
+        panel.toggle()
+        assert "num_inducing is there twice in " in panel.note.object
+    finally:
+        session.close()
 
 
 def test_a_method_runs_in_several_lanes_with_different_settings():

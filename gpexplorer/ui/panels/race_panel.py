@@ -36,6 +36,7 @@ LONGEST_VERDICT = 900  # letters of a sentence with the names of two of them
 HEIGHT = 260  # pixels
 ENGINE, SEPARATOR = "engine", "@"  # "sgpr@gpytorch" is method sgpr with setting engine="gpytorch"
 NONE = {"—": ""}
+TWICE = "There are two lanes {}: leave one out, or give it another setting."
 RACED = "Race, {} over seconds of computation"  # name of a saved picture
 ACROSS = {"sizing_mode": "stretch_width", "min_width": 280, "margin": (6, 8)}
 
@@ -78,7 +79,7 @@ class RaceWorker(BackgroundWorker):
         self.race, self._seconds, self._turns, self._memory = race, seconds, turns, memory
         self._playing = threading.Event()
         self._standing: Standing | None = None
-        self._began = time.monotonic()
+        self._played = 0.0  # seconds on the clock, without pauses
         self.start()
 
     @property
@@ -117,6 +118,7 @@ class RaceWorker(BackgroundWorker):
     def work(self) -> None:
         """Take turns until the race is over or `close` is called."""
         while self._playing.wait() and not self.closed.is_set():
+            begin = time.monotonic()
             try:
                 with self._turns.turn():
                     lane = self.race.advance()
@@ -126,7 +128,8 @@ class RaceWorker(BackgroundWorker):
                 self.race.stop(lane.name, sentence(error, "the lane was running"))
             if lane is not None and lane.seconds >= self._seconds:
                 self.race.stop(lane.name, f"Its {self._seconds:g} seconds are used up.")
-            self._standing = standing(self.race, time.monotonic() - self._began)
+            self._standing = standing(self.race, self._played + time.monotonic() - begin)
+            self._played += time.monotonic() - begin
             if lane is None:
                 break
         self.race.close()
@@ -135,7 +138,7 @@ class RaceWorker(BackgroundWorker):
 
 
 def standing(race: Race, wall: float = 0.0) -> Standing:
-    """Return the current state of a race, which began so many seconds ago."""
+    """Return the current state of a race, which was played for so many seconds on the clock."""
     board, sentences = race.board(), {lane.name: lane.sentence for lane in race.lanes.values()}
     said = race.verdict()  # who is ahead, and whether the test rows can tell
     if said and wall:
@@ -225,7 +228,10 @@ class RacePanel(StudyPanel):
         titles = {value: title for title, value in entrants().items()}
         chosen = [value for value in self.methods.value or [] if value in titles]
         specs = {titles[value]: _lane(spec, value) for value in chosen}
-        specs |= lanes_of_text(spec, str(self.lanes.value or ""))
+        typed = lanes_of_text(spec, str(self.lanes.value or ""))
+        for name in typed.keys() & specs.keys():
+            raise SettingError(TWICE.format(name))
+        specs |= typed
         seconds = whole_value(self.seconds)
         self._session.begin_study("a race")
         memory, rows = self._session.shares.reservation(), self._session.rows()
@@ -257,10 +263,11 @@ class RacePanel(StudyPanel):
 
     def _show_playing(self) -> None:
         worker = self._worker
-        label, icon = (
-            ("Race", "flag") if worker is None else ("Pause", "pause") if worker.playing else ("Continue", "flag")
-        )
         over = worker is not None and worker.race.over
+        if over or worker is None:
+            label, icon = ("Over", "sports_score") if over else ("Race", "flag")
+        else:
+            label, icon = ("Pause", "pause") if worker.playing else ("Continue", "flag")
         self.go.param.update(label=label, icon=icon, disabled=over)
 
 
@@ -283,7 +290,7 @@ def lanes_of_text(spec: Spec, written: str) -> dict[str, Spec]:
     Raises
     ------
     SettingError
-        If a method or a setting is not known, or a part is not of this form.
+        If a method or a setting is not known, a part is not of this form, or two lanes are equal.
     """
     specs = {}
     for part in filter(None, map(str.strip, written[:LONGEST_LANES].split(";"))):
@@ -293,10 +300,15 @@ def lanes_of_text(spec: Spec, written: str) -> dict[str, Spec]:
             name, equals, value = word.partition("=")
             if not equals:
                 raise SettingError(f"{word!r} in {part!r} is no setting: write name=value, such as num_inducing=512.")
+            if name in settings:
+                raise SettingError(f"{name} is there twice in {part!r}: write each setting once.")
             settings[name] = typed_value(value)
         lane = replace(spec, method=key, settings=settings, budget={})
         words = [setting_in_words(key, name, value) for name, value in settings.items()]
-        specs[", ".join([registry[key].title, *words])] = lane
+        title = ", ".join([registry[key].title, *words])
+        if title in specs:
+            raise SettingError(TWICE.format(title))
+        specs[title] = lane
     return specs
 
 
