@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -223,6 +224,21 @@ def test_two_runs_have_their_names_what_differs_and_two_pictures_each(run):
     assert fractions == pytest.approx([*(np.arange(1, 7) / 12), *(0.5 + np.arange(1, 5) / 8)])
     with pytest.raises(gpx.errors.SettingError, match="not 3 by 'step'"):
         page_file.page_of({"a": run, "b": other, "c": run})
+
+
+def test_two_methods_are_told_apart_by_their_own_settings_too_and_by_what_was_changed_by_hand():
+    spec = gpx.Spec("cholqr", {"num_inducing": 4, "objective": "pp"}, data="snelson-like", kernel="se")
+    swaps, exact = spec.open(), gpx.Spec("ml", data="snelson-like", kernel="se").open()
+    for each in (swaps, exact):
+        each.finish(steps=1)
+    by_hand = exact.with_hyperparameters(values={"noise": 0.3})
+
+    page = page_file.page_of({"swaps": swaps, "exact": by_hand}, ["convergence"])
+
+    own = "method = CholQR swaps, Inducing points m = 4, Objective = pp"
+    assert f'<h2>swaps</h2><p class="hint">{own}</p>' in page
+    changes = html.escape(str(by_hand.changes))
+    assert f'<h2>exact</h2><p class="hint">method = Exact GP, maximum likelihood, {changes}</p>' in page
 
 
 def test_a_place_of_the_slider_is_a_step_or_seconds_of_work():

@@ -219,6 +219,30 @@ def what_differs(
     return {name: ", ".join(filter(None, [*each, changes.get(name, "")])) for name, each in written.items()}
 
 
+def differences_of_two(specs: Sequence[Spec], changes: Sequence[str] = ("", "")) -> list[str]:
+    """Say of each of two runs in what it differs from the other, with the labels of the page.
+
+    Parameters
+    ----------
+    specs : sequence of Spec
+        The specs of both.
+    changes : sequence of str
+        What a person has changed in each (`Finished.changes`).
+
+    Returns
+    -------
+    list of str
+        Fields and settings, as `what_differs` names them. Of two methods, which have no settings in common, those
+        settings of each that are not its defaults.
+    """
+    differing = list(what_differs({str(number): spec for number, spec in enumerate(specs)}, labels=True).values())
+    own: list[list[str]] = [[], []]
+    if specs[0].method != specs[1].method:
+        own = [[setting_in_words(spec.method, *setting) for setting in not_default(spec).items()] for spec in specs]
+    parts = zip(differing, own, changes, strict=True)
+    return [", ".join(filter(None, [fields, *settings, change])) for fields, settings, change in parts]
+
+
 def name_among(name: str, run: Finished, others: Mapping[str, Finished], labels: bool = False) -> str:
     """Return the name under which a run joins others, so that it takes the place of none but its own repetition.
 

@@ -16,8 +16,7 @@ import panel_material_ui as pmui
 from ...errors import SettingError
 from ...methods.base import registry
 from ...runs import Run, Spec
-from ...runs.studies.comparison import Finished, aligned, not_default, what_differs
-from ...runs.studies.setting_labels import setting_in_words
+from ...runs.studies.comparison import Finished, aligned, differences_of_two
 from ...views import View
 from ...views.saved_page.page_file import page_of, place_name
 from ...views.saved_page.recorded_figures import facts
@@ -168,7 +167,7 @@ class PairWorker(BackgroundWorker):
                 return
         runs = list(self.runs().values())
         finished = [Finished.of(run) for run in runs]
-        differences = _differences([run.spec for run in finished])
+        differences = differences_of_two([run.spec for run in finished], [run.changes for run in finished])
         for side, other, differs in zip(self.sides, reversed(runs), differences, strict=True):
             side.differs = differs
             earlier = EarlierRuns()
@@ -228,15 +227,6 @@ class PairWorker(BackgroundWorker):
 
 def _capitalised(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
-
-
-def _differences(specs: Sequence[Spec]) -> list[str]:
-    """In which fields and settings each of two runs differs from the other; of two methods, what is no default."""
-    differing = what_differs({str(number): spec for number, spec in enumerate(specs)}, labels=True).values()
-    if specs[0].method == specs[1].method:
-        return list(differing)
-    own = ([setting_in_words(spec.method, *setting) for setting in not_default(spec).items()] for spec in specs)
-    return [", ".join([fields, *settings]) for fields, settings in zip(differing, own, strict=True)]
 
 
 OPEN_RUN = "the open run"

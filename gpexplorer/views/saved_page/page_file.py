@@ -27,7 +27,7 @@ from ...errors import GPExplorerError, SettingError, not_written, quoted
 from ...runs import Spec, code
 from ...runs.run import Run
 from ...runs.storage.own_files import replacing
-from ...runs.studies.comparison import aligned, what_differs
+from ...runs.studies.comparison import aligned, differences_of_two
 from .. import for_run
 from ..base import View, arranged
 from .recorded_figures import PackedColumns, Properties, RecordedFigure, evenly_spaced, facts, record, thinned
@@ -328,9 +328,9 @@ def _heading(recorded: RecordedRun, all_runs: Sequence[RecordedRun]) -> str:
     """Name of one of two runs, and the settings in which it differs from the other; empty for a run alone."""
     if len(all_runs) == 1:
         return ""
-    specs = {each.name: each.run.spec for each in all_runs if isinstance(each.run.spec, Spec)}
-    changes = {each.name: str(each.run.changes) for each in all_runs}
-    differs = what_differs(specs, changes=changes, labels=True)[recorded.name] if len(specs) == len(all_runs) else ""
+    specs = [each.run.spec for each in all_runs if isinstance(each.run.spec, Spec)]
+    has_specs, changes = len(specs) == len(all_runs), [str(each.run.changes) for each in all_runs]
+    differs = differences_of_two(specs, changes)[all_runs.index(recorded)] if has_specs else ""
     return f'<h2>{escape(recorded.name)}</h2><p class="hint">{escape(differs)}</p>'
 
 
