@@ -10,6 +10,7 @@ from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
+from bokeh.models import CustomJSTickFormatter
 
 from ..data.files.size_limits import NEEDED
 from ..errors import SettingError, number, numbers_allowed
@@ -18,6 +19,7 @@ from .text import named
 
 SMALL = {"size": "small", "margin": (6, 8)}
 WITH_TOOLTIP = {"stylesheets": [TOOLTIP]}
+WRITTEN = "return tick == null ? '' : tick.toLocaleString('en')"  # an emptied field would show 0
 WIDE = {"sizing_mode": "stretch_width"}
 AS_FIELD = {"& .MuiSelect-select": {"paddingBlock": "8.5px"}}
 
@@ -61,8 +63,9 @@ def select(label: str, options: Any, value: Any, width: int, **style: Any) -> pm
 
 
 def whole(label: str, value: int, low: int, high: int | None, width: int, **style: Any) -> pmui.IntInput:
-    """Return a field for a whole number between two bounds. A browser may still send any other value."""
-    return pmui.IntInput(label=label, value=value, start=low, end=high, width=width, **{**SMALL, **style})
+    """Return a field for a whole number between two bounds. A browser may still send any other value; `whole_value`."""
+    look = {"placeholder": "", "format": CustomJSTickFormatter(code=WRITTEN), "width": width, **SMALL}
+    return pmui.IntInput(label=label, value=value, start=low, end=high, **{**look, **style})
 
 
 def whole_value(field: pmui.IntInput, owner: str = "") -> int:
