@@ -27,7 +27,7 @@ from ..playback.status import CSS as STATUS_CSS
 from ..session import Session
 from ..shared_limits import Turns
 from ..text import sentence, text
-from ..widgets import WIDE, button, column, download, line_of_text, row, select, share_of_row, watch
+from ..widgets import button, column, download, line_of_text, row, select, watch
 from .race_panel import DEFAULT_METHODS
 from .study_panel import StudyPanel
 
@@ -233,7 +233,15 @@ OPEN_RUN = "the open run"
 ALWAYS = ("fit", "convergence")  # pictures of both runs
 NONE = "none"
 HEIGHT = 300  # pixels of a figure
+MOST_PICTURES = 3  # of each run
+WIDTH = "min(max(360px, 34%), 100%)"  # the least one of a run: no third one fits beside two
+BESIDE = {"display": "grid", "grid-template-columns": f"repeat(auto-fit, minmax({WIDTH}, 1fr))"}
 FRAME_SECONDS = 0.12  # between two places while it plays
+
+
+def rows_of_both(count: int) -> dict[str, str]:
+    """Return the styles of a column whose parts are so many rows of a grid, which the column beside it shares."""
+    return {"display": "grid", "grid-template-rows": "subgrid", "grid-row": f"span {count}", "min-width": "0"}
 
 
 class PairPanel(StudyPanel):
@@ -264,12 +272,13 @@ class PairPanel(StudyPanel):
         watch(self._ask, self.place, self.also)
         watch(self._change_axis, self.by)
         self.heads = [line_of_text(margin=(4, 12), styles=[STATUS_CSS]) for _ in range(PAIR)]
-        self._figures = [column(margin=0) for _ in range(PAIR)]
+        at_end = rows_of_both(MOST_PICTURES) | {"align-items": "end"}  # below the longer one of two legends
+        self._figures = [column(margin=0, styles=at_end) for _ in range(PAIR)]
         self._bar = row(self.play, self.place, self.by, self.also, self.page, visible=False)
-        half, pairs = share_of_row(360), zip(self.heads, self._figures, strict=True)
-        sides = [column(*parts, margin=0, styles=half) for parts in pairs]
+        pairs = zip(self.heads, self._figures, strict=True)
+        sides = [column(*parts, margin=0, styles=rows_of_both(1 + MOST_PICTURES)) for parts in pairs]
         choice = row(self.left, self.right, self.go)
-        self._layout = column(choice, self.note, self._bar, pmui.FlexBox(*sides, **WIDE))
+        self._layout = column(choice, self.note, self._bar, column(*sides, margin=0, styles=BESIDE))
         self.offer()
 
     def offer(self) -> None:

@@ -35,6 +35,7 @@ from .recorded_figures import PackedColumns, Properties, RecordedFigure, evenly_
 MOST_FRAMES = 200
 LARGEST = 4_700_000  # bytes of a file
 SCORING_SECONDS = 5.0  # for the scores of the frames of one run
+CARD_ROWS = 5  # of a picture, in page_style.css as well: title, question, legend, caption, figure
 SHOWN = 3  # pictures where none is named
 ALIGNED = ("step", "seconds")
 HERE = Path(__file__).parent
@@ -343,9 +344,9 @@ def _section(recorded: RecordedRun, places: Mapping[str, str], heading: str) -> 
         for figure in recorded.figures
     )
     notes = "".join(f'<p class="hint">{escape(note)}</p>' for note in recorded.notes)
-    return (
-        f'<section>{heading}<dl class="facts"></dl>{notes}<div class="cards">{cards}</div>{_origin(recorded)}</section>'
-    )
+    rows = f"--rows: {CARD_ROWS * len(recorded.figures)}"  # that two runs share, so that they stand beside each other
+    head = f'<div class="head">{heading}<dl class="facts"></dl>{notes}</div>'
+    return f'<section style="{rows}">{head}<div class="cards">{cards}</div>{_origin(recorded)}</section>'
 
 
 def _origin(recorded: RecordedRun) -> str:

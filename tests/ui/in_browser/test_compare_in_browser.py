@@ -12,7 +12,7 @@ from gpexplorer import Spec, Store
 from gpexplorer.ui.tables import FIVE_DIGITS
 from gpexplorer.views.drawing.palette import LOG_TICKS
 from looks import violations
-from pages import LABORATORY, ON_PAGE, Seen, Served, until
+from pages import LABORATORY, ON_PAGE, SIZE, Seen, Served, until
 
 pytestmark = [pytest.mark.ui, pytest.mark.panels]
 TITLE = "Compare: runs you keep"
@@ -21,6 +21,9 @@ ALL_ROWS = f"""() => {ON_PAGE}.filter((m) => m.type.endsWith("DataTabulator") &&
     const names = [...source.data.c0]
     source.selected.indices = [...new Set(names)].map((name) => names.indexOf(name))
   }})"""  # are selected; a test below doubles them
+TOPS = f"""() => ["the open run", "Random rows"].map((name) => {ON_PAGE}
+  .filter((m) => m.type === "Figure" && m.name?.includes(`, ${{name}}, step`))
+  .map((m) => Math.round(Bokeh.index.find_one(m).el.getBoundingClientRect().top)))"""  # of the pictures of both runs
 MORE_WHILE_BUILT = f"""() => {{
   const table = {ON_PAGE}.find((m) => m.type.endsWith("DataTabulator") && m.source.data.c0?.length === 3)
   Bokeh.index.find_one(table).render()
@@ -115,8 +118,14 @@ def test_what_is_kept_and_swept_lands_in_one_table(anywhere: Seen):
     until(lambda: "<i>four</i> points are too few" in rows.first.inner_text())
 
     seen.page.get_by_label("Values", exact=True).first.fill("3, 5")
-    seen.page.get_by_role("textbox", name="Steps per run").fill("4")
-    seen.page.get_by_role("textbox", name="Steps per run").press("Enter")
+    steps = seen.page.get_by_role("textbox", name="Steps per run")
+    steps.fill("")
+    steps.blur()
+    seen.page.get_by_role("button", name="Sweep", exact=True).click()
+    seen.page.get_by_text("Steps per run is empty; give a whole number").wait_for()
+    assert steps.input_value() == ""
+    steps.fill("4")
+    steps.press("Enter")
     seen.page.get_by_role("button", name="Sweep", exact=True).click()
     until(lambda: rows.count() == 3)
     assert "differs in" in held.locator("..").inner_text()
@@ -176,6 +185,11 @@ def test_two_runs_move_in_step_under_one_bar(anywhere: Seen):
     until(lambda: [head.split("\n")[1] for head in heads.all_inner_texts()] == ["5", "5"])
     sizes = "() => " + ON_PAGE + """.filter((m) => m.type === "ColumnDataSource" && m.name === "now").length"""
     until(lambda: seen.page.evaluate(sizes) >= 3)  # the run on the page, and both runs in step
+    heads.first.evaluate("(head) => head.append('5 '.repeat(200))")  # more words at the left
+    for width in (1440, 1160):
+        seen.page.set_viewport_size({"width": width, "height": 900})
+        until(lambda: all(tops := seen.page.evaluate(TOPS)) and tops[0] == tops[1])
+    seen.page.set_viewport_size(SIZE)
 
     with seen.page.expect_download() as both:
         seen.page.get_by_role("button", name="Save both as a page").click()

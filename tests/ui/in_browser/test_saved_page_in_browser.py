@@ -134,6 +134,13 @@ def test_two_runs_share_their_axes_and_a_changed_or_cut_page_is_a_sentence(brows
         values = [record.step.info.objective for run in runs.values() for record in run.trace[1 : place + 1]]
         assert one == other
         assert one["y"][0] < min(values) < max(values) < one["y"][1]
+    for width in (1440, 1024):  # the facts of the left run have the longer words, and only it has a note on the rows
+        opened.page.set_viewport_size({"width": width, "height": 900})
+        opened.page.locator("dl.facts dd").first.evaluate("(number) => (number.textContent += ' 5'.repeat(80))")
+        tops = [box["y"] for box in (each.bounding_box() for each in opened.page.locator(".figure").all())]
+        assert len(set(tops)) == 1, width
+    heads = opened.page.locator(".head").all()
+    assert [each.evaluate("(head) => head.lastElementChild.tagName") for each in heads] == ["P", "DL"]
     opened.close()
     frames, script = whole.index('id="frames">') + 20, whole.index('id="bokeh">') + 2000
     numbers = whole.index('id="content">') + 200
