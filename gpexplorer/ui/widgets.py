@@ -63,12 +63,12 @@ def select(label: str, options: Any, value: Any, width: int, **style: Any) -> pm
 
 
 def whole(label: str, value: int, low: int, high: int | None, width: int, **style: Any) -> pmui.IntInput:
-    """Return a field for a whole number between two bounds. A browser may still send any other value; `whole_value`."""
+    """Return a field for a whole number between two bounds. A browser may still send any other value; `number_in`."""
     look = {"placeholder": "", "format": CustomJSTickFormatter(code=WRITTEN), "width": width, **SMALL}
     return pmui.IntInput(label=label, value=value, start=low, end=high, **{**look, **style})
 
 
-def whole_value(field: pmui.IntInput, owner: str = "") -> int:
+def number_in(field: pmui.IntInput, owner: str = "") -> int:
     """Return the number in a field that `whole` made, and check its bounds, which hold in the browser only.
 
     Parameters

@@ -25,7 +25,7 @@ from ..session import Session
 from ..shared_limits import Reservation, Turns
 from ..tables import TABLE, html_table
 from ..text import number, sentence, span, text
-from ..widgets import WIDE, button, column, line_of_text, row, select, share_of_row, whole, whole_value
+from ..widgets import WIDE, button, column, line_of_text, number_in, row, select, share_of_row, whole
 from .study_panel import StudyPanel
 
 DEFAULT_METHODS = ("cholqr", "greedy-variance", "pcg", "grief")
@@ -232,7 +232,7 @@ class RacePanel(StudyPanel):
         for name in typed.keys() & specs.keys():
             raise SettingError(TWICE.format(name))
         specs |= typed
-        seconds = whole_value(self.seconds)
+        seconds = number_in(self.seconds)
         self._session.begin_study("a race")
         memory, rows = self._session.shares.reservation(), self._session.rows()
 

@@ -32,19 +32,7 @@ from ..session import Session
 from ..shared_limits import Turns
 from ..styles import FACTS, SHEET, TEXT
 from ..text import cut, named, sentence, span, text, with_minus_signs
-from ..widgets import (
-    WIDE,
-    button,
-    column,
-    download,
-    hidden_column,
-    line_of_text,
-    row,
-    select,
-    watch,
-    whole,
-    whole_value,
-)
+from ..widgets import WIDE, button, column, download, hidden_column, line_of_text, number_in, row, select, watch, whole
 from .study_panel import StudyPanel
 
 if TYPE_CHECKING:
@@ -193,7 +181,7 @@ class RecommendPanel(StudyPanel):
     def _recommending(self) -> RecommendWorker:
         session = self._session
         spec, read = session.spec, session.read
-        seconds = whole_value(self.seconds)
+        seconds = number_in(self.seconds)
         session.begin_study("a recommendation")
         options: dict[str, Any] = {"prefer": self.prefer.value, "folds": self.held_out.value or None}
         if self.held_out.value == "time":

@@ -30,7 +30,7 @@ from ..session import Session
 from ..shared_limits import Reservation
 from ..tables import TABLE, html_table
 from ..text import sentence, span, text
-from ..widgets import button, column, line_of_text, row, select, share_of_row, watch, whole, whole_value
+from ..widgets import button, column, line_of_text, number_in, row, select, share_of_row, watch, whole
 from .study_panel import StudyPanel
 
 MOST_SIZES = 12
@@ -159,7 +159,7 @@ class ScalingPanel(MeasuringPanel):
 
     def _sizes(self) -> list[int]:
         """The sizes to measure. The bounds of the widgets hold in the browser only, and are checked here."""
-        low, high, count = whole_value(self.low), whole_value(self.high), whole_value(self.count)
+        low, high, count = number_in(self.low), number_in(self.high), number_in(self.count)
         if high > (most := self._most_rows()):
             self.high.value = high = max(most, 2)
             self.low.value = low = min(low, max(high // 8, 1))
@@ -196,7 +196,7 @@ class ScalingPanel(MeasuringPanel):
             is_said_below = slope.refused and what == "Seconds"  # with the forecast
             parts.append(f"{what}: {'no slope' if is_said_below else slope.sentence.replace('x^', power)}.")
         try:
-            target = whole_value(self.target_size)
+            target = number_in(self.target_size)
             parts.append(scaling.forecast(target, machine_memory()).sentence)
         except GPExplorerError as error:
             parts.append(str(error))

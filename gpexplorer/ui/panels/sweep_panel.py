@@ -24,7 +24,7 @@ from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..styles import TEXT
 from ..text import sentence, text
-from ..widgets import SMALL, button, row, select, watch, whole, whole_value
+from ..widgets import SMALL, button, number_in, row, select, watch, whole
 from .study_panel import StudyPanel
 
 MOST_STEPS = 100_000  # of each run
@@ -170,7 +170,7 @@ class SweepPanel(StudyPanel):
         spec = self._session.spec
         if self.what.value not in self.what.options.values():
             raise SettingError("A sweep varies the seed, the split or a setting of the method: choose one of them.")
-        steps, seconds = whole_value(self.steps), whole_value(self.seconds, "Seconds per run")
+        steps, seconds = number_in(self.steps), number_in(self.seconds, "Seconds per run")
         base = replace(spec, budget={"steps": steps} | ({"seconds": seconds} if seconds else {}))
         return self._working(grid(base, {self.what.value: values(self.values.value)}, labels=True))
 
