@@ -7,13 +7,14 @@ import io
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import panel_material_ui as pmui
 
-from ...errors import SettingError
+from ...errors import GPExplorerError, SettingError
 from ...methods.base import registry
 from ...runs import Run, Spec
 from ...runs.studies.comparison import Finished, aligned, differences_of_two
@@ -205,7 +206,8 @@ class PairWorker(BackgroundWorker):
         runs_and_records = [(side.opened, int(at)) for side, at in zip(self.sides, rows[number], strict=True)]
         with self._turns.turn():
             for open_run, at in runs_and_records:
-                open_run.score(at)
+                with suppress(GPExplorerError):  # the pictures are shown where no score can be computed
+                    open_run.score(at)
             layers = tuple(open_run.layers(at, keys) for open_run, at in runs_and_records)
         numbers = tuple(facts(open_run.run, [at])[0] for open_run, at in runs_and_records if open_run.run is not None)
         with self._changed:
