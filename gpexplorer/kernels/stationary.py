@@ -23,7 +23,9 @@ Among these products are the periodic and the locally periodic kernels:
     locally periodic (LP)   P exp(-r^2 / (2 w^2)), so that repetitions lose their correlation over the width w
 
 P is MacKay's (1998), eq 47, multiplied over inputs; LP is eq 20 of Xu et al. (2019). Because 2 sin^2 a = 1 - cos 2a
-and cos(a - b) = cos a cos b + sin a sin b, the sum over inputs is one matrix product.
+and cos(a - b) = cos a cos b + sin a sin b, the sum over inputs is one matrix product. It errs by eps / l^2, as squared
+distances do between rows that are 1 / l lengthscales from the centre (`distances.py`): where that is far, each sine is
+computed from its difference.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -39,13 +42,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..linalg.blocks import row_blocks
-from ..linalg.deferred_reads import Number, is_traced
+from ..linalg.deferred_reads import Number, happens, is_traced
 from ..linalg.denormals import exponential
 from ..linalg.randomness import cosines
 from ..linalg.seasons import periods, season, seasons
 from ..problem import Dataset
 from .base import Covariance, Sides, Theta, input_sds, target_sd
 from .distances import (
+    FAR,
     FILL_BYTES,
     FILL_ROWS,
     affine_distances,
@@ -72,12 +76,14 @@ class Exponential(Covariance):
     def fill(self, theta: Theta, X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
         """Write the covariance into `out`, by row blocks that stay in the cache: 2 n m t flops, n m exponentials."""
         features = self.features(theta, X, Z)
+        row_bytes = X.element_size() * max(len(Z), 1)
+        blocks = row_blocks(len(X), row_bytes, out, max(FILL_BYTES, FILL_ROWS * row_bytes))
         if features is None:
-            super().fill(theta, X, Z, out)
+            for rows in blocks:
+                super().fill(theta, X[rows], Z, out[rows])
             return
-        A, B = features
-        row_bytes, B = X.element_size() * max(len(Z), 1), B.T.contiguous()  # B [t, m]
-        for rows in row_blocks(len(X), row_bytes, out, max(FILL_BYTES, FILL_ROWS * row_bytes)):
+        A, B = features[0], features[1].T.contiguous()  # B [t, m]
+        for rows in blocks:
             exponential(torch.mm(A[rows], B, out=out[rows]).clamp_max_(2.0 * theta[0]))
 
     def theta_gradient_from_matrix(self, theta: Theta, X: Tensor, Z: Tensor, sides: Sides, K: Tensor) -> Theta | None:
@@ -392,16 +398,23 @@ class Periodic(Exponential):
     parameter_names: tuple[str, ...] = ("sd", "lengthscale", "period")
 
     def __call__(self, theta: Theta, X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
-        """Covariance [n, m] between the rows of X and Z; 4 n m d flops and n m exponentials."""
-        return exponential(2.0 * theta[0] - squared_sines(X, Z, theta[2].exp()) * torch.exp(-2.0 * theta[1]))
+        """Covariance [n, m] between the rows of X and Z; 4 n m d flops or n m d sines, and n m exponentials."""
+        weight = torch.exp(-2.0 * theta[1])
+        sines = squared_sines(X, Z, theta[2].exp(), from_products=not is_traced() and not _is_far(weight))
+        return exponential(2.0 * theta[0] - sines * weight)
 
     def diag(self, theta: Theta, X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
         return torch.exp(2.0 * theta[0]).expand(X.shape[0]).clone()
 
     def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Factors of log k = 2 log sd - S / l^2, S = d - sum_q (cos a_q cos b_q + sin a_q sin b_q)."""
+        """Factors of log k = 2 log sd - S / l^2, S = d - sum_q (cos a_q cos b_q + sin a_q sin b_q).
+
+        None if 1 / l is far, so that their product would lose digits.
+        """
         weight, frequency, centre = torch.exp(-2.0 * theta[1]), 2.0 * math.pi * torch.exp(-theta[2]), Z.mean(0)
+        if _is_far(weight):
+            return None
         a, b = frequency * (X - centre), frequency * (Z - centre)
         constant = (2.0 * theta[0] - self.d * weight).expand(len(X), 1)
         A, B = [weight * a.cos(), weight * a.sin(), constant], [b.cos(), b.sin(), Z.new_ones(len(Z), 1)]
@@ -461,13 +474,24 @@ class LocallyPeriodic(Periodic):
         return super().frequencies(theta, count, draw) + normal * torch.exp(-theta[3])
 
 
-def squared_sines(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], period: Tensor) -> Float[Tensor, "n m"]:
-    """Return 2 sum_q sin^2(pi (x_q - z_q) / period) for every pair of rows; never negative."""
-    if X.shape[1] == 1:
-        return 2.0 * torch.sin((math.pi / period) * (X - Z.T)).square()
+def squared_sines(
+    X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], period: Tensor, from_products: bool = True
+) -> Float[Tensor, "n m"]:
+    """Return 2 sum_q sin^2(pi (x_q - z_q) / period) for every pair of rows; never negative.
+
+    Those of several inputs may come from products, which are fast and err by eps d.
+    """
+    if X.shape[1] == 1 or not from_products:
+        sines = [torch.sin((math.pi / period) * (X[:, q, None] - Z[:, q])).square() for q in range(X.shape[1])]
+        return 2.0 * reduce(torch.add, sines)
     centre = Z.mean(0)
     a, b = (2.0 * math.pi / period) * (X - centre), (2.0 * math.pi / period) * (Z - centre)
     return (X.shape[1] - a.cos() @ b.cos().T - a.sin() @ b.sin().T).clamp_min(0.0)
+
+
+def _is_far(weight: Tensor) -> bool:
+    """Whether products of sines that are multiplied by a weight lose digits."""
+    return happens(weight.detach() > FAR.get(weight.dtype, FAR[torch.float32]) ** 2)
 
 
 def with_several_periods(values: list[float], names: Sequence[str], train: Dataset) -> list[float]:

@@ -116,6 +116,26 @@ def test_a_matrix_is_positive_semidefinite_and_a_column_of_it_is_the_same_alone(
     assert kernel(theta.float(), X.float(), X.float()).dtype == torch.float32
 
 
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("lengthscale", [0.3, 0.05, 0.01, 0.001])
+@pytest.mark.parametrize("key", ["periodic", "lp"])
+def test_a_short_lengthscale_of_a_sine_costs_no_digits(key: str, lengthscale: float, d: int) -> None:
+    """Rows within a hundredth of a period of each other, in pairs that are close."""
+    kernel, _, X = case(key, d=d, n=40)
+    X = 0.01 * X.float()
+    X = torch.cat([X, X + 0.2 * lengthscale * 0.01]).double()
+    theta = torch.zeros(kernel.size + 1, dtype=torch.float64)
+    theta[1] = math.log(lengthscale)
+    by_hand = [[covariance(key, theta[:-1].tolist(), x, z) for z in X.tolist()] for x in X.tolist()]
+    exact = torch.tensor(by_hand, dtype=torch.float64)
+    for dtype, most in ((torch.float64, 1e-12), (torch.float32, 1e-4)):
+        x, point, K = X.to(dtype), theta.to(dtype), torch.empty(80, 80, dtype=dtype)
+        kernel.fill(point, x, x, K)
+        for computed in (K, kernel(point, x, x), kernel(point, x, x.clone())):
+            assert float((computed.double() - exact).abs().max()) < most
+        assert float(torch.linalg.eigvalsh(K.double())[0]) > -most
+
+
 @pytest.mark.parametrize("key", ["se", "se-ard", "periodic", "lp", "se*periodic"])
 def test_by_input_factors_multiply_to_the_kernel(key: str) -> None:
     kernel, theta, X = case(key)
