@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..linalg.deferred_reads import is_traced
-from .grid_eigenfunctions import Eigenfunctions, Grid, on_grid
+from .grid_eigenfunctions import Eigenfunctions, Grid, OneInput, on_grid
 from .random_fourier import RandomFourier
 
 Basis = Callable[[Tensor], Tensor]  # X [n, d] -> Phi' [p, n]
@@ -88,6 +88,12 @@ class _Interpolated(Eigenfunctions):
 
     def axis_columns(self, q: int, x: Tensor) -> Tensor:
         return interpolation(self.axes[q], x)
+
+    @staticmethod
+    def represented(k: OneInput, U: Tensor, values: Tensor, vectors: Tensor, x: Tensor) -> Tensor:
+        """Return the variance at x [n] less that of the error of interpolation, 2 e(x)'k(U, x) - e(x)'K_UU e(x)."""
+        weights = interpolation(U, x)  # [mbar, n]
+        return 2.0 * (weights * k(U, x)).sum(0) - (weights.T @ vectors).square() @ values
 
 
 class Interpolated(Leading):

@@ -18,12 +18,14 @@ neither, and what the grid does not represent counts as noise. The share of the 
     sum_x k(x, U) K_UU^-1 k(U, x) / sum_x k(x, x)
 
 It is about 1.8 l / h for a lengthscale l that is much shorter than the spacing h of the points. With the setting
-`grid_points = 0` the number of points of an input is doubled until they represent nearly all of the variance.
+`grid_points = 0` the number of points of an input is doubled until what they do not represent is small beside the noise
+variance, or beside the variance that p functions of the whole grid leave out anyway.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -44,7 +46,9 @@ OneInput = Callable[[Tensor, Tensor], Tensor]  # x [n], z [m] -> covariances [n,
 Pairs = list[tuple[Tensor, Tensor]]  # of each axis: eigenvalues [k] in descending order and eigenvectors [mbar, k]
 TILE_BYTES = 2**20  # size of the pieces in which the last product is computed, so that each piece stays in the cache
 FEWEST, MOST = 10, 160  # grid points of an input; eigenvectors of an axis cost MOST^3 flops per evaluation
-ENOUGH = 0.95  # share of the variance along an input that its points must represent
+ENOUGH = 0.95  # share of the variance along an input that its points must represent, whatever the noise
+SMALL_LOSS = 1e-3  # of the noise variance: what the points of an input may leave out; means err by .01 noise sds
+SMALL_PART = 0.1  # of the variance that p functions leave out; less does not change the predictions of these
 SHARE_ROWS = 500  # number of rows from which the share is computed
 
 
@@ -338,6 +342,11 @@ class Eigenfunctions:
         """Return k_q(U_q, x), the part of T_q that depends on x."""
         return self.axis_kernels[q](self.axes[q], x)
 
+    @staticmethod
+    def represented(k: OneInput, U: Tensor, values: Tensor, vectors: Tensor, x: Tensor) -> Float[Tensor, " n"]:
+        """Return the variance at x that the points U represent, k(x, U) K_UU^-1 k(U, x), by eigenvectors of K_UU."""
+        return ((k(x, U) @ vectors).square() / values).sum(1)
+
     def _products(self, node: Branch | int, X: Tensor) -> Tensor:
         """All products [u, n] of a node; a leaf gives the columns of T_i that are used."""
         if isinstance(node, int):
@@ -429,7 +438,7 @@ def grid_root(kernel: Kernel, theta: Float[Tensor, " P"], X: Float[Tensor, "n d"
     return root
 
 
-def axis_shares(grid: Grid, theta: Tensor, X: Tensor) -> list[float]:
+def axis_shares(grid: Grid, theta: Tensor, X: Tensor, functions: type[Eigenfunctions] = Eigenfunctions) -> list[float]:
     """Return the share of each input's own kernel that its grid points represent, the least over the products of a sum.
 
     Parameters
@@ -437,20 +446,54 @@ def axis_shares(grid: Grid, theta: Tensor, X: Tensor) -> list[float]:
     theta : tensor [P]
     X : tensor [n, d]
         Training inputs; at most 500 rows of them are used. O(500 d (500 + mbar^2)) flops.
+    functions : type of Eigenfunctions
+        How the functions follow from the grid: by Nyström's formula, or interpolated. The share of a value that is
+        interpolated between points too far apart is negative: its error is larger than the value.
     """
     shares, rows = [1.0] * len(grid.axes), X[:: max(len(X) // SHARE_ROWS, 1)][:SHARE_ROWS]
     with torch.no_grad():
         for term in range(len(grid.terms(theta))):
             kernels, pairs = grid.axis_kernels(theta, term), grid.axis_eigen(theta, term)
-            for i, (k, U, (values, vectors)) in enumerate(zip(kernels, grid.axes, pairs, strict=True)):
+            for i, (k, U, pair) in enumerate(zip(kernels, grid.axes, pairs, strict=True)):
                 x = rows[:, i]
-                represented = (k(x, U) @ vectors).square() / values  # [500, mbar]
+                represented = functions.represented(k, U, *pair, x)  # [500]
                 shares[i] = min(shares[i], float(represented.sum() / k(x, x).diagonal().sum()))
     return shares
 
 
-def sizes_by_lengthscale(kernel: Kernel, X: Tensor, theta: Tensor, spacing: str) -> list[int]:
-    """Return the number of grid points of each input at this theta: 10, doubled until they represent 95 % or are 160.
+def share_left_out(grid: Grid, theta: Tensor, p: int) -> float:
+    """Return the share of the variance on the grid that its p largest eigenfunctions leave out."""
+    total = 0.0
+    with torch.no_grad():
+        for term in range(len(grid.terms(theta))):
+            total += math.prod(
+                float(values.sum() / len(U))
+                for (values, _), U in zip(grid.axis_eigen(theta, term), grid.axes, strict=True)
+            )
+        kept = float((grid.spectrum(theta, p).log_values - sum(math.log(len(U)) for U in grid.axes)).exp().sum())
+    return max(1.0 - kept / total, 0.0)
+
+
+def allowed_loss(grid: Grid, theta: Tensor, X: Tensor, p: int, part: float = SMALL_LOSS) -> float:
+    """Return the share of its variance that the points of an input may leave out.
+
+    Parameters
+    ----------
+    theta : tensor [P]
+    X : tensor [n, d]
+    p : int
+        Number of eigenfunctions.
+    part : float
+        Of the noise variance.
+    """
+    noise_share = math.exp(2.0 * float(theta[-1])) / float(grid.kernel.diag(theta, X).mean())
+    return max(part * noise_share, SMALL_PART * share_left_out(grid, theta, p), MOST * SMALLEST_RATIO)
+
+
+def sizes_by_lengthscale(
+    kernel: Kernel, X: Tensor, theta: Tensor, spacing: str, p: int, functions: type[Eigenfunctions] = Eigenfunctions
+) -> list[int]:
+    """Return the number of grid points of each input at this theta: 10, doubled until they are enough or are 160.
 
     Parameters
     ----------
@@ -460,16 +503,24 @@ def sizes_by_lengthscale(kernel: Kernel, X: Tensor, theta: Tensor, spacing: str)
     theta : tensor [P]
     spacing : str
         Where the points of an axis lie, as in `Grid`.
+    p : int
+        Number of eigenfunctions that will be used.
+    functions : type of Eigenfunctions
+        How the functions follow from the grid.
 
     Notes
     -----
-    It reads 500 rows and the ends of each input, and computes on the CPU: d (500 + mbar)^2 kernel entries per doubling.
+    Points are enough if they leave out at most 5 % of the variance along their input, and at most a thousandth of the
+    noise variance or a tenth of what the p functions leave out, whichever is more. It reads 500 rows and the ends of
+    each input, and computes in float64 on the CPU: d (500 + mbar)^2 kernel entries per doubling.
     """
     sample = torch.cat([X[:: max(len(X) // SHARE_ROWS, 1)][:SHARE_ROWS], X.min(0).values[None], X.max(0).values[None]])
-    sample, theta, sizes = sample.cpu(), theta.cpu(), [FEWEST] * X.shape[1]  # matrices too small for a GPU
+    sample, theta, sizes = sample.cpu().double(), theta.cpu().double(), [FEWEST] * X.shape[1]  # too small for a GPU
     while True:
-        shares = axis_shares(Grid(kernel, sample, sizes, spacing), theta, sample)
-        doubled = [2 * m if share < ENOUGH and 2 * m <= MOST else m for m, share in zip(sizes, shares, strict=True)]
+        grid = Grid(kernel, sample, sizes, spacing)
+        shares = axis_shares(grid, theta, sample, functions)
+        least = max(1.0 - allowed_loss(grid, theta, sample, p), ENOUGH)
+        doubled = [2 * m if share < least and 2 * m <= MOST else m for m, share in zip(sizes, shares, strict=True)]
         if doubled == sizes:
             return sizes
         sizes = doubled

@@ -70,7 +70,7 @@ class GridMethod(BasisMethod):
         0,
         (0, 40),
         doc="Grid points per input. The whole grid has this number to the power d, but it is never formed. 0 is "
-        "automatic: each input has 10 to 160, as many as its lengthscale needs.",
+        "automatic: each input has 10 to 160, as many as its lengthscale and the noise need.",
     )
     points_per_input: Any = param.String(
         "",
@@ -109,7 +109,8 @@ class GridMethod(BasisMethod):
         kernel, d = unscaled_kernel(problem.kernel), input_count(problem)
         X, sizes = problem.train.X[:, :d], self.sizes(d)
         if self.grid_points == 0 and not self.points_per_input.strip():
-            sizes = sizes_by_lengthscale(kernel, X, problem.theta if theta is None else theta, spacing)
+            begin, functions = problem.theta if theta is None else theta, self.functions.functions
+            sizes = sizes_by_lengthscale(kernel, X, begin, spacing, self.num_eigenfunctions, functions)
         grid = Grid(kernel, X, sizes, spacing)
         grid.axis_kernels(problem.theta)
         return grid

@@ -41,7 +41,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice, Leading
-from ...features.grid_eigenfunctions import axis_shares
+from ...features.grid_eigenfunctions import MOST, allowed_loss, axis_shares
 from ...kernels.theta.restrictions import log_prior, projected
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.replayed_descent import Evaluated, Replayed, Watched, replayed_descent
@@ -103,6 +103,7 @@ EVALUATION_CALLS = 100.0  # tensor operations of an evaluation: factors, and the
 LOST = 1e4  # nat per row: the rows lie over a hundred noise sds from the functions
 SMALL_SHARE = 0.05  # a smaller share of the prior variance is reported at the end
 SMALL_AXIS_SHARE = 0.5  # an axis that represents less of its own kernel is too coarse, and is reported at the end
+NOTED_LOSS = 0.01  # of the noise variance: if the largest automatic axis leaves out more, this is reported at the end
 LEAST_GAIN = 0.005  # nat; a smaller gain counts as none
 ENOUGH_SHARE, MAX_DOUBLINGS = 0.5, 12  # the trial reaches lengthscales at which the functions represent this share
 WORSE_PER_ROW = 0.02  # nat; other initial values are tried if the NLML exceeds that of the exact GP by more than this
@@ -436,21 +437,35 @@ def with_share_kept(message: str, kept: float, count: int) -> str:
 
 
 def with_coarse_axes(message: str, problem: Problem, theta: Tensor, choice: Choice) -> str:
-    """Add to the message of an outcome which inputs have a lengthscale far below the spacing of their grid points."""
+    """Add to the message of an outcome which input has too few grid points, beside its lengthscale or the noise.
+
+    The noise is compared where an input has as many points as an automatic grid may have.
+    """
     if not isinstance(choice, Leading):
         return message
-    shares = axis_shares(choice.grid, theta, problem.train.X)
+    grid, sizes = choice.grid, [len(U) for U in choice.grid.axes]
+    X = problem.train.X[:, : len(sizes)]
+    shares = axis_shares(grid, theta, X, choice.functions)
     coarse = [i for i, share in enumerate(shares) if share < SMALL_AXIS_SHARE]
-    if not coarse:
+    worst = min(range(len(shares)), key=lambda i: shares[i])
+    percent = 100.0 * max(shares[worst], 0.0)
+    name = repr(problem.train.names[worst]) if worst < len(problem.train.names) else f"number {worst + 1}"
+    if coarse:
+        more = f" {len(coarse) - 1} more inputs are affected." if len(coarse) > 1 else ""
+        return (
+            f"{message} The {sizes[worst]:,} grid points of input {name} are too far apart for its "
+            f"lengthscale: they represent {percent:.2g} % of the variance along it at the training rows, "
+            f"and the rest counts as noise.{more} Give it more by grid_points, or by points_per_input for this input "
+            "only."
+        )
+    loss = 1.0 - shares[worst]
+    if sizes[worst] < MOST or loss <= allowed_loss(grid, theta, X, len(choice), NOTED_LOSS):
         return message
-    worst = min(coarse, key=lambda i: shares[i])
-    names = problem.train.names
-    name = repr(names[worst]) if worst < len(names) else f"number {worst + 1}"
-    more = f" {len(coarse) - 1} more inputs are affected." if len(coarse) > 1 else ""
+    times = loss * float(grid.kernel.diag(theta, X).mean()) / noise_variance(theta)
     return (
-        f"{message} The {len(choice.grid.axes[worst]):,} grid points of input {name} are too far apart for its "
-        f"lengthscale: they represent {100.0 * shares[worst]:.2g} % of the variance along it at the training rows, and "
-        f"the rest counts as noise.{more} Give it more by grid_points, or by points_per_input for this input only."
+        f"{message} The {sizes[worst]:,} grid points of input {name} leave out a variance along it that is "
+        f"{100.0 * times:.2g} % of the noise variance, so that the bands of the function are too narrow. Give it more "
+        "by points_per_input, or choose a method of the family exact."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from gpexplorer import kernels
 from gpexplorer.errors import SettingError
-from gpexplorer.features.grid_eigenfunctions import MOST, axis_shares, sizes_by_lengthscale
+from gpexplorer.features.grid_eigenfunctions import MARGIN, MOST, axis_shares, sizes_by_lengthscale
 from gpexplorer.kernels.theta.restrictions import restricted_problem
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.eigenfunctions import posteriors
@@ -20,7 +22,7 @@ from gpexplorer.methods.eigenfunctions.learning import initial_state
 from gpexplorer.methods.eigenfunctions.mcmc import GriefMCMC
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import most_likely_noise, orthogonalise, orthogonalise_rows
 from gpexplorer.methods.eigenfunctions.posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
-from gpexplorer.posteriors import DiagonalAndDirection, load_posterior
+from gpexplorer.posteriors import DiagonalAndDirection, exact_gp_posterior, load_posterior
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
 from gpexplorer.runs.scores import coverage, nlpd, smse
@@ -195,7 +197,48 @@ def test_a_grid_has_its_largest_size_where_no_size_resolves_the_lengthscale():
     theta = task.theta.clone()
     theta[1] = math.log(1e-4)
 
-    assert sizes_by_lengthscale(task.kernel, task.train.X, theta, "equispaced") == [MOST, 10]
+    assert sizes_by_lengthscale(task.kernel, task.train.X, theta, "equispaced", 500)[0] == MOST
+
+
+def test_a_grid_is_no_finer_than_the_functions_on_it_can_use():
+    """Ten functions of two inputs leave out more than ten points of an input do; five hundred do not."""
+    task = problem()
+    theta = task.theta.clone()
+    theta[-1] = math.log(1e-3)
+    sizes = [sizes_by_lengthscale(task.kernel, task.train.X, theta, "equispaced", p) for p in (10, 500)]
+
+    assert sizes[0] == [10, 10]
+    assert max(sizes[1]) > 10
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+@pytest.mark.parametrize("kernel", ["se", "matern32", "matern12"])
+@pytest.mark.parametrize("key", ["grief", "ski"])
+def test_an_automatic_grid_is_fine_enough_for_the_noise_or_the_outcome_says_that_it_is_not(
+    key: str, kernel: str, shift: float
+):
+    """5 % of the variance of the function is .8 times that of this noise."""
+    rng = torch.Generator().manual_seed(3)
+    X = 6.0 * torch.rand(150, 1, generator=rng, dtype=torch.float64)
+    y = torch.sin(2.0 * X[:, 0]) + 0.3 * torch.randn(150, generator=rng, dtype=torch.float64)
+    theta = torch.tensor([1.2, 0.9, 0.3], dtype=torch.float64).log()
+    task = Problem(Dataset(X + shift, y), kernels.make(kernel, 1), theta)
+    run = Run(registry[key](learn=False), task)
+    outcome, new = run.finish(), torch.linspace(0.1, 5.9, 30, dtype=torch.float64)[:, None] + shift
+    exact = exact_gp_posterior(task.kernel, theta, task.train)(new)
+    mean, var = run.posterior(of="f")(new)
+
+    error, ratios = float((mean - exact.mean).abs().max()) / 0.3, var / exact.var
+    says = re.search(r"The 160 grid points of input number 1 leave out .* is (\S+) % of the noise", outcome.message)
+    if kernel == "matern12":  # 1 % would take thousands of points
+        assert error > 0.1
+        assert says is not None
+        h = 6.0 * (1.0 + 2.0 * MARGIN) / 159  # what a bridge leaves out is h / 3 l of the variance
+        assert float(says[1]) == pytest.approx(100.0 * h / 2.7 * 1.2**2 / 0.3**2, rel=0.1)
+    else:
+        assert error < 0.03
+        assert 0.95 < float(ratios.min()) <= float(ratios.max()) < 1.05
+        assert says is None
 
 
 def test_scores_and_pictures_reuse_the_orthogonal_basis(monkeypatch: pytest.MonkeyPatch):
