@@ -124,6 +124,9 @@ def check_step(system: System, before: Point, after: Point) -> StepCheck:
     return StepCheck(f_old - f_new, error, resolution, objective=f_new, largest=largest, norm=norm)
 
 
+BANDS = "Bands contain an estimate of the error of the mean."  # the posterior of a system that is not solved: `UnsolvedPosterior`
+
+
 def used_up(check: StepCheck, number: int, system: System) -> Outcome:
     """The outcome of a run whose precision does not allow another step."""
     ratio = float(system.diag.max()) / system.s2
@@ -132,12 +135,12 @@ def used_up(check: StepCheck, number: int, system: System) -> Outcome:
         return Outcome(
             "diverged",
             f"The objective would rise by {-check.decrease:.2g} in iteration {number}, although its gradient was "
-            f"computed from scratch: {cause}. {way_out(system.y.dtype)}",
+            f"computed from scratch: {cause}. {BANDS} {way_out(system.y.dtype)}",
         )
     return Outcome(
         "budget",
         f"Rounding changes the objective by {abs(check.error):.2g} in iteration {number}, which decreases it by "
-        f"{check.decrease:.2g}: {cause}. {way_out(system.y.dtype)}",
+        f"{check.decrease:.2g}: {cause}. {BANDS} {way_out(system.y.dtype)}",
     )
 
 

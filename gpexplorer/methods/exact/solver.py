@@ -30,7 +30,7 @@ from ..setting_kinds import amount, choice, count
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
 from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, exact_posterior, posterior_of_subset
-from .reliability import ErrorBounds, Point, StepCheck, check_step, error_bounds, name_of, used_up, way_out
+from .reliability import BANDS, ErrorBounds, Point, StepCheck, check_step, error_bounds, name_of, used_up, way_out
 from .system import Iteration, SolverInfo, SolverState, System
 
 
@@ -252,7 +252,7 @@ class Solver(settings.LearnsOnSubset):
                 "budget",
                 f"The largest gradient entry stays at {state.largest:.2g}, so that a predictive mean may err by "
                 f"{bounds.mean:.2g} noise standard deviations: {name_of(state.alpha.dtype)} is not accurate enough. "
-                f"{way_out(state.alpha.dtype)}",
+                f"{BANDS} {way_out(state.alpha.dtype)}",
             )
         if state.position >= self.max_iterations:
             return Outcome(
@@ -269,7 +269,7 @@ class Solver(settings.LearnsOnSubset):
             "budget",
             f"The system is solved as far as {name_of(state.alpha.dtype)} allows. The largest gradient entry is "
             f"{largest}, so that a predictive mean may err by {bounds.mean:.2g} noise standard deviations. "
-            f"{way_out(state.alpha.dtype)}",
+            f"{BANDS} {way_out(state.alpha.dtype)}",
         )
 
     def theta_gradient(self, problem: Problem, state: SolverState) -> Callable[[Tensor], Tensor]:

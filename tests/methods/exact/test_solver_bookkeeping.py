@@ -143,8 +143,8 @@ def test_a_solver_without_further_iterations_says_that_the_system_is_solved(monk
     assert outcome == Outcome(
         "budget",
         f"The system is solved as far as float64 allows. The largest gradient entry is {largest:.2g}, so that a "
-        f"predictive mean may err by {bounds.mean:.2g} noise standard deviations. Raise the noise, or drop duplicate "
-        "rows.",
+        f"predictive mean may err by {bounds.mean:.2g} noise standard deviations. Bands contain an estimate of the "
+        "error of the mean. Raise the noise, or drop duplicate rows.",
     )
     exact = finished(quick("cholesky", tolerance=0.0), wavy())
     largest = exact[0][-1].state.largest
@@ -178,7 +178,8 @@ def test_a_stalled_run_says_which_precision_is_too_coarse():
     assert outcome.reason == "budget"
     assert outcome.message == (
         f"The largest gradient entry stays at 0.5, so that a predictive mean may err by {steps[2].info.mean_bound:.2g} "
-        "noise standard deviations: float64 is not accurate enough. Raise the noise, or drop duplicate rows."
+        "noise standard deviations: float64 is not accurate enough. Bands contain an estimate of the error of the "
+        "mean. Raise the noise, or drop duplicate rows."
     )
 
 
