@@ -37,7 +37,8 @@ from . import settings
 from .chains import LogNormal, Target, given_noise_prior, log_normal
 from .evidence import FEW_ROWS, FOLDS, held_out_noise, regress
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
-from .learning import BasisInfo, BasisState, evaluation_cost, initial_state, learn_hyperparameters, outcome_at
+from .kept_variance import outcome_at
+from .learning import BasisInfo, BasisState, evaluation_cost, initial_state, learn_hyperparameters
 from .orthogonal_basis import OrthogonalBasis, coefficient_posterior, fisher_information, likelihood, likelihood_terms
 from .posteriors import orthogonal_basis, orthogonal_posterior
 

@@ -46,7 +46,8 @@ from .chains import (
     report,
 )
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
-from .learning import BasisState, initial_hyperparameters, outcome_at, share_kept, subset_rows
+from .kept_variance import outcome_at, share_kept
+from .learning import BasisState, initial_hyperparameters, subset_rows
 from .orthogonal_basis import OrthogonalBasis
 from .posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
 

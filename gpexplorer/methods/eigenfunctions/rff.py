@@ -19,6 +19,7 @@ from ...problem import Cost, Outcome, Problem, described_rows
 from ..base import Steps, begun
 from ..setting_kinds import choice, count
 from . import settings
+from .kept_variance import outcome_at
 from .learning import (
     LEAST_GAIN,
     BasisInfo,
@@ -29,7 +30,6 @@ from .learning import (
     initial_state,
     learning_round,
     of_the_data,
-    outcome_at,
 )
 
 FEATURE_CALLS = 20.0  # tensor operations: frequencies, all their rotations at once, features and their derivatives

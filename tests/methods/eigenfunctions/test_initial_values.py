@@ -17,6 +17,7 @@ from gpexplorer.methods.eigenfunctions import learning
 from gpexplorer.methods.eigenfunctions.evidence import regress
 from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS
 from gpexplorer.methods.eigenfunctions.grief import Grief
+from gpexplorer.methods.eigenfunctions.kept_variance import share_kept
 from gpexplorer.methods.eigenfunctions.learning import (
     LEAST_GAIN,
     PATIENCE,
@@ -27,7 +28,6 @@ from gpexplorer.methods.eigenfunctions.learning import (
     initial_state,
     learn_hyperparameters,
     longer_lengthscales,
-    share_kept,
 )
 from gpexplorer.methods.eigenfunctions.rff import RFF
 from gpexplorer.problem import Dataset, Problem, Step
