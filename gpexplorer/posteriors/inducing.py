@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import PosteriorError
-from ..objectives import Nystrom
+from ..objectives import Nystrom, residual_variance
 from ..problem import Kernel
 from .base import Posterior
 from .sample_paths import prior_paths
@@ -70,6 +70,10 @@ class InducingPosterior(Posterior):
         var = self.kernel.diag(self.theta, X) - L_star.square().sum(0) + self.weights.half(L_star).square().sum(0)
         return K.T @ self.alpha, var
 
+    def unexplained(self, X: Any) -> Float[Tensor, " b"]:
+        """The prior variance of one block of rows that Z leaves unexplained, k(x, x) - l*'l*."""
+        return residual_variance(self.kernel.diag(self.theta, X), self._whitened(X))
+
     def joint(self, X: Any, Z: Any) -> Tensor:
         left, right = self._whitened(X), self._whitened(Z)  # [m, b], [m, c]
         return self.kernel(self.theta, X, Z) - left.T @ right + self.weights.half(left).T @ self.weights.half(right)
@@ -86,7 +90,7 @@ class InducingPosterior(Posterior):
             return super().updated(X, y, V)
         L_star = self._whitened(X)
         if self.row_noise:
-            V = V + (self.kernel.diag(self.theta, X) - L_star.square().sum(0)).clamp_min(0.0)
+            V = V + residual_variance(self.kernel.diag(self.theta, X), L_star)
         return self._with(updated(self.weights, L_star, y.to(L_star), V.to(L_star)))
 
     def without_rows(self: Inducing) -> Inducing:

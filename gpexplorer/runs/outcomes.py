@@ -18,7 +18,7 @@ from ..methods.base import Method
 from ..methods.capabilities import NotesAnswer
 from ..problem import Outcome, Problem
 from .budget import long_step_note
-from .rounding import Rise, least_noise_sentence, precision_sentence, rise_sentence
+from .rounding import Rise, digits_sentence, least_noise_sentence, precision_sentence, rise_sentence
 from .trace import Record
 
 FINAL = ("converged", "diverged", "failed")  # after these no further step can follow
@@ -85,7 +85,8 @@ def with_notes(
     if isinstance(method, NotesAnswer) and last:
         notes.append(method.answer_note(problem, last[0].step.state))
     notes += [start_note if last else "", rise_sentence(rises)]
-    notes += [precision_sentence(problem, last), least_noise_sentence(problem, last)]
+    notes += [precision_sentence(problem, last), digits_sentence(method, problem, last)]
+    notes.append(least_noise_sentence(problem, last))
     return Outcome(outcome.reason, " ".join(filter(None, notes)))
 
 

@@ -15,6 +15,14 @@ only where delta is small beside s2. Two things cause delta, and both are measur
 
     inputs        X is stored in float32; a lengthscale that is far below the range magnifies the last digit of X
     covariances   k(x, z) is computed in float32, with a relative error of 1e-7 and more
+
+float64 holds many more problems, and how many digits are left depends on the method and on the targets as well. Where
+the noise is very small, the answer itself is tried, on a few hundred training rows:
+
+    response      how far means move if the sd of the kernel is changed by its last digits, which changes the rounding
+                  of every covariance. Exactly computed means would not move; they err by about as much as they move
+    projection    D_i = k_ii - k_i'K_mm^-1 k_i at the level of rounding is all that float64 can tell of row i beside
+                  inducing points. It moves means by about D_i / s2 times the residual y_i - mean_i
 """
 
 from __future__ import annotations
@@ -26,15 +34,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..errors import GPExplorerError
 from ..linalg.randomness import generator, random_rows
+from ..methods.base import Method
 from ..noise_floor import noise_floor
-from ..objectives import noise_variance
-from ..problem import Channel, MixedRows, Problem
+from ..objectives import least_noise, noise_variance
+from ..posteriors import InducingPosterior
+from ..problem import Channel, Dataset, MixedRows, Problem
 from .trace import Record
 
 ROWS = 256  # above this many rows, draw a random sample of this size
 NOISE_FREE = 1e-2  # of the standard deviation of the targets: rows with less noise look free of it
 SHARE = 1e-2  # of the noise variance: a larger error of covariances is reported
+LEAST_TRIED = 1e-7  # of the prior variance: an answer with less noise is tried in float64
+LAST_DIGITS = 4.0  # times eps: the relative change of a standard deviation for which an answer is tried
+LOST_DIGITS = 0.5  # noise standard deviations by which means may move
 FAST_IN_FLOAT64 = {(3, 7), (6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}  # compute capabilities with a rate of 1/2 or 1/3
 
 # Phases that may raise any channel: a person's change, another size of model, and more rows.
@@ -177,6 +191,57 @@ def precision_sentence(problem: Problem, last: Sequence[Record]) -> str:
         f"float32 cannot hold this problem: rounding changes covariances by up to {error:.1e}, beside a noise variance "
         f"of {s2:.1e}, so that objectives and bands are inaccurate. Use dtype float64."
     )
+
+
+def digits_sentence(method: Method, problem: Problem, last: Sequence[Record]) -> str:
+    """Return a sentence if float64 leaves too few digits to the means of a method with very little noise.
+
+    Parameters
+    ----------
+    method : Method
+    problem, last : Problem, sequence of Record
+        As for `precision_sentence`. The state of a solver of the exact GP has coefficients whose error the solver knows
+        and reports: no answer is tried.
+
+    Notes
+    -----
+    Two posteriors of the last state, only where the noise variance is below LEAST_TRIED of the prior variance.
+    """
+    state = last[-1].step.state if last else None
+    theta = getattr(state, "theta", None)
+    if not isinstance(theta, Tensor) or theta.shape != problem.theta.shape or theta.dtype != torch.float64:
+        return ""
+    train, s2 = problem.train, noise_variance(theta)
+    rows = train.rows(random_rows(len(train), ROWS, generator(0, "precision")).to(train.y.device))
+    prior = problem.kernel.diag(theta.to(train.y.device), rows.X)
+    if hasattr(state, "alpha") or s2 > LEAST_TRIED * float(prior.mean()):
+        return ""
+    try:
+        error = mean_rounding(method, problem, state, rows) / math.sqrt(s2)
+    except GPExplorerError:
+        return ""
+    if not error > LOST_DIGITS:  # also where there is no answer
+        return ""
+    share = math.sqrt(s2 / float(prior.mean()))
+    return (
+        f"float64 cannot hold this problem: the noise standard deviation is {share:.1e} of that of the function, and "
+        f"rounding changes means by about {error:.2g} noise standard deviations, which the bands do not contain. Raise "
+        "the noise, or choose the method states if there is one input and its kernel fits."
+    )
+
+
+def mean_rounding(method: Method, problem: Problem, state: Any, rows: Dataset) -> float:
+    """Return about how far the means of a state err by rounding at some training rows; see the module docstring."""
+    theta, posterior = state.theta.clone(), method.posterior(problem, state)
+    is_sd = torch.tensor(["sd" in name.split() for name in problem.kernel.names], device=theta.device)
+    theta += is_sd * theta.abs().clamp_min(1.0) * LAST_DIGITS * torch.finfo(theta.dtype).eps
+    mean = posterior.mean(rows.X)
+    error = float((method.posterior(problem, state._replace(theta=theta)).mean(rows.X) - mean).abs().max())
+    if isinstance(posterior, InducingPosterior):
+        D = posterior.unexplained(rows.X)
+        is_rounding = D <= least_noise(problem.kernel, state.theta, problem.train)
+        error = max(error, float((D * is_rounding * (rows.y - mean)).abs().max()) / noise_variance(state.theta))
+    return error
 
 
 def least_noise_sentence(problem: Problem, last: Sequence[Record]) -> str:

@@ -11,7 +11,7 @@ import torch
 
 from gpexplorer.evidence_limits import EvidenceLimits
 from gpexplorer.methods.cross_validation import consensus, learning
-from gpexplorer.methods.eigenfunctions.learning import with_share_kept
+from gpexplorer.methods.eigenfunctions.kept_variance import with_share_kept
 from gpexplorer.methods.exact.reliability import StepCheck, used_up
 from gpexplorer.methods.inducing.settings import LearningMethod
 from gpexplorer.methods.inducing.swapping import after_swaps
@@ -187,7 +187,8 @@ def test_rounding_that_ends_a_run_is_written_with_its_numbers(dtype: torch.dtype
         "Rounding changes the objective by 0.003 in iteration 17, which decreases it by 4e-05"
     )
     assert "decreases it by 4e-05: " in messages[1]
-    assert all(f"the signal variance is 4e+05 times the noise. {way_out}" in message for message in messages)
+    bands = "Bands contain an estimate of the error of the mean."
+    assert all(f"the signal variance is 4e+05 times the noise. {bands} {way_out}" in message for message in messages)
     assert [used_up(check, 1, system).reason for check in (rising, small)] == ["diverged", "budget"]
 
 
