@@ -124,7 +124,7 @@ def check_step(system: System, before: Point, after: Point) -> StepCheck:
     return StepCheck(f_old - f_new, error, resolution, objective=f_new, largest=largest, norm=norm)
 
 
-BANDS = "Bands contain an estimate of the error of the mean."  # the posterior of a system that is not solved: `UnsolvedPosterior`
+BANDS = "Bands contain an estimate of the error of the mean."  # those of an `UnsolvedPosterior`
 
 
 def used_up(check: StepCheck, number: int, system: System) -> Outcome:
