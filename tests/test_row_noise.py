@@ -202,6 +202,60 @@ def test_such_a_posterior_is_saved_updated_exported_and_differentiated(key: str,
         assert bool((more.var(Z) < posterior.var(Z)).all())
 
 
+@pytest.mark.parametrize("key", ["cholesky", "ml", "loo", "states", "sgpr", "vecchia"])
+@pytest.mark.parametrize("weight", [4.0, 0.5])
+def test_equal_weights_divide_a_fixed_noise_and_a_new_row_has_weight_1(key: str, weight: float):
+    X, y, _ = rows(shift=300.0, scale=20.0)
+    X = X[:, :1]
+    values = {"sd": 20.0, "lengthscale": 15.0, "noise": 4.0}
+    kernel = {"name": "matern32", "values": values, "fixed": list(values)}
+    settings: dict[str, Any] = {"num_neighbours": 39, "num_nearest": 40} if key == "vecchia" else {}
+    number = 40 if "num_inducing" in registry[key].param else None
+    model = Estimator(key, kernel, number, settings, budget={"steps": 5})
+
+    model.fit(X, y, sample_weight=np.full(40, weight))
+
+    def k(A: Floats, B: Floats) -> Floats:
+        r = math.sqrt(3.0) * np.abs(A - B.T) / values["lengthscale"]
+        return values["sd"] ** 2 * (1.0 + r) * np.exp(-r)
+
+    Z, s2 = X[:5] + 0.6, values["noise"] ** 2
+    gain = np.linalg.solve(k(X, X) + s2 / weight * np.eye(40), k(X, Z)).T
+    mean, sd = model.predict(Z, return_std=True)
+    np.testing.assert_allclose(mean, y.mean() + gain @ (y - y.mean()), rtol=1e-6)
+    np.testing.assert_allclose(sd, np.sqrt(s2 + np.diag(k(Z, Z) - gain @ k(X, Z))), rtol=1e-5)
+
+
+@pytest.mark.parametrize("restricted", [{}, {"bounds": {"noise": [0.15, 0.3]}}, {"priors": {"noise": "lognormal(-1.5, 0.3)"}}])
+def test_equal_weights_are_the_limit_of_nearly_equal_ones(restricted: dict[str, Any]):
+    X, y, _ = rows()
+    fits = [
+        Estimator("ml", {"name": "se-ard"} | restricted).fit(X, y, sample_weight=weights)
+        for weights in (np.full(40, 4.0), np.where(np.arange(40) % 2, 4.0, 4.0001), np.ones(40))
+    ]
+
+    noises = [fit.hyperparameters_["noise"].value for fit in fits]
+    sds = [fit.predict(X[:5], return_std=True)[1] for fit in fits]
+    assert noises[0] == pytest.approx(noises[1], rel=1e-3)
+    np.testing.assert_allclose(sds[0], sds[1], rtol=1e-3)
+    assert sds[0].min() > 1.2 * sds[2].max()  # a new row has weight 1, and more noise than a row of weight 4
+    assert fits[0].log_marginal_likelihood_value_ == pytest.approx(fits[1].log_marginal_likelihood_value_, abs=0.01)
+
+
+@pytest.mark.parametrize("key", ["ml", "svgp"])
+def test_weights_of_1_are_as_none_and_other_equal_ones_are_used_or_refused(key: str):
+    X, y, _ = rows(12)
+    model, same = (Estimator(key, budget={"steps": 2}) for _ in range(2))
+
+    zero_or_one = np.where(np.arange(12) < 3, 0.0, 1.0)
+
+    assert model.fit(X, y, sample_weight=zero_or_one).run_.problem.train.d == 2
+    np.testing.assert_array_equal(model.predict(X), same.fit(X[3:], y[3:]).predict(X))
+    if key == "svgp":
+        with pytest.raises(SettingError, match="'svgp' takes no relative noise per row, because it treats all rows"):
+            model.fit(X, y, sample_weight=np.full(12, 2.0))
+
+
 def test_what_cannot_be_used_is_a_sentence():
     X, y, V = rows(12)
     for key in methods:

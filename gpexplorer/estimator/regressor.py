@@ -166,7 +166,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         y : array
             Targets [n], or [n, k] for k independent fits.
         sample_weight : array [n], optional
-            A row with weight w has the noise variance s2 / w, where s2 is learned; rows of weight 0 are left out.
+            A row with weight w has the noise variance s2 / w, where s2 is learned; rows of weight 0 are left out. A new
+            observation is predicted with s2, as a row of weight 1.
         noise : array [n], optional
             The noise variance of each row, in the units of y squared, which is then known and not learned. A new
             observation is predicted with the mean of them. With `target_transform`, give `sample_weight` instead.

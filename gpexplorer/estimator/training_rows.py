@@ -149,8 +149,8 @@ def kept_rows(
     else:
         X = X.iloc[kept] if hasattr(X, "iloc") else table_of(X).take(kept) if is_frame(X) else X[kept]
     groups = groups and groups._replace(number=groups.number[torch.from_numpy(kept)])
-    if (numbers[kept] == numbers[kept[0]]).all():
-        return X, y[kept], RowDetails(None, groups)  # equal weights only rescale the noise, which is learned
+    if (numbers[kept] == 1.0).all():
+        return X, y[kept], RowDetails(None, groups)
     return X, y[kept], RowDetails(RowNoise(torch.tensor(1.0 / numbers[kept])), groups)
 
 
