@@ -226,7 +226,9 @@ def test_equal_weights_divide_a_fixed_noise_and_a_new_row_has_weight_1(key: str,
     np.testing.assert_allclose(sd, np.sqrt(s2 + np.diag(k(Z, Z) - gain @ k(X, Z))), rtol=1e-5)
 
 
-@pytest.mark.parametrize("restricted", [{}, {"bounds": {"noise": [0.15, 0.3]}}, {"priors": {"noise": "lognormal(-1.5, 0.3)"}}])
+@pytest.mark.parametrize(
+    "restricted", [{}, {"bounds": {"noise": [0.15, 0.3]}}, {"priors": {"noise": "lognormal(-1.5, 0.3)"}}]
+)
 def test_equal_weights_are_the_limit_of_nearly_equal_ones(restricted: dict[str, Any]):
     X, y, _ = rows()
     fits = [

@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..kernels.correlation_features import CorrelationFeatures
 from ..kernels.groups import Groups
 from ..linalg.blocks import row_blocks
 from ..linalg.cholesky import cholesky_of_each
@@ -75,7 +76,8 @@ class NearestRowsPosterior(KeptRowsPosterior):
     X, y : Tensor [n, D] and Tensor [n]
         Training rows.
     lengths : Tensor [d]
-        What each input is divided by before distances are measured.
+        What each input is divided by before distances are measured; see `kernels.correlation_features` for a kernel
+        with a periodic part.
     neighbours : int
         Number of nearest rows k.
     noise : Tensor [n], optional
@@ -105,7 +107,7 @@ class NearestRowsPosterior(KeptRowsPosterior):
         super().__init__(kernel, theta, X, y, noise)
         self.lengths, self.neighbours = lengths, min(neighbours, len(y))
         self._groups = Groups(kernel, theta.double(), self.neighbours + 1)
-        self._rows: Nearest | None = None
+        self._rows: tuple[CorrelationFeatures, list[Nearest]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy makes its tree again."""
@@ -118,8 +120,11 @@ class NearestRowsPosterior(KeptRowsPosterior):
     def nearest(self, X: Float[Tensor, "b D"]) -> Tensor:
         """The nearest training rows [b, k] of each new row, the nearest first."""
         if self._rows is None:
-            self._rows = Nearest(self._places(self.X))
-        return torch.as_tensor(self._rows.query(self._places(X), self.neighbours)[1]).to(X.device)
+            features = CorrelationFeatures(self.kernel, self.theta, self.X, self.lengths)
+            self._rows = features, [Nearest(places) for places in features.places(self.X)]
+        features, trees = self._rows
+        found = [tree.query(Z, self.neighbours)[1] for tree, Z in zip(trees, features.places(X), strict=True)]
+        return features.neighbours(self.X, X.detach(), found)
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         mean, var, _, _ = self._conditionals(X)
@@ -193,6 +198,3 @@ class NearestRowsPosterior(KeptRowsPosterior):
         terms = Terms(row.expand(b, k + 1).flatten(), columns.flatten(), weights.flatten())
         of_y = Terms(row.expand(b, k).flatten(), N.flatten(), -w.flatten())
         return Errors(torch.cat([X.double(), self.X[used].double()]), used, terms, of_y)
-
-    def _places(self, X: Tensor) -> Any:
-        return (X[:, : len(self.lengths)].detach().double() / self.lengths.double()).cpu().numpy()

@@ -61,6 +61,40 @@ def test_from_some_rows_each_prediction_is_that_of_a_gp_of_its_nearest_rows():
         torch.testing.assert_close(ours.var(x[None]), small.var(x[None]))
 
 
+SEASONS = {  # theta without the noise, which entries have the unit of the input, and how much wider a band may be
+    "periodic": ((0.0, -0.2, 0.0), [2], 1.1),
+    "lp": ((0.0, -0.2, 0.0, 2.0), [2, 3], 1.1),
+    "matern32*periodic": ((0.0, 2.0, 0.0, -0.2, 0.0), [1, 4], 1.1),
+    "periodic+matern32": (
+        (0.0, -0.2, 0.0, -0.7, -1.0),
+        [2, 4],
+        1.7,
+    ),  # its neighbours are shared between season and trend
+    "(matern32+se)*periodic": ((-0.7, 2.0, -0.7, 1.5, 0.0, -0.2, 0.0), [1, 3, 6], 1.1),
+}
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (1e4, 365.0)])
+@pytest.mark.parametrize("key", SEASONS)
+def test_a_season_continues_beyond_the_rows_as_that_of_the_exact_gp(key: str, shift: float, scale: float):
+    kernel, noise = kernels.make(key, 1), 0.2
+    values, of_input, widest = SEASONS[key]
+    theta = torch.tensor([*values, math.log(noise)], dtype=torch.float64)
+    theta[of_input] += math.log(scale)
+    t = torch.arange(320, dtype=torch.float64)[:, None] / 80.0 * scale + shift  # four periods
+    draw = torch.Generator().manual_seed(0)
+    S = kernel(theta, t, t) + noise**2 * torch.eye(320, dtype=torch.float64)
+    train = Dataset(t, torch.linalg.cholesky(S) @ torch.randn(320, generator=draw, dtype=torch.float64))
+    new = t[-1] + torch.linspace(0.2, 0.9, 15, dtype=torch.float64)[:, None] * scale
+    exact = exact_gp_posterior(kernel, theta, train).asked_for("y")
+
+    ours = NearestRowsPosterior(kernel, theta, train.X, train.y, lengths=torch.ones(1) * scale, neighbours=40)
+
+    ours, (mean, var) = ours.asked_for("y"), exact(new)
+    assert float(((ours.mean(new) - mean) / var.sqrt()).abs().max()) < 0.7
+    assert 0.999 < float((ours.var(new) / var).min()) <= float((ours.var(new) / var).max()) < widest
+
+
 def test_the_covariance_is_that_of_the_errors_of_all_predictions_and_never_negative():
     train, new = rows(200, 2, 0), rows(40, 2, 1).X
     ours = posterior(train, theta_of(2), 5)

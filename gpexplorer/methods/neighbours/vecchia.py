@@ -20,9 +20,10 @@ width of the cells of a grid, and takes the row that is nearest to its centre fr
 Within a round the order is random. That is O(n log n), and a prefix is spaced nearly as widely.
 
 Learning minimises the negative log likelihood of that approximation by L-BFGS, one evaluation per step. Distances are
-measured in units of the lengths over which the kernel loses its correlation. Where learning has changed their
-proportions, order and neighbours are found again, and a new descent begins: a round. Above `conditionals` rows, a
-random sample of the conditionals stands for all, the same throughout; each still depends on its nearest rows among all.
+measured in units of the lengths over which the kernel loses its correlation, and around the circle of a season; see
+`kernels.correlation_features`. Where learning has changed the proportions of these lengths, or a period, order and
+neighbours are found again, and a new descent begins: a round. Above `conditionals` rows, a random sample of the
+conditionals stands for all, the same throughout; each still depends on its nearest rows among all.
 
 Noise is in the covariance of the targets (the response form), so that y_i depends on the noisy targets of its
 neighbours.
@@ -48,8 +49,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from ...kernels.groups import Groups, check_stationary, correlation_lengths
-from ...kernels.row_scaled import input_count
+from ...kernels.correlation_features import CorrelationFeatures
+from ...kernels.groups import Groups, check_stationary
 from ...linalg.blocks import row_blocks
 from ...linalg.nearest import Nearest
 from ...linalg.randomness import generator, random_rows
@@ -169,8 +170,8 @@ class Conditionals:
     ----------
     problem : Problem
         Training rows and a stationary kernel.
-    lengths : Tensor [d]
-        What each input is divided by before distances are measured.
+    features : CorrelationFeatures
+        Where rows lie when distances are measured.
     neighbours : int
         Number of neighbours k, fewer where there are not so many rows.
     most : int
@@ -195,7 +196,7 @@ class Conditionals:
     def __init__(
         self,
         problem: Problem,
-        lengths: Float[Tensor, " d"],
+        features: CorrelationFeatures,
         neighbours: int,
         most: int,
         seed: int,
@@ -204,15 +205,17 @@ class Conditionals:
     ) -> None:
         self.kernel, n, device = problem.kernel, len(problem.train), problem.train.y.device
         k = min(neighbours, n - 1)
-        inputs = problem.train.X[:, : input_count(problem)].double().cpu().numpy() / lengths.cpu().numpy()
+        inputs = (problem.train.X[:, : features.d].double() / features.lengths).cpu().numpy()
         order = np.argsort(inputs[:, 0], kind="stable") if ordering == "sorted" else maximin_order(inputs, seed)
         self.n, self.head, self.merge = n, k + 1, merge
         chosen = random_rows(n - self.head, most, generator(seed, "conditionals")) + self.head
         positions = chosen.sort().values.numpy()
         self.weight = (n - self.head) / max(len(positions), 1)
-        of_rows = order, positions, earlier_neighbours(inputs[order], positions, k)
-        self.order, self.positions, self.neighbours = (torch.from_numpy(each).to(device) for each in of_rows)
+        self.order, self.positions = (torch.from_numpy(each).to(device) for each in (order, positions))
         self.rows: Any = problem.train.rows(self.order).to(device, torch.float64)
+        X = self.rows.X
+        found = [earlier_neighbours(places, positions, k) for places in features.places(X)]
+        self.neighbours = features.neighbours(X, X[self.positions], found)
 
     @cached_property
     def batches(self) -> list[Batch]:
@@ -349,26 +352,27 @@ class Vecchia(DescendingMethod):
         first = VecchiaState(0, theta.clone(), math.inf, 0, theta.clone(), no_answers(theta))
         state = yield from begun(resume, first, VecchiaInfo("start"))
         while True:
-            lengths = self._lengths(problem, state.begin)
-            found = self._conditionals(problem, lengths, self.conditionals, self.merge)
+            features = CorrelationFeatures(problem.kernel, state.begin, problem.train.X)
+            found = self._conditionals(problem, features, self.conditionals, self.merge)
             descent = self.descent(problem, found.likelihood, state)
             for state in descent:
-                stretch = _stretch(self._lengths(problem, state.theta), lengths)
+                stretch = CorrelationFeatures(problem.kernel, state.theta, problem.train.X).stretch(features)
                 phase = "neighbours" if len(state.answers) == 1 else "learn"
                 yield Step(state, VecchiaInfo(phase, state.objective, slope_of(problem, state), stretch))
             if not math.isfinite(state.objective):
                 return Outcome("failed", "The covariance of near rows has no Cholesky factor. Raise the noise.")
-            stretch = _stretch(self._lengths(problem, state.theta), lengths)
+            stretch = CorrelationFeatures(problem.kernel, state.theta, problem.train.X).stretch(features)
             if stretch <= STRETCH or state.round + 1 >= self.rounds:
                 return self._outcome(problem, state, stretch)
             state = VecchiaState(state.step, state.theta, math.inf, state.round + 1, state.theta, no_answers(theta))
 
     def posterior(self, problem: Problem, state: VecchiaState) -> Posterior:
-        train, near = problem.train, {"lengths": self._lengths(problem, state.theta), "neighbours": self.num_nearest}
-        return NearestRowsPosterior(problem.kernel, state.theta, train.X, train.y, **near)
+        kernel, theta, train = problem.kernel, state.theta, problem.train
+        lengths = CorrelationFeatures(kernel, theta, train.X).lengths
+        return NearestRowsPosterior(kernel, theta, train.X, train.y, lengths=lengths, neighbours=self.num_nearest)
 
     def near_rows(self, problem: Problem, state: VecchiaState, most: int) -> NearRows:
-        found = self._conditionals(problem, self._lengths(problem, state.begin), most)
+        found = self._conditionals(problem, CorrelationFeatures(problem.kernel, state.begin, problem.train.X), most)
         try:
             sd = found.sds(state.theta)
         except NotPositiveDefinite:
@@ -384,21 +388,11 @@ class Vecchia(DescendingMethod):
         chunk = max(1.0, GROUP_BYTES / (8.0 * pairs * (10.0 + 3.0 * d)))
         return Cost(flops, 8.0 * used * pairs * 130.0, arrays, CHUNK_CALLS * (1.0 + used / chunk))
 
-    def _conditionals(self, problem: Problem, lengths: Tensor, most: int, merge: bool = False) -> Conditionals:
-        return Conditionals(problem, lengths, self.num_neighbours, most, self.seed, merge, self.ordering)
-
-    def _lengths(self, problem: Problem, theta: Tensor) -> Float[Tensor, " d"]:
-        """What inputs are divided by; their common factor does not matter."""
-        inputs = problem.train.X[:, : input_count(problem)]
-        ranges = (inputs.amax(0) - inputs.amin(0)).double()
-        return correlation_lengths(problem.kernel, theta, torch.where(ranges > 0.0, ranges, 1.0))
+    def _conditionals(
+        self, problem: Problem, features: CorrelationFeatures, most: int, merge: bool = False
+    ) -> Conditionals:
+        return Conditionals(problem, features, self.num_neighbours, most, self.seed, merge, self.ordering)
 
     def _outcome(self, problem: Problem, state: VecchiaState, stretch: float) -> Outcome:
         rounds = f" in {state.round + 1} round{'s' if state.round else ''}"
         return self.ended(problem, state, rounds, "rounds" if stretch > STRETCH else "")
-
-
-def _stretch(lengths: Tensor, before: Tensor) -> float:
-    """How much the proportions of the lengths have changed: the largest ratio over the smallest."""
-    ratio = lengths / before
-    return float(ratio.max() / ratio.min())

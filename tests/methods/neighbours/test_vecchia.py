@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gpexplorer import Spec, kernels
 from gpexplorer.errors import KernelError
+from gpexplorer.kernels.correlation_features import CorrelationFeatures
 from gpexplorer.kernels.row_scaled import with_row_noise
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.neighbours.merged_conditionals import Batch
@@ -38,12 +39,18 @@ def problem(key: str = "matern32-ard", n: int = 60, d: int = 2, **changes: float
 def conditionals(
     given: Problem, k: int, most: int = 10**6, seed: int = 0, lengths: Tensor | None = None
 ) -> Conditionals:
-    d = given.kernel.d if not hasattr(given.kernel, "base") else given.kernel.base.d  # type: ignore[attr-defined]
-    return Conditionals(given, torch.ones(d, dtype=torch.float64) if lengths is None else lengths, k, most, seed)
+    return Conditionals(given, features(given, lengths), k, most, seed)
 
 
 def merged(given: Problem, k: int, most: int = 10**6) -> Conditionals:
-    return Conditionals(given, torch.ones(given.train.d, dtype=torch.float64), k, most, 0, merge=True)
+    return Conditionals(given, features(given), k, most, 0, merge=True)
+
+
+def features(given: Problem, lengths: Tensor | None = None) -> CorrelationFeatures:
+    """Distances in these lengths, by default in the units of the inputs."""
+    d = given.kernel.d if not hasattr(given.kernel, "base") else given.kernel.base.d  # type: ignore[attr-defined]
+    lengths = torch.ones(d, dtype=torch.float64) if lengths is None else lengths
+    return CorrelationFeatures(given.kernel, given.theta, given.train.X, lengths)
 
 
 def rows_of_each(found: Conditionals) -> dict[int, list[int]]:
@@ -165,7 +172,7 @@ def test_with_hardly_any_noise_one_neighbour_of_a_markov_process_in_order_is_exa
     given = problem("matern12", d=1, scale=spread, noise=1e-5)  # Matern 1/2 has the Markov property
     exact, slope = evidence(given.kernel, given.theta, given.train)
 
-    found = Conditionals(given, torch.ones(1).double(), 1, 10**6, 0, ordering="sorted")
+    found = Conditionals(given, features(given), 1, 10**6, 0, ordering="sorted")
     value, gradient = found.likelihood(given.theta)
 
     assert value == pytest.approx(exact, rel=1e-5)
@@ -224,7 +231,7 @@ def test_known_noise_per_row_is_in_the_likelihood():
     exact, slope = evidence(scaled.kernel, scaled.theta, scaled.train)
     assert value == pytest.approx(exact, rel=1e-9)
     torch.testing.assert_close(gradient, slope, rtol=1e-7, atol=1e-7)
-    for found in (conditionals(scaled, 6), Conditionals(scaled, torch.ones(1).double(), 6, 10**6, 0, merge=True)):
+    for found in (conditionals(scaled, 6), Conditionals(scaled, features(scaled), 6, 10**6, 0, merge=True)):
         theta = scaled.theta.clone().requires_grad_(True)
         (slope,) = torch.autograd.grad(dense(scaled, found, theta), theta)
         torch.testing.assert_close(found.likelihood(scaled.theta)[1], slope, rtol=1e-7, atol=1e-7)
@@ -295,7 +302,7 @@ def test_a_round_leaves_a_plateau_that_an_earlier_round_has_reached():
 
     *_, last = method.steps(given, beginning)
 
-    found = method._conditionals(given, method._lengths(given, far), 10**6)
+    found = method._conditionals(given, CorrelationFeatures(given.kernel, far, given.train.X), 10**6)
     at, (_, slope) = last.state.theta, found.likelihood(far)
     assert float(slope[2].abs()) < 1e-4 * abs(last.state.objective)  # no derivative leads back
     for shift in (-1.0, 1.0):
@@ -341,3 +348,16 @@ def test_more_nearest_rows_come_closer_to_the_predictions_of_the_exact_gp():
 
     assert gaps == sorted(gaps, reverse=True)
     assert gaps[-1] < 0.1
+
+
+def test_neighbours_are_found_again_where_learning_has_changed_a_period():
+    t = np.arange(400.0)[:, None]
+    y = np.sin(2.0 * np.pi * t[:, 0] / 21.3) + 0.1 * np.random.default_rng(0).normal(size=400)
+    values = {"lengthscale": 1.0, "period": 20.5}  # eight days out of phase after all rows
+    kernel = {"name": "periodic", "values": values}
+    run = Spec("vecchia", kernel=kernel, split="all").open(data=(t, y))
+
+    run.finish()
+
+    assert run.trace[-1].step.state.round > 0
+    assert run.hyperparameters_at(-1)["period"].value == pytest.approx(21.3, rel=5e-3)
