@@ -268,7 +268,7 @@ def _curvature(
         return free.sums(total if restrictions is None else total + restrictions.penalty(full)[1])
 
     f = free.free(theta)
-    g, steps = in_free(f), STEP * torch.eye(len(f) if errors else 0, len(f)).to(f)
+    g, steps = in_free(f), STEP * torch.eye(len(f) if errors else 0, len(f), dtype=f.dtype, device=f.device)
     H = [(in_free(f + step) - in_free(f - step)) / (2.0 * STEP) for step in steps]
     inside = (f > free.lower) & (f < free.upper)  # at a bound there is no normal approximation
     sd = torch.full_like(f, math.nan)

@@ -51,7 +51,9 @@ class NoiseFloor:
     def __init__(self, problem: Problem, dtype: torch.dtype | None = None) -> None:
         self.kernel: Any = problem.kernel
         self.entry, theta, host = len(problem.theta) - 1, problem.theta, torch.device("cpu")
-        rows = torch.linspace(0, len(problem.train) - 1, min(len(problem.train), PRIOR_ROWS)).long()
+        rows = torch.linspace(
+            0, len(problem.train) - 1, min(len(problem.train), PRIOR_ROWS), dtype=torch.float64
+        ).long()
         X: Any = take(problem.train.X, rows.to(problem.train.y.device))
         is_tensor = isinstance(X, Tensor)
         theta, X = moved_together([theta, X.to(theta.dtype)], host) if is_tensor else (theta.to(host), X)

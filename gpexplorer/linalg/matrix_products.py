@@ -88,8 +88,8 @@ def has_onednn() -> bool:
     """Whether torch has the operation, and a processor for which it pays."""
     try:
         wide = torch.backends.cpu.get_cpu_capability() == "AVX512" and torch.backends.mkldnn.is_available()
-        A = torch.ones(2, 3)
-        return wide and bool((_linear(A, torch.ones(4, 3)) == 3.0).all())
+        A, B = (torch.ones(rows, 3, dtype=torch.float32) for rows in (2, 4))
+        return wide and bool((_linear(A, B) == 3.0).all())
     except (AttributeError, NotImplementedError, RuntimeError):
         return False
 

@@ -317,7 +317,10 @@ class Posterior(ABC):
         root = (vectors * values.clamp_min(0.0).sqrt()) @ vectors.T  # [t, t] symmetric, so that no sign is left open
         normal = torch.randn(checked_size(size), len(X), generator=draw, dtype=torch.float64).to(root.device)
         samples, s2 = self.mean(X) + (normal @ root.T).to(self.like), self._noise(noise)
-        return samples + s2**0.5 * torch.randn(samples.shape, generator=draw).to(samples) if s2 else samples
+        if not s2:
+            return samples
+        e = torch.randn(samples.shape, generator=draw, dtype=torch.float64)  # [size, t]
+        return samples + s2**0.5 * e.to(samples)
 
     def paths(self, size: int = 1, seed: int = 0) -> Paths:
         """Draw functions from the posterior that can be evaluated at any rows.

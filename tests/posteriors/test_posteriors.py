@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gpexplorer import data, kernels, methods
+from gpexplorer.data.standardising import inputs_in_units
 from gpexplorer.errors import PosteriorError, SettingError
 from gpexplorer.objectives import nystrom
 from gpexplorer.posteriors import (
@@ -39,6 +40,40 @@ DRAWS = 4000
 @pytest.fixture(scope="module", params=KEYS)
 def run(request: pytest.FixtureRequest) -> Run:
     return small_run(str(request.param), d=2)
+
+
+def answers_of(run: Run) -> list[Tensor]:
+    X, posterior = run.split.test.X[:7], run.posterior(of="y")
+    said = [
+        *posterior.at_scaled(X),
+        torch.tensor([row.value for row in run.hyperparameters_at(-1)], dtype=torch.float64),
+    ]
+    if isinstance(posterior.inner, MarginalPosterior):
+        return said
+    X = inputs_in_units(X, run.split.test)
+    quantiles = posterior.quantile(X, (0.025, 0.975))
+    return [
+        *said,
+        quantiles,
+        posterior.sample(X, 3, 1),
+        posterior.asked_for("f").sample(X, 3, 1),
+        posterior.paths(3, 1)(X),
+    ]
+
+
+def test_answers_do_not_depend_on_the_default_precision_of_torch(run: Run):
+    before, answers = torch.get_default_dtype(), answers_of(run)
+    try:
+        torch.set_default_dtype(torch.float64)
+        of_the_same = answers_of(run)
+        torch.set_default_dtype(torch.float16)
+        of_another_fit = answers_of(small_run(run.method.key, d=2))
+    finally:
+        torch.set_default_dtype(before)
+
+    for again in (of_the_same, of_another_fit):
+        for one, other in zip(again, answers, strict=True):
+            torch.testing.assert_close(one, other, rtol=0.0, atol=0.0)
 
 
 def places(run: Run, count: int = 5) -> Tensor:

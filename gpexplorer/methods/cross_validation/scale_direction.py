@@ -34,7 +34,7 @@ def scale_direction(problem: Problem) -> Tensor | None:
     """
     kernel: Any = problem.kernel
     theta, n = problem.theta, len(problem.train)
-    X = take(problem.train.X, torch.linspace(0, n - 1, min(ROWS, n)).long().to(theta.device))
+    X = take(problem.train.X, torch.linspace(0, n - 1, min(ROWS, n), dtype=torch.float64).long().to(theta.device))
     K, pairs = kernel(theta, X, X), [(i, j) for i in range(len(X)) for j in range(i + 1)]
     own = [kernel.theta_gradient(theta, X[i : i + 1], X[j : j + 1], K.new_ones(1, 1)) for i, j in pairs]
     gradients = torch.stack(own)  # [pairs, p]

@@ -189,7 +189,8 @@ class NystromInverse:
         self.T, self.s2, self.rank = group.T, s2, rank
         if not rank:
             return
-        rows = torch.linspace(0, group.trained - 1, min(rank, group.trained), device=self.T.device).long()
+        last, dtype = group.trained - 1, torch.float64
+        rows = torch.linspace(0, last, min(rank, group.trained), dtype=dtype, device=self.T.device).long()
         variance = s2 / group.trained  # of rows that are left out: the condition number of P C is about 2
         if isinstance(s2, Tensor):  # inside a graph, whose shapes are fixed
             self.L = masked_nystrom_root(M.columns, rows, variance)  # [c, r]
