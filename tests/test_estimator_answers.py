@@ -298,3 +298,45 @@ def test_rows_that_do_not_fit_together_are_named(change: dict[str, Any], says: s
     rows = {"X": pd.DataFrame({"a": np.arange(20.0)}), "y": np.arange(20.0)} | change
     with pytest.raises(DataError, match=says):
         Estimator("ml", budget={"steps": 1}).fit(**rows)
+
+
+def read_only(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    copied = values.copy()
+    copied.setflags(write=False)
+    return copied
+
+
+FORMS: dict[str, Any] = {
+    "reversed": lambda values: np.flip(np.flip(values, 0).copy(), 0),
+    "all axes reversed": lambda values: np.flip(np.flip(values).copy()),
+    "in columns": np.asfortranarray,
+    "every second": lambda values: np.repeat(values, 2, 0)[::2],
+    "read only": read_only,
+    "other byte order": lambda values: values.astype(values.dtype.newbyteorder()),
+    "frame": lambda values: (pd.DataFrame if values.ndim > 1 else pd.Series)(values[::-1].copy())[::-1],
+}
+
+
+@pytest.mark.parametrize("key", ["cholqr", "ml"])
+@pytest.mark.parametrize("form", FORMS)
+def test_arrays_of_any_layout_are_the_same_rows(form: str, key: str):
+    X, y = rows(50)
+    V, formed = np.linspace(0.01, 0.02, 50), FORMS[form]
+    settings: dict[str, Any] = {"num_inducing": 8 if key == "cholqr" else None, "budget": {"steps": 3}}
+
+    def answers(given: Any) -> list[Any]:
+        inputs, targets, noise = given(X), given(y), given(V)
+        model = Estimator(key, **settings).fit(inputs, targets)
+        said = [model.predict(inputs), *model.predict(given(X[:7]), return_std=True)]
+        said += [
+            model.posterior_.log_density(given(X), given(y)).numpy(),
+            model.posterior_.gradient(inputs).mean.numpy(),
+        ]
+        said.append(model.partial_fit(given(X[:9] + 0.1), given(y[:9])).predict(X))
+        said.append(model.partial_fit(given(X[9:12] + 0.1), given(y[9:12]), noise=given(V[9:12])).predict(X))
+        two = Estimator(key, **settings).fit(inputs, given(np.stack([y, -y], 1)))
+        known = Estimator(key, **settings).fit(inputs, targets, noise=noise)
+        return [*said, two.predict(X), known.predict(X), known.fit(inputs, targets, sample_weight=noise).predict(X)]
+
+    for one, other in zip(answers(formed), answers(np.array), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9)

@@ -52,6 +52,8 @@ def all_for_training(
 ) -> Split:
     """A split with all rows for training and none for testing. Its key is a hash of the content."""
     texts, mixed, (noise, groups) = isinstance(X, list), isinstance(X, MixedRows), row_details
+    y = np.ascontiguousarray(y)  # a tensor has no negative strides, such as those of y[::-1]
+    X = X if texts or mixed else np.ascontiguousarray(X)
     numbers = X.numbers.numpy() if mixed else np.zeros(1) if texts else X
     if max(np.abs(numbers).max(initial=0.0), np.abs(y).max()) > LARGEST:
         raise DataError(f"X or y holds numbers beyond {LARGEST:g}, whose square no 64-bit number holds: rescale them.")
@@ -64,7 +66,7 @@ def all_for_training(
     row_bytes += repr(X.texts).encode() if mixed else b""
     noise_bytes = b"" if noise is None else noise.ratio.numpy().tobytes() + str(noise.common).encode()
     group_bytes = b"" if groups is None else groups.number.numpy().tobytes() + str(groups.are_folds).encode()
-    content = hashlib.sha256(row_bytes + np.ascontiguousarray(y).tobytes() + noise_bytes + group_bytes).hexdigest()[:16]
+    content = hashlib.sha256(row_bytes + y.tobytes() + noise_bytes + group_bytes).hexdigest()[:16]
     names = names or (("object",) if texts else tuple(f"x{i}" for i in range(X.shape[1])))
     rows = X if texts or mixed else torch.tensor(X)
     train = Dataset(rows, torch.tensor(y), names, noise=noise, groups=groups, reader=reader)
