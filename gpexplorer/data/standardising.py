@@ -26,6 +26,7 @@ from .quoting import quote
 from .reader.column_names import note_on_position
 from .reader.date_format import may_be_compact
 from .reader.table_reader import RowsRead, TableReader
+from .table_checks import LARGEST
 
 LOG_INPUTS = "log"
 LONG_TAIL, SHORTENED = 1.5, 0.5  # skewness of a column with a long tail, and the share of it that a logarithm may leave
@@ -216,7 +217,7 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     X = _numbers(_training_columns(X, train.names) if is_frame(X) else X).to(train.X.device, torch.float64)
     if X.ndim != 2 or X.shape[1] != train.d:
         raise DataError(f"Inputs have shape {list(X.shape)}; the training data need [rows, {train.d}].")
-    return _finite_rows(X)
+    return _finite_rows(X, train)
 
 
 def _table_of_digits(X: Any, reader: TableReader) -> Any:
@@ -260,8 +261,7 @@ def scaled_inputs(X: Any, train: Dataset) -> Any:
         return X.with_numbers(scaled_inputs(X.numbers, train))
     if not isinstance(X, Tensor):
         return X
-    if train.scale is not None:
-        X = train.scale.scaled_inputs(X)
+    X = _scaled(X, train)
     return X.to(train.y.dtype)
 
 
@@ -318,16 +318,33 @@ def _mixed_rows(X: Any, train: Dataset) -> MixedRows:
             f"Inputs are {X!r}; the training data need {len(columns.numbers):,} numbers and {len(columns.texts)} texts."
         )
     X = X.to(train.y.device, torch.float64)
-    _finite_rows(X.numbers)
+    _finite_rows(X.numbers, train)
     return X
 
 
-def _finite_rows(X: Tensor) -> Tensor:
-    """The inputs [t, d]; DataError if a value is missing or infinite."""
+def _finite_rows(X: Tensor, train: Dataset) -> Tensor:
+    """The inputs [t, d]; DataError if a value is missing, infinite, or so far away that its square is no number."""
     if not bool(X.isfinite().all()):
         rows = int((~X.isfinite()).any(1).sum())
         raise DataError(f"Inputs have missing or infinite values in {rows} of {len(X):,} rows: leave these out.")
+    if X.numel():
+        farthest, dtype = _scaled(torch.stack([X.amin(0), X.amax(0)]), train).abs().amax(0), train.y.dtype  # [d]
+        largest = LARGEST * (torch.finfo(dtype).max / torch.finfo(torch.float64).max) ** 0.5
+        if not bool((farthest <= largest).all()):
+            k = int((farthest <= largest).logical_not().double().argmax())
+            row = int(_scaled(X, train)[:, k].abs().argmax())
+            name, unit = train.names[k] if train.names else f"x{k}", "standard deviations" if train.scale else "units"
+            raise DataError(
+                f"Inputs have {float(X[row, k]):g} in column {quote(name)}, row {row + 1}: more than {largest:.3g} {unit} "
+                f"from the training rows, the square of which is no number as {str(dtype).removeprefix('torch.')}. "
+                "Correct or leave out such rows."
+            )
     return X
+
+
+def _scaled(X: Tensor, train: Dataset) -> Tensor:
+    """Numbers [t, d] in the scaled space."""
+    return X if train.scale is None else train.scale.scaled_inputs(X)
 
 
 def _numbers(X: Any) -> Tensor:

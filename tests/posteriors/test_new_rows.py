@@ -258,3 +258,30 @@ def test_sizes_and_seeds_may_be_numbers_of_numpy():
     posterior, X = small_run("ml", d=2).posterior(), np.zeros((3, 2))
     torch.testing.assert_close(posterior.sample(X, np.int64(2), np.uint8(7)), posterior.sample(X, 2, 7))
     torch.testing.assert_close(posterior.paths(np.int32(2), np.int64(7))(X), posterior.paths(2, 7)(X))
+
+
+@pytest.mark.parametrize("key", ["vecchia", "states", "ml", "rff", "minimax"])
+@pytest.mark.parametrize(("dtype", "far"), [("float64", 1e152), ("float32", 1e30)])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_inputs_too_far_for_their_squares_are_refused_and_nearer_ones_have_a_finite_answer(
+    key: str, dtype: str, far: float, sign: float
+):
+    t = np.linspace(0.0, 5.0, 40)[:, None]
+    kernel = "matern32" if key == "states" else "se"
+    posterior = Estimator(key, kernel, dtype=dtype, budget={"steps": 1}).fit(t, np.sin(t[:, 0])).posterior_
+
+    moments = posterior(np.array([[1.0], [sign * far**0.5]]))
+
+    assert all(bool(part.isfinite().all()) for part in moments)
+    for ask in (posterior, posterior.mean, posterior.sample, posterior.gradient, posterior.paths(1)):
+        with pytest.raises(DataError, match=f'in column "x0", row 2: more than .* no number as {dtype}'):
+            ask(np.array([[1.0], [sign * far]]))
+
+
+def test_the_column_that_is_too_far_is_named_and_how_far_is_measured_in_its_own_unit():
+    t = np.linspace(0.0, 1e-20, 40)[:, None]
+    frame = pd.DataFrame(np.hstack([np.sin(t), t]), columns=["a", "b"])
+    posterior = Estimator("ml", budget={"steps": 1}).fit(frame, np.linspace(0.0, 1.0, 40)).posterior_
+
+    with pytest.raises(DataError, match='Inputs have -1e\\+140 in column "b", row 3'):
+        posterior(pd.DataFrame({"a": [0.0, 1.0, 1.0], "b": [0.0, 0.0, -1e140]}))
