@@ -24,7 +24,16 @@ from .trace import Record
 FINAL = ("converged", "diverged", "failed")  # after these no further step can follow
 FASTEST = 1e12  # flops per second that no processor of today exceeds
 WAY_OUT = "use fewer points, rows or features, or float32"
-SIZES = ("num_inducing", "num_eigenfunctions", "num_regressors", "num_features", "block", "batch_size", "subset")
+SIZES = (
+    "num_inducing",
+    "num_eigenfunctions",
+    "num_regressors",
+    "num_features",
+    "width",
+    "block",
+    "batch_size",
+    "subset",
+)
 
 
 def stopped(steps: int) -> Outcome:
@@ -148,7 +157,7 @@ def fitting_setting(method: Method, problem: Problem) -> str:
     Parameters
     ----------
     method : Method
-        The method that ran out of memory; the first of `SIZES` that it has is decreased.
+        The method that ran out of memory; the first of `SIZES` that suffices is decreased.
     problem : Problem
         Its rows, which say which device is asked.
 
@@ -163,13 +172,18 @@ def fitting_setting(method: Method, problem: Problem) -> str:
     def need(name: str, value: int) -> float:
         return type(method)(**(settings | {name: value})).cost(problem).memory
 
+    rows = len(problem.train)
     for name in SIZES:
-        if name not in settings or not isinstance(settings[name], int) or settings[name] == 1:
+        if not isinstance(settings.get(name), int):
             continue
-        total, most = need(name, settings[name]), settings[name] or len(problem.train)  # 0 follows the rows
-        if total <= free or need(name, 1) > free:
+        least, given = max(1, method.param[name].bounds[0]), settings[name]
+        most = given if given > 0 else rows  # 0 and -1 follow the rows
+        total = need(name, given)
+        if total <= free:
             return ""
-        largest = bisect_right(range(1, most), free, key=partial(need, name))
+        if most <= least or need(name, least) > free:
+            continue
+        largest = least - 1 + bisect_right(range(least, most), free, key=partial(need, name))
         place = "on the GPU" if problem.train.y.device.type == "cuda" else "here"
         return (
             f"{method.key} needs {total / 1e9:.2g} GB by formula, and {free / 1e9:.2g} GB can be used {place}. With "

@@ -5,6 +5,7 @@ Work is counted, not timed, so that a busy machine changes nothing; `benchmarks 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,10 @@ import torch
 
 from gpexplorer import Spec, methods
 from gpexplorer.methods.base import registry
+from gpexplorer.runs import outcomes
+from gpexplorer.runs.outcomes import SIZES
 from gpexplorer.runs.studies.machine_speed import Speed
-from steps_of import inputs_of
+from steps_of import inputs_of, small_spec
 from work_counter import Work
 
 COUNTS = ("num_inducing", "num_rows", "num_regressors", "block", "coarse", "rank", "batch_size")  # of rows, at most n
@@ -63,3 +66,31 @@ def test_a_setting_above_the_number_of_rows_costs_as_much_as_all_rows(key: str, 
 
     assert len(runs[0].problem.train) == 54
     assert runs[0].method.cost(runs[0].problem) == runs[1].method.cost(runs[1].problem)
+
+
+LARGE = [(key, name) for key in sorted(methods) for name in SIZES if name in registry[key].param]
+
+
+@pytest.mark.parametrize(("key", "name"), LARGE)
+def test_what_fits_into_memory_is_the_largest_value_that_a_setting_may_have(
+    key: str, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    run = small_spec(key, settings={}).open()
+    settings = {given: value for given, value in run.method.param.values().items() if given != "name"}
+
+    def memory(size: str, value: int) -> float:
+        return type(run.method)(**(settings | {name: 10**5} | {size: value})).cost(run.problem).memory
+
+    method, least = type(run.method)(**(settings | {name: 10**5})), max(1, registry[key].param[name].bounds[0])
+    smallest, largest = (memory(name, value) for value in (least, 10**5))
+    for usable in (0.0, 0.5 * (smallest + largest)):
+        monkeypatch.setattr(outcomes, "usable_memory", lambda like, usable=usable: usable)
+        sentence = outcomes.failed(MemoryError(), 0, method, run.problem).message
+
+        found = re.search(r"With (\w+) = (\d+) it would fit", sentence)
+        assert (found is None) == (smallest == largest or usable == 0.0), sentence
+        assert found or outcomes.WAY_OUT in sentence
+        if found:
+            size, fitting = found[1], int(found[2])
+            assert fitting >= max(1, registry[key].param[size].bounds[0])
+            assert memory(size, fitting) <= usable < memory(size, fitting + 1)
