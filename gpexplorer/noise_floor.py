@@ -72,7 +72,7 @@ class NoiseFloor:
 
     def least(self, point: Float[Tensor, " q"]) -> tuple[float, Float[Tensor, " q"]]:
         """The least log noise sd at a point that begins with theta, and its gradient [q]."""
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             leaf = point.detach().clone().requires_grad_(True)
             value = self._prior(leaf[: self.entry + 1])
             (gradient,) = torch.autograd.grad(value, leaf) if value.requires_grad else (torch.zeros_like(point),)

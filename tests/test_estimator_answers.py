@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as theirs
 from sklearn.model_selection import GridSearchCV
 
-from gpexplorer import Estimator, kernels, load_posterior
+from gpexplorer import Estimator, Spec, kernels, load_posterior
 from gpexplorer.errors import DataError, KernelError, PosteriorError, SettingError
 from gpexplorer.estimator.parameters import Units, spec_kernel
 from gpexplorer.methods import gpytorch_parts
@@ -340,3 +340,21 @@ def test_arrays_of_any_layout_are_the_same_rows(form: str, key: str):
 
     for one, other in zip(answers(formed), answers(np.array), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("key", ["cholqr", "ml", "states", "grief", "sgpr"])
+def test_a_model_that_is_fitted_in_inference_mode_can_be_differentiated(key: str):
+    X, y = rows(40)
+    X, kernel = X[:, :1], {"states": "matern32"}.get(key, "se")
+    usual = Estimator(key, kernel, budget={"steps": 3}).fit(X, y).partial_fit(X[:3] + 0.1, y[:3])
+    with torch.inference_mode():
+        model = Estimator(key, kernel, budget={"steps": 3}).fit(X, y).partial_fit(X[:3] + 0.1, y[:3])
+        inside = model.posterior_.gradient(X[:4])
+        by_spec = Spec(key, kernel=kernel, split="all", budget={"steps": 3}).open(data=(X, y))
+        by_spec.finish()
+
+    for gradient in (inside, model.posterior_.gradient(X[:4])):
+        for one, other in zip(gradient, usual.posterior_.gradient(X[:4]), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    assert by_spec.error is None
+    assert bool(by_spec.posterior().gradient(X[:4]).var.isfinite().all())

@@ -148,6 +148,7 @@ class Estimator(RegressorMixin, BaseEstimator):
     kernel_: Any = field(init=False)
     hyperparameters_: Any = field(init=False)
 
+    @torch.inference_mode(False)  # what is fitted can be differentiated later
     def fit(
         self,
         X: Any,
@@ -206,6 +207,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         self._keep(runs, single=targets.ndim == 1)
         return self
 
+    @torch.inference_mode(False)
     def partial_fit(self, X: Any, y: ArrayLike, noise: ArrayLike | None = None) -> Self:
         """Add rows to the posterior, with the hyperparameters and inducing points of the fit.
 

@@ -92,7 +92,7 @@ class Module:
         """Write the gradients as `Network` does, by another forward and backward pass."""
         if not parts and into_X is None:
             return
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             differentiable = [part.detach().requires_grad_() for part in parts]
             X = H[0].detach().requires_grad_(into_X is not None)
             sources = differentiable if into_X is None else [*differentiable, X]

@@ -265,7 +265,7 @@ def require_texts(key: str, X: Any, what: str, way_out: str = "") -> None:
 
 def gradient_of(theta: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
     """Gradient [p] of value(theta) by autograd; zero if the value does not depend on theta."""
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
         leaf = theta.detach().clone().requires_grad_(True)
         total = value(leaf)
         if not total.requires_grad:

@@ -92,7 +92,7 @@ class Exponential(Covariance):
         4 n m t k flops, and autograd only through the features, O((n + m) t). K may contain further factors. None if
         there are no features for these inputs.
         """
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             leaf = theta.detach().clone().requires_grad_(True)
             features = self.features(leaf, X, Z)
         if features is None:

@@ -366,6 +366,7 @@ class Posterior(ABC):
             return Gradient(torch.zeros_like(X), torch.zeros_like(X))
         return Gradient(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
+    @torch.inference_mode(False)
     def with_rows(self: Kind, X: Any, y: Any, noise: Any = None) -> Kind:
         """Return the posterior after more rows, for the same kernel, hyperparameters and weights.
 
@@ -457,7 +458,7 @@ class Posterior(ABC):
         return TorchPosterior(self)
 
     def _block_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             leaf = X.detach().clone().requires_grad_(True)
             marginals = self.block_marginals(leaf)
             mean, var = (self.observed(marginals) if self.of == "y" else marginals).moments

@@ -150,6 +150,7 @@ class Run(RunDisplay):
     def __repr__(self) -> str:
         return f"<Run of {self.method.key} on {len(self.problem.train):,} rows: {self.done:,} steps>"
 
+    @torch.inference_mode(False)
     def advance(self, score: bool = False) -> Record | None:
         """Take one step.
 
@@ -376,6 +377,7 @@ class Run(RunDisplay):
         self.__dict__.update({"changes": Changes(state["problem"])} | state, _steps=None, _journal=None, error=None)
         self._watchers, self._stop, self._busy = [], StopRequest(), threading.RLock()
 
+    @torch.inference_mode(False)
     def posterior(self, at: int = -1, of: Of = "f") -> InUnits:
         """The predictive distribution at one record, rebuilt from the state that the record keeps.
 

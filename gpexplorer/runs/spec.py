@@ -157,6 +157,7 @@ class Spec(Description, SpecDisplay):
         text = _canonical({"gpexplorer": VERSION, **computed})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @torch.inference_mode(False)
     def open(self, store: JournalSource | None = None, data: Any = None) -> Run:
         """Make the run of this spec.
 

@@ -76,6 +76,16 @@ def test_answers_do_not_depend_on_the_default_precision_of_torch(run: Run):
             torch.testing.assert_close(one, other, rtol=0.0, atol=0.0)
 
 
+def test_derivatives_are_the_same_in_inference_mode(run: Run):
+    posterior = run.posterior(of="y")
+    X = inputs_in_units(run.split.test.X[:4], run.split.test)
+    gradient = posterior.gradient(X)
+    with torch.inference_mode():
+        again, of_the_same = run.posterior(of="y").gradient(X + 0.0), posterior.gradient(X + 0.0)
+    for one, other in zip((*again, *of_the_same), (*gradient, *gradient), strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=0.0)
+
+
 def places(run: Run, count: int = 5) -> Tensor:
     """Rows between training rows, in the scaled space."""
     X = run.problem.train.X

@@ -290,7 +290,7 @@ def gpytorch_evidence(kernel: Any, theta: Tensor, train: Dataset) -> tuple[float
     parts = gpytorch_parts.parts(kernel, theta.to(train.y.device))
     dense = gpytorch.settings.fast_computations(covar_root_decomposition=False, log_prob=False, solves=False)
     try:
-        with torch.enable_grad(), dense:
+        with torch.inference_mode(False), torch.enable_grad(), dense:
             zero = train.y.new_zeros(len(train))
             latent = gpytorch.distributions.MultivariateNormal(zero, parts.covariance(train.X))
             covariance = parts.likelihood(latent).lazy_covariance_matrix

@@ -128,8 +128,8 @@ def strip_gradient(choice: Choice, theta: Tensor, model: Pullback, strip: tuple[
     """Return the part of dNLML/dtheta [P] that goes through Phi, and beta'beta, of one strip of rows."""
     (X, y), total, beta_beta = strip, torch.zeros_like(theta), torch.zeros_like(theta[0])
     for rows in row_blocks(len(y), _row_bytes(choice, X, 3.0), y):
-        leaf = theta.clone().requires_grad_(True)
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = theta.clone().requires_grad_(True)
             F = choice(leaf)(X[rows])  # [p, block]
             beta = model.beta(F.detach(), y[rows])
             (gradient,) = torch.autograd.grad((F * model.columns(F.detach(), beta)).sum(), leaf)

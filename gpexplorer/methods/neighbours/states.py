@@ -178,8 +178,8 @@ class Likelihood:
         NotPositiveDefinite
             If the noise cannot be resolved.
         """
-        with torch.enable_grad():
-            leaf = theta.detach().double().requires_grad_(True)
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = theta.detach().double().clone().requires_grad_(True)
             value = nlml(self.kernel, leaf, self.rows)
             (gradient,) = torch.autograd.grad(value, leaf)
         apart = self.squares / noise_variance(theta)

@@ -67,7 +67,7 @@ def gpytorch_gradient(kernel: Any, theta: Tensor, train: Dataset, Z: Tensor) -> 
     """
     theta = theta.to(Z.device)
     parts = gpytorch_parts.parts(kernel, theta)
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
         model = _gpytorch_model(parts, train, Z)
         marginal = model.likelihood(model(train.X))
         fit, complexity = marginal.lazy_covariance_matrix.inv_quad_logdet(train.y[:, None], logdet=True)
