@@ -336,8 +336,8 @@ def _finite_rows(X: Tensor, train: Dataset) -> Tensor:
             name, unit = train.names[k] if train.names else f"x{k}", "standard deviations" if train.scale else "units"
             value, kind = float(X[row, k]), str(dtype).removeprefix("torch.")
             raise DataError(
-                f"Inputs have {value:g} in column {quote(name)}, row {row + 1}: more than {largest:.3g} {unit} from the "
-                f"training rows, the square of which is no number as {kind}. Correct or leave out such rows."
+                f"Inputs have {value:g} in column {quote(name)}, row {row + 1}: more than {largest:.3g} {unit} from "
+                f"the training rows, the square of which is no number as {kind}. Correct or leave out such rows."
             )
     return X
 

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..errors import PosteriorError
+from ..errors import PosteriorError, number
 from ..linalg.randomness import generator
-from .base import Of
+from .base import SAMPLE_COPIES, Of
 from .in_units import InUnits
 from .marginals import Marginals, MixtureMarginals
 from .sample_paths import checked_seed, checked_size
@@ -80,9 +80,10 @@ class AveragePosterior(TablePosterior):
         PosteriorError
             If `noise_variance` is another one than that of the models.
         """
-        if noise_variance is not None and not math.isclose(noise_variance, self.noise_variance, rel_tol=1e-6):
+        noise = None if noise_variance is None else number("noise_variance", noise_variance, whole=False, low=0.0)
+        if noise is not None and not math.isclose(noise, self.noise_variance, rel_tol=1e-6):
             raise PosteriorError(
-                f"An average of models has their noise, {self.noise_variance:.4g}, and not {noise_variance:.4g}: "
+                f"An average of models has their noise, {self.noise_variance:.4g}, and not {noise:.4g}: "
                 "ask its models for another one, and average them again."
             )
         return super().asked_for(of)
@@ -116,9 +117,9 @@ class AveragePosterior(TablePosterior):
 
         See `Posterior.sample` for parameters and errors.
         """
-        size, seed = checked_size(size), checked_seed(seed)
+        X, seed = self.rows(X), checked_seed(seed)
+        size = checked_size(size, SAMPLE_COPIES * len(X))
         models = self._drawn_models(size, generator(seed, "models of samples"))
-        X = self.rows(X)
         values = self.like.new_empty(size, len(X))
         for k, part in enumerate(self._asked_alike(noise)):
             if count := int((models == k).sum()):

@@ -19,19 +19,20 @@ import torch
 from torch import Tensor
 
 from ..data.in_memory import refuse_other_order
-from ..errors import DataError, PosteriorError, SettingError, is_one_of, quoted
+from ..errors import DataError, PosteriorError, SettingError, is_one_of, number, quoted
 from ..linalg.blocks import mirrored_, row_blocks
 from ..linalg.randomness import generator
 from ..memory import machine_memory
 from ..problem import Prediction, rows_like
 from .marginals import Marginals, NormalMarginals, numbers
-from .sample_paths import Paths, checked_seed, checked_size
+from .sample_paths import FEATURES, Paths, checked_seed, checked_size
 from .saved.model_file import TorchPosterior, save_posterior
 from .saved.parts import Parts, check_moments, kinds
 
 Of = Literal["f", "y"]
 Kind = TypeVar("Kind", bound="Posterior")
 MAX_JOINT = 5000  # rows of one joint sample; its covariance needs an eigendecomposition
+SAMPLE_COPIES = 3  # of the samples: normal numbers, those times a root, and with the mean
 COPIES = 4.0  # of a covariance matrix that exist at once while it is computed, at least
 
 
@@ -130,6 +131,12 @@ class Posterior(ABC):
     def row_numbers(self) -> int:
         """How many numbers one row of a block takes in memory."""
 
+    @property
+    def path_numbers(self) -> int:
+        """How many numbers one drawn function takes, at least."""
+        inner = getattr(self, "inner", None)
+        return inner.path_numbers if isinstance(inner, Posterior) else FEATURES
+
     def write(self, parts: Parts) -> None:
         """Add what predictions need to a file; kinds that can be saved do."""
         raise PosteriorError(f"A {type(self).__name__} cannot be saved: only numbers can, and it is a function.")
@@ -169,10 +176,17 @@ class Posterior(ABC):
         of : {"f", "y"}
         noise_variance : float, optional
             Replaces that of the posterior.
+
+        Raises
+        ------
+        SettingError
+            If `of` is another word, or the noise variance is not a finite number of 0 or more.
         """
         if not is_one_of(of, ("f", "y")):
             raise SettingError(f'of is {quoted(of)}; give "f" for the function or "y" for an observation of it.')
-        noise = self.noise_variance if noise_variance is None else float(noise_variance)
+        noise = self.noise_variance
+        if noise_variance is not None:
+            noise = float(number("noise_variance", noise_variance, whole=False, low=0.0))
         return self.changed(of=of, noise_variance=noise)
 
     def changed(self: Kind, **attributes: Any) -> Kind:
@@ -308,6 +322,7 @@ class Posterior(ABC):
         t^2 covariances and an eigendecomposition, about 11 t^3 flops. Eigenvalues below 0 are rounding and count as 0.
         """
         X, draw = self.rows(X), generator(checked_seed(seed), "posterior sample")
+        size = checked_size(size, SAMPLE_COPIES * len(X))
         if len(X) > MAX_JOINT:
             raise PosteriorError(
                 f"A joint sample at {len(X):,} rows needs a covariance matrix of that size; give at most "
@@ -315,7 +330,7 @@ class Posterior(ABC):
             )
         values, vectors = torch.linalg.eigh(self.cov(X, noise=False).double())
         root = (vectors * values.clamp_min(0.0).sqrt()) @ vectors.T  # [t, t] symmetric, so that no sign is left open
-        normal = torch.randn(checked_size(size), len(X), generator=draw, dtype=torch.float64).to(root.device)
+        normal = torch.randn(size, len(X), generator=draw, dtype=torch.float64).to(root.device)
         samples, s2 = self.mean(X) + (normal @ root.T).to(self.like), self._noise(noise)
         if not s2:
             return samples
@@ -346,7 +361,7 @@ class Posterior(ABC):
         ----------
         Wilson et al. (2020), Efficiently sampling functions from Gaussian process posteriors, eq 12.
         """
-        size = checked_size(size)
+        size = checked_size(size, self.path_numbers)
         evaluate = self.draw_paths(size, generator(checked_seed(seed), "posterior paths"))
         return Paths(self.rows, evaluate, size, self.like, self.row_numbers + 2 * size)
 

@@ -124,6 +124,10 @@ class FeaturePosterior(Posterior):
             return K
         return K + both_outside * (self.outside.kernel(self.outside.theta, X, Z) - left.T @ right)
 
+    @property
+    def path_numbers(self) -> int:
+        return len(self.weights.mean)
+
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         b = self._of_features(self.weights.draw(size, draw), draw)  # [p, size]
         if self.outside is None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..errors import PosteriorError, SettingError, quoted, whole_number
 from ..linalg.blocks import row_blocks
+from ..memory import machine_memory
 from ..problem import Kernel
 from .weights import normal_columns
 
@@ -105,10 +106,17 @@ def _group(kernel: Kernel, theta: Tensor, size: int, draw: torch.Generator) -> C
     return lambda X: (features(X).to(G) @ G).T
 
 
-def checked_size(size: int) -> int:
-    """A number of samples; SettingError if it is none."""
+def checked_size(size: int, numbers: int = 0) -> int:
+    """A number of samples, each of which takes so many numbers; SettingError if it is none, or memory is too small."""
     if (whole := whole_number(size)) is None or not 1 <= whole <= MOST_SAMPLES:
         raise SettingError(f"size is {quoted(size)}; give the number of samples, from 1 to {MOST_SAMPLES:,}.")
+    need, memory = 8.0 * numbers * whole, machine_memory()
+    if need > memory:
+        most = max(int(memory / (8 * numbers)), 1)
+        raise SettingError(
+            f"size is {whole:,}: so many samples take at least {need / 1e9:.3g} GB, and this machine has "
+            f"{memory / 1e9:.3g} GB of memory. Give a size of at most {most:,} at a time."
+        )
     return whole
 
 

@@ -398,7 +398,7 @@ class Run(RunDisplay):
             model = self.method.posterior(self.problem, state)
             inner = as_posterior(model, getattr(state, "theta", self.problem.theta))
             if inner is not model and isinstance(self.method, EstimatesNoise):
-                inner = inner.asked_for("f", self.method.noise_variance(self.problem, state))
+                inner = inner.changed(of="f", noise_variance=self.method.noise_variance(self.problem, state))
             return in_units(inner, self.problem, guard).asked_for(of)
 
     @property

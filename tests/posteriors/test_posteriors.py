@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from gpexplorer.posteriors import (
     exact_gp_posterior,
     joint_band,
     nystrom_posterior,
+    sample_paths,
 )
 from gpexplorer.posteriors.sample_paths import prior_paths
 from gpexplorer.problem import Dataset
@@ -84,6 +86,32 @@ def test_derivatives_are_the_same_in_inference_mode(run: Run):
         again, of_the_same = run.posterior(of="y").gradient(X + 0.0), posterior.gradient(X + 0.0)
     for one, other in zip((*again, *of_the_same), (*gradient, *gradient), strict=True):
         torch.testing.assert_close(one, other, rtol=0.0, atol=0.0)
+
+
+def test_more_samples_than_memory_holds_are_refused_before_any_work(run: Run, monkeypatch: pytest.MonkeyPatch):
+    posterior, X = run.posterior(of="y"), inputs_in_units(run.split.test.X[:4], run.split.test)
+    monkeypatch.setattr(posterior.inner, "moments", None)
+    monkeypatch.setattr(posterior.inner, "joint", None)
+    with pytest.raises(
+        SettingError, match=r"size is 1,000,000,000: so many samples take at least .* at most [\d,]+ at"
+    ):
+        posterior.sample(X, 10**9)
+    with pytest.raises(
+        SettingError, match=r"size is 1,000,000,000: so many samples take at least .* at most [\d,]+ at"
+    ):
+        posterior.paths(10**9)
+
+
+def test_as_many_samples_as_are_said_to_fit_are_drawn(monkeypatch: pytest.MonkeyPatch):
+    posterior, X = small_run("rff", d=2, steps=2).posterior(), np.zeros((4, 2))
+    monkeypatch.setattr(sample_paths, "machine_memory", lambda: 1e5)
+    for draw in (lambda size: posterior.sample(X, size), posterior.paths):
+        with pytest.raises(SettingError) as refused:
+            draw(10**6)
+        fitting = int(re.findall(r"at most ([\d,]+) at", str(refused.value))[0].replace(",", ""))
+        draw(fitting)
+        with pytest.raises(SettingError, match="so many samples"):
+            draw(fitting + 1)
 
 
 def places(run: Run, count: int = 5) -> Tensor:

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 import gpexplorer as gpx
 from gpexplorer.errors import DataError, GPExplorerError, KernelError, RecordError, SettingError, StoreError
 from gpexplorer.methods.base import registry
+from gpexplorer.posteriors import AveragePosterior
 from gpexplorer.posteriors.sample_paths import checked_size
 from gpexplorer.runs import Run
 from gpexplorer.runs.budget import Budget
@@ -333,6 +334,16 @@ KINDS: list[tuple[Callable[[Run, Any], object], list[Any], str]] = [
     (lambda run, v: run.posterior()(v), [META, [[HUGE] * 10]], 'device "meta" has no values|not rows of numbers'),
     (lambda run, v: run.posterior().log_density(X_OF_FOUR, v), [META, [HUGE] * 4], "no values: give one that|y is"),
     (lambda run, v: checked_size(v), [HUGE, 0], "size is .*; give the number of samples, "),
+    (
+        lambda run, v: run.posterior().asked_for("y", v),
+        [*AMBIGUOUS, META, -1.0, float("nan"), float("inf"), HUGE, True],
+        "noise_variance is .*; give a number of at least 0",
+    ),
+    (
+        lambda run, v: AveragePosterior([run.posterior()], [1.0]).asked_for("y", v),
+        [-1.0, float("nan"), "much"],
+        "noise_variance is .*; give a number of at least 0",
+    ),
     (lambda run, v: run.plot(at=v).layers, [1.5, float("nan"), True], "has no record"),
     (lambda run, v: spec(kernel={"name": "se", "theta": v}), [META, SPARSE], "kernel is .*; give text"),
     (lambda run, v: spec(kernel={"name": "se", "bounds": {"noise": v}}), [META, SPARSE], "two numbers"),

@@ -168,7 +168,7 @@ class Grief(GridMethod):
             mean, var = coefficient_posterior(basis, z[None])
             b = DiagonalAndDirection(mean[0], var[0], torch.zeros_like(mean[0]))
             posterior = orthogonal_posterior(problem, choice, state.theta, basis.V, b)
-            return posterior.asked_for("f", float(z[-1].exp()))
+            return posterior.changed(noise_variance=float(z[-1].exp()))
         return super().posterior(problem, state)
 
     def noise_variance(self, problem: Problem, state: BasisState) -> float:

@@ -197,7 +197,7 @@ class GriefMCMC(GridMethod):
         moments = self._moments(basis, state)
         b = DiagonalAndDirection(moments.m, *coefficient_covariance(moments))
         posterior = orthogonal_posterior(problem, choice, state.theta, basis.V, b, unseen=self.weight_mode)
-        return posterior.asked_for("f", mean_noise(moments))
+        return posterior.changed(noise_variance=mean_noise(moments))
 
     def noise_variance(self, problem: Problem, state: ChainState) -> float:
         """Return the noise variance of predictions of y: its mean over the draws."""

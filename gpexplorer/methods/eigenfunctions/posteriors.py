@@ -83,7 +83,7 @@ def refitted_posterior(problem: Problem, choice: Choice, theta: Tensor, mapper: 
         z[0, -1] = z[0, -1].clamp(2.0 * limits.low, 2.0 * limits.high)
     mean, var = coefficient_posterior(basis, z)
     b, noise = DiagonalAndDirection(mean[0], var[0], torch.zeros_like(mean[0])), float(z[0, -1].exp())
-    return orthogonal_posterior(problem, choice, theta, basis.V, b).asked_for("f", noise), noise
+    return orthogonal_posterior(problem, choice, theta, basis.V, b).changed(noise_variance=noise), noise
 
 
 def orthogonal_posterior(
