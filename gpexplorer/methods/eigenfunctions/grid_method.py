@@ -69,6 +69,7 @@ class GridMethod(BasisMethod):
     grid_points = count(
         0,
         (0, 40),
+        most=9999,  # as in points_per_input
         doc="Grid points per input. The whole grid has this number to the power d, but it is never formed. 0 is "
         "automatic: each input has 10 to 160, as many as its lengthscale and the noise need.",
     )

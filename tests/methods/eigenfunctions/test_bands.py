@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer import kernels
+from gpexplorer import Spec, kernels
 from gpexplorer.errors import SettingError
 from gpexplorer.features.grid_eigenfunctions import MARGIN, MOST, axis_shares, sizes_by_lengthscale
 from gpexplorer.kernels.theta.restrictions import restricted_problem
@@ -386,6 +386,10 @@ def test_inputs_with_long_lengthscales_keep_ten_points_and_one_point_is_refused(
 
     assert [len(U) for U in registry["ski"]().grid(task).axes][1:] == [10, 10]  # type: ignore[attr-defined]
     assert len(registry["ski"]().grid(task).axes[0]) > 20  # type: ignore[attr-defined]
+    with pytest.raises(SettingError, match=r"grid_points is 1000000; give .* at least 0 and at most 9999"):
+        Spec("ski", {"grid_points": 10**6})
+    with pytest.raises(SettingError, match="svgp's samples is 1; give a whole number of at least 0 and at most 0"):
+        Spec("svgp", {"samples": 1})
     with pytest.raises(SettingError, match="grid_points is 1; give 2 or more, or 0"):
         registry["grief"](grid_points=1).grid(task)  # type: ignore[attr-defined]
 
