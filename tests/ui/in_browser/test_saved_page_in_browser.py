@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_it_plays_scrubs_and_shows_the_numbers_of_each_step(browser: Browser, tm
 
 def test_two_runs_share_their_axes_and_a_changed_or_cut_page_is_a_sentence(browser: Browser, tmp_path: Path):
     spec = gpx.Spec("cholqr", {"num_inducing": 3}, data="snelson-like", kernel="se")
-    runs = {"3 <b>": spec.open(), "6": spec.replace(settings={"num_inducing": 6}).open()}
+    runs = {"3 <b>": spec.open(), "6": replace(spec, settings={"num_inducing": 6}).open()}
     for steps, run in zip((3, 5), runs.values(), strict=True):
         run.finish(steps=steps)
     file = gpx.Compare(runs).save_page(tmp_path / "run.html", "convergence", title="6 < 7 & <b>")
