@@ -49,13 +49,13 @@ def finish(run: Run, callbacks: Sequence[Callable[[Record], Any]] = (), verbose:
         return any([bool(callback(record)) for callback in callbacks])  # each of them is called
 
     if (long_step := long_step_of(run)).is_given_up:
-        warnings.warn(f"{run.method.key}: {long_step.note}", stacklevel=5)
+        warnings.warn(f"{run.method.key}: {long_step.note}", stacklevel=6)
     run.finish(callback=report if callbacks or verbose else None)
     run.close()
     if run.error is not None:
         raise run.error
     if run.done == 0 and run.outcome is not None and run.outcome.reason == "budget":
-        warnings.warn(run.outcome.message, ConvergenceWarning, stacklevel=5)
+        warnings.warn(run.outcome.message, ConvergenceWarning, stacklevel=6)
 
 
 def posterior_of(run: Run) -> Any:

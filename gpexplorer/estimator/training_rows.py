@@ -223,7 +223,7 @@ def warn_of_stand_ins(X: Any, y: Floats, names: Sequence[str], reader: TableRead
         asked += [(note, "leave out such rows") for note in note_on_stand_in("y", column)]
     for note, way in asked:
         question, _, is_question = note.partition("\n")
-        warnings.warn(f"{question} If so, {way}." if is_question else question, stacklevel=3)
+        warnings.warn(f"{question} If so, {way}." if is_question else question, stacklevel=4)
 
 
 def refuse_words(X: Any) -> None:
