@@ -252,7 +252,7 @@ def test_sweeps_with_the_same_names_are_all_kept():
     run = scored("cholqr", [0.1])
     both = [Swept("split=0", run, ""), Swept("split=0", replace(run, spec=replace(run.spec, seed=1)), "")]
 
-    assert list(Compare(both).finished) == ["split=0", "2 split=0"]
+    assert list(Compare(both).finished) == ["split=0", "split=0, seed=1"]
 
 
 def test_repetitions_take_the_steps_of_the_run_and_its_own_split_has_its_name():

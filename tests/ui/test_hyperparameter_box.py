@@ -112,6 +112,9 @@ def test_what_is_set_before_the_screen_shows_the_last_value_or_lock_adds_to_it(e
             send(message)
             time.sleep(wait)
         follow(explorer, lambda: explorer.at == 4 and explorer.session.screen.by_hand)
+        follow(
+            explorer, lambda: sum(row.fixed for row in explorer.run.hyperparameters) == 2
+        )  # the last of the messages
         rows = explorer.run.hyperparameters
         assert [rows[name].value for name in ("se.sd", "noise")] == pytest.approx([2.25, 0.375])
         assert [row.name for row in rows if row.fixed] == ["se.lengthscale", "noise"]

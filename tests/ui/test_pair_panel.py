@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -131,7 +132,8 @@ def test_scores_are_those_of_the_place_shown_and_of_each_place_of_the_saved_page
         heads = shown(panel, f"step {at}")
         for head, run in zip(heads, panel._worker.runs().values(), strict=True):
             assert f"<span>SMSE</span><b>{run.scores(at)['smse']:.4g}</b>" in head
-    page = asyncio.run(panel._page()).getvalue().decode()
+    with ThreadPoolExecutor(1) as thread:  # tests before this one may have left a loop in theirs
+        page = thread.submit(asyncio.run, panel._page()).result().getvalue().decode()
     panel.close()
 
     facts = [each for run in frames_of(page)["runs"] for each in run["facts"]]

@@ -80,11 +80,11 @@ def test_the_row_under_the_pointer_shows_its_target_its_prediction_and_the_neare
     np.testing.assert_allclose(train["observed"], y)
     np.testing.assert_allclose(train["predicted"], run.posterior(4).mean(torch.tensor(X)), atol=1e-3)
     np.testing.assert_allclose(train["residual"], y - train["predicted"])
-    distances = np.sqrt(np.square(X[:, None] - X[inducing]).sum(-1))
+    unit = 1.0 if d == 1 else np.ptp(X, axis=0)
+    distances = np.sqrt(np.square((X[:, None] - X[inducing]) / unit).sum(-1))
     np.testing.assert_array_equal(train["nearest"][inducing], inducing)
-    np.testing.assert_allclose(
-        train["away"], distances[np.arange(40), [list(inducing).index(k) for k in train["nearest"]]]
-    )
+    to_nearest = distances[np.arange(40), [list(inducing).index(k) for k in train["nearest"]]]
+    np.testing.assert_allclose(train["away" if d == 1 else "apart"], to_nearest)
     np.testing.assert_allclose(np.sort(layers["inducing"]["x"]), np.sort(X[inducing, 0]))
 
 

@@ -106,7 +106,7 @@ class SVGP(Minibatches):
     )
     folds = param.Integer(5, bounds=(1, None), precedence=-1, doc="Without effect, since there is no refit.")
     samples = param.Integer(
-        0, bounds=(0, 0), precedence=-1, doc="0, since the weights of an inducing-point model are not sampled."
+        0, bounds=(0, None), precedence=-1, doc="0, since the weights of an inducing-point model are not sampled."
     )
     num_inducing = count(256, (16, 1000), doc="Inducing inputs m: all rows if there are fewer.")
     start = own_start("random", "Initial inducing inputs, by default random rows.")

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from gpexplorer.methods.exact.reliability import Point, StepCheck, check_step, used_up, way_out
+from gpexplorer.methods.exact.reliability import BANDS, Point, StepCheck, check_step, used_up, way_out
 from gpexplorer.methods.exact.system import System
 from oracles_gbcd import SHIFTS, noise, system, wavy
 
@@ -75,12 +75,12 @@ def test_the_end_of_a_precision_names_the_ratio_of_signal_and_noise():
     assert (up.reason, up.message) == (
         "diverged",
         "The objective would rise by 2 in iteration 9, although its gradient was computed from scratch: float64 is not "
-        f"accurate enough where the signal variance is {ratio:.0e} times the noise. {way_out(torch.float64)}",
+        f"accurate enough where the signal variance is {ratio:.0e} times the noise. {BANDS} {way_out(torch.float64)}",
     )
     lost = used_up(StepCheck(decrease=0.25, error=-0.5, resolution=0.01), 9, solver)
     assert (lost.reason, lost.message) == (
         "budget",
         "Rounding changes the objective by 0.5 in iteration 9, which decreases it by 0.25: float64 is not accurate "
-        f"enough where the signal variance is {ratio:.0e} times the noise. {way_out(torch.float64)}",
+        f"enough where the signal variance is {ratio:.0e} times the noise. {BANDS} {way_out(torch.float64)}",
     )
     assert "float64" in way_out(torch.float32)
