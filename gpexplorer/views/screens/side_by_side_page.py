@@ -323,8 +323,8 @@ class StepTimes:
         run = spec_of(key, n).open()
         run.finish(steps=MEASURED)
         seconds = [record.seconds for record in run.trace]
-        if len(seconds) == 2:
-            seconds[-1] = _median_seconds(run)
+        if len(seconds) == 2:  # not less the time before the first record, in which this process may start libraries
+            seconds = [0.0, _median_seconds(run)]
         steps = [after - before for before, after in pairwise(seconds)]
         if steps:
             self.table[key].append([n, round(median(steps[1:] or steps), 6)])
