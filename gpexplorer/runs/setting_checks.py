@@ -127,7 +127,9 @@ def typed_value(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] = objec
 
 
 def wanted(setting: param.Parameter[Any]) -> str:
-    """What this parameter takes, in words."""
+    """What this parameter takes, in words: its own, where it `takes` less than its kind."""
+    if hasattr(setting, "takes"):
+        return str(setting.takes)
     if isinstance(setting, param.Boolean):
         return "true or false"
     if isinstance(setting, param.Selector):

@@ -21,6 +21,34 @@ from .evidence import ROWS, choose_by_evidence, regress
 from .learning import BasisMethod
 
 SPACINGS = ("equispaced", "quantile", "mixed")
+MOST_POINTS = 2000  # of an input: their eigendecomposition takes 3 s on one core, and cannot be interrupted
+
+
+class GridPoints(param.Integer):
+    """A number of grid points: 0 for an automatic one, or 2 to `MOST_POINTS`."""
+
+    takes = f"0, or a whole number from 2 to {MOST_POINTS:,}"
+
+    def _validate(self, val: Any) -> None:
+        super()._validate(val)
+        if val == 1:
+            raise ValueError(f"{self.name} is 1; give {self.takes}.")
+
+
+class PointsPerInput(param.String):
+    """Numbers of grid points, one for each input: empty, or each from 2 to `MOST_POINTS`."""
+
+    takes = f"whole numbers from 2 to {MOST_POINTS:,} separated by commas, such as '20, 5, 2', or an empty text"
+
+    def _validate(self, val: Any) -> None:
+        super()._validate(val)
+        if any(not 2 <= size <= MOST_POINTS for size in numbers_in(val)):
+            raise ValueError(f"{self.name} is {val!r}; give {self.takes}.")
+
+
+def numbers_in(text: str) -> list[int]:
+    """Whole numbers that commas separate."""
+    return [int(size) for size in text.split(",") if size.strip()]
 
 
 def spacing_setting() -> Any:
@@ -66,14 +94,14 @@ class GridMethod(BasisMethod):
         (10, 2000),
         doc="Number of eigenfunctions p. More functions fit better and cost n p^2 flops per pass over the rows.",
     )
-    grid_points = count(
+    grid_points: Any = GridPoints(
         0,
-        (0, 40),
-        most=9999,  # as in points_per_input
+        bounds=(0, MOST_POINTS),
+        softbounds=(0, 40),
         doc="Grid points per input. The whole grid has this number to the power d, but it is never formed. 0 is "
         "automatic: each input has 10 to 160, as many as its lengthscale and the noise need.",
     )
-    points_per_input: Any = param.String(
+    points_per_input: Any = PointsPerInput(
         "",
         regex=r"^\s*(\d{1,4}\s*(,\s*\d{1,4}\s*)*)?$",
         doc="Grid points of each input, separated by commas, such as 20, 5, 2. If empty, every input has grid_points.",
@@ -122,19 +150,15 @@ class GridMethod(BasisMethod):
         Raises
         ------
         SettingError
-            If points_per_input does not have one number for each input, or a number of points is below 2.
+            If points_per_input does not have one number for each input.
         """
-        if not self.points_per_input.strip():
-            if self.grid_points == 1:
-                raise SettingError("grid_points is 1; give 2 or more, or 0 to follow the lengthscales.")
-            return [self.grid_points or FEWEST] * d
-        sizes = [int(size) for size in self.points_per_input.split(",")]
-        if len(sizes) != d or min(sizes) < 2:
+        sizes = numbers_in(self.points_per_input)
+        if sizes and len(sizes) != d:
             raise SettingError(
                 f"points_per_input is {self.points_per_input!r}, but there are {d} inputs. Give {d:,} numbers of at "
                 "least 2, separated by commas, or leave it empty."
             )
-        return sizes
+        return sizes or [self.grid_points or FEWEST] * d
 
     def num_functions(self, problem: Problem) -> float:
         """Return the number of basis functions: p, or fewer if the grid has fewer points."""

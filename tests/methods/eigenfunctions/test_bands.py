@@ -386,10 +386,11 @@ def test_inputs_with_long_lengthscales_keep_ten_points_and_one_point_is_refused(
 
     assert [len(U) for U in registry["ski"]().grid(task).axes][1:] == [10, 10]  # type: ignore[attr-defined]
     assert len(registry["ski"]().grid(task).axes[0]) > 20  # type: ignore[attr-defined]
-    with pytest.raises(SettingError, match=r"grid_points is 1000000; give .* at least 0 and at most 9999"):
-        Spec("ski", {"grid_points": 10**6})
-    with pytest.raises(SettingError, match="grid_points is 1; give 2 or more, or 0"):
-        registry["grief"](grid_points=1).grid(task)  # type: ignore[attr-defined]
+    for points in (10**6, 2001, 1, -1, 2.5):
+        with pytest.raises(SettingError, match=r"grid_points is .*; give 0, or a whole number from 2 to 2,000\."):
+            Spec("ski", {"grid_points": points})
+    with pytest.raises(ValueError, match="grid_points is 1; give 0, or"):
+        registry["grief"](grid_points=1)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from gpexplorer import kernels
+from gpexplorer import Spec, kernels
 from gpexplorer.errors import KernelError, SettingError
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid, largest_products
@@ -288,11 +288,14 @@ def test_regression_with_a_sum_of_products_equals_dense_algebra_and_learns(basis
 
 
 def test_points_per_input_needs_one_number_for_each_input():
-    for text in ("5", "5, 1", "5, 5, 5"):
+    for text in ("5", "5, 5, 5"):
         with pytest.raises(SettingError, match="Give 2 numbers of at least 2"):
             list(Grief(points_per_input=text, learn=False).steps(problem()))
-    with pytest.raises(ValueError, match="points_per_input"):
-        Grief(points_per_input="5; 5")
+    for text in ("5; 5", "5, 1", "9999, 2", "5,, 5"):
+        with pytest.raises(ValueError, match="points_per_input"):
+            Grief(points_per_input=text)
+        with pytest.raises(SettingError, match="points_per_input is .* give whole numbers from 2 to 2,000 separated"):
+            Spec("grief", {"points_per_input": text})
     assert Grief(points_per_input="2, 3").sizes(2) == [2, 3]
     assert Grief(grid_points=2).sizes(3) == [2, 2, 2]
     assert Grief(candidates=1).candidates == 1
