@@ -24,7 +24,7 @@ SPACINGS = ("equispaced", "quantile", "mixed")
 MOST_POINTS = 2000  # of an input: their eigendecomposition takes 3 s on one core, and cannot be interrupted
 
 
-class GridPoints(param.Integer):
+class GridPoints(param.Integer):  # type: ignore[type-arg]
     """A number of grid points: 0 for an automatic one, or 2 to `MOST_POINTS`."""
 
     takes = f"0, or a whole number from 2 to {MOST_POINTS:,}"
@@ -35,7 +35,7 @@ class GridPoints(param.Integer):
             raise ValueError(f"{self.name} is 1; give {self.takes}.")
 
 
-class PointsPerInput(param.String):
+class PointsPerInput(param.String):  # type: ignore[type-arg]
     """Numbers of grid points, one for each input: empty, or each from 2 to `MOST_POINTS`."""
 
     takes = f"whole numbers from 2 to {MOST_POINTS:,} separated by commas, such as '20, 5, 2', or an empty text"
