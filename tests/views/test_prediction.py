@@ -42,6 +42,26 @@ def test_a_single_place_and_a_single_target_have_room_of_one_unit_around_them(pl
     np.testing.assert_allclose(mean.attrs["extent"], [place - 0.25, place + 0.25])
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_curve_goes_on_as_far_as_test_rows_do_but_not_beyond_one_range_of_training_rows(sign: float):
+    """As for rows in the order of time, whose errors are about what comes after the training rows."""
+    x = sign * np.linspace(100.0, 110.0, 50)
+    for last, ends in ((116.0, (99.4, 116.6)), (1000.0, (99.4, 120.6)), (105.0, (99.4, 110.6))):
+        later = sign * np.linspace(104.0, last, 9)
+        rows = [Dataset(torch.tensor(x_[:, None]), torch.tensor(0.2 * abs(x_))) for x_ in (x, later)]
+        run = gpx.Spec("cholesky", {"learn": False}, kernel="se").open(data=gpx.data.Split(*rows, name="rows"))
+        run.finish(steps=1)
+
+        layers = Fit().data(run, 1)
+
+        grid, mean = layers["mean"]["x"], layers["mean"]
+        np.testing.assert_allclose(sorted(abs(grid.iloc[[0, -1]])), ends)
+        assert np.diff(grid) == pytest.approx(11.2 / 239, rel=0.01)
+        assert len(layers["band_y"]) == len(grid)
+        shown = layers["test"]["y"][layers["test"]["x"].between(grid.min(), grid.max())]
+        assert mean.attrs["extent"][1] == pytest.approx(max(22.5, shown.max(), mean["y"].max()))
+
+
 @pytest.mark.parametrize("place", [0.0, 7000.0])
 def test_a_map_of_a_single_place_has_room_of_one_unit_and_a_colour_scale(place: float):
     run = opened(np.full((5, 2), [place, 3.0]), np.full(5, place))

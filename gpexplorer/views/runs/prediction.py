@@ -21,7 +21,9 @@ from ..drawing import run_rows
 from ..drawing.brushing import nearest_points
 from ..drawing.palette import ROLES
 
-CURVE_POINTS, MAP_SIDE, MAX_TEST_ROWS = 240, 48, 400  # grid points in 1-D, per side in 2-D; test rows with more inputs
+CURVE_POINTS, MAP_SIDE = 240, 48  # grid points along the range of the training rows, and per side in 2-D
+MAX_TEST_ROWS = 400  # with more than two inputs
+BEYOND = 1.0  # in ranges of the training rows: the farthest that test rows on either side widen a curve
 AROUND = 0.25  # of the range of the targets that stays free above and below them
 LEGEND = {"click_policy": "hide", "padding": 0, "spacing": 8, "margin": 2, "glyph_width": 16}
 SECOND_BAND = (
@@ -73,8 +75,7 @@ class Fit(View):
 def _curve(run: Run, at: int, paths: int, second: str) -> Layers:
     train, state = run.problem.train, run.trace[at].step.state
     x, y = run_rows.inputs_of(train)[:, 0], run_rows.targets_of(train)
-    span = float(x.max() - x.min()) or 1.0
-    grid = np.linspace(x.min() - 0.06 * span, x.max() + 0.06 * span, CURVE_POINTS)
+    test, grid = _test(run), _grid(x, run)
     posterior, X = run.posterior(at), torch.from_numpy(grid)[:, None]
     of_f = posterior.marginals(X, noise=False)
     mean = of_f.moments[0].cpu().numpy()
@@ -90,7 +91,7 @@ def _curve(run: Run, at: int, paths: int, second: str) -> Layers:
         "train": pd.DataFrame(
             {"x": x[chosen], "y": y[chosen]} | _hover_columns(run, state, chosen, np.interp(x[chosen], grid, mean))
         ),
-        "test": _test(run),
+        "test": test,
         **{name: _at_height(x[row], marker_height) for name, row in _swapped(run.trace[at].step.info).items()},
     }
     if paths:
@@ -103,12 +104,23 @@ def _curve(run: Run, at: int, paths: int, second: str) -> Layers:
     if true_function is not None:
         layers["truth"] = pd.DataFrame({"x": grid, "y": true_function(torch.from_numpy(grid)[:, None]).numpy()})
     # Rows and mean decide the axis, so that it is the same at all steps and for all methods; bands may leave it.
-    room = AROUND * float(np.ptp(y) or 1.0)
-    extent = (min(y.min() - room, mean.min()), max(y.max() + room, mean.max()))
+    room, shown = AROUND * float(np.ptp(y) or 1.0), test["y"][test["x"].between(grid[0], grid[-1])]
+    extent = (min(y.min() - room, mean.min(), *shown), max(y.max() + room, mean.max(), *shown))
     title = _swap_in_words(run.trace[at].step.info) if "removed" in layers else None
     layers["train"].attrs["target"] = train.target
     named(layers["mean"], run_rows.input_name(run, 0), train.target, title, extent=extent)
     return layers
+
+
+def _grid(x: np.ndarray, run: Run) -> np.ndarray:
+    """Where a curve is drawn: over the training rows x [n], and as far beyond as test rows go, up to `BEYOND`."""
+    low, high, span = x.min(), x.max(), float(np.ptp(x)) or 1.0
+    if run.split is not None and len(run.split.test):
+        of_test = run_rows.inputs_of(run.split.test)[:, 0]
+        low = min(low, max(of_test.min(), low - BEYOND * span))
+        high = max(high, min(of_test.max(), high + BEYOND * span))
+    low, high = low - 0.06 * span, high + 0.06 * span
+    return np.linspace(low, high, round(CURVE_POINTS * (high - low) / (1.12 * span)))
 
 
 def _band(marginals: Marginals) -> tuple[np.ndarray, np.ndarray]:
