@@ -42,6 +42,23 @@ def test_a_single_place_and_a_single_target_have_room_of_one_unit_around_them(pl
     np.testing.assert_allclose(mean.attrs["extent"], [place - 0.25, place + 0.25])
 
 
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_a_title_says_how_many_points_there_are_where_the_kernel_tells_fewer_rows_apart_than_asked_for(d: int):
+    rng = np.random.default_rng(2)
+    rows = Dataset(torch.tensor(rng.random((60, d)) + 7.0), torch.tensor(rng.standard_normal(60)))
+    for lengthscale, is_said in ((200.0, True), (0.02, False)):
+        kernel = {"name": "se", "values": {"lengthscale": lengthscale}, "fixed": ["*"]}
+        run = gpx.Spec("cholqr", {"num_inducing": 25}, kernel=kernel).open(data=gpx.data.Split(rows, rows, name="rows"))
+        run.finish(steps=2)
+
+        layers = Fit().data(run, 2)
+
+        used = len(run.trace[2].step.state.inducing)
+        said = f"{used} inducing points, not 25: other rows differ from them by rounding only"
+        title = layers[{1: "mean", 2: "map", 3: "points"}[d]].attrs.get("title", "")
+        assert title.endswith(said) == is_said == (used < 25)
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_curve_goes_on_as_far_as_test_rows_do_but_not_beyond_one_range_of_training_rows(sign: float):
     """As for rows in the order of time, whose errors are about what comes after the training rows."""

@@ -13,7 +13,7 @@ import torch
 from ...data.sets.generators import truth
 from ...errors import PosteriorError
 from ...kernels.row_scaled import plain_rows
-from ...methods.capabilities import HasBandsOfSomeRows, LimitedToGrid
+from ...methods.capabilities import HasBandsOfSomeRows, HasInducingPoints, HasSwapLandscape, LimitedToGrid
 from ...posteriors import Marginals, Posterior, in_units, joint_band
 from ...runs.run import Run
 from ..base import Layers, View, band, dots, image, labels, line, named, on_plane, overlay, segments
@@ -58,11 +58,17 @@ class Fit(View):
         """
         d = run.problem.train.d if run_rows.numeric(run) else 0
         if d == 2:
-            return _map(run, at, self.show)
-        layers = _curve(run, at, self.paths, self.band) if d == 1 else _predicted_and_observed(run, at)
+            layers, main = _map(run, at, self.show), "map"
+        elif d == 1:
+            layers, main = _curve(run, at, self.paths, self.band), "mean"
+        else:
+            layers, main = _predicted_and_observed(run, at), "points"
         if run not in self.computed:
-            self.computed[run] = _rows_outside_grid(run, run_rows.SHOWN if d == 1 else MAX_TEST_ROWS)
-        layers["mean" if d == 1 else "points"].attrs |= self.computed[run]
+            self.computed[run] = _rows_outside_grid(run, run_rows.SHOWN if d == 1 else MAX_TEST_ROWS) if d != 2 else {}
+        attrs, fewer = layers[main].attrs | self.computed[run], _fewer_points(run, at)
+        if fewer:
+            attrs["title"] = f"{attrs['title']}; {fewer}" if attrs.get("title") else fewer
+        layers[main].attrs = attrs
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
@@ -233,6 +239,17 @@ def _rows_outside_grid(run: Run, max_rows: int) -> dict[str, str]:
     count = int(run.method.is_outside(run.problem, X).sum())
     title = f"{count} of {len(X):,} test rows lie outside the grid, where predictions go over to the prior"
     return {"title": title} if count else {}
+
+
+def _fewer_points(run: Run, at: int) -> str:
+    """What a title says where swaps have fewer inducing points than were asked for: the kernel tells no more apart."""
+    state, method = run.trace[at].step.state, run.method
+    if not isinstance(method, HasSwapLandscape) or not isinstance(method, HasInducingPoints):
+        return ""
+    used, asked = len(run_rows.inducing_inputs(run, state)), method.num_points(len(run.problem.train))
+    if not 0 < used < asked:
+        return ""
+    return f"{used:,} inducing points, not {asked:,}: other rows differ from them by rounding only"
 
 
 def _plot_curve(layers: Layers) -> hv.Overlay:

@@ -294,7 +294,7 @@ def test_points_per_input_needs_one_number_for_each_input():
     for text in ("5; 5", "5, 1", "9999, 2", "5,, 5"):
         with pytest.raises(ValueError, match="points_per_input"):
             Grief(points_per_input=text)
-        with pytest.raises(SettingError, match="points_per_input is .* give whole numbers from 2 to 2,000"):
+        with pytest.raises(SettingError, match=r"points_per_input is .* give whole numbers from 2 to 2,000"):
             Spec("grief", {"points_per_input": text})
     assert Grief(points_per_input="2, 3").sizes(2) == [2, 3]
     assert Grief(grid_points=2).sizes(3) == [2, 2, 2]
