@@ -289,7 +289,7 @@ class Session:
         return message
 
     def begin_study(self, title: str) -> None:
-        """Pause the run for a study, such as a sweep.
+        """Pause the run for a study, such as a sweep; the steps that a link has asked for are still taken.
 
         Raises
         ------
@@ -300,7 +300,8 @@ class Session:
         if self._studies:
             other = self._studies[0][0]
             raise SettingError(f"One page computes one study at a time: {title} can start when {other} has ended.")
-        self.player.pause()
+        if self.player.playing:
+            self.player.pause()
 
     def add_study(self, title: str, worker: BackgroundWorker) -> None:
         """Count this study as computing for as long as its thread lives."""

@@ -259,6 +259,17 @@ def test_more_edits_than_a_link_can_carry_are_refused(session: Session):
     assert len(session.spec.data["edits"]) == MAX_EDITS
 
 
+def test_a_study_pauses_a_run_that_plays_and_not_the_steps_that_a_link_has_asked_for(session: Session):
+    session.player.run_to(6)
+    session.begin_study("a sweep")
+    follow(session, lambda: session.screen.step == 6)
+
+    session.player.play()
+    session.begin_study("a sweep")
+    assert not session.player.playing
+
+
+
 def test_a_page_computes_one_study_at_a_time(session: Session):
     ended = threading.Event()
     study = SimpleNamespace(thread=threading.Thread(target=ended.wait))

@@ -129,15 +129,15 @@ def test_values_over_one_input_or_against_each_other(show: str, monkeypatch: pyt
     shown_landscape(monkeypatch, [1.0, -math.inf], [2.0, math.nan])
     assert landscape.data(run, 1)["exact"].attrs["title"] == "in place of row 1"  # one value has no correlation
     shown_landscape(monkeypatch, [1.0], [math.nan])
-    assert landscape.data(run, 1)["exact"].attrs["title"] == "in place of row 1: no other row to swap in"
-    for approx, exact in (
-        ([0.0] * 4, [0.0] * 4),
-        ([1.0, 1.0002, 1.0004], [0.0, 2.0, 3.0]),
-        ([1.0, 2.0, 3.0], [-2e-7, 0, 0]),
+    assert landscape.data(run, 1)["exact"].attrs["title"] == "no other row to swap in, in place of row 1"
+    for approx, exact, alike in (
+        ([0.0] * 4, [0.0] * 4, "decreases"),
+        ([1.0, 1.0002, 1.0004], [0.0, 2.0, 3.0], "predictions"),
+        ([1.0, 2.0, 3.0], [-2e-7, 0, 0], "decreases"),
     ):
         shown_landscape(monkeypatch, approx, exact)
         title = landscape.data(run, 1)["exact"].attrs["title"]
-        assert title == "in place of row 1: decreases within 0.001 nat of each other, nothing to rank"
+        assert title == f"in place of row 1: {alike} within 0.001 nat of each other, nothing to rank"
     shown_landscape(monkeypatch, [1.0], [math.nan])
     if show != "over the data":
         assert landscape.data(run, 1)["equal"]["x"].tolist() == [0.0, 1.0]

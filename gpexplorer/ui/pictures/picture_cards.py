@@ -35,7 +35,7 @@ PREDICTION = "fit"  # key of the picture of data and prediction
 SMALL = '<span class="hint">{}</span>'
 DRAWING = SMALL.format("Drawing …")
 SLIDER_STEPS = 100  # of a number whose declaration names no step
-EMPTY = "There is nothing to draw at this step yet. Take a step."
+EMPTY = "There is nothing to draw at this step. Take a step, or choose another one."
 PLACE = 230  # pixels; the card makes it higher. Without a height, Panel would stretch all layouts around the figure
 FILL = {"position": "absolute", "inset": "0"}  # a figure is as large as its place on the card
 ONLY = {"(1-D)": 1, "(2-D)": 2}  # an option whose label ends so applies to data with this number of inputs only

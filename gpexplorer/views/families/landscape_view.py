@@ -83,8 +83,8 @@ class SwapLandscape(View):
             layers = self._against_each_other(frame)
         pivots = frame["row"].isin(landscape.pivots.tolist()).to_numpy()
         layers["pivots"] = layers["exact"][pivots].drop(columns="value", errors="ignore")
-        agreement = _agreement(frame, landscape.correlation)
-        layers["exact"].attrs["title"] = f"in place of row {landscape.removed}{agreement}"
+        place, agreement = f"in place of row {landscape.removed}", _agreement(frame, landscape.correlation)
+        layers["exact"].attrs["title"] = f"{place}{agreement}" if len(frame) else f"no other row to swap in, {place}"
         return layers
 
     def _over_plane(self, run: Run, frame: pd.DataFrame, landscape: Landscape) -> Layers:
@@ -149,9 +149,10 @@ def both_values(landscape: Landscape) -> pd.DataFrame:
 def _agreement(frame: pd.DataFrame, correlation: float) -> str:
     """The end of the title: how well the approximate decreases rank the rows, or why that cannot be said."""
     if len(frame) < FEWEST_RANKED:
-        return ": no other row to swap in" if not len(frame) else ""
-    if min(np.ptp(frame["exact"]), np.ptp(frame["approx"])) < SAME:
-        return f": decreases within {SAME:g} nat of each other, nothing to rank"
+        return ""
+    for column, name in (("exact", "decreases"), ("approx", "predictions")):
+        if np.ptp(frame[column]) < SAME:
+            return f": {name} within {SAME:g} nat of each other, nothing to rank"
     return f": rank correlation {correlation:.2f}".replace("-", "\u2212")
 
 
