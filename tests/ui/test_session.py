@@ -269,7 +269,6 @@ def test_a_study_pauses_a_run_that_plays_and_not_the_steps_that_a_link_has_asked
     assert not session.player.playing
 
 
-
 def test_a_page_computes_one_study_at_a_time(session: Session):
     ended = threading.Event()
     study = SimpleNamespace(thread=threading.Thread(target=ended.wait))
