@@ -18,6 +18,7 @@ from .text import text
 from .widgets import WithLayout, column
 
 TABLE = beside(__file__, "table.css")  # on a phone, the sentence of a row is below its numbers
+AT_ONCE, LONGEST_REASON = 200, 900  # letters of a sentence beside numbers that are seen at once, and in all
 PERIOD = 0.5  # seconds between two updates while playing: a table costs ten times as much as a figure
 TITLES = {  # column of the table of runs -> title, in the order of the table
     "run": "run",
@@ -76,10 +77,20 @@ def html_table(headings: Sequence[object], rows: Iterable[Sequence[object]], ahe
     lines = [f"<tr>{''.join(cells)}</tr>"]
     for number, row in enumerate(rows):
         marked = ' class="ahead"' if number in ahead else ""
-        content = [f'<td class="why">{text(c, 200)}' if k == last else f"<td>{text(c)}" for k, c in enumerate(row)]
+        content = [f'<td class="why">{_unfolding(c)}' if k == last else f"<td>{text(c)}" for k, c in enumerate(row)]
         lines.append(f"<tr{marked}>{'</td>'.join(content)}</td></tr>")
     look = f' class="reasons" style="--numbers: {last}"' if last > 0 else ""
     return f"<table{look}>{''.join(lines)}</table>"
+
+
+def _unfolding(value: object) -> str:
+    """Return a text as markup; of a long one the first sentences, which unfold the others."""
+    content = str(value)
+    if len(content) <= AT_ONCE:
+        return text(content)
+    end = content.rfind(". ", 0, AT_ONCE) + 1 or content.rfind(" ", 0, AT_ONCE) + 1 or AT_ONCE
+    rest = text(content[end:].strip(), LONGEST_REASON)
+    return f"<details><summary>{text(content[:end].strip())} …</summary>{rest}</details>"
 
 
 def with_safe_names(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:

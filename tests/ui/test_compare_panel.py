@@ -23,7 +23,7 @@ from gpexplorer.runs.studies.sweep import Swept, around, grid, sweep
 from gpexplorer.ui.panels.compare_panel import ComparePanel
 from gpexplorer.ui.panels.sweep_panel import SweepPanel, SweepWorker, values
 from gpexplorer.ui.session import Session
-from gpexplorer.ui.tables import RunTable, Steps, rows
+from gpexplorer.ui.tables import RunTable, Steps, html_table, rows
 from gpexplorer.ui.text import number
 
 ROWS = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 1}
@@ -328,3 +328,14 @@ def test_a_run_stands_once_in_the_table_and_leaves_it_without_leaving_the_store(
         assert len(do(panel.keep_open)) == 2
     finally:
         session.close()
+
+
+def test_a_long_reason_beside_numbers_unfolds_and_loses_no_word():
+    short, first = "Its 10 seconds are used up.", "The budget of 10 s is used up after 1,204 steps; raise it to go on."
+    long = " ".join([first, "Of 3 starts, the kernel's own <b>was</b> taken:", *["it came near"] * 20, "the end."])
+    markup = html_table(["", "SMSE", ""], [["a", 0.5, short], ["b", 0.25, long], ["c", 1.0, "x" * 300]])
+
+    assert f'<td class="why">{short}</td>' in markup
+    assert f"<details><summary>{first} …</summary>Of 3 starts, the kernel&#x27;s own &lt;b&gt;was&lt;/b&gt; taken" in markup
+    assert "it came near the end.</details>" in markup
+    assert markup.count("x") >= 300

@@ -62,6 +62,20 @@ def test_places_of_runs_of_different_length_and_speed():
     assert aligned([slow, fast], "step", most=2)[0].tolist() == [0, 3]
 
 
+def test_scores_of_runs_on_different_rows_are_not_to_be_compared(session: Session):
+    for rows, split, are_others in ((ROWS, 0, False), (ROWS, 1, True), ({"name": "sin-product", "n": 40}, 0, True)):
+        kept = replace(SPEC, data=rows, split=split).open()
+        kept.finish(steps=2)
+        panel = PairPanel(session, lambda kept=kept: {"kept": Finished.of(kept)})
+        panel.left.value, panel.right.value = OPEN_RUN, "kept: kept"
+        panel.begin()
+
+        shown(panel, "step 6")
+
+        assert ("different rows: their scores cannot be compared" in panel.note.object) == are_others
+        panel.close()
+
+
 def test_two_runs_move_together_and_say_how_they_differ(session: Session):
     other = SPEC.open()
     kept = Spec("cholqr", {"num_inducing": 4}, ROWS, kernel="se", seed=1).open()

@@ -224,7 +224,9 @@ class PairWorker(BackgroundWorker):
             where.append(f"{side.name} ended at step {at:,}" if has_ended else f"{side.name} at {name}")
         both_there = all(words.endswith(f" at {name}") for words in where)
         said = f"Both runs at {name}." if both_there else f"{_capitalised('; '.join(where))}."
-        return " ".join([said, *(side.shortfall for side in self.sides if side.shortfall)])
+        rows = [(side.request.spec.data, side.request.spec.split) for side in self.sides]
+        others = [OTHER_ROWS] if rows[0] != rows[1] else []
+        return " ".join([said, *others, *(side.shortfall for side in self.sides if side.shortfall)])
 
 
 def _capitalised(sentence: str) -> str:
@@ -232,6 +234,7 @@ def _capitalised(sentence: str) -> str:
 
 
 OPEN_RUN = "the open run"
+OTHER_ROWS = "They are on different rows: their scores cannot be compared."
 ALWAYS = ("fit", "convergence")  # pictures of both runs
 NONE = "none"
 HEIGHT = 300  # pixels of a figure
@@ -263,7 +266,7 @@ class PairPanel(StudyPanel):
         self._charts: tuple[dict[str, Chart], ...] = ({}, {})  # of each run, by the key of the picture
         self._drawn, self._playing = 0.0, False
         self.left, self.right = select("Left", [OPEN_RUN], OPEN_RUN, 260), select("Right", [NONE], NONE, 300)
-        hint = "run both on the same rows and show them under one bar."
+        hint = "show both under one bar; a method is run on the open rows first."
         self.go = button("Show both in step", "splitscreen", self.begin, hint)
         self.place = pmui.IntSlider(label="Place of both runs", start=0, end=1, value=0, width=320, margin=(6, 14))
         self.by = select("Aligned by", ["step", "seconds"], "step", 120)
