@@ -336,6 +336,9 @@ def test_a_long_reason_beside_numbers_unfolds_and_loses_no_word():
     markup = html_table(["", "SMSE", ""], [["a", 0.5, short], ["b", 0.25, long], ["c", 1.0, "x" * 300]])
 
     assert f'<td class="why">{short}</td>' in markup
-    assert f"<details><summary>{first} …</summary>Of 3 starts, the kernel&#x27;s own &lt;b&gt;was&lt;/b&gt; taken" in markup
+    assert (
+        f"<details><summary>{first} …</summary>Of 3 starts, the kernel&#x27;s own &lt;b&gt;was&lt;/b&gt; taken"
+        in markup
+    )
     assert "it came near the end.</details>" in markup
     assert markup.count("x") >= 300
