@@ -248,7 +248,7 @@ class Explorer(LivePage):
 
     def _export(self, note: str) -> str:
         """The pictures on the screen as one HTML file, under the question, the status line and this note."""
-        heading = [str(self.title.object), str(self.status.line.object), written(note)]
+        heading = [self._question(self._named, still=True), str(self.status.line.object), written(note)]
         return sheet(self.session.screen.spec, heading, self.pictures.drawn(), self.session.theme.name)
 
     def _adopt_spec(self, spec: Spec) -> None:
@@ -377,10 +377,17 @@ class Explorer(LivePage):
         self._addressed, self._addressed_at = addressed, clock
 
     def _name_run(self, run: RunSummary | None) -> None:
-        session = self.session
-        target = run.target if run is not None and session.read is not None else ""
-        self.title.object = question(session.spec, run.rows if run else None, session.question, target, session.answer)
-        self.recommendation.ask_about(target)
+        self._named = run
+        self.title.object = self._question(run)
+        self.recommendation.ask_about(self._target(run))
+
+    def _question(self, run: RunSummary | None, still: bool = False) -> str:
+        session, rows = self.session, run.rows if run else None
+        return question(session.spec, rows, session.question, self._target(run), session.answer, still)
+
+    def _target(self, run: RunSummary | None) -> str:
+        """The column to predict in rows of one's own, or ""."""
+        return run.target if run is not None and self.session.read is not None else ""
 
     def _name_failure(self) -> None:
         """Say that the newest run could not be opened, and why, once the message that says why has been closed."""

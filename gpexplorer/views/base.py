@@ -58,6 +58,8 @@ class View(param.ParameterizedABC):
     editable : bool
         Whether the picture shows the training rows in the units of the file, so that a person can drag inducing
         points and add or remove rows in it.
+    choice : str
+        A sentence that says what else the options show, for where the options are.
     click : str
         A sentence that says what a click does; empty where a click does nothing.
     patience : float
@@ -75,6 +77,7 @@ class View(param.ParameterizedABC):
     hero: ClassVar[bool] = False
     over_input: ClassVar[bool] = False
     editable: ClassVar[bool] = False
+    choice: ClassVar[str] = ""
     click: ClassVar[str] = ""
     patience: float = math.inf
 

@@ -39,6 +39,16 @@ def test_the_heading_asks_for_some_of_the_rows_only_where_there_are_more():
         assert f"<h1>{words}" in question(Spec("cholqr", {"num_inducing": points}), rows)
 
 
+def test_a_file_of_pictures_asks_nobody_to_press_what_it_does_not_have():
+    for target in ("", "price"):
+        words, still = (question(Spec("cholqr", {"num_inducing": 5}), 100, target=target, still=is_) for is_ in (0, 1))
+
+        assert "Press" in words
+        assert "Press" not in still
+        assert still.partition("</h1>")[0] == words.partition("</h1>")[0]
+        assert "CholQR swaps" in still
+
+
 @pytest.mark.parametrize("key", PRESETS)
 def test_a_question_opens_a_run_that_steps_and_shows_its_picture(key: str):
     asking = read_query(f"v=1&ask={key}", START)

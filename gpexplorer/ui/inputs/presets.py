@@ -52,7 +52,9 @@ def says_what_happened(preset: str) -> bool:
     return preset in PRESETS and "&at=" in PRESETS[preset].link
 
 
-def question(spec: Spec, rows: int | None, preset: str = "", target: str = "", answer: str = "") -> str:
+def question(
+    spec: Spec, rows: int | None, preset: str = "", target: str = "", answer: str = "", still: bool = False
+) -> str:
     """Return the heading of the page as HTML: a question, and a line that says what to do or to look for.
 
     Parameters
@@ -65,6 +67,8 @@ def question(spec: Spec, rows: int | None, preset: str = "", target: str = "", a
         The column to predict in rows of one's own, or "".
     answer : str, default ""
         What is said of a trained model that is shown, or "".
+    still : bool, default False
+        Whether there is nothing to press, as in a file of pictures.
     """
     if preset in PRESETS:
         return _heading(PRESETS[preset].question, text(PRESETS[preset].look))
@@ -77,9 +81,9 @@ def question(spec: Spec, rows: int | None, preset: str = "", target: str = "", a
     if m and m < (rows or math.inf):
         title = f"Which {m:,} of {all_rows} can represent the others?"
     watch = "how the points move" if m else "how the objective decreases"
-    line = f"<b>{text(method.title)}.</b> Press <b>Play</b> and watch {watch}."
+    line = f"<b>{text(method.title)}.</b>" + ("" if still else f" Press <b>Play</b> and watch {watch}.")
     if target:
-        title, line = what_predicts(target), f"Press <b>Find out</b> to try the methods. {line}"
+        title, line = what_predicts(target), ("" if still else "Press <b>Find out</b> to try the methods. ") + line
     return _heading(title, text(answer, 600) if answer else line)
 
 

@@ -102,7 +102,7 @@ class Picture(WithFigure):
         if len(self.card):
             return
         view = self.view
-        words = SMALL.format(text(" ".join([view.help, view.click])))
+        words = SMALL.format(text(" ".join([view.help, view.choice, view.click])))
         title = line_of_text(f"<h2>{text(view.title)}</h2>{words}", (8, 12, 4, 12), (TEXT, HEAD))
         widgets = options(lambda: self.view, self._inputs, self._session.player.redraw)
         labels = {setting.label: name for name, setting in view.param.objects("existing").items()}

@@ -58,7 +58,8 @@ class Convergence(View):
 
     key: ClassVar[str] = "convergence"
     title: ClassVar[str] = "Convergence"
-    help: ClassVar[str] = "Does the objective still decrease? The test error can be shown in its place."
+    help: ClassVar[str] = "Does the objective still decrease?"
+    choice: ClassVar[str] = "The test error can be shown in its place."
     order: ClassVar[int] = 10
 
     channel = param.Selector(default="objective", objects=["objective"], label="Show", doc="The number that is drawn.")

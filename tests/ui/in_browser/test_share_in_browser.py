@@ -94,6 +94,9 @@ def check_pictures(seen: Seen, folder: Path) -> None:
     alone.goto((folder / "pictures.html").as_uri())
     until(lambda: alone.locator("canvas").count() >= 3)
     assert len(asked) == 1
+    said = alone.locator("body").inner_text()
+    assert "Does the objective still decrease?" in said
+    assert not [words for words in ("Press Play", "can be shown in its place", "Click") if words in said]
 
     with seen.page.expect_download() as moving:
         seen.page.get_by_role("button", name="Save as a page").click()
