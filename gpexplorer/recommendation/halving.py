@@ -47,7 +47,7 @@ from .candidates import EXACT, EXACT_UP_TO, NEIGHBOURS, Candidate, candidates
 from .final_fit import ANEW_TIMES, ORIGINS_SHARE, REFIT_TIMES, REFIT_UP_TO, final_model, least_seconds, spec_of_rows
 from .held_out import first_rows, parts
 from .lanes import Lane, by_density, chosen
-from .promises import planned, scores_between_rows
+from .promises import known_groups_in_words, planned, scores_between_rows
 from .result import (
     REFITTED,
     Recommendation,
@@ -233,6 +233,7 @@ def _answer(  # noqa: PLR0913 - what the search has found
         raise SettingError(_no_answer(search, lanes))
     chosen_lane = search.choose(finalists, lanes)
     between = scores_between_rows(search, chosen_lane) if plan.kind != "random" else None
+    facts = (*known_groups_in_words(search.split, chosen_lane.seed, plan, between), *facts)
     weighing_began = search.clock()
     used, others = used_models(search, chosen_lane, lanes, members, prefer)
     closing = CLOSING_TIMES * (search.clock() - weighing_began)

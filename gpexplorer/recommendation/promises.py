@@ -23,6 +23,7 @@ from .held_out import RowScores, parts
 from .horizon_widening import scores_of_parts
 from .lanes import Lane, step_until
 from .row_order import (
+    DEPENDENT_ERRORS,
     Plan,
     group_columns,
     is_panel,
@@ -30,9 +31,11 @@ from .row_order import (
     plan_in_time,
     plan_of_groups,
     repeated_columns,
+    share_between_groups,
     times_of,
 )  # fmt: skip
 from .row_questions import (
+    MUCH_ALIKE,
     may_name_groups,
     pairs_without_gross_errors,
     question_of_groups,
@@ -151,6 +154,41 @@ def scores_between_rows(search: TimedSearch, lane: Lane) -> RowScores | None:
     except GPExplorerError:
         return None
     return scores if scores is not None and scores.usable else None
+
+
+def known_groups_in_words(split: Split, seed: int, plan: Plan, between: RowScores | None) -> tuple[str, ...]:
+    """By how much the error between rows would fall if the group were an input, where most of it lies between groups.
+
+    Parameters
+    ----------
+    split : Split
+        The training rows with their groups.
+    seed : int
+        That of the random draw of rows.
+    plan : Plan
+        Which rows were held out for the answer.
+    between : RowScores, optional
+        The scores on the random draw.
+    """
+    groups = split.train.groups
+    if plan.kind != "groups" or between is None or groups is None:
+        return ()
+    numbered = replace(split, train=replace(split.train, y=groups.number.double(), groups=None))
+    _, number = np.unique(parts(numbered, seed)[0].test.y.numpy(), return_inverse=True)  # the same draw
+    errors = between.targets - between.mean
+    share, standard_errors = share_between_groups(number, errors)
+    if share < MUCH_ALIKE or standard_errors < DEPENDENT_ERRORS:
+        return ()
+    sizes = np.bincount(number)
+    left = errors - (np.bincount(number, errors) / sizes)[number]  # by the mean of its group
+    within = float(np.sqrt(np.square(left).sum() / max(len(left) - len(sizes), 1)))
+    named = quote(plan.column) if plan.column else "a column of the groups"
+    way = f'\nfolds="random" in place of whole groups, with kinds={{{named}: "words"}}, makes it an input.'
+    return (
+        f"{100 * share:.0f} % of the variance of the errors for further rows of your groups lies between groups, since "
+        f"the answer does not know which group a row is of. With {named} as an input, the error for rows of groups "
+        f"that are in the table can be about {about(within)} or lower.{way if plan.column else ''}",
+    )
 
 
 def unit_of(rows: Dataset) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 import torch
 from scipy.stats import f_oneway
 
+from gpexplorer.data import Split
 from gpexplorer.errors import SettingError
 from gpexplorer.problem import Dataset, RowGroups
 from gpexplorer.recommendation import promises
-from gpexplorer.recommendation.promises import planned, scores_between_rows
+from gpexplorer.recommendation.held_out import RowScores, parts
+from gpexplorer.recommendation.promises import known_groups_in_words, planned, scores_between_rows
 from gpexplorer.recommendation.row_order import (
+    Plan,
     linear_residuals,
     plan_in_time,
     plan_of_groups,
@@ -251,6 +255,37 @@ def test_the_rows_held_out_in_time_are_counted_with_their_blocks():
     one = plan_in_time(rows, True, 100.0)
     assert one is not None
     assert "The last 20 rows were held out" in one.sentence
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize(("seed", "n"), [(0, 240), (3, 1600)])
+def test_the_error_for_rows_of_known_groups_is_said_where_the_answer_does_not_know_them(
+    seed: int, n: int, offset: float
+):
+    """Only that of an answer without the group was there, and read as what is possible."""
+    rng = np.random.default_rng(11)
+    number = rng.permutation(np.arange(n) % 12)
+    targets = torch.tensor(offset + 4.0 * rng.standard_normal(12)[number] + 0.5 * rng.standard_normal(n))
+    train = Dataset(torch.tensor(rng.random((n, 2))), targets, groups=RowGroups(torch.tensor(number) + 7, False))
+    split, plan = Split(train, train.rows(torch.arange(0)), "t", key="t"), Plan("groups", "site")
+
+    def said(mean: Any, plan: Plan = plan) -> tuple[str, ...]:
+        part = parts(replace(split, train=replace(train, groups=None)), seed)[0]
+        y = part.test.y.numpy()
+        return known_groups_in_words(split, seed, plan, RowScores.of(y, mean(part, y), np.ones(len(y))))
+
+    [sentence] = said(lambda part, y: np.full(len(y), offset))
+    error = float(sentence.partition("can be about ")[2].partition(" or lower")[0])
+    assert error == pytest.approx(0.5, rel=0.15)
+    assert 'With "site" as an input' in sentence
+    assert sentence.endswith(
+        'folds="random" in place of whole groups, with kinds={"site": "words"}, makes it an input.'
+    )
+    assert said(lambda part, y: y + 0.5 * rng.standard_normal(len(y))) == ()  # the other inputs say what a group is
+    assert said(lambda part, y: np.full(len(y), offset), Plan("time", "site")) == ()
+    [of_numbers] = said(lambda part, y: np.full(len(y), offset), Plan("groups"))
+    assert "folds=" not in of_numbers
+    assert known_groups_in_words(split, seed, plan, None) == ()
 
 
 def test_scores_between_rows_take_a_twentieth_of_the_time_and_groups_do_not_count(monkeypatch: pytest.MonkeyPatch):

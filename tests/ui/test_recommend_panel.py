@@ -227,6 +227,8 @@ def test_what_the_rows_ask_has_a_button_that_asks_again() -> None:
             'Trees have the smaller error, this answer the better bands: prefer="rmse" takes the smaller error.',
             '"twin [m]", "copy" are copies of "a", and can be left out.\ndrop=["twin [m]", "copy"] leaves them out.',
             '"leak" alone explains 99.99 % of the variance of "y": leave it out.\ndrop=["leak"] leaves it out.',
+            '"zip" has codes.\nkinds={"zip": "words"} reads them as words.',
+            'With "site" as an input.\nfolds="random" in place of groups, with kinds={"site": "words"}, makes it one.',
             "It took 1 s.",
         ),
     )  # fmt: skip
@@ -241,18 +243,21 @@ def test_what_the_rows_ask_has_a_button_that_asks_again() -> None:
             ["Read −9 as a gap"],
             ["Hold out single rows"], ["Take the smaller error"],
             ["Leave out twin [m], copy"], ["Leave out leak"],
+            ["Read zip as words"], ["Hold out single rows, and read site as words"],
         ]  # fmt: skip
         assert not any(option in str(lines) for option in ("folds=", "prefer=", "drop", "kinds"))
         for line in list(panel.questions):
             line[1].clicks += 1
-        assert asked == [("", "nlpd"), ("random", "nlpd"), ("random", "rmse"), ("random", "rmse"), ("random", "rmse")]
-        assert changed == [((), {"a": "number missing -9"}), (("twin [m]", "copy"), {}), (("leak",), {})]
+        assert asked == [("", "nlpd"), ("random", "nlpd"), *[("random", "rmse")] * 5]
+        dropped = [(("twin [m]", "copy"), {}), (("leak",), {})]
+        read = [((), {"zip": "words"}), ((), {"site": "words"})]
+        assert changed == [((), {"a": "number missing -9"}), *dropped, *read]
         panel._show_words(answer)  # type: ignore[arg-type]
         back = [part.label for part in panel.questions[-1][1:]]
         assert back == ["Take the better bands", "Hold out as the rows suggest"]
         panel.follow(Way("", drop=("elsewhere",)))
         assert "Only columns of a file" in panel.note.object
-        assert len(asked) == 5
+        assert len(asked) == 7
     finally:
         panel.close()
         session.close()

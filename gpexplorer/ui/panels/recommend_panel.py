@@ -344,6 +344,7 @@ WORDS = (  # an option in a sentence, and what the page says
 )
 LEFT_OUT = re.compile(r'drop=\[((?:"[^"]+"(?:, )?)+)\]')
 GAPS = re.compile(r'kinds=\{"([^"]+)": "(number missing ([^"]+))"\}')
+AS_WORDS = re.compile(r'kinds=\{"([^"]+)": "(words)"\}')
 
 
 class Way(NamedTuple):
@@ -389,6 +390,10 @@ def reworded(sentence: str) -> str:
 def ways_of(sentence: str) -> list[Way]:
     """The buttons beside a sentence of `recommend`: each option and each input to leave out that it names."""
     ways = [way for option, way in OPTIONS.items() if option in sentence]
+    if words := dict(AS_WORDS.findall(sentence)):
+        read = f"ead {cut(', '.join(words), 40)} as words"
+        ways = [way._replace(label=f"{way.label}, and r{read}", kinds=words) for way in ways]
+        ways = ways or [Way(f"R{read}", kinds=words)]
     names = tuple(re.findall('"([^"]+)"', "".join(LEFT_OUT.findall(sentence))))
     if names:
         ways.append(Way(f"Leave out {cut(', '.join(names), 40)}", drop=names))
