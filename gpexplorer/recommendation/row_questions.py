@@ -6,6 +6,7 @@ gross errors  targets so far beyond all others that their rows are set apart bef
 outliers      a few targets lie far from those of the nearest rows, and far from all others
 counters      a column counts the rows, and is no date or named as a time
 copies        a column is another one, up to a factor and a shift
+codes         whole numbers with several rows each have targets that are alike, and those of near numbers are not
 two values    the target is yes or no
 groups        rows with the same values of some columns are alike; asked where single rows are held out
 
@@ -30,7 +31,7 @@ Hill, B. (1975). A simple general approach to inference about the tail of a dist
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -52,6 +53,7 @@ from .row_order import (
     LARGEST_GROUP,
     LEAST_PANEL_ROWS,
     PLAIN_NAME,
+    are_whole,
     correlation_of_neighbours,
     is_named_time,
     linear_residuals,
@@ -77,6 +79,7 @@ GAP, LEAST_SPREAD = 8.0, 0.25  # times h, which is about so large in a normal ta
 TAIL_SHARE, FEWEST_IN_TAIL = 0.1, 10  # of the distances on one side of the median, for h
 NUMBERED = re.compile(r"\d")  # words such as K001
 MUCH_ALIKE = 0.5  # the same where no name or order says that these are groups: new ones have 1.4 times the error
+OF_CODES, ROWS_OF_CODE = 0.2, 2  # the same of numbers that may be codes, and rows of one, which few near numbers have
 TOGETHER, AS_MANY = 1.1, 0.5  # pairs of values of two columns over those of one, and those of the other, in a set
 COPY = 0.99  # correlation of the ranks of two columns, from which one is a copy in other units
 CROSSED = 2.0  # times over the rows, up to which groups that have the same rows of other inputs are designed
@@ -96,6 +99,8 @@ def findings(rows: Dataset) -> list[str]:
     names = rows.names[: X.shape[1]]
     checks: list[Callable[[Array, Array, tuple[str, ...], str], Iterator[str]]]
     times = frozenset(name for name in names if is_named_time(rows, name))
+    columns = rows.reader.columns if rows.reader is not None else ()
+    numbers = {column.name for column in columns if column.kind == "number"} - times
     checks = [
         _two_values,
         _leaks,
@@ -104,6 +109,7 @@ def findings(rows: Dataset) -> list[str]:
         partial(_outliers_in_words, rows=kept),
         partial(_counters, times=times, rows=kept),
         _copies,
+        partial(_codes, numbers=numbers),
     ]
     sentences = [sentence for check in checks for sentence in check(X, y, names, rows.target)]
     if not len(apart):
@@ -361,6 +367,24 @@ def _copies(X: Array, y: Array, names: tuple[str, ...], target: str) -> Iterator
             f"{listing(named)} {verb} of {listing([names[varies[of[i]]] for i in copies])}, up to a factor and a "
             f"shift, and can be left out.\ndrop=[{written}] leaves {them} out."
         )
+
+
+def _codes(X: Array, y: Array, names: tuple[str, ...], target: str, numbers: Collection[str]) -> Iterator[str]:
+    """Whole numbers that may be names of stores, of which a model of numbers would learn hardly anything."""
+    residuals = linear_residuals(X, y) if numbers else y
+    for j in (j for j, name in enumerate(names) if name in numbers and are_whole(X[:, j])):
+        _, number, sizes = np.unique(X[:, j], return_inverse=True, return_counts=True)
+        if not FEWEST_PANEL <= len(sizes) <= len(y) / ROWS_OF_CODE or sizes.max() >= LARGEST_GROUP * len(y):
+            continue
+        share, errors = share_between_groups(number, residuals)
+        is_smooth = correlation_of_neighbours(X[:, j], residuals)[0] > LABELS_AT_MOST
+        if share >= OF_CODES and errors >= DEPENDENT_ERRORS and not is_smooth:
+            yield (
+                f"{quote(names[j])} has {len(sizes):,} whole numbers with {np.mean(sizes):.3g} rows each, which may be "
+                f"codes: {100 * share:.0f} % of the variance that a linear regression leaves lies between them, but "
+                "near numbers are not alike, and it was read as a number.\n"
+                f'kinds={{{quote(names[j])}: "words"}} reads it as words, with a mean for each.'
+            )
 
 
 def may_name_groups(rows: Dataset, name: str) -> bool:
