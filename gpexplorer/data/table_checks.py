@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..errors import DataError
-from .quoting import count, exact, listing, quote
+from .quoting import count, exact, joined, listing, quote
 from .reader.cells import is_missing, is_text
 
 Floats = NDArray[np.float64]
@@ -39,6 +40,29 @@ SUBTOTAL = r"(?i)^\W*(grand |sub-? ?)(totals?|sums?)\b|^\W*(zwischensumme|sous-t
 OF_PART = re.compile(r"^(sub-?)?(totals?|sums?|summe)\b[\s:-]*|[\s:-]*\b(sub-?)?(totals?|sums?|summe)$")
 ROUNDED = 1e-4  # relative error of a total that was rounded, or of rounded numbers
 TOTAL = re.compile(r"(?i)^\W*(grand |sub)?(totals?|sums?|mean|averages?|gesamt|summe|insgesamt|total g.n.ral|suma)\b.*")
+
+STATISTICS = {  # what a row says that it is, and the numbers that it then has of the values of the others
+    r"(grand )?(total|sum)s?|(gesamt)?summe|gesamt|insgesamt|somme|suma": np.sum,
+    r"(mean|average|avg|moyenne|media|promedio)s?|mittel(wert)?|durchschnitt": np.mean,
+    r"min(imum)?": np.min,
+    r"max(imum)?": np.max,
+    r"median[ea]?|m\u00e9diane|50 ?%": np.median,
+    r"25 ?%|q1|1st qu": partial(np.quantile, q=0.25),
+    r"75 ?%|q3|3rd qu": partial(np.quantile, q=0.75),
+    r"(st\.?|standard) ?d(ev(iation)?)?|stdev|sd|standardabweichung": lambda values: [values.std(), values.std(ddof=1)],
+    r"var(iance|ianz)?": lambda values: [values.var(), values.var(ddof=1)],
+    r"count|number|n|anzahl|nombre": np.size,
+}
+MOST_STATISTICS = 12  # rows of them at one end of a table
+FIRST_NAMES = ("min", "max")  # of people as well
+
+
+class Rows(NamedTuple):
+    """The rows of a table without statistics of them: how many rows were left out in front and behind, and a note."""
+
+    table: pa.Table
+    left_out: tuple[int, int]
+    notes: tuple[str, ...]
 
 
 class Survey:
@@ -165,6 +189,79 @@ def refuse_few_rows(name: str, rows: int, dropped: int = 0) -> None:
         raise DataError(f"{name} has {count(rows, 'row')}{after}; at least {MIN_ROWS} are needed to train and to test.")
 
 
+def without_statistics(table: pa.Table, numbers: Mapping[str, Floats]) -> Rows | None:
+    """The rows without those at either end that have sums, means, or other statistics of them; None if there are none.
+
+    Parameters
+    ----------
+    table : Table
+        All columns.
+    numbers : mapping of str to array [n]
+        The columns of numbers, NaN where there is none.
+    """
+    n = table.num_rows
+    if note := note_on_sums(table, numbers):
+        return Rows(table.slice(0, n - 1), (0, 1), note)
+    for title in table.column_names:
+        for is_top in (False, True):
+            names = _statistics_at_end(table[title], is_top)
+            for size in range(min(len(names), n - MIN_ROWS), 0, -1):
+                own = names[:size] if is_top else names[-size:]
+                is_name = size == 1 and own[0].strip().casefold() in FIRST_NAMES
+                if is_name or not _are_statistics(own, is_top, numbers):
+                    continue
+                rows = range(1, size + 1) if is_top else range(n - size + 1, n + 1)
+                verbs = ("is a statistic", "was", "it") if size == 1 else ("are statistics", "were", "them")
+                note = (
+                    f"{count(size, 'row')} ({joined(f'{row:,}' for row in rows)}), with {listing(own)} in "
+                    f"{quote(title)}, {verbs[0]} of the others and {verbs[1]} left out"
+                    f"{f'; rows are counted without {verbs[2]}' if is_top else ''}.",
+                )
+                return Rows(table.slice(size * is_top, n - size), (size * is_top, size * (not is_top)), note)
+    return None
+
+
+def _statistic(name: object) -> Any:
+    """The function of which a cell has the name; None if it has none."""
+    word = str(name).strip(" .:*=-").casefold() if isinstance(name, str) else ""
+    return next((function for names, function in STATISTICS.items() if re.fullmatch(names, word)), None)
+
+
+def _statistics_at_end(column: pa.ChunkedArray, is_top: bool) -> list[str]:
+    """The names of statistics from one end of a column on, in the order of the table; none that are there twice."""
+    names = list[str]()
+    for row in range(min(MOST_STATISTICS, len(column))):
+        name = column[row if is_top else len(column) - 1 - row].as_py()
+        if _statistic(name) is None:
+            break
+        names.append(name)
+    is_once = not names or pc.sum(pc.is_in(column, pa.array(names, column.type))).as_py() == len(names)
+    return (names if is_top else names[::-1]) if is_once else []
+
+
+def _are_statistics(names: list[str], is_top: bool, numbers: Mapping[str, Floats]) -> bool:
+    """Whether rows at one end of a table have the statistics of the others that these names say, and nothing else."""
+    size, says_so = len(names), np.zeros(len(names), dtype=bool)
+    for values in numbers.values():
+        own, others = (values[:size], values[size:]) if is_top else (values[-size:], values[:-size])
+        others = others[np.isfinite(others)]
+        if not len(others) or (np.diff(values) == 1.0).all():  # the number of the row
+            continue
+        for row in np.flatnonzero(np.isfinite(own)).tolist():
+            statistic = _statistic(names[row])
+            says_so[row] |= (is_so := _is_rounded(own[row], statistic(others)))
+            if not is_so and not (statistic is np.sum and _is_rounded(own[row], others.mean())):
+                return False
+    return bool(says_so.all())
+
+
+def _is_rounded(value: float, expected: Any) -> bool:
+    """Whether a number is one of these, as far as its decimals go."""
+    decimals = len(f"{value:.15g}".partition(".")[2])
+    tolerance = np.maximum(ROUNDED * np.abs(expected), 0.5 * 10.0**-decimals if decimals else 0.0)
+    return bool((np.abs(value - np.asarray(expected)) <= tolerance).any())
+
+
 def note_on_total(table: pa.Table) -> tuple[str, ...]:
     """A note if a cell of the last row says that the row has a total of the others; no other row may say so."""
     for title in table.column_names if table.num_rows > 1 else ():
@@ -214,11 +311,30 @@ def _is_close(total: float, expected: Any) -> bool:
     return bool(abs(total - expected) <= ROUNDED * abs(expected))
 
 
+def _note_on_ends(table: pa.Table) -> tuple[str, ...]:
+    """A note if the first row, or several of the last ones, have names of statistics that their numbers are not."""
+    for title in table.column_names if table.num_rows > MIN_ROWS else ():
+        first, last = (_statistics_at_end(table[title], is_top) for is_top in (True, False))
+        if first[:1] and first[0].strip().casefold() not in FIRST_NAMES:
+            return (
+                f"Row 1 has {quote(first[0])} in {quote(title)}: if it is a statistic of the others, remove that row.",
+            )
+        if len(last) > 1:
+            return (
+                f"The last {count(len(last), 'row')} have {listing(last)} in {quote(title)}: if they are statistics of "
+                "the others, remove them.",
+            )
+    return ()
+
+
 def note_on_subtotals(table: pa.Table) -> tuple[str, ...]:
     """A note on the first column of texts in which cells above the last row say that they are totals of others.
 
-    They begin so, as "Subtotal" does, or are another cell of the column with the word before or behind it.
+    They begin so, as "Subtotal" does, or are another cell of the column with the word before or behind it. Names of
+    other statistics count at both ends of the table.
     """
+    if note := _note_on_ends(table):
+        return note
     for title, column in zip(table.column_names, table.slice(0, table.num_rows - 1).columns, strict=True):
         if not is_text(column.type):
             continue

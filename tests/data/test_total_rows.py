@@ -86,3 +86,64 @@ def test_a_total_of_one_part_is_mentioned(tmp_path: Path, word: str, is_said: bo
     notes = [note for note in loaded(tmp_path, SALES.assign(no=site)).notes if "totals" in note]
     says = f'2 rows above the last one, the first of them row 10, have words such as "{word}" in "no": remove totals of'
     assert [note.startswith(says) for note in notes] == [True] * is_said
+
+
+MADE = {
+    "Sum": lambda x: x.sum(), "Mean": lambda x: round(x.mean(), 2), "Average:": lambda x: x.mean(),
+    "Min": lambda x: x.min(), "max": lambda x: x.max(), "std": lambda x: round(x.std(), 3), "count": len,
+    "50%": lambda x: x.median(), "25%": lambda x: x.quantile(0.25), "Minimum": lambda x: x.min(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_top", [False, True])
+@pytest.mark.parametrize(
+    "names",
+    [("Sum", "Mean"), ("Mean", "Sum"), ("Average:",), ("Min", "max"),
+     ("count", "Mean", "std", "Minimum", "25%", "50%", "max")],
+)  # fmt: skip
+def test_rows_of_statistics_at_either_end_are_left_out(tmp_path: Path, names: tuple[str, ...], is_top: bool) -> None:
+    """Of several, only the last one was mentioned and the others were learned from; in front, none was."""
+    table = SALES.assign(no=[f"item {k}" for k in range(45)])
+    made = pd.DataFrame([{"no": name, **{c: MADE[name](table[c]) for c in SALES.columns[1:]}} for name in names])
+    whole = pd.concat([made, table] if is_top else [table, made], ignore_index=True)
+    split = loaded(tmp_path, whole, target="paid")
+    assert split.train.y.tolist() == SALES.paid.tolist()
+    assert split.train.X.tolist() == SALES[["units", "price"]].to_numpy().tolist()
+    first = 1 if is_top else 46
+    rows = ", ".join(str(first + k) for k in range(len(names)))
+    (note,) = (own for own in split.notes if "statistic" in own)
+    assert f"({rows}), with " in note
+    assert note.startswith(f"{len(names)} row")
+    assert all(f'"{name}"' in note for name in names)
+    assert note.endswith(
+        "left out." if not is_top else f"rows are counted without {'it' if first == len(names) else 'them'}."
+    )
+    raw = gpx.load(whole, target="paid", split="all")  # a frame
+    assert len(raw.train) == 45
+
+
+@pytest.mark.parametrize(
+    ("names", "change", "is_said"),
+    [(("Total",), 1.01, True),
+     (("Max",), 1.0, False), (("Max",), 1.01, False), (("Min", "Max"), 1.01, True), (("Sum", "Mean"), 1.01, True),
+     (("Mean",), 1.01, True), (("Maxine", "Minnie"), 1.0, False)],
+)  # fmt: skip
+def test_rows_that_only_have_such_names_stay_and_are_mentioned(
+    tmp_path: Path, names: tuple[str, ...], change: float, is_said: bool
+) -> None:
+    table = SALES.assign(no=[f"item {k}" for k in range(45)])
+    made = {"Total": table.sum, "Sum": table.sum, "Mean": table.mean, "Min": table.min, "Minnie": table.min}
+    rows = [{"no": name, **(change * made.get(name, table.max)(numeric_only=True)).to_dict()} for name in names]
+    for parts in ([table, pd.DataFrame(rows)], [pd.DataFrame(rows[:1]), table]):
+        split = loaded(tmp_path, pd.concat(parts, ignore_index=True), target="paid")
+        assert len(split.train) == 45 + len(parts[1 if parts[0] is table else 0])
+        is_first_name = parts[0] is not table and names[0] in ("Min", "Max")
+        assert any("remove th" in own for own in split.notes) == (is_said and not is_first_name)
+
+
+def test_a_total_in_front_is_left_out_unless_other_rows_have_its_name(tmp_path: Path) -> None:
+    first = pd.DataFrame([{**SALES.sum().to_dict(), "no": "Total"}])
+    for names, left in ((np.arange(45).astype(str), 45), (np.where(np.arange(45) % 9, "Rest", "Total"), 46)):
+        split = loaded(tmp_path, pd.concat([first, SALES.assign(no=names)], ignore_index=True))
+        assert len(split.train) == left
+        assert any("rows are counted without it." in note for note in split.notes) == (left == 45)

@@ -104,9 +104,9 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     unread = (choice.objects, choice.groups, *choice.texts, *choice.drop)
     columns = _columns({c: table[c] for c in needed if c not in unread}, choice)
     numeric = {c: column.cells.values for c, column in columns.items() if column.is_number}
-    if not keep_all and (note := table_checks.note_on_sums(table, numeric)):
-        others = pick(raw._replace(table=table.slice(0, table.num_rows - 1), notes=raw.notes + note), choice)
-        return others._replace(kept=np.append(others.kept, False))
+    if not keep_all and (rows := table_checks.without_statistics(table, numeric)):
+        others = pick(raw._replace(table=rows.table, notes=raw.notes + rows.notes), choice)
+        return others._replace(kept=np.pad(others.kept, rows.left_out))
     if not keep_all:
         for title, column in columns.items():
             if column.reader.kind == "number" and names_copied_rows(table, title, column.cells.values):
