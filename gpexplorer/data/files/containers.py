@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import zipfile
 from collections import Counter
@@ -15,11 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import DataError
-from ..quoting import listing, quote
+from ..quoting import count, joined, listing, quote
 from ..reader.cells import is_number, is_text
 from .size_limits import LOCAL, Limits
 
 NAMES = ("feature_names", "columns")  # arrays of an NPZ archive
+PERIOD = "pandas.period"  # a type of whole numbers, which Arrow only knows once pandas was imported
 _INDEX = "__index_level_"  # the index of a DataFrame, which is not a column
 
 
@@ -78,7 +80,7 @@ def is_readable(kind: pa.DataType) -> bool:
 
 def is_number_or_date(kind: pa.DataType) -> bool:
     """Whether the cells of this type are numbers or dates, which take no more memory than the file says."""
-    return is_number(kind) or bool(pa.types.is_temporal(kind))
+    return is_number(kind) or bool(pa.types.is_temporal(kind)) or getattr(kind, "extension_name", "") == PERIOD
 
 
 def number_columns(
@@ -89,6 +91,12 @@ def number_columns(
     columns, notes = without_index(schema, also)
     kept = [column for column in columns if column in also or is_wanted(schema.field(column).type)]
     others = [column for column in columns if column not in kept]
+    if others and len(kept) < 2:
+        types = joined(f"{quote(column)} ({quote(schema.field(column).type, 40)})" for column in others)
+        raise DataError(
+            f"{name} has {count(len(kept), 'column')} that can be used, and {types} beside it: an input and a target "
+            "are needed, so save such columns as numbers or dates, or as texts in a CSV file."
+        )
     return kept, notes + (f"Columns that do not contain numbers were left out: {listing(others)}.",) * bool(others)
 
 
@@ -120,9 +128,15 @@ def _kind_of_cells(kind: pa.DataType) -> str:
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """The table with its texts as strings. Views of strings, which polars lends, Arrow can neither filter nor take."""
+    """The table with its texts as strings, and periods such as quarters of pandas as the moments at which they begin.
+
+    Views of strings, which polars lends, Arrow can neither filter nor take.
+    """
     text = pa.large_string()
     for place, field in enumerate(table.schema):
+        if freq := _freq_of_periods(field):
+            table = table.set_column(place, field.name, _beginnings(table.column(place), freq))
+            continue
         column, of_dictionary = table.column(place), pa.types.is_dictionary(field.type)
         if not pa.types.is_string_view(field.type.value_type if of_dictionary else field.type):
             continue
@@ -131,6 +145,33 @@ def without_views(table: pa.Table) -> pa.Table:
             column = pa.chunked_array(chunks, pa.dictionary(field.type.index_type, text))
         table = table.set_column(place, field.name, column if of_dictionary else column.cast(text))
     return table
+
+
+def _freq_of_periods(field: pa.Field) -> str:
+    """The length of periods of pandas, such as "Q-DEC"; "" for a column of another type."""
+    if getattr(field.type, "extension_name", "") == PERIOD:
+        return str(field.type.freq)
+    described = field.metadata or {}
+    if described.get(b"ARROW:extension:name") != PERIOD.encode():
+        return ""
+    try:
+        return str(json.loads(described[b"ARROW:extension:metadata"])["freq"])
+    except (LookupError, TypeError, ValueError, RecursionError):  # whoever wrote the file may have written anything
+        return ""
+
+
+def _beginnings(column: pa.ChunkedArray, freq: str) -> pa.Array:
+    """The moments at which periods of this length begin."""
+    import pandas as pd
+
+    numbers = pa.chunked_array([getattr(chunk, "storage", chunk) for chunk in column.chunks], pa.int64())
+    gap = numbers.is_null().to_numpy()
+    try:
+        periods = pd.arrays.PeriodArray(numbers.fill_null(0).to_numpy(), dtype=pd.PeriodDtype(freq))
+        moments = periods.to_timestamp().to_numpy().astype("datetime64[us]")
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"A column of periods cannot be read: {quote(error, 80)}. Save its dates.") from None
+    return pa.array(moments, mask=gap)
 
 
 def refuse_duplicates(name: str, names: list[str]) -> None:
@@ -155,7 +196,12 @@ def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[st
     """
     with _npz(name):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            shapes = {m.filename.removesuffix(".npy"): _shape(name, archive, m) for m in archive.infolist()}
+            stems = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
+            has_pair = {"x", "y"} <= {key.lower() for key in stems}
+            found = {
+                key: _shape(name, archive, m, has_pair and key.lower() not in ("x", "y")) for key, m in stems.items()
+            }
+            shapes = {key: shape for key, shape in found.items() if shape is not None}
             limits.check_unpacked(name, sum(m.file_size for m in archive.infolist()))
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             key_of = {key.lower(): key for key in shapes}
@@ -172,14 +218,14 @@ def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[st
                 refuse_duplicates(name, [*titles, *key_of.keys() & {"y"}])
                 shown = f"{titles[0]} to {titles[-1]}"
                 notes = [] if "y" in key_of else [f"{name} has X and no y: X has the columns {shown}."]
-                others = [key for key in shapes if key not in (*of_pair, names)]
+                others = [key for key in found if key not in (*of_pair, names)]
                 notes += [f"Arrays beside {' and '.join(of_pair)} were left out: {listing(others)}."] if others else []
                 return _xy_table(name, X, y, titles), tuple(notes)
             if beside and "y" in key_of:
                 flat[key_of["y"]] = flat.pop(key_of["y"])
             limits.check_table(name, max((s[0] for s in flat.values()), default=0), len(flat))
             _refuse_matrix_of_rows(name, shapes, flat)
-            others = [key for key in shapes if key not in flat]
+            others = [key for key in found if key not in flat]
             return _flat_table(name, {key: np.asarray(arrays[key]) for key in flat}, others)
 
 
@@ -203,8 +249,13 @@ def native(values: np.ndarray) -> np.ndarray:
     return values.astype(np.float64 if wide else values.dtype.newbyteorder("="), copy=False)
 
 
-def _shape(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, ...]:
-    """The shape in the header of an array; DataError if the archive is too small for it."""
+def _shape(
+    name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, is_beside: bool = False
+) -> tuple[int, ...] | None:
+    """The shape in the header of an array; None if it has no numbers and stands beside X and y, which do without it.
+
+    DataError if the archive is too small for it.
+    """
     key = quote(member.filename.removesuffix(".npy"))
     with archive.open(member) as file:
         try:
@@ -214,6 +265,8 @@ def _shape(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tupl
         except (ValueError, SyntaxError, TokenError) as error:
             raise DataError(f"{name}: {key} is not an array: {quote(error)}. Save it with numpy.savez.") from None
     if dtype.kind not in ("buifU" if member.filename.removesuffix(".npy") in NAMES else "buif"):
+        if is_beside:
+            return None
         raise DataError(
             f"{name}: array {key} contains {quote(dtype)} and not real numbers; objects are never unpickled. "
             "Save it as float64."

@@ -11,6 +11,10 @@ PACKED = "compressed by {}: unpack it first"
 IN_PYTHON = "{}, despite its name: {}, or save its table as CSV"
 OF_OFFICE = "a spreadsheet or another file of Office, despite its name: save its table as CSV"
 WEB_PAGE = "a page of the web or XML, despite its name: save its table as CSV"
+ARFF = (
+    "an ARFF file, despite its name: put the names of its attributes, with commas between them, in place of all lines "
+    "up to @data"
+)
 PICKLE = "a pickle of Python, despite its name: it is not opened, as it can contain programs; save its table as CSV"
 BY_NAME = {  # the end of a name -> what such a file is
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "a spreadsheet"),
@@ -20,6 +24,8 @@ BY_NAME = {  # the end of a name -> what such a file is
     **dict.fromkeys((".sqlite", ".db"), "a database"),
     **dict.fromkeys((".rds", ".rda", ".rdata"), "a file of R"),
     **dict.fromkeys((".bz2", ".xz", ".zst"), "compressed, and not by gzip"),
+    **dict.fromkeys((".dta", ".sav", ".sas7bdat"), "a file of Stata, SPSS or SAS"),
+    ".arff": "an ARFF file",
     ".pdf": "a PDF document",
     ".mat": "a file of MATLAB",
 }
@@ -61,6 +67,8 @@ def other_kind(data: bytes) -> str:
     named = next((description for start, description in _FIRST_BYTES.items() if first.startswith(start)), "")
     if first.startswith(b"\x1f\x8b"):
         return _inside_gzip(data) or named
+    if re.match(rb"(?i)(?:%[^\n]*\n|\s)*@relation\s", data):
+        return ARFF
     is_bzip2 = re.match(rb"BZh[1-9]1AY&SY", first) is not None  # other names of columns begin with BZh
     return PACKED.format("bzip2") if is_bzip2 else named or _binary(data[:_LOOKED_AT])
 
