@@ -19,7 +19,6 @@ from .date_format import (
     DateFormat,
     are_compact,
     are_versions,
-    are_weeks,
     date_format,
     format_of_moments,
     format_of_texts,
@@ -27,9 +26,10 @@ from .date_format import (
     is_named_as_date,
     may_be_compact,
     may_be_digits,
+    order_by_name,
     without_versions,
 )  # fmt: skip
-from .date_texts import WEEK, clock_hours
+from .date_texts import WEEK, YEAR_QUARTER, clock_hours
 from .number_format import (
     DAYS,
     DURATION_NAME,
@@ -293,7 +293,7 @@ def _by_type(name: str, column: pa.ChunkedArray, kind: str, form: str) -> Column
         return ColumnReader(name, "yes/no")
     if kind in ("", "date") and (types.is_integer(of) or types.is_floating(of)):
         values = typed_values(column, "number")
-        if values is not None and (form == WEEK or are_compact("" if form else name, values)):
+        if values is not None and (form in (WEEK, YEAR_QUARTER) or are_compact("" if form else name, values)):
             return None
     if is_number(of):
         return ColumnReader(name, "number")
@@ -329,8 +329,8 @@ def _by_texts(name: str, texts: Texts, kind: str, form: str, decimal: str) -> Co
         return ColumnReader(name, "empty")
     if kind == "words":
         return _of_words(name, texts, numbers_apart=form != "merged")
-    if kind in ("", "date") and not form and are_weeks(name, cells):
-        return ColumnReader(name, "date", dates=DateFormat(WEEK))
+    if kind in ("", "date") and not form and (order := order_by_name(name, cells)):
+        return ColumnReader(name, "date", dates=DateFormat(order))
     if kind == "" and may_be_digits(cells) and (dates := date_format(cells)):
         return ColumnReader(name, "date", dates=dates)
     if kind in ("", "time") and all(text[-1:] in "mM." and clock_hours(text) is not None for text in cells):

@@ -1,7 +1,8 @@
 """The format of the dates of a column: the order of day and month, the century, and the clock of their times.
 
 Where numbers stand for day and month, their order is decided once, from all cells of a column: "dmy", "mdy", or "ymd"
-with years of two digits; it is "week" for years and weeks such as 202105 in a column that is named so. A cell that is
+with years of two digits; it is "week" or "quarter" for years and weeks such as 202105, or years and quarters such as
+2021-3, in a column that is named so. A cell that is
 no date in this order is unreadable; its order is not changed. Where no cell shows an order, as in 2021-03-01, a later
 13/03/2021 has one meaning and is read, and 02/03/2021 has two and is not.
 
@@ -40,6 +41,8 @@ from .date_texts import (
     QUARTER,
     UTC,
     WEEK,
+    YEAR_QUARTER,
+    match_of_quarter,
     match_of_week,
     moment_of,
     offset_in,
@@ -49,7 +52,9 @@ from .date_texts import (
 )
 
 ORDERS = ("dmy", "mdy", "ymd")
-ORDER_NAMES = {"dmy": "day/month/year", "mdy": "month/day/year", "ymd": "year/month/day", WEEK: "year and week"}
+ORDER_NAMES = {"dmy": "day/month/year", "mdy": "month/day/year", "ymd": "year/month/day"} | {
+    WEEK: "year and week", YEAR_QUARTER: "year and quarter",
+}  # fmt: skip
 NO_ZONE, SOME_ZONES, LOCAL = "none", "some", "local"
 CLOCK_CHANGE = 3600.0  # seconds by which the offsets of one place differ in summer and in winter
 CENTURY = 100
@@ -65,6 +70,7 @@ _DATED = re.compile(  # names of columns: a word that begins or ends like this, 
     r"|(?:day|datum|zeit|tag|dag|data)(?![a-z])"
 )
 _NAME_OF_WEEKS = re.compile(r"(?i)week(?!day|end|ly)|woche(?!n)|semaine|semana|^kw$")
+_NAME_OF_QUARTERS = re.compile(r"(?i)(?<!head)quarter(?!ly|back|final|master)|quartal|trimest|^qtr$")
 _VERSIONS = re.compile(r"(?i)version|firmware|revision|section|chapter")
 _FOUR_DIGITS = re.compile(r"\d{4}")
 _LONG_YEAR = re.compile(r"(?<![\d.,])\d{4}")
@@ -75,8 +81,9 @@ class DateFormat(NamedTuple):
 
     Attributes
     ----------
-    order : {"", "dmy", "mdy", "ymd", "week"}
-        What three numbers such as 01/03/21, or two such as 202105, stand for; "" where no cell of training shows it.
+    order : {"", "dmy", "mdy", "ymd", "week", "quarter"}
+        What three numbers such as 01/03/21, or two such as 202105 or 2021-3, stand for; "" where no cell of training
+        shows it.
     compact : bool
         Whether dates are written as 20210301.
     certain : bool
@@ -350,6 +357,21 @@ def are_weeks(name: str, cells: Sequence[str]) -> bool:
     return is_named_as_weeks(name) and all(
         match_of_week(text) and seconds_of(text, WEEK, False) is not None for text in cells
     )
+
+
+def order_by_name(name: str, cells: Sequence[str]) -> str:
+    """The order of cleaned cells that are years and weeks, or years and quarters such as 2021-3, as their name says."""
+    if are_weeks(name, cells):
+        return WEEK
+    are_quarters = is_named_as_quarters(name) and all(
+        match_of_quarter(text) and seconds_of(text, YEAR_QUARTER, False) is not None for text in cells
+    )
+    return YEAR_QUARTER if are_quarters else ""
+
+
+def is_named_as_quarters(name: str) -> bool:
+    """Whether the name of a column says that it has quarters of years."""
+    return bool(_NAME_OF_QUARTERS.search(name))
 
 
 def is_named_as_weeks(name: str) -> bool:

@@ -1,6 +1,7 @@
 """Dates and times as people write them, and the offsets of their zones.
 
     2021-03-01   2021-03-01T06:30:00+02:00   1 Mar 2021   March 1st, 2021   01/03/21 1:00 PM   2021-W09-1   2021-Q1
+    2021-H1
 
 Which number is the day and which the month is an argument here; `date_format` decides it.
 """
@@ -27,6 +28,7 @@ QUARTER = 900  # seconds: offsets change at whole quarters of an hour
 FIRST, LAST = -6e10, 2e11  # seconds since 1970, of which the library knows the offset
 PIVOT = 69  # a year 68 is 2068, and 69 is 1969, as in POSIX
 WEEK = "week"  # an order, in which two numbers are a year and its week by ISO 8601, as in 202105
+YEAR_QUARTER = "quarter"  # an order, in which they are a year and its quarter, as in 2021-3
 
 _MONTHS = (
     "jan janv januar january janvier januari enero ene j\u00e4n j\u00e4nner gennaio gen janeiro stycze\u0144 stycznia "
@@ -54,7 +56,7 @@ _ZONES = {
     "Z": 0, "UTC": 0, "GMT": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
     "CET": 1, "MEZ": 1, "CEST": 2, "MESZ": 2, "BST": 1,
 }  # fmt: skip
-_MONTH = r"(?P<mon>[^\W\d_]{3,12})\.?"
+_MONTH = r"(?P<mon>(?!(?:out|set) of)[^\W\d_]{3,12})\.?"  # 3 out of 10 is not October 2010, as it is in Portuguese
 _OF = r"(?:(?:de|del|di|of)\s+|d')?"  # 3 de mayo de 2021
 _WEEKDAY = re.compile(
     r"(?i)^(?:mon|tue|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so|lun|mar|mer|jeu|ven|sam|dim|mi\u00e9|jue|vie|s\u00e1b|dom"
@@ -88,6 +90,9 @@ _FORMS = (
             r"(?P<y>\d{4})[- ]?W(?P<w>\d{2})(?:-?(?P<wd>[1-7]))?",
             r"(?P<y>\d{4})[- ]?[Qq](?P<q>[1-4])",
             r"[Qq](?P<q>[1-4])[-/ ]*(?P<y>\d{4})",
+            rf"(?P<y>{_YEAR})[- ]?[HhSs](?P<half>[12])",
+            rf"[HhSs](?P<half>[12])[-/ ]+(?P<y>{_YEAR})",
+            rf"(?P<y>{_YEAR})\.(?P<m>0[1-9]|1[0-2])",
             rf"(?P<y>{_YEAR})-(?P<yd>\d{{3}})",
             r"(?P<y>\d{4})\s?[\u5e74\ub144]\s?(?P<m>\d{1,2})\s?[\u6708\uc6d4](?:\s?(?P<d>\d{1,2})\s?[\u65e5\uc77c])?",
         )
@@ -103,6 +108,10 @@ COMPACT = re.compile(
 _WEEKS = (
     re.compile(r"(?P<y>(?:19|20)\d{2})[-/ ]?(?P<w>\d{2}|(?<=\D)\d)(?:\.0)?"),
     re.compile(r"(?P<w>\d{1,2})[-/ ](?P<y>(?:19|20)\d{2})"),
+)
+_QUARTERS = (
+    re.compile(r"(?P<y>(?:19|20)\d{2})(?:[-/. ](?P<q>\d{1,2})|(?P<digit>\d))(?:\.0)?"),
+    re.compile(r"(?P<q>\d{1,2})[-/. ](?P<y>(?:19|20)\d{2})"),
 )
 _CLOCK = re.compile(
     r"(?P<h>\d{1,2})(?::(?P<mi>\d{2})(?::(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?)?)?\s*(?P<ap>[AaPp]\.?[Mm]\.?)?"
@@ -145,11 +154,16 @@ def match_of_week(text: str) -> re.Match[str] | None:
     return next(filter(None, (form.fullmatch(text) for form in _WEEKS)), None)
 
 
+def match_of_quarter(text: str) -> re.Match[str] | None:
+    """The parts of a cleaned cell that may be a year and a quarter, such as 2021-3, 2021/3, 20213 or 3/2021."""
+    return next(filter(None, (form.fullmatch(text) for form in _QUARTERS)), None)
+
+
 @lru_cache(maxsize=100_000)  # a column is read in several orders, for its format, its zone and its values
 def moment_of(text: str, order: str, compact: bool, pivot: int) -> Moment | None:
     """What a cleaned cell says in this order of day and month; None if it is no date."""
-    if order == WEEK:
-        if match := match_of_week(text):
+    if order in (WEEK, YEAR_QUARTER):
+        if match := match_of_week(text) if order == WEEK else match_of_quarter(text):
             return _from_parts(match.groupdict(), order, pivot)
         order = "ymd"
     if compact and (match := COMPACT.fullmatch(text)):
@@ -187,8 +201,10 @@ def _day(parts: dict[str, str | None], pivot: int) -> int | None:
             number = int(parts["yd"] or 0)
             within = 1 <= number <= date(year, 12, 31).timetuple().tm_yday
             return date(year, 1, 1).toordinal() - EPOCH + number - 1 if within else None
-        if parts.get("q"):
-            return date(year, 3 * int(parts["q"] or 1) - 2, 1).toordinal() - EPOCH
+        if quarter := parts.get("q") or parts.get("digit"):
+            return date(year, 3 * int(quarter) - 2, 1).toordinal() - EPOCH
+        if half := parts.get("half"):
+            return date(year, 6 * int(half) - 5, 1).toordinal() - EPOCH
         month = MONTH_OF[str(parts["mon"]).casefold()] if parts.get("mon") else int(parts["m"] or 0)
         return date(year, month, int(parts.get("d") or 1)).toordinal() - EPOCH
     except (ValueError, KeyError):

@@ -8,27 +8,33 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..quoting import listing, quote
-from .cells import is_text, plain, texts_of
+from .cells import Texts, is_text, plain, texts_of
 from .column_reader import ColumnReader
-from .date_format import is_named_as_date, is_named_as_weeks
+from .date_format import is_named_as_date, is_named_as_quarters, is_named_as_weeks
 from .date_texts import MONTH_OF
 from .number_format import OTHER
 from .words import nearly_number
 
 _YEAR, _MONTH, _DAY = "(?:19|20)[0-9]{2}", "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12][0-9]|3[01])"
-_DIGITS = {  # numbers that are dates in a column with such a name
-    "year, month and day": re.compile(f"[0-9]{{2}}{_MONTH}{_DAY}"),
-    "year and week": re.compile(f"{_YEAR}(?:0[1-9]|[1-4][0-9]|5[0-3])"),
-    "year and day of the year": re.compile(f"{_YEAR}(?:[0-2][0-9]{{2}}|3[0-6][0-9])"),
-    "day, month and year": re.compile(f"(?:{_DAY}|[1-9]){_MONTH}{_YEAR}"),
+_OF_MONTHS = re.compile(r"(?i)month|monat|mois|(?<![a-z])mes(?![a-z])")
+_DIGITS = {  # numbers that are dates in a column with such a name, and the kind that reads them as dates
+    "year, month and day": (f"[0-9]{{2}}{_MONTH}{_DAY}", is_named_as_date, ""),
+    "year and week": (f"{_YEAR}(?:0[1-9]|[1-4][0-9]|5[0-3])", is_named_as_weeks, "date week"),
+    "year and quarter": (f"{_YEAR}\\.?[1-4]", is_named_as_quarters, "date quarter"),
+    "year and month": (f"{_YEAR}\\.{_MONTH}", lambda name: _OF_MONTHS.search(name) or is_named_as_date(name), "date"),
+    "year and day of the year": (f"{_YEAR}(?:[0-2][0-9]{{2}}|3[0-6][0-9])", is_named_as_date, ""),
+    "day, month and year": (f"(?:{_DAY}|[1-9]){_MONTH}{_YEAR}", is_named_as_date, ""),
 }
 _SHORT_MONTH = re.compile(
     rf"(?P<mon>[^\W\d_]{{3,12}})\.? [0-9]{{2}}|[0-9]{{2}}[- ](?P<last>[^\W\d_]{{3,12}})|{_MONTH}-[0-9]{{2}}"
 )
+_MONTH_AND_DIGITS = re.compile(r"[^\W\d_]{3,12}\.?-([0-9]{2})")
+LAST_DAY = 31
 _SEASON = re.compile(r"((?:19|20)[0-9]{2})-([0-9]{2})")
 NOON = 13.0  # hours: up to here, a time such as 1:30 may be a duration
 
@@ -66,20 +72,31 @@ def doubts(reader: ColumnReader, column: pa.ChunkedArray, is_told: bool = False)
 
 def _as_dates(reader: ColumnReader, column: pa.ChunkedArray) -> str:
     """What to say behind the name of a column that may have other dates than were read, or dates that were not read."""
-    is_of_weeks, is_of_dates = is_named_as_weeks(reader.name), is_named_as_date(reader.name)
-    if reader.kind == "number" and (is_of_weeks or is_of_dates):
-        cells = [text.removesuffix(".0") for text in texts_of(column).distinct if text]
-        meanings = [meaning for meaning, form in _DIGITS.items() if all(map(form.fullmatch, cells))]
-        meanings = [meaning for meaning in meanings if is_of_weeks == (meaning == "year and week")]
-        if meanings:
-            return f": {cells[0]} may be {meanings[0]}, and was read as a number: write dates as 2021-03-01."
+    named = [own for own in _DIGITS.items() if reader.kind == "number" and own[1][1](reader.name)]
+    cells = [text.removesuffix(".0") for text in texts_of(column).distinct if text] if named else []
+    for meaning, (form, _, kind) in named:
+        if all(re.fullmatch(form, cell) for cell in cells):
+            way = f'\nkinds={{{quote(reader.name)}: "{kind}"}} reads it as a date.' if kind else ""
+            return f": {cells[0]} may be {meaning}, and was read as a number: write dates as 2021-03-01.{way}"
     if reader.kind == "words" and all(map(_is_short_month, reader.levels.names)):
         first = quote(reader.levels.names[0])
         return f": cells such as {first} are words, since a year or a day may be meant: write months as 2021-03."
     if reader.kind == "date" and is_text(column.type) and _are_seasons(texts_of(column).distinct):
         first = next(filter(None, texts_of(column).distinct))
         return f": {first} was read as a month: if it is a season of two years, write the first year alone."
+    if reader.kind == "date" and is_text(column.type) and (first := _day_or_year(reader, texts_of(column))):
+        return f": {first} was read as a month of a year: if it is a month and a day, write dates as 2021-03-01."
     return ""
+
+
+def _day_or_year(reader: ColumnReader, texts: Texts) -> str:
+    """A cell of a column such as Jan-03, Jan-12, Feb-01, of which each may be a day; "" if the rows rise or fall so."""
+    matches = [_MONTH_AND_DIGITS.fullmatch(text) for text in texts.distinct if text]
+    if not matches or not all(match and 0 < int(match[1]) <= LAST_DAY for match in matches):
+        return ""
+    days = texts.parsed(reader.dates.days)
+    steps = np.diff(days[~np.isnan(days)])
+    return "" if (steps >= 0.0).all() or (steps <= 0.0).all() else next(filter(None, texts.distinct))
 
 
 def _is_short_month(text: str) -> bool:
