@@ -21,7 +21,7 @@ from ..reader.cells import as_they_are, cleaned, is_missing, texts_of
 from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
 from ..reader.doubts import doubts
 from ..reader.input_columns import inputs_from
-from ..reader.number_format import groups_by_points, written
+from ..reader.number_format import groups_by_points
 from ..reader.table_reader import TableReader, with_policies
 from ..table_checks import Floats
 from .choice import Choice, refuse_choice
@@ -409,13 +409,13 @@ def refuse_text(name: str, title: str, column: Column, is_target: bool, rows: in
 
 def _way_out(title: str, column: Column, is_target: bool, rows: int) -> str:
     """What to do about a column with a cell that is unreadable."""
-    cells, unit = column.reader.examples, column.reader.numbers.unit
+    cells = column.reader.examples
     if [row for row, _ in cells] == list(range(len(cells))) and len(cells) < MOST_TITLES:
         top = "row 1 seems" if len(cells) == 1 else f"the first {len(cells):,} rows seem"
         it = "that row" if len(cells) == 1 else "them"
         return f"{top} to have titles, units or a second header: remove {it} from the file"
-    if unit and (part := written(cleaned(cells[0][1]))) and part.unit:
-        return f"others have the unit {unit}: write all of them in one unit"
+    if column.reader.kind == "number" and (way := column.reader.numbers.way_out(cleaned(cells[0][1]))):
+        return way
     is_end = [row for row, _ in cells] == list(range(rows - len(cells), rows)) and column.reader.kind == "number"
     if len(cells) == 1 and (is_end or table_checks.TOTAL.match(cells[0][1])):
         return f"row {cells[0][0] + 1} seems to have a total or a remark: remove that row from the file"

@@ -7,9 +7,9 @@ this one is accepted, so that 1090.60 and 1,090.60 are the same number, and 1,5 
 A letter behind a number may be a magnitude, as in 57.69M, or a unit, as in 300 K and 5 m. In one column,
 
     k         is a thousand;
-    K, M, B   are magnitudes beside a currency and beside another magnitude. Alone beside other numbers, and without a
-              blank, they are magnitudes if that brings them nearer to these, as 57.69M beside 57690000, and a unit if
-              not, as 14B beside 12, which a note says. Else they are a unit;
+    K, M, B   and T are magnitudes beside a currency and beside another magnitude. Alone beside other numbers, and
+              without a blank, they are magnitudes if that brings them nearer to these, as 57.69M beside 57690000, and
+              a unit if not, as 14B beside 12, which a note says. Else they are a unit;
     m, b      are a million and a billion beside a currency, and where both sizes are there, as in 25.1m and 1.2bn.
 
 What training does not settle so, as 57.69M where it has only plain numbers, is unreadable in a new row.
@@ -41,9 +41,10 @@ _CELL = re.compile(
 )
 SCALES = {
     "thousand": 1e3, "tsd": 1e3, "lakh": 1e5, "mio": 1e6, "mln": 1e6, "million": 1e6, "millions": 1e6, "millionen": 1e6,
-    "crore": 1e7, "bn": 1e9, "billion": 1e9, "billions": 1e9, "mrd": 1e9, "milliarden": 1e9,
+    "crore": 1e7, "bn": 1e9, "bln": 1e9, "billion": 1e9, "billions": 1e9, "mrd": 1e9, "milliarden": 1e9,
+    "tn": 1e12, "trn": 1e12, "trillion": 1e12, "trillions": 1e12,
 }  # fmt: skip
-LETTERS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "m": 1e6, "b": 1e9}
+LETTERS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "m": 1e6, "b": 1e9}
 SMALL = ("m", "b")  # letters that are hardly ever meant as magnitudes alone
 _SCALED = re.compile(rf"(?P<scale>{'|'.join(LETTERS)}|(?i:{'|'.join(SCALES)}))\.?(?:\s*(?P<currency>{CURRENCY}))?")
 _AFTER_MINUS = re.compile(rf"%|{CURRENCY}")
@@ -71,6 +72,13 @@ DURATION_NAME = re.compile(r"(?i)duration|elapsed|\btook\b|(run|lap|travel).?tim
 FEWEST_GROUPED = 3  # different cells such as 1.234
 DAY = 24  # hours: a smaller number before the colon may be a time of day
 _PREFIX = re.compile(r"(?:m|M)(?=[A-Z]|g(?![a-z]))")
+_QUANTITY = re.compile(  # of units that only differ by capitals, as the ampere in pA from the pascal
+    r"(?P<ampere>pA)|(?P<pascal>Pa)|(?P<newton>Nm)|(?P<molar>[pn\u00b5\u03bcum]M)|(?P<metre>[pn\u00b5\u03bcum]m)"
+    r"|(?P<siemens>[pn\u00b5\u03bcum]S)|(?P<second>[pn\u00b5\u03bcum]s)"
+)
+_CODE = re.compile(r"[^\W\d_mM][23]")  # as in 2000H2 and 7B3, beside 2000H1 and 7B1
+_SIGNS = ({"n", "s"}, {"e", "w"}, {"o", "w"}, {"cr", "dr"})  # of directions, and of credit and debit
+_MINUS = ("s", "w", "dr")
 _INFINITE = re.compile(r"(?i)[+-]?inf(inity)?")
 OTHER = {".": ",", ",": "."}
 EXAMPLES = {".": "1,234.5", ",": "1.234,5"}  # a number with each mark before its decimals, as people name the format
@@ -111,7 +119,7 @@ class Written(NamedTuple):
 
     @property
     def is_capital(self) -> bool:
-        """Whether this letter is K, M or B, without a blank before it."""
+        """Whether this letter is K, M, B or T, without a blank before it."""
         return bool(self.letter and self.scale) and self.letter != "k"
 
     def is_written_with(self, decimal: str) -> bool:
@@ -139,6 +147,8 @@ def written(text: str) -> Written | None:
         return None
     if trailing and after and match.end("trailing") == match.start("after") and not _AFTER_MINUS.fullmatch(after):
         return None  # 5-inch and 1-Jan
+    if after and not match["space"] and _CODE.fullmatch(after):
+        return None
     negative, exponent = bool(match["open"]) or signs not in ([], ["+"]), match["exponent"] or ""
     exponent = re.sub(r"D|\s?[x\u00d7].*\^", "e", exponent)
     scale, unit = _scale_of(after, bool(before), bool(match["space"]))
@@ -185,7 +195,7 @@ class NumberFormat(NamedTuple):
     limits : bool
         Whether <0.5 is read as 0.5, because some cells of training are written so.
     scaled : bool
-        Whether K, M and B stand for a thousand, a million and a billion, as in 1.5K and 2M.
+        Whether K, M, B and T stand for a thousand, a million, a billion and a trillion, as in 1.5K and 2M.
     small_letters : bool
         Whether m and b stand for a million and a billion, as in 25.1m and 1.2bn.
     unit_in_all : bool
@@ -266,6 +276,23 @@ class NumberFormat(NamedTuple):
             "write a blank before it if it is a unit."
         )
 
+    def way_out(self, text: str) -> str:
+        """What to do about a cleaned cell that is no number in this format; "" if it is none in another one either."""
+        parts = written(text)
+        if parts is None:
+            return ""
+        units = [unit.strip("\u00b0 ").casefold() for unit in (self.unit, parts.unit)]
+        if set(units) in _SIGNS:
+            minus = self.unit if units[0] in _MINUS else parts.unit
+            return f"{self.unit} and {parts.unit} stand for signs: write plain numbers, with a minus for {minus}"
+        if self.unit and parts.unit:
+            return f"others have the unit {self.unit}: write all of them in one unit"
+        if not parts.is_written_with(self.decimal) and parts.is_written_with(OTHER[self.decimal]):
+            marks = {".": "point", ",": "comma"}
+            own, other = marks[self.decimal], marks[OTHER[self.decimal]]
+            return f"others have a {own} before the decimals, and it has a {other}: write all of them with one mark"
+        return ""
+
     def doubt(self, texts: Collection[str]) -> str:
         """A note on a column, with {name} for its name, if its marks may be meant otherwise; "" if they may not."""
         mark = "," if any("," in text for text in texts) else "." if groups_by_points(texts) else ""
@@ -329,7 +356,8 @@ def _same_unit(first: str, second: str) -> bool:
     """Whether capitals, points and the plural alone differ; those of mW and MW, or mg and Mg, are a factor of 10^9."""
     short, long = sorted((first.strip(" ."), second.strip(" .")), key=len)
     if short.casefold() == long.casefold():
-        return not differ_by_prefix(short, long)
+        quantities = {match.lastgroup for unit in (short, long) if (match := _QUANTITY.fullmatch(unit))}
+        return len(quantities) < 2 and not differ_by_prefix(short, long)
     is_word = len(short) > 3 or (len(short) > 1 and short[1:].islower())  # and no mA beside mAs
     return is_word and long.casefold() in (f"{short}{plural}".casefold() for plural in ("s", "es"))
 

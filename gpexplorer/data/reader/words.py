@@ -33,7 +33,8 @@ _PLAIN = re.compile(PLAIN_NUMBER)
 _SMILES = re.compile(r"(?=.*[BCNOPSFIbcnops])(?:Cl|Br|[BCNOPSFIbcnops]|\[[^\[\]\s]{1,40}\]|[-=#$:/\\.()%0-9@+*])+")
 _STRUCTURE = re.compile(r"[=#()1-9\[]")
 _NEARLY_NUMBER = re.compile(
-    rf"[~\u2248]\s*[0-9.,]+|[0-9.,]+\s*(\u00b1|\+/?-)\s*[0-9.,]+|([0-9]+\s+)?[0-9]+/[0-9]+|[0-9]*\s*[{FRACTIONS}]"
+    r"[~\u2248]\s*[0-9.,]+|[0-9.,]+\s*(\u00b1|\+/?-)\s*[0-9.,]+|([0-9]+\s+)?[0-9]+/[0-9]+|[0-9]+ (out )?of [0-9]+"
+    rf"|[0-9]*\s*[{FRACTIONS}]"
 )
 _ONE_NUMBER = re.compile(  # in other text, with a mark or a sign by which it is an amount, such as R 1,000 and 15+
     rf"(?=.*[0-9][.,][0-9]|.*[{SYMBOLS}+\u00d7])(\D*)[0-9]+(?:[.,' ][0-9]{{3}})*(?:[.,][0-9]+)?(\D*)"
@@ -149,7 +150,8 @@ def gap_words_of(cells: list[str], counts: dict[str, int]) -> tuple[tuple[str, .
 def nearly_number(names: Sequence[str]) -> str:
     """The first of some words if at least half of them are numbers; else "".
 
-    They are such as ~5, 5 \u00b1 0.2 and 1/2, numbers with different units, or have the same text around their number.
+    They are such as ~5, 5 \u00b1 0.2, 1/2 and 3 out of 10, numbers with different units, or have the same text around
+    their number.
     """
     nearly = [name for name in names if _NEARLY_NUMBER.fullmatch(name) or ((part := written(name)) and part.unit)]
     around = [(match.groups(), name) for name in names if (match := _ONE_NUMBER.fullmatch(name))]

@@ -68,6 +68,12 @@ def test_a_minus_behind_a_number_and_units_are_read(cells: list[str], values: li
         ("lb", "lbs", True),
         ("mA", "mAs", False),
         ("m", "ms", False),
+        ("Pa", "pA", False),
+        ("PA", "Pa", True),
+        ("nm", "nM", False),
+        ("mS", "ms", False),
+        ("Nm", "nm", False),
+        ("MM", "mm", True),
     ],
 )
 def test_units_that_differ_by_a_factor_are_not_one_unit(first: str, other: str, is_same: bool) -> None:
@@ -95,9 +101,46 @@ def test_a_column_in_two_units_is_refused_with_both(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cells", "text", "says"),
+    [
+        (["48.2N", "7.5N", "33.9S"], "33.9S", "N and S stand for signs: write plain numbers, with a minus for S."),
+        (["48.2 W", "7.5 W", "33.9 E"], "33.9 E", "W and E stand for signs: write plain numbers, with a minus for W."),
+        (["48.2\u00b0N", "7.5\u00b0N", "33.9\u00b0S"], "33.9\u00b0S", "with a minus for \u00b0S."),
+        (["40 Cr", "75 Cr", "12 Dr"], "12 Dr", "Cr and Dr stand for signs: write plain numbers, with a minus for Dr."),
+        (["1.25", "0.75", "2,5"], "2,5", "others have a point before the decimals, and it has a comma: write all of"),
+        (["1,25", "0,75", "2.5"], "2.5", "others have a comma before the decimals, and it has a point: write all of"),
+    ],
+)
+def test_a_cell_in_another_way_of_writing_is_refused_with_its_way_out(cells: list[str], text: str, says: str) -> None:
+    """Signs were units, of which all had to be one; a decimal mark of two was a text."""
+    with pytest.raises(DataError) as error:
+        notes_of(cells * 5)
+    assert f'has text in row 3: "{text}" (and 4 more cells like it), where a number is needed: ' in str(error.value)
+    assert says in str(error.value)
+
+
+def test_a_number_with_a_letter_and_a_digit_is_a_code() -> None:
+    """Of 4A1, 4A2, 9A1 and 9A2, two were numbers with the unit A2, and the others were refused."""
+    for cells in (["4A1", "4A2", "9A1", "9A2"], ["3K3", "5K3", "3K1", "7K1"]):
+        assert column_reader("c", column(cells * 5)).kind == "words"
+    for cells in (["4m2", "9m2"], ["4 s2", "9 s2"], ["4 kg/m3", "9 kg/m3"], ["4CO2", "9CO2"]):
+        assert column_reader("c", column(cells * 5)).kind == "number"
+
+
+@pytest.mark.parametrize(("new", "value"), [("5 trillion", 5e12), ("5 tn", 5e12), ("5T", None), ("5 bn", 5e9)])
+def test_a_new_number_in_trillions_is_read_or_named(new: str, value: float | None) -> None:
+    """It was 5, with a remark on its unit."""
+    cells = column_reader("c", column([f"{k}500000000000" for k in range(1, 9)])).cells(column([new]))
+    assert cells.unreadable.tolist() == [value is None]
+    assert value is None or cells.values.tolist() == [value]
+
+
+@pytest.mark.parametrize(
     ("cells", "example"),
     [
         (["R 2,500", "R 900", "R 1,750"], "R 1,750"),
+        (["3 out of 10", "0 out of 10", "9 out of 10"], "0 out of 10"),
+        (["7 of 12", "1 of 12"], "1 of 12"),
         (["25+", "30+", "45+"], "25+"),
         (["\u20ac7 CR", "\u20ac9 CR"], "\u20ac7 CR"),
         (["3 km", "700 m", "5 mi"], "3 km"),
@@ -178,6 +221,10 @@ def test_a_letter_or_a_unit_that_training_lacks_is_never_dropped_without_a_word(
         (["5K", "800m", "10K"], [5000, 800, 10000], "4 of 12 numbers have the unit m"),
         (["20 k", "20000", "7.5 k"], [20000, 20000, 7500], ""),
         (["81.5M", "3M", "7M"], [81.5, 3, 7], ""),
+        (["1.5T", "820B", "64M"], [1.5e12, 8.2e11, 6.4e7], ""),
+        (["1.5 trillion", "820 bn", "2 tn"], [1.5e12, 8.2e11, 2e12], ""),
+        (["1.5T", "3T", "7T"], [1.5, 3, 7], ""),
+        (["0.5T", "12", "15"], [0.5, 12, 15], "4 of 12 numbers have the unit T; the others were read as if they had"),
     ],
 )
 def test_letters_of_a_column_are_magnitudes_or_a_unit_in_all_its_cells(
