@@ -35,7 +35,6 @@ from .row_order import (
     times_of,
 )  # fmt: skip
 from .row_questions import (
-    MUCH_ALIKE,
     may_name_groups,
     pairs_without_gross_errors,
     question_of_groups,
@@ -47,6 +46,7 @@ from .stages import TimedSearch
 WAYS = ("time", "groups", "random")
 MOST_ROWS = 20_000  # in which groups without a name are sought
 SHARE = 0.05  # of the time, for the scores between rows
+OF_GROUPS = 0.35  # share of the variance of errors that lies between groups, without which they are a fifth smaller
 
 
 def planned(X: Any, y: Any, options: Mapping[str, Any], folds: Any, before: Any, groups: Any) -> tuple[Split, Plan]:
@@ -177,7 +177,7 @@ def known_groups_in_words(split: Split, seed: int, plan: Plan, between: RowScore
     _, number = np.unique(parts(numbered, seed)[0].test.y.numpy(), return_inverse=True)  # the same draw
     errors = between.targets - between.mean
     share, standard_errors = share_between_groups(number, errors)
-    if share < MUCH_ALIKE or standard_errors < DEPENDENT_ERRORS:
+    if share < OF_GROUPS or standard_errors < DEPENDENT_ERRORS:
         return ()
     sizes = np.bincount(number)
     left = errors - (np.bincount(number, errors) / sizes)[number]  # by the mean of its group
