@@ -58,10 +58,9 @@ FIRST_NAMES = ("min", "max")  # of people as well
 
 
 class Rows(NamedTuple):
-    """The rows of a table without statistics of them: how many rows were left out in front and behind, and a note."""
+    """The rows of a table without statistics of them: which [n] of the table stay, and a note on the others."""
 
-    table: pa.Table
-    left_out: tuple[int, int]
+    stays: NDArray[np.bool_]
     notes: tuple[str, ...]
 
 
@@ -199,9 +198,13 @@ def without_statistics(table: pa.Table, numbers: Mapping[str, Floats]) -> Rows |
     numbers : mapping of str to array [n]
         The columns of numbers, NaN where there is none.
     """
-    n = table.num_rows
+    stays = np.ones(table.num_rows, dtype=bool)
+    with_numbers = np.flatnonzero(np.any([np.isfinite(values) for values in numbers.values()], axis=0))
+    n = int(with_numbers.max(initial=-1)) + 1  # rows below it are remarks
+    table, numbers = table.slice(0, n), {title: values[:n] for title, values in numbers.items()}
     if note := note_on_sums(table, numbers):
-        return Rows(table.slice(0, n - 1), (0, 1), note)
+        stays[n - 1] = False
+        return Rows(stays, note)
     for title in table.column_names:
         for is_top in (False, True):
             names = _statistics_at_end(table[title], is_top)
@@ -217,7 +220,8 @@ def without_statistics(table: pa.Table, numbers: Mapping[str, Floats]) -> Rows |
                     f"{quote(title)}, {verbs[0]} of the others and {verbs[1]} left out"
                     f"{f'; rows are counted without {verbs[2]}' if is_top else ''}.",
                 )
-                return Rows(table.slice(size * is_top, n - size), (size * is_top, size * (not is_top)), note)
+                stays[rows[0] - 1 : rows[-1]] = False
+                return Rows(stays, note)
     return None
 
 

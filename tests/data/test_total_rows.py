@@ -122,6 +122,15 @@ def test_rows_of_statistics_at_either_end_are_left_out(tmp_path: Path, names: tu
     assert len(raw.train) == 45
 
 
+@pytest.mark.parametrize("lines", [["Sum,{0},{1},{2}"], [",{0},{1},{2}"], ["Sum,{0},{1},{2}", "Mean,,,120.0367"]])
+def test_remarks_below_a_total_do_not_keep_it(tmp_path: Path, lines: list[str]) -> None:
+    mean = f"{SALES.paid.mean():.4f}"
+    below = [*(line.format(*SUMS).replace("120.0367", mean) for line in lines), "Source: the shop,,,", ",,,"]
+    split = loaded(tmp_path, SALES.assign(no=[f"item {k}" for k in range(45)]), *below)
+    assert split.train.y.tolist() == SALES.paid.tolist()
+    assert any("left out" in note and "46" in note for note in split.notes)
+
+
 @pytest.mark.parametrize(
     ("names", "change", "is_said"),
     [(("Total",), 1.01, True),

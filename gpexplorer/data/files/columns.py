@@ -105,8 +105,9 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     columns = _columns({c: table[c] for c in needed if c not in unread}, choice)
     numeric = {c: column.cells.values for c, column in columns.items() if column.is_number}
     if not keep_all and (rows := table_checks.without_statistics(table, numeric)):
-        others = pick(raw._replace(table=rows.table, notes=raw.notes + rows.notes), choice)
-        return others._replace(kept=np.pad(others.kept, rows.left_out))
+        others = pick(raw._replace(table=table.filter(pa.array(rows.stays)), notes=raw.notes + rows.notes), choice)
+        rows.stays[rows.stays] = others.kept
+        return others._replace(kept=rows.stays)
     if not keep_all:
         for title, column in columns.items():
             if column.reader.kind == "number" and names_copied_rows(table, title, column.cells.values):
