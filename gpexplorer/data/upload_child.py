@@ -24,7 +24,7 @@ from .files.inputs_by_name import ModelInputs, rows_read
 from .files.reading import read_bytes
 from .files.size_limits import Limits
 from .reader.table_reader import reader_from
-from .table_checks import note_on_total
+from .total_rows import note_on_total
 
 OUT_OF_MEMORY = 70  # exit code
 HEAD_ROWS = 8  # rows of a preview

@@ -46,6 +46,7 @@ from .stages import TimedSearch
 WAYS = ("time", "groups", "random")
 MOST_ROWS = 20_000  # in which groups without a name are sought
 SHARE = 0.05  # of the time, for the scores between rows
+ROWS_OF_GROUP = 2  # held-out rows of each group, on the mean, from which errors between groups are told from others
 OF_GROUPS = 0.35  # share of the variance of errors that lies between groups, without which they are a fifth smaller
 
 
@@ -176,6 +177,8 @@ def known_groups_in_words(split: Split, seed: int, plan: Plan, between: RowScore
     numbered = replace(split, train=replace(split.train, y=groups.number.double(), groups=None))
     _, number = np.unique(parts(numbered, seed)[0].test.y.numpy(), return_inverse=True)  # the same draw
     errors = between.targets - between.mean
+    if len(errors) < ROWS_OF_GROUP * (number.max() + 1):
+        return ()
     share, standard_errors = share_between_groups(number, errors)
     if share < OF_GROUPS or standard_errors < DEPENDENT_ERRORS:
         return ()

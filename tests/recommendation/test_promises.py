@@ -286,6 +286,10 @@ def test_the_error_for_rows_of_known_groups_is_said_where_the_answer_does_not_kn
     [of_numbers] = said(lambda part, y: np.full(len(y), offset), Plan("groups"))
     assert "folds=" not in of_numbers
     assert known_groups_in_words(split, seed, plan, None) == ()
+    alone = replace(split, train=replace(train, groups=RowGroups(torch.arange(n), False)))
+    part = parts(replace(split, train=replace(train, groups=None)), seed)[0]
+    of_rows = RowScores.of(part.test.y.numpy(), np.full(len(part.test), offset), np.ones(len(part.test)))
+    assert known_groups_in_words(alone, seed, plan, of_rows) == ()  # one row each
 
 
 def test_scores_between_rows_take_a_twentieth_of_the_time_and_groups_do_not_count(monkeypatch: pytest.MonkeyPatch):

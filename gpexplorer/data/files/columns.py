@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...errors import DataError
-from .. import table_checks
+from .. import table_checks, total_rows
 from ..quoting import count, joined, quote
 from ..reader.cells import as_they_are, cleaned, is_missing, texts_of
 from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
@@ -104,7 +104,7 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     unread = (choice.objects, choice.groups, *choice.texts, *choice.drop)
     columns = _columns({c: table[c] for c in needed if c not in unread}, choice)
     numeric = {c: column.cells.values for c, column in columns.items() if column.is_number}
-    if not keep_all and (rows := table_checks.without_statistics(table, numeric)):
+    if not keep_all and (rows := total_rows.without_statistics(table, numeric)):
         others = pick(raw._replace(table=table.filter(pa.array(rows.stays)), notes=raw.notes + rows.notes), choice)
         rows.stays[rows.stays] = others.kept
         return others._replace(kept=rows.stays)
@@ -126,8 +126,7 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     keep = survey.add(_numbers_of_cells(table_reader, cells) | {target: y} | _gaps_of_texts(texts, groups, choice))
     _refuse_row_without_group(name, groups, choice)
     survey.refuse(name, target, choice.missing or "drop")
-    total = table_checks.note_on_total(table)
-    if total and cells and all(column.gap[-1] for column in cells.values()):
+    if (total := total_rows.note_on_total(table)) and cells and all(column.gap[-1] for column in cells.values()):
         keep[-1] = False
         total = (f"{total[0].rpartition(': if')[0]} and no value of an input: it was left out as a total.",)
     X = _matrix(table_reader, cells, table.num_rows)[keep]
@@ -135,7 +134,7 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     numbers = (c for c in inputs if columns[c].reader.kind in ("number", "yes/no"))
     readable = tuple(c for c in numbers if not columns[c].cells.gap.any())
     notes = raw.notes + omitted + _notes_on_gaps(columns, inputs, choice, keep)
-    notes += total + table_checks.note_on_subtotals(table)
+    notes += total + total_rows.note_on_subtotals(table)
     for c in (*inputs, target):
         notes += doubts(columns[c].reader, table[c], c == target or bool(choice.asked(c)))
         notes += table_checks.notes_on_values(c, columns[c].reader.kind, table[c], columns[c].cells.values)
@@ -418,7 +417,7 @@ def _way_out(title: str, column: Column, is_target: bool, rows: int) -> str:
     if column.reader.kind == "number" and (way := column.reader.numbers.way_out(cleaned(cells[0][1]))):
         return way
     is_end = [row for row, _ in cells] == list(range(rows - len(cells), rows)) and column.reader.kind == "number"
-    if len(cells) == 1 and (is_end or table_checks.TOTAL.match(cells[0][1])):
+    if len(cells) == 1 and (is_end or total_rows.TOTAL.match(cells[0][1])):
         return f"row {cells[0][0] + 1} seems to have a total or a remark: remove that row from the file"
     if is_end and len(cells) < MOST_TITLES:
         return f"the last {len(cells):,} rows seem to have totals or remarks: remove them from the file"

@@ -15,7 +15,8 @@ import pyarrow as pa
 from ...errors import DataError
 from ..quoting import joined, listing, quote
 from .column_reader import ColumnReader
-from .number_format import NumberFormat, differ_by_prefix
+from .number_format import NumberFormat
+from .units import differ_by_prefix
 from .words import name_key
 
 SAMPLE = 1000  # first rows, by which the order of columns is judged

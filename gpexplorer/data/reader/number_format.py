@@ -24,6 +24,7 @@ from typing import Annotated, NamedTuple
 
 from ..quoting import exact
 from .cells import PLAIN_NUMBER
+from .units import same_unit, unit_of_minus
 
 SYMBOLS = "$\u00a3\u00a5\u0e3f" + "".join(map(chr, range(0x20A0, 0x20C1)))
 CURRENCY = (
@@ -71,14 +72,7 @@ DURATIONS = (DAYS, MINUTES, EITHER)
 DURATION_NAME = re.compile(r"(?i)duration|elapsed|\btook\b|(run|lap|travel).?time|dauer$|dur[\u00e9e]e|duraci")
 FEWEST_GROUPED = 3  # different cells such as 1.234
 DAY = 24  # hours: a smaller number before the colon may be a time of day
-_PREFIX = re.compile(r"(?:m|M)(?=[A-Z]|g(?![a-z]))")
-_QUANTITY = re.compile(  # of units that only differ by capitals, as the ampere in pA from the pascal
-    r"(?P<ampere>pA)|(?P<pascal>Pa)|(?P<newton>Nm)|(?P<molar>[pn\u00b5\u03bcum]M)|(?P<metre>[pn\u00b5\u03bcum]m)"
-    r"|(?P<siemens>[pn\u00b5\u03bcum]S)|(?P<second>[pn\u00b5\u03bcum]s)"
-)
 _CODE = re.compile(r"[^\W\d_mM][23]")  # as in 2000H2 and 7B3, beside 2000H1 and 7B1
-_SIGNS = ({"n", "s"}, {"e", "w"}, {"o", "w"}, {"cr", "dr"})  # of directions, and of credit and debit
-_MINUS = ("s", "w", "dr")
 _INFINITE = re.compile(r"(?i)[+-]?inf(inity)?")
 OTHER = {".": ",", ",": "."}
 EXAMPLES = {".": "1,234.5", ",": "1.234,5"}  # a number with each mark before its decimals, as people name the format
@@ -223,7 +217,7 @@ class NumberFormat(NamedTuple):
             return None
         is_open = parts.is_capital or (self.scaled and parts.letter in SMALL)
         parts = self.settled(parts)
-        if parts.unit and (not _same_unit(parts.unit, self.unit) if self.unit else is_open):
+        if parts.unit and (not same_unit(parts.unit, self.unit) if self.unit else is_open):
             return None
         factor = LETTERS.get(parts.scale) or SCALES.get(parts.scale.casefold(), 1.0)
         value = parts.size(self.decimal) * (-factor if parts.negative else factor)
@@ -231,7 +225,7 @@ class NumberFormat(NamedTuple):
 
     def settled(self, parts: Written) -> Written:
         """The parts of a cell in which a letter alone is either a magnitude or the unit."""
-        if parts.suffix and _same_unit(parts.suffix, self.unit):
+        if parts.suffix and same_unit(parts.suffix, self.unit):
             return parts._replace(unit=parts.suffix, scale="")
         if not parts.letter:
             return parts
@@ -281,9 +275,7 @@ class NumberFormat(NamedTuple):
         parts = written(text)
         if parts is None:
             return ""
-        units = [unit.strip("\u00b0 ").casefold() for unit in (self.unit, parts.unit)]
-        if set(units) in _SIGNS:
-            minus = self.unit if units[0] in _MINUS else parts.unit
+        if minus := unit_of_minus(self.unit, parts.unit):
             return f"{self.unit} and {parts.unit} stand for signs: write plain numbers, with a minus for {minus}"
         if self.unit and parts.unit:
             return f"others have the unit {self.unit}: write all of them in one unit"
@@ -350,22 +342,6 @@ def groups_by_points(cells: Iterable[str]) -> bool:
         and all(body.isdigit() and len(body) <= 3 for body in others)
         and any(len(body) == 3 for body in others)
     )
-
-
-def _same_unit(first: str, second: str) -> bool:
-    """Whether capitals, points and the plural alone differ; those of mW and MW, or mg and Mg, are a factor of 10^9."""
-    short, long = sorted((first.strip(" ."), second.strip(" .")), key=len)
-    if short.casefold() == long.casefold():
-        quantities = {match.lastgroup for unit in (short, long) if (match := _QUANTITY.fullmatch(unit))}
-        return len(quantities) < 2 and not differ_by_prefix(short, long)
-    is_word = len(short) > 3 or (len(short) > 1 and short[1:].islower())  # and no mA beside mAs
-    return is_word and long.casefold() in (f"{short}{plural}".casefold() for plural in ("s", "es"))
-
-
-def differ_by_prefix(first: str, second: str) -> bool:
-    """Whether units in texts that only differ by capitals are a factor of 10^9 apart, such as p_mW and p_MW."""
-    prefixes = [_PREFIX.findall(text) for text in (first, second)]
-    return len(prefixes[0]) == len(prefixes[1]) and prefixes[0] != prefixes[1]
 
 
 def _duration(text: str, unit: str) -> float | None:
@@ -450,7 +426,7 @@ def number_format(cells: Iterable[str], decimal: str = "", is_asked: bool = Fals
     form = _with_magnitudes(NumberFormat(decimal if decimal in possible else possible[0]), known)
     known = [form.settled(part) for part in known]
     units = sorted({part.unit for part in known if part.unit})
-    if not all(_same_unit(one, other) for one in units for other in units):
+    if not all(same_unit(one, other) for one in units for other in units):
         return None
     has_marks = any(mark in part.body for part in known for mark in OTHER)
     return form._replace(
