@@ -47,7 +47,7 @@ from .candidates import EXACT, EXACT_UP_TO, NEIGHBOURS, Candidate, candidates
 from .final_fit import ANEW_TIMES, ORIGINS_SHARE, REFIT_TIMES, REFIT_UP_TO, final_model, least_seconds, spec_of_rows
 from .held_out import first_rows, parts
 from .lanes import Lane, by_density, chosen
-from .promises import known_groups_in_words, planned, scores_between_rows
+from .promises import SHARE, between_rows, known_groups_in_words, planned
 from .result import (
     REFITTED,
     Recommendation,
@@ -232,12 +232,13 @@ def _answer(  # noqa: PLR0913 - what the search has found
     if not finalists:
         raise SettingError(_no_answer(search, lanes))
     chosen_lane = search.choose(finalists, lanes)
-    between = scores_between_rows(search, chosen_lane) if plan.kind != "random" else None
-    facts = (*known_groups_in_words(search.split, chosen_lane.seed, plan, between), *facts)
     weighing_began = search.clock()
     used, others = used_models(search, chosen_lane, lanes, members, prefer)
     closing = CLOSING_TIMES * (search.clock() - weighing_began)
+    fitting_began = search.clock()
     whole = refitted_members(search, used, transforms, time_name) if used else {}
+    quick = [member.name for member in used if search.clock() - fitting_began <= SHARE * search.seconds]
+    drawn = between_rows(search, [chosen_lane, *others], quick, transforms) if plan.kind != "random" else None
     needed = OTHERS_MARGIN * sum(map(least_seconds, others))
     needed += ORIGINS_SHARE * search.seconds * (1 + len(others)) if time_name else 0.0
     search.reserved = closing + min(needed, MOST_FOR_OTHERS * max(search.begin + search.seconds - search.clock(), 0.0))
@@ -246,6 +247,11 @@ def _answer(  # noqa: PLR0913 - what the search has found
     average = average_of_lanes(search, final, lanes, members, whole, prefer)
     winner, run = final.lane, final.run
     predicting = winner.known_scores if average is None else average.scores
+    weights, between = {winner.name: 1.0} if average is None else average.weights, None
+    if drawn is not None:
+        between, alone = drawn.scores(weights), drawn.scores({chosen_lane.name: 1.0})
+        groups = known_groups_in_words(search.split, chosen_lane.seed, plan, alone)
+        facts = (*drawn.in_words(weights, chosen_lane.name, plan), *groups, *facts)
     others = [lane for lane in finalists if lane is not winner]
     for lane in [*others, *(lane for lane in lanes if lane not in others and hardly_differs(lane, winner))]:
         lane.give_up(why_not(lane, winner))

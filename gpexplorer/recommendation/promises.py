@@ -1,13 +1,14 @@
 """Two promises: the error between the given rows, and the error after the last row or for new groups.
 
-`planned` reads the rows and decides which of them are held out, `scores_between_rows` adds what a random draw of rows
-would say, and `promise` says both.
+`planned` reads the rows and decides which of them are held out, `between_rows` adds what a random draw of rows would
+say, and `promise` says both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from ..data import Split
 from ..data.given_folds import fold_pairs, groups_of_rows
 from ..data.quoting import about, count, listing, quote
 from ..errors import GPExplorerError, SettingError
+from ..posteriors.marginals import Marginals, MixtureMarginals
 from ..problem import Dataset
 from .arguments import rows_of
+from .averaging import LOST
 from .held_out import RowScores, parts
 from .horizon_widening import scores_of_parts
 from .lanes import Lane, step_until
@@ -41,6 +44,8 @@ from .row_questions import (
     sets_of_rows,
     without_gross_errors,
 )
+from .simple_members import simple_posteriors
+from .skewness import Transforms
 from .stages import TimedSearch
 
 WAYS = ("time", "groups", "random")
@@ -48,6 +53,7 @@ MOST_ROWS = 20_000  # in which groups without a name are sought
 SHARE = 0.05  # of the time, for the scores between rows
 ROWS_OF_GROUP = 2  # held-out rows of each group, on the mean, from which errors between groups are told from others
 OF_GROUPS = 0.35  # share of the variance of errors that lies between groups, without which they are a fifth smaller
+CLEARLY = 2.0  # standard errors of a difference in nlpd
 
 
 def planned(X: Any, y: Any, options: Mapping[str, Any], folds: Any, before: Any, groups: Any) -> tuple[Split, Plan]:
@@ -141,20 +147,72 @@ def _asked_of_groups(split: Split, X: Any, y: Any, options: Mapping[str, Any]) -
     return Plan(sentence=sentence) if sentence else None
 
 
-def scores_between_rows(search: TimedSearch, lane: Lane) -> RowScores | None:
-    """The scores of a lane on a random draw of rows, with the hyperparameters that it has learned; None if it fails."""
-    end = search.clock() + SHARE * search.seconds
+@dataclass(frozen=True, eq=False)
+class BetweenRows:
+    """What models predict of rows that were drawn at random, with the hyperparameters that they have learned.
+
+    Attributes
+    ----------
+    part : Split
+        The rows of the draw.
+    marginals : mapping of str to Marginals
+        Of the targets of its test rows, by the name of a model.
+    """
+
+    part: Split
+    marginals: Mapping[str, Marginals]
+
+    def scores(self, weights: Mapping[str, float]) -> RowScores | None:
+        """The scores of the average with these weights; None if the draw is without one of its models, or it fails."""
+        if not weights or not weights.keys() <= self.marginals.keys():
+            return None
+        models = [self.marginals[name] for name in weights]
+        whole = models[0] if len(models) == 1 else MixtureMarginals(models, list(weights.values()))
+        scores = scores_of_parts([self.part], [whole], "")[0]
+        return scores if scores.usable else None
+
+    def in_words(self, weights: Mapping[str, float], lane: str, plan: Plan) -> tuple[str, ...]:
+        """What this lane alone does there, if that is not known of the answer, or if the answer is clearly worse."""
+        alone, answer = self.scores({lane: 1.0}), self.scores(weights)
+        if alone is None or weights.keys() == {lane}:
+            return ()
+        if answer is None:
+            return (
+                f"{lane} alone has an error of {about(alone.rmse)} {plan.between}; that of the answer is not known.",
+            )
+        gain, error = alone.better_by(answer)
+        if gain <= max(LOST, CLEARLY * error) or alone.rmse >= answer.rmse:
+            return ()
+        return (
+            f"The answer was made for rows {plan.beyond}. {_capitalised(plan.between)}, {lane} alone is better: its "
+            f'error is {about(alone.rmse)} there.\nprefer="gp" leaves simple models out.',
+        )
+
+
+def between_rows(
+    search: TimedSearch, lanes: Sequence[Lane], names: Sequence[str], transforms: Transforms
+) -> BetweenRows | None:
+    """What lanes and the simple models with these names predict of a random draw of rows; None if all fail.
+
+    Lanes take a twentieth of the time together; groups do not count.
+    """
+    begin, marginals = search.clock(), dict[str, Marginals]()
     single = replace(search.split, train=replace(search.split.train, groups=None))
-    try:
-        part = parts(single, lane.seed)[0]
-        search.report(f"Scoring {lane.name} between rows.")
-        run = lane.candidate.opened(part, lane.seed, lane.learned_logs())
-        step_until(run, end, search.should_stop, search.clock)
-        run.close()
-        scores = scores_of_parts([part], [lane.marginals(run, part)], "")[0] if len(run.trace) else None
-    except GPExplorerError:
-        return None
-    return scores if scores is not None and scores.usable else None
+    with suppress(GPExplorerError):
+        part = parts(single, lanes[0].seed)[0]
+        for k, lane in enumerate(lanes):
+            with suppress(GPExplorerError):
+                search.report(f"Scoring {lane.name} between rows.")
+                run = lane.candidate.opened(part, lane.seed, lane.learned_logs())
+                step_until(run, begin + SHARE * search.seconds * (k + 1) / len(lanes), search.should_stop, search.clock)
+                run.close()
+                if len(run.trace):
+                    marginals[lane.name] = lane.marginals(run, part)
+        if names and not search.should_stop():
+            simple = simple_posteriors(search, part.train, transforms, "", names)
+            marginals |= {name: simple[name].marginals(part.test.X) for name in names if name in simple}
+        return BetweenRows(part, marginals) if marginals else None
+    return None
 
 
 def known_groups_in_words(split: Split, seed: int, plan: Plan, between: RowScores | None) -> tuple[str, ...]:
@@ -192,6 +250,10 @@ def known_groups_in_words(split: Split, seed: int, plan: Plan, between: RowScore
         f"the answer does not know which group a row is of. With {named} as an input, the error for rows of groups "
         f"that are in the table can be about {about(within)} or lower.{way if plan.column else ''}",
     )
+
+
+def _capitalised(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def unit_of(rows: Dataset) -> str:

@@ -10,14 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.stats import f_oneway
+from scipy.stats import f_oneway, norm
 
 from gpexplorer.data import Split
+from gpexplorer.data.quoting import about
 from gpexplorer.errors import SettingError
+from gpexplorer.posteriors.marginals import NormalMarginals
 from gpexplorer.problem import Dataset, RowGroups
 from gpexplorer.recommendation import promises
 from gpexplorer.recommendation.held_out import RowScores, parts
-from gpexplorer.recommendation.promises import known_groups_in_words, planned, scores_between_rows
+from gpexplorer.recommendation.promises import BetweenRows, between_rows, known_groups_in_words, planned
 from gpexplorer.recommendation.row_order import (
     Plan,
     linear_residuals,
@@ -27,7 +29,8 @@ from gpexplorer.recommendation.row_order import (
     time_column,
 )
 from gpexplorer.recommendation.row_questions import sets_of_rows
-from search_by_hand import FakeRun, scores, search_of
+from gpexplorer.recommendation.skewness import Transforms
+from search_by_hand import FakeRun, search_of
 
 
 def rows(n: int = 60) -> tuple[np.ndarray, np.ndarray]:
@@ -292,26 +295,60 @@ def test_the_error_for_rows_of_known_groups_is_said_where_the_answer_does_not_kn
     assert known_groups_in_words(alone, seed, plan, of_rows) == ()  # one row each
 
 
-def test_scores_between_rows_take_a_twentieth_of_the_time_and_groups_do_not_count(monkeypatch: pytest.MonkeyPatch):
-    ends: list[float] = []
-    run = FakeRun(trace=[None])
-    own: Any = SimpleNamespace(
-        name="a", seed=0, learned_logs=lambda: [0.5], marginals=lambda run, part: "marginals",
+def lane_of(name: str, run: FakeRun, mean: float = 0.0) -> Any:
+    """A lane whose runs are this one, and predict this mean with a variance of 1."""
+    return SimpleNamespace(
+        name=name, seed=0, learned_logs=lambda: [0.5], marginals=lambda run, part: normal(part, mean),
         candidate=SimpleNamespace(opened=lambda part, seed, logs: run),
     )  # fmt: skip
+
+
+def normal(part: Split, mean: float) -> NormalMarginals:
+    return NormalMarginals(torch.full_like(part.test.y, mean), torch.ones_like(part.test.y))
+
+
+def test_models_take_a_twentieth_of_the_time_between_rows_and_groups_do_not_count(monkeypatch: pytest.MonkeyPatch):
+    ends: list[float] = []
     monkeypatch.setattr(promises, "step_until", lambda run, end, *_: ends.append(end))
-    monkeypatch.setattr(promises, "scores_of_parts", lambda parts, marginals, column: (scores(0.5), None))
-    search = search_of(60)
+    search, runs = search_of(60), [FakeRun(trace=[None]), FakeRun(trace=[None])]
     search.clock.now = 30.0
+    lanes = [lane_of("a", runs[0]), lane_of("b", runs[1], 3.0)]
 
-    found = scores_between_rows(search, own)
+    drawn = between_rows(search, lanes, ("mean",), Transforms())
 
-    assert ends == [35.0]
-    assert found is not None
-    assert found.rmse == pytest.approx(0.5)
-    assert run.closed
-    run.trace.clear()
-    assert scores_between_rows(search, own) is None
-    run.trace.append(None)
-    monkeypatch.setattr(promises, "scores_of_parts", lambda *_: (scores(np.nan), None))
-    assert scores_between_rows(search, own) is None
+    assert ends == [32.5, 35.0]
+    assert drawn is not None
+    assert drawn.marginals.keys() == {"a", "b", "mean"}
+    assert all(run.closed for run in runs)
+    runs[0].trace.clear()
+    drawn = between_rows(search, lanes, (), Transforms())
+    assert drawn is not None
+    assert drawn.scores({"a": 1.0}) is None
+    runs[1].trace.clear()
+    assert between_rows(search, lanes, (), Transforms()) is None
+
+
+def test_the_promise_between_rows_is_that_of_the_average_that_predicts():
+    split, _ = planned(*rows(), {}, "random", None, None)
+    part = parts(split, 0)[0]
+    drawn = BetweenRows(part, {name: normal(part, mean) for name, mean in (("gp", 0.1), ("far", 3.1))})
+    plan, y = Plan("time"), part.test.y.numpy()
+
+    for weight in (0.25, 0.9):
+        weights = {"gp": weight, "far": 1.0 - weight}
+        found = drawn.scores(weights)
+        assert found is not None
+        assert found.rmse == pytest.approx(np.sqrt(np.square(y - 0.1 - 3.0 * (1.0 - weight)).mean()))
+        density = weight * norm.pdf(y, 0.1) + (1.0 - weight) * norm.pdf(y, 3.1)
+        assert found.nlpd == pytest.approx(-np.log(density).mean())
+    alone = drawn.scores({"gp": 1.0})
+    assert alone is not None
+    [said] = drawn.in_words({"gp": 0.25, "far": 0.75}, "gp", plan)
+    assert f"Between your rows, gp alone is better: its error is {about(alone.rmse)} there." in said
+    assert 'prefer="gp"' in said
+    assert drawn.in_words({"gp": 0.99, "far": 0.01}, "gp", plan) == drawn.in_words({"gp": 1.0}, "gp", plan) == ()
+    assert drawn.in_words({"gp": 0.5, "far": 0.5}, "far", plan) == ()
+    assert drawn.scores({"gp": 0.5, "trees": 0.5}) is None
+    [said] = drawn.in_words({"gp": 0.5, "trees": 0.5}, "gp", plan)
+    assert f"gp alone has an error of {about(alone.rmse)} between your rows" in said
+    assert BetweenRows(part, {"gp": normal(part, np.nan)}).scores({"gp": 1.0}) is None
