@@ -198,7 +198,8 @@ def share_between_groups(number: NDArray[np.int64], residuals: Array) -> tuple[f
     between = float((sizes * np.square(means - residuals.mean())).sum()) / max(k - 1, 1)
     size = (n - float(np.square(sizes).sum()) / n) / max(k - 1, 1)
     variance = max((between - within) / size, 0.0)
-    errors = (between / max(within, np.finfo(float).tiny) - 1.0) / np.sqrt(2.0 / max(k - 1, 1) + 2.0 / max(n - k, 1))
+    ratio = between / max(within, 1e-12 * between, np.finfo(float).tiny)
+    errors = (ratio - 1.0) / np.sqrt(2.0 / max(k - 1, 1) + 2.0 / max(n - k, 1))
     return variance / max(variance + within, np.finfo(float).tiny), errors
 
 
