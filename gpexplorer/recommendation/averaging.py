@@ -34,10 +34,11 @@ from scipy.optimize import nnls
 from scipy.special import logsumexp, softmax
 
 from ..errors import GPExplorerError
-from ..posteriors import AveragePosterior, InUnits, Widening, widened
+from ..posteriors import AveragePosterior, InUnits, Widening
 from .final_fit import FinalModel, least_seconds, refit_to_all_rows
 from .held_out import Array, Interval, RowScores
 from .lanes import Lane, comparable
+from .relevance_pursuit import models_of
 from .simple_members import Member
 from .stages import TimedSearch
 
@@ -246,11 +247,11 @@ def average_of_lanes(
         Whether the density or the squared error decides, or whether simple models are left out.
     """
     models = _candidates(final.lane, lanes, () if prefer == "gp" else members)
-    parts, chosen = dict[Any, list[InUnits]](), {} if search.should_stop() else weighed(models, prefer)
+    parts, chosen = dict[Any, list[tuple[InUnits, float]]](), {} if search.should_stop() else weighed(models, prefer)
     to_fit = [model for model in chosen if isinstance(model, Lane) and model is not final.lane]
     for model in chosen:
         if isinstance(model, Member):
-            parts[model] = [whole[model.name]] if whole and model.name in whole else model.models[: search.most_models]
+            parts[model] = _models_of_member(search, model, whole)
             continue
         needed = sum(least_seconds(lane) for lane in to_fit[to_fit.index(model) :]) if model in to_fit else 0.0
         share = least_seconds(model) / needed if needed > 0.0 else 1.0
@@ -264,7 +265,7 @@ def average_of_lanes(
         if better is None:
             return None
         weights = {better: 1.0}
-        parts[better] = [whole[better.name]] if whole and better.name in whole else better.models[: search.most_models]
+        parts[better] = _models_of_member(search, better, whole)
     if len(weights) == 1 and not isinstance(next(iter(weights)), Member):
         return None
     models |= {own: own.scores for own in weights}
@@ -272,14 +273,14 @@ def average_of_lanes(
 
 
 def _averaged(
-    weights: Mapping[Any, float], parts: Mapping[Any, list[InUnits]], models: Mapping[Any, RowScores],
+    weights: Mapping[Any, float], parts: Mapping[Any, list[tuple[InUnits, float]]], models: Mapping[Any, RowScores],
     winner: RowScores, prefer: str,
 ) -> Average:  # fmt: skip
     """The average with these weights, and what to expect of it."""
     scores = [models[model] for model in weights]
     weigh = weights_of_means if prefer == "rmse" else large_weights
     average = _scores_by_tenths(scores, weigh) if len(scores) > 1 else scores[0]
-    shared = [(model, weight / len(parts[own])) for own, weight in weights.items() for model in parts[own]]
+    shared = [(model, weight * part) for own, weight in weights.items() for model, part in parts[own]]
     return Average(
         weights={model.name: weight for model, weight in weights.items()},
         posterior=AveragePosterior(*map(list, zip(*shared, strict=True))),
@@ -324,8 +325,16 @@ def _scores_by_tenths(scores: Sequence[RowScores], weigh: Callable[[list[RowScor
     )
 
 
-def _models_of(search: TimedSearch, lane: Lane, final: FinalModel, end: float) -> list[InUnits]:
-    """The distributions of y by a lane that is averaged, which share its weight; none if they cannot be computed.
+def _models_of_member(
+    search: TimedSearch, member: Member, whole: Mapping[str, InUnits] | None
+) -> list[tuple[InUnits, float]]:
+    """The distributions of y by a simple model, fitted to all rows or to each part, with their shares of its weight."""
+    own = [whole[member.name]] if whole and member.name in whole else member.models[: search.most_models]
+    return [(model, 1.0 / len(own)) for model in own]
+
+
+def _models_of(search: TimedSearch, lane: Lane, final: FinalModel, end: float) -> list[tuple[InUnits, float]]:
+    """The distributions of y by a lane, with their shares of its weight; none if they cannot be computed.
 
     One that is fitted to all rows if there is time; otherwise those of the search, one for each held-out part, or the
     latest where rows follow each other in time.
@@ -338,5 +347,6 @@ def _models_of(search: TimedSearch, lane: Lane, final: FinalModel, end: float) -
         run, note = refit_to_all_rows(search, lane, end)
         runs = runs if note else [run]
     with suppress(GPExplorerError):
-        return [widened(run.posterior(of="y"), lane.widening) for run in runs]
+        mixtures = [models_of(run, lane.candidate.pursues, lane.widening) for run in runs]
+        return [(model, weight / len(runs)) for mixture in mixtures for model, weight in mixture]
     return []

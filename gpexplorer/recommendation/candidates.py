@@ -51,6 +51,7 @@ SEASON_INPUTS = 3  # inputs in which a period is looked for, if none of them is 
 APART = 1.05  # a period over a shorter one, from which they are two
 MOST_WORDS = 30  # different texts of a column that is compared word by word
 LEAST_PER_WORD, MOST_WORD_COLUMNS = 2.0, 2  # rows of a word, on the mean, from which it has a function of its own
+PURSUIT_SECONDS, PURSUIT_SHARES = 0.006, 8.0  # to choose rows, per row and kernel, and what it may take of all
 PURSUIT = ", relevance pursuit"  # the end of the name of a candidate that gives rows a noise of their own
 NEIGHBOURS = "neighbours"  # the group of candidates whose rows depend on near ones only
 GROUPS = "groups"  # the group of candidates that learn theta by holding out groups
@@ -189,13 +190,13 @@ def priors_for_few_rows(kernel: Any, rows: Dataset) -> dict[str, str]:
     }
 
 
-def pursuits(rows: Dataset) -> list[Candidate]:
-    """Candidates that give rows a noise of their own, if some look far off."""
+def pursuits(rows: Dataset, seconds: float) -> list[Candidate]:
+    """Candidates that give rows a noise of their own, if some look far off; none or one if there is not the time."""
     if not isinstance(rows.X, Tensor) or len(rows) > EXACT_UP_TO:
         return []
     if not len(far_rows(numbers_of(rows), rows.y.double().cpu().numpy())):
         return []
-    kernels = ("matern32-ard", "se-ard")
+    kernels = ("matern32-ard", "se-ard")[: int(PURSUIT_SHARES * seconds / (PURSUIT_SECONDS * len(rows)))]
     return [Candidate(f"ml, {kernel}{PURSUIT}", EXACT, "ml", kernel, pursues=True) for kernel in kernels]
 
 
@@ -235,7 +236,7 @@ def _by_promise(split: Split, seconds: float, time_name: str) -> list[Candidate]
     series = [replace(size(kernel, n, seconds), learned_start=True) for kernel in kernels]
     near = near_rows(n, split.train.d, seconds, max((kernel.count("periodic") for kernel in kernels), default=0))
     early = len(series) if only_time else 2
-    first = [*of_groups(split.train, seconds), *near[:1], *pursuits(split.train), *series[:early]]
+    first = [*of_groups(split.train, seconds), *near[:1], *pursuits(split.train, seconds), *series[:early]]
     if only_time and near and "periodic" not in near[0].kernel and any("periodic" in kernel for kernel in kernels):
         first = [*series, *first[: -len(series)]]  # near rows say nothing about a trend and a season far ahead
     usual = 1 if others[0].method == "ml" else 2

@@ -275,6 +275,7 @@ def _answer(  # noqa: PLR0913 - what the search has found
         held_out_by=plan.kind,
         between=None if between is None else between.intervals,
         widening=winner.widening,
+        pursues=winner.candidate.pursues,
     )
 
 

@@ -13,14 +13,14 @@ import numpy as np
 from ..data import Split
 from ..errors import GPExplorerError
 from ..methods.base import registry
-from ..posteriors import Marginals, MixtureMarginals, NormalMarginals, Widening
+from ..posteriors import Marginals, MixtureMarginals, Widening
 from ..problem import Problem
 from ..runs.run import Run
 from ..runs.studies import machine_speed
 from .candidates import EXACT, GROUPS, NEIGHBOURS, Candidate, log_units
 from .held_out import RowScores, held_out_marginals
 from .horizon_widening import scores_of_parts
-from .relevance_pursuit import pursuit
+from .relevance_pursuit import models_of
 
 LONGEST_FIRST_STEP = 3.0  # shares: a lane whose step needs longer, by its formula, is not begun
 
@@ -177,12 +177,11 @@ class Lane:
     def marginals(self, run: Run, part: Split) -> Marginals:
         """The distributions of the held-out targets; where rows got a noise of their own, new rows may be like them."""
         marginals = held_out_marginals(run, part)
-        pursued = pursuit(part, self.candidate.kernel) if self.candidate.pursues else None
-        if pursued is None or not len(pursued.rows):
+        (_, own), *others = models_of(run, self.candidate.pursues)
+        if not others:
             return marginals
-        mean, var = marginals.moments
-        wide = NormalMarginals(mean, var + pursued.sd**2)
-        return MixtureMarginals([marginals, wide], [1.0 - pursued.share, pursued.share])
+        [(like_chosen, share)] = others
+        return MixtureMarginals([marginals, like_chosen.marginals(part.test.X)], [own, share])
 
     def rescored(self, parts: list[Split]) -> tuple[RowScores, Widening | None]:
         """The scores of the runs on the rows that these parts hold out, and the widening that they ask for."""

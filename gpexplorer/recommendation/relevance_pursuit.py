@@ -35,7 +35,9 @@ from ..linalg.cholesky import cholesky
 from ..linalg.randomness import generator
 from ..linalg.replayed_descent import Evaluated, descend
 from ..objectives import evidence, noise_variance
+from ..posteriors import InUnits, Widening, widened
 from ..problem import Dataset, Problem, RowNoise
+from ..runs.run import Run
 from ..runs.spec import Spec
 from .arguments import NO_ROWS
 
@@ -62,11 +64,6 @@ class Pursued(NamedTuple):
     rows: NDArray[np.int64]
     ratio: Tensor
     sd: float
-
-    @property
-    def share(self) -> float:
-        """The share of chosen rows, as that of new rows like them: one more of each kind than were seen."""
-        return (len(self.rows) + 1.0) / (len(self.ratio) + 2.0)
 
 
 @lru_cache(maxsize=8)
@@ -107,6 +104,33 @@ def _pursued(key: str, kernel: str, rows: Dataset) -> Pursued:
         is_settled = not new  # after a round with new rows, theta moves away from where they had led it
     sd = float((ratio[chosen].mean() * s2).sqrt()) * scale.y_sd if len(chosen) else 0.0
     return Pursued(chosen, ratio, sd)
+
+
+def models_of(run: Run, pursues: bool, widening: Widening | None = None) -> list[tuple[InUnits, float]]:
+    """The distributions of y whose mixture a run predicts with, each with its weight.
+
+    Parameters
+    ----------
+    run : Run
+        A run of an exact GP.
+    pursues : bool
+        Whether the noise of its rows was chosen here. Then the second distribution is that of rows like the chosen
+        ones, whose noise variance is larger by the mean ratio of these.
+    widening : Widening, optional
+        By how much the variances have to be wider after the last row.
+    """
+    own, noise = run.posterior(of="y"), run.split.train.noise if run.split is not None else None
+    chosen = noise.ratio[noise.ratio > 1.0] if pursues and noise is not None else torch.ones(0)
+    if noise is None or not len(chosen):
+        return [(widened(own, widening), 1.0)]
+    share = _share(len(chosen), len(noise.ratio))
+    like_chosen = own.asked_for("y", noise_variance=own.noise_variance * float(chosen.mean()))
+    return [(widened(own, widening), 1.0 - share), (widened(like_chosen, widening), share)]
+
+
+def _share(chosen: int, rows: int) -> float:
+    """The share of new rows like the chosen ones: one more of each kind than were seen."""
+    return (chosen + 1.0) / (rows + 2.0)
 
 
 def pursuit(split: Split, kernel: str) -> Pursued:

@@ -21,7 +21,7 @@ from ..data import Split
 from ..data.quoting import about, count, listing, quote
 from ..kernels import available
 from ..methods.base import registry
-from ..posteriors import AveragePosterior, InUnits, Widening, widened
+from ..posteriors import AveragePosterior, InUnits, Widening
 from ..problem import Dataset, Prediction
 from ..runs.run import Run
 from ..runs.spec import Spec
@@ -33,7 +33,7 @@ from .held_out import Array, Interval, RowScores
 from .horizon_widening import widening_in_words
 from .lanes import Lane, by_density, comparable
 from .promises import promise
-from .relevance_pursuit import pursuit
+from .relevance_pursuit import models_of, pursuit
 from .row_order import Plan
 from .row_questions import findings
 
@@ -101,6 +101,8 @@ class Recommendation:
     widening : Widening, optional
         By how much the variances of the chosen method are wider after the last row, where later rows were held out.
         Those of an average have their own.
+    pursues : bool, default False
+        Whether the chosen method gives rows that look far off a noise of their own.
     """
 
     method: str
@@ -118,13 +120,15 @@ class Recommendation:
     held_out_by: str = "random"
     between: dict[str, Interval] | None = None
     widening: Widening | None = None
+    pursues: bool = False
 
     @property
     def posterior(self) -> InUnits | AveragePosterior:
         """The predictive distribution of y: of the average if there is one, otherwise of the chosen model alone."""
         if self.average is not None:
             return self.average.posterior
-        return widened(self.run.posterior(of="y"), self.widening)
+        models = models_of(self.run, self.pursues, self.widening)
+        return models[0][0] if len(models) == 1 else AveragePosterior(*map(list, zip(*models, strict=True)))
 
     def predict(self, X: Any) -> Prediction:
         """Mean and variance of y [t] at inputs [t, d], in the units of the file; see `posterior`."""
@@ -283,8 +287,8 @@ def _pursued_in_words(split: Split, winner: Lane, scores: RowScores) -> tuple[st
     noise, them = ("has a noise of its own", "it") if is_one else ("have a noise of their own", "them")
     return (
         f"In {winner.name}, {count(len(pursued.rows), 'row')} ({names}) {noise}, with a standard deviation of "
-        f"{pursued.sd:.3g}, and so hardly any influence on the predictions. On the {int(plain.sum()):,} held-out rows "
-        f"that are not like {them} the error (RMSE) of this answer is {rmse:.3g}.",
+        f"{pursued.sd:.3g}, and so hardly any influence on the mean; the bands allow for new rows like {them}. On the "
+        f"{int(plain.sum()):,} held-out rows that are not like {them} the error (RMSE) of this answer is {rmse:.3g}.",
     )
 
 

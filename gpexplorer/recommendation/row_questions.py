@@ -142,9 +142,10 @@ def outliers(X: Array, y: Array) -> NDArray[np.int64]:
 
 
 def far_rows(X: Array, y: Array) -> NDArray[np.int64]:
-    """The rows whose targets are far from those of the nearest rows; none if they are many."""
+    """The rows whose targets are far from those of the nearest rows; none if they are many or the others all equal."""
     found = np.flatnonzero(_far(_from_neighbours(X, y)))
-    return found if len(found) <= MOST_OUTLIERS * len(y) else found[:0]
+    is_few = len(found) <= MOST_OUTLIERS * len(y)
+    return found if is_few and len(np.unique(np.delete(y, found))) > 1 else found[:0]
 
 
 def _from_neighbours(X: Array, y: Array) -> Array:
@@ -252,7 +253,7 @@ def _outliers_in_words(
     X: Array, y: Array, names: tuple[str, ...], target: str, rows: NDArray[np.int64]
 ) -> Iterator[str]:
     found = outliers(X, y)
-    if len(found):
+    if len(found) and len(np.unique(y)) > 2:  # of two values, one is rare
         yield (
             f"{_far_in_words(found, y, target, rows[found])} {_correct(len(found))}; among the candidates are models "
             "that give such rows a noise of their own."

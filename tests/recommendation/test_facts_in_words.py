@@ -60,10 +60,6 @@ def test_rows_with_a_noise_of_their_own_are_named_and_the_error_is_that_of_the_o
     assert result._pursued_in_words(split_of(9), own, predicting) == ()
 
 
-def test_new_rows_like_the_pursued_ones_have_one_more_of_each_kind_than_were_seen():
-    assert Pursued(np.arange(3), torch.ones(18), 1.0).share == 4 / 20
-
-
 @pytest.mark.parametrize(("logs", "words"), [([0.0, 0.5], '"x1" has a long tail'), ([0.5, 0.5], "have long tails")])
 def test_inputs_that_are_taken_as_logarithms_are_named(logs: list[float], words: str):
     own = lane(candidate={"input_transform": "log"})

@@ -19,11 +19,12 @@ from gpexplorer.linalg.seasons import is_curved
 from gpexplorer.problem import Dataset
 from gpexplorer.recommendation import relevance_pursuit
 from gpexplorer.recommendation.arguments import rows_of
-from gpexplorer.recommendation.candidates import Candidate, candidates, series_kernels
+from gpexplorer.recommendation.candidates import EXACT, Candidate, candidates, pursuits, series_kernels
+from gpexplorer.recommendation.lanes import Lane
 from gpexplorer.recommendation.promises import planned
-from gpexplorer.recommendation.relevance_pursuit import pursuit
+from gpexplorer.recommendation.relevance_pursuit import models_of, pursuit
 from gpexplorer.recommendation.row_order import forward_pairs, pair_before, plan_at_random, plan_in_time
-from gpexplorer.recommendation.row_questions import findings, outliers
+from gpexplorer.recommendation.row_questions import far_rows, findings, outliers
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 FAST = [Candidate("ml, matern32-ard", "exact", "ml", "matern32-ard")]
@@ -266,6 +267,63 @@ def test_relevance_pursuit_finds_the_rows_that_were_moved_and_no_others(shift, r
     found = pursuit(split, "matern32-ard")
     assert found.rows.tolist() == moved.tolist()
     assert not len(moved) or found.sd == pytest.approx(abs(shift), rel=0.25)
+
+
+@pytest.mark.parametrize(("transform", "shift"), [("", 0.0), ("", 5000.0), ("yeo-johnson 0.8", 0.0)])
+def test_new_rows_like_the_pursued_ones_are_in_the_density_that_is_scored_and_predicts(transform: str, shift: float):
+    """One more of each kind than were seen: with their mean ratio of noise variances, in the space that was learned."""
+    columns, y = plain(120, seed=5)
+    y[[3, 77, 100]] += -40.0
+    split = load((np.column_stack(list(columns.values())), y + shift), split={"test": 0.2, "seed": 0})
+    far = len(pursuit(split, "se-ard").rows)
+    candidate = Candidate("a", EXACT, "ml", "se-ard", pursues=True, target_transform=transform)
+    run = candidate.opened(split, 0, None)
+    run.finish(steps=5)
+    narrow, wide = (model for model, _ in models_of(run, True))
+    weights = [weight for _, weight in models_of(run, True)]
+
+    n = len(split.train)
+    assert 0 < far <= 3
+    assert weights == pytest.approx([(n - far + 1) / (n + 2), (far + 1) / (n + 2)])
+    ratio = pursuit(split, "se-ard").ratio
+    assert wide.noise_variance == pytest.approx(narrow.noise_variance * float(ratio[ratio > 1.0].mean()))
+    X, targets = split.test.X, split.test.y.double()
+    scored = Lane(candidate, 0, 10**9).marginals(run, split)
+    parts = [weight * model.marginals(X).log_density(targets).exp() for model, weight in models_of(run, True)]
+    torch.testing.assert_close(scored.log_density(targets), sum(parts).log())
+    assert [model.noise_variance for model, _ in models_of(run, False)] == [narrow.noise_variance]
+
+
+def test_an_answer_that_gives_rows_a_noise_of_their_own_predicts_and_is_saved_with_rows_like_them(tmp_path: Path):
+    columns, y = plain(120, seed=5)
+    y[[3, 77, 100]] += -6.0
+    table, own = pd.DataFrame({**columns, "y": y}), Candidate("a", EXACT, "ml", "se-ard", pursues=True)
+    answer = gpx.recommend(table, target="y", seconds=3.0, among=[own], prefer="gp")
+    answer.posterior.save(tmp_path / "a.safetensors")
+    new = table[list(columns)][:5]
+
+    density = answer.posterior.marginals(new).log_density(torch.full((5,), -6.0, dtype=torch.float64))
+    saved = gpx.load_posterior(tmp_path / "a.safetensors").marginals(new)
+    alone = answer.run.posterior(of="y").marginals(new).log_density(torch.full((5,), -6.0, dtype=torch.float64))
+
+    assert (density > -12.0).all()
+    assert (alone < -100.0).all()
+    torch.testing.assert_close(saved.log_density(torch.full((5,), -6.0, dtype=torch.float64)), density)
+    assert "the bands allow for new rows like them" in str(answer)
+
+
+def test_a_rare_value_of_two_is_no_outlier_and_long_pursuits_are_not_begun():
+    columns, y = plain(300, seed=5)
+    X = np.column_stack(list(columns.values()))
+    rare = (np.arange(300) % 40 == 7).astype(float)
+    assert not len(far_rows(X, rare))
+    said = findings(Dataset(torch.tensor(X), torch.tensor(rare), tuple(columns), "event"))
+    assert any("has two values" in line for line in said)
+    assert not any("from the middle" in line for line in said)
+
+    y[[3, 77, 100]] += -40.0
+    rows = Dataset(torch.tensor(X), torch.tensor(y), tuple(columns), "y")
+    assert [len(pursuits(rows, seconds)) for seconds in (4.0, 0.3, 0.1)] == [2, 1, 0]
 
 
 @pytest.mark.parametrize(("large", "small", "rounds"), [(-400.0, 6.0, 5), (-4.0, -4.0, 3), (0.0, 0.0, 1)])

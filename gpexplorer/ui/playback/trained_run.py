@@ -38,12 +38,13 @@ class TrainedRun(Run):
     """
 
     def __init__(self, answer: Recommendation) -> None:
-        run, average = answer.run, answer.average
+        run, posterior = answer.run, answer.posterior
         split = run.split and replace(run.split, test=run.split.test.rows(torch.arange(0)))
         records = [record._replace(scores=None) for record in run.trace[:]]
         kept: dict[str, Any] = {"spec": run.spec, "outcome": run.outcome, "start_note": run.start_note}
         super().__init__(run.method, run.problem, split, resume=records, changes=run.changes, **kept)
-        self._average = None if average is None else _ScaledAverage(average.posterior, run.problem.train.scale)
+        is_average, scale = isinstance(posterior, AveragePosterior), run.problem.train.scale
+        self._average = _ScaledAverage(posterior, scale) if is_average else None
         self.answered_at = self.done
 
     def posterior(self, at: int = -1, of: Of = "f") -> Any:
