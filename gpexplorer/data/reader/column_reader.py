@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple
 
@@ -193,22 +193,23 @@ class ColumnReader:
         column = plain(column)
         if not is_text(column.type) or self.kind not in ("number", "date"):
             return False
-        return any(old is None and new is not None for old, new in self._meanings(texts_of(column).distinct))
+        return any(old is None and others for old, others in self._meanings(texts_of(column).distinct))
 
-    def _meanings(self, distinct: Sequence[str]) -> list[tuple[float | None, float | None]]:
-        """What texts mean in the format of training, and in the other format of the same kind."""
-        if self.kind == "number":
-            own, other = self.numbers.number, self.numbers._replace(decimal=OTHER[self.numbers.decimal]).number
-            return [(own(text), other(text)) for text in distinct]
-        # models of earlier versions have "dmy" where training shows no order as well, such as 2021-03-01
-        other_order = self.dates._replace(order="mdy") if self.dates.order == "dmy" else self.dates
-        return [(self.dates.days(text), other_order.days(text)) for text in distinct]
+    def _meanings(self, distinct: Sequence[str]) -> list[tuple[float | None, set[float]]]:
+        """What texts mean in the format of training, and in others of the same kind: with the other mark or order.
+
+        Models of earlier versions have "dmy" where training shows no order as well, such as 2021-03-01.
+        """
+        own: Callable[[str], float | None] = self.numbers.number if self.kind == "number" else self.dates.days
+        other_mark = self.numbers._replace(decimal=OTHER[self.numbers.decimal])
+        others = [other_mark.number] if self.kind == "number" else [form.days for form in self.dates.other_orders]
+        return [(own(text), {value for read in others if (value := read(text)) is not None}) for text in distinct]
 
     def _in_doubt(self, distinct: Sequence[str], contradicted: bool) -> Mask:
         """Which texts mean something else in a format that others need: 1,234 beside 2,5, or 3/2 beside 3/16."""
-        meanings = self._meanings(distinct) if self.kind in ("number", "date") else [(None, None)] * len(distinct)
-        contradicted |= any(old is None and new is not None for old, new in meanings)
-        return np.array([contradicted and new is not None and new != old for old, new in meanings], dtype=bool)
+        meanings = self._meanings(distinct) if self.kind in ("number", "date") else [(None, set())] * len(distinct)
+        contradicted |= any(old is None and others for old, others in meanings)
+        return np.array([contradicted and bool(others - {old}) for old, others in meanings], dtype=bool)
 
     def _with_other_mark(self, texts: Texts, values: Floats) -> Mask:
         """Which cells are far from all numbers of training, and between these by the other decimal mark."""

@@ -2,9 +2,10 @@
 
 Where numbers stand for day and month, their order is decided once, from all cells of a column: "dmy", "mdy", or "ymd"
 with years of two digits; it is "week" or "quarter" for years and weeks such as 202105, or years and quarters such as
-2021-3, in a column that is named so. A cell that is
-no date in this order is unreadable; its order is not changed. Where no cell shows an order, as in 2021-03-01, a later
-13/03/2021 has one meaning and is read, and 02/03/2021 has two and is not.
+2021-3, in a column that is named so. A cell that is no date in this order is unreadable; its order is not changed, and
+a cell of the same file that has two meanings is unreadable with it. Where no cell shows an order, as in 2021-03-01 and
+20210301, a later 13/03/2021 has one meaning and is read, and 02/03/2021 has two and is not. With points, as in
+02.03.2021, the day comes first, unless training has points with the month first.
 
 Days and hours follow the clock of training, because what is learned depends on the hour of the day there:
 
@@ -61,6 +62,7 @@ CENTURY = 100
 
 _ANY_ORDER = re.compile(r"(?<!\d)\d{1,2}([-/ ])\s?\d{1,2}\1\s?\d{2,4}")  # with points, the day comes first
 _AMBIGUOUS = re.compile(r"\d{6}(?:\.0)?|\d{1,2}\.(?:19|20)\d{2}")  # 202103 and 03.2021 are numbers as well
+_DAY_FIRST = re.compile(r"(?<!\d)\d{1,2}\.\s?\d{1,2}\.\s?\d{2,4}")
 FEWEST_AMBIGUOUS = 6  # different cells that must all be months, or dates
 _WITH_POINTS = re.compile(r"(\d{1,2})\.\s?(\d{1,2})\.\s?(\d{2})(?!\d)")
 LONG_DATE = 6  # digits of 03.16.21
@@ -96,6 +98,8 @@ class DateFormat(NamedTuple):
         The smallest and the largest offset from UTC in seconds, of cells of texts with a zone.
     whole_days : bool
         Whether all cells of training are whole days, so that a later midnight is that day in any zone.
+    without_points : bool
+        Whether no cell of training is such as 3.16.2021, so that the day comes first in a later one.
     """
 
     order: Annotated[str, ("", *ORDER_NAMES)] = ""
@@ -105,10 +109,19 @@ class DateFormat(NamedTuple):
     zone: str = ""
     offsets: tuple[float, ...] = ()
     whole_days: bool = False
+    without_points: bool = False
+
+    @property
+    def other_orders(self) -> tuple[DateFormat, ...]:
+        """The formats in another order than that of training; none where training shows no order."""
+        has_order = self.order in ORDERS and not self.compact
+        return tuple(self._replace(order=order) for order in ORDERS if order != self.order) if has_order else ()
 
     def days(self, text: str) -> float | None:
         """Days since 1970-01-01 on the clock of training; None if the cleaned cell is no date in this format."""
-        orders = ORDERS if not self.order and _ANY_ORDER.search(text) else (self.order or "dmy",)
+        order = "" if self.compact else self.order
+        order = "dmy" if order == "mdy" and self.without_points and _DAY_FIRST.search(text) else order
+        orders = ORDERS if not order and _ANY_ORDER.search(text) else (order or "dmy",)
         meanings = {moment_of(text, order, self.compact, self.pivot) for order in orders} - {None}
         moment = meanings.pop() if len(meanings) == 1 else None
         if moment is None:
@@ -163,17 +176,17 @@ class DateFormat(NamedTuple):
 
     def with_clock_of(self, cells: Sequence[str]) -> DateFormat:
         """This format, with the clock of these cleaned cells of training."""
-        order = self.order or "dmy"
+        order, without_points = self.order or "dmy", not any(map(_DAY_FIRST.search, cells))
         moments = [m for text in cells if (m := moment_of(text, order, self.compact, self.pivot)) is not None]
         offsets = {moment.offset for moment in moments if moment.has_time}
         known = [offset for offset in offsets if offset is not None]
         whole_days = all(moment.written % DAY == 0.0 for moment in moments)
         if not known:
-            return self._replace(zone=NO_ZONE, whole_days=whole_days)
+            return self._replace(zone=NO_ZONE, whole_days=whole_days, without_points=without_points)
         low, high = min(known), max(known)
         zone = LOCAL if high - low <= CLOCK_CHANGE and (low, high) != (0.0, 0.0) else UTC
         zone = SOME_ZONES if None in offsets else zone
-        return self._replace(zone=zone, offsets=(low, high), whole_days=whole_days)
+        return self._replace(zone=zone, offsets=(low, high), whole_days=whole_days, without_points=without_points)
 
     def with_century(self, cells: Sequence[str]) -> DateFormat:
         """This format, in which the years of two digits of these cells do not fall apart.
@@ -287,10 +300,9 @@ def date_format(
     if "mdy" in possible and (may_be_others or len(without_versions(cells, is_dated)) < len(cells)):
         possible.remove("mdy")
     if not possible:
-        is_compact = (
-            len(cells) > 2 and may_be_digits(cells) and all(seconds_of(text, "ymd", True) is not None for text in cells)
-        )
-        return DateFormat("ymd", True) if is_compact else None
+        compact = DateFormat("ymd", True)
+        is_compact = len(cells) > 2 and may_be_digits(cells) and all(compact.days(text) is not None for text in cells)
+        return compact if is_compact else None
     if len(possible) == 1:
         return DateFormat(possible[0])
     seconds = {order: [seconds_of(text, order, False) for text in cells] for order in possible}

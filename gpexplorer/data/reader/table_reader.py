@@ -24,7 +24,7 @@ from ..quoting import count, listing, quote
 from .cells import Floats, Mask, as_they_are, texts_of
 from .column_names import named_as
 from .column_reader import Cells, ColumnReader
-from .date_format import LOCAL
+from .date_format import LOCAL, ORDER_NAMES
 from .input_columns import RESIDUALS, InputColumn, possible_weights
 
 VERSION = 1
@@ -32,6 +32,7 @@ WITH_UNIT, WITHOUT_UNIT = "unit not in training", "without the unit of training"
 DRAWS = 24  # combinations of values, where several columns of a row are not known
 LATER = (  # fields that files of earlier versions lack
     "missing", "limits", "scaled", "small_letters", "unit_in_all", "gap_words", "zone", "offsets", "whole_days",
+    "without_points",
 )  # fmt: skip
 LARGEST_TEXT = 4_000_000  # characters of a reader in a file
 
@@ -145,7 +146,10 @@ class TableReader:
         X = [column.of_cells(cells[column.source], self.column(column.source)) for column in self.inputs]
         matrix = np.column_stack(X) if X else np.zeros((table.num_rows, 0))
         self._fill_from_others(matrix, cells)
-        notes += tuple(note for s, own in cells.items() for note in _note_on_zone(self.column(s), table[s], own))
+        for source, own in cells.items():
+            column = self.column(source)
+            notes += _note_on_zone(column, table[source], own)
+            notes += _note_on_order(column, table[source], own, source in contradicted)
         texts = tuple(self.column(source).levels.spelled(as_they_are(table[source])) for source in self.texts)
         return self._explained(matrix, texts, cells, table)._replace(notes=notes)
 
@@ -340,6 +344,17 @@ def _note_on_zone(reader: ColumnReader, column: pa.ChunkedArray, cells: Cells) -
     return (
         f"{quote(reader.name)} has times in another zone, or without one: the cells of training "
         f"{reader.dates.expected_zone}.",
+    )
+
+
+def _note_on_order(reader: ColumnReader, column: pa.ChunkedArray, cells: Cells, contradicted: bool) -> tuple[str, ...]:
+    """A note if cells of a column of dates are unreadable because others of the file show another order."""
+    if reader.kind != "date" or not cells.unreadable.any() or not (contradicted or reader.contradicted_by(column)):
+        return ()
+    return (
+        f"{quote(reader.name)} has dates in another order than those of training, which are "
+        f"{ORDER_NAMES[reader.dates.order]}; so a date that may be meant either way was not read: write dates as "
+        "2021-03-01.",
     )
 
 

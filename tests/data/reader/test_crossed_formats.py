@@ -41,6 +41,33 @@ def test_a_new_file_with_the_other_decimal_mark_is_not_read_as_thousands(
     )
 
 
+@pytest.mark.parametrize(
+    ("trained", "new", "days"),
+    [  # days of March 2031; None where a cell is not read
+        (["04/30/2019", "02/05/2020"], ["05/03/2031", "17/03/2031"], [None, None]),
+        (["04/30/19", "02/05/20"], ["05/03/31", "17/03/31", "2031-03-05"], [None, None, 5]),
+        (["4-30-2019", "2-5-2020"], ["3-5-2031", "3-17-2031"], [5, 17]),
+        (["30/04/2019", "05/02/2020"], ["03/05/2031", "03/17/2031"], [None, None]),
+        (["19-04-30", "20-02-05"], ["05-03-31", "17-03-98"], [None, None]),  # 98-03-17 would be no year but the last
+        (["04/30/2019", "02/05/2020"], ["05.03.2031", "17.03.2031", "03.17.2031"], [5, 17, None]),
+        (["04.30.2019", "02.05.2020"], ["03.05.2031", "03.17.2031"], [5, 17]),  # points in training
+        (["20190430", "20200205", "20200206"], ["05.03.31", "05/03/31", "17/03/31", "20310305"], [5, None, None, 5]),
+    ],
+)
+def test_dates_of_a_new_file_in_another_order_are_not_read_in_that_of_training(
+    trained: list[str], new: list[str], days: list[int | None]
+) -> None:
+    frame = pd.DataFrame({"when": trained * 20, "y": np.arange(20 * len(trained)) % 7.0})
+    reader = reader_from(gpx.load(frame, split="all", dates=["when"]).train.reader.to_json())
+    read = reader.read(table_of(pd.DataFrame({"when": new})))
+    first = float((np.datetime64("2031-03-01") - np.datetime64("1970-01-01")).astype(int)) - 1.0
+    assert [x - first if ok else None for x, ok in zip(read.X[:, 0], read.answered, strict=True)] == days
+    is_other = days[:2] == [None, None]
+    assert [note.partition(" of training")[0] for note in read.notes] == (
+        ['"when" has dates in another order than those'] if is_other else []
+    )
+
+
 @pytest.mark.parametrize(("mark", "other"), [(".", ","), (",", ".")])
 def test_a_number_that_is_one_of_training_by_the_other_mark_alone_is_not_read_as_thousands(
     mark: str, other: str

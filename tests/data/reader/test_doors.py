@@ -75,12 +75,12 @@ def test_a_new_row_in_any_spelling_is_the_same_row(model: Any, tmp_path: Path, r
 def test_every_row_has_an_answer_or_a_reason(model: Any, tmp_path: Path) -> None:
     rows = [
         "2.5,elm,06/05/2021", ",elm,06/05/2021", "2.5,yew,06/05/2021", "2.5,,06/05/2021", "two,elm,06/05/2021",
-        "2.5,elm,25/12/2021", "2.5,elm,06/05/2031",
+        "2.5,elm,25/25/2021", "2.5,elm,06/05/2031",
     ]  # fmt: skip
     answer = predicted(model, tmp_path, "x,wood,when\n" + "\n".join(rows) + "\n")
     assert answer["why"].tolist() == [
         "predicted", "filled: x", 'word not seen: wood "yew"; far', "no value: wood, which no training row lacks",
-        'unreadable: x "two"', 'unreadable: when "25/12/2021"', "far",
+        'unreadable: x "two"', 'unreadable: when "25/25/2021"', "far",
     ]  # fmt: skip
     assert answer["mean"].isna().tolist() == [False, False, False, True, True, True, False]
     assert answer["mean"][0] == pytest.approx(truth(2.5, "elm", "2021-06-05"), abs=0.1)
