@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
-from numbers import Number
+from decimal import Decimal
+from numbers import Number, Real
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +18,15 @@ from ..errors import DataError
 from .files.containers import native, refuse_duplicates, without_index, without_views
 from .files.reading import Raw
 from .quoting import quote
+from .reader.cells import cleaned, is_missing
+from .reader.number_format import NumberFormat, number_format
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 TABLE, ARRAYS = "the table", "the pair (X, y)"
 OBJECT = "object"
+NO_MARKS: Mapping[str, str] = MappingProxyType({})
 
 
 def from_frame(frame: Any, also: Collection[str] = ()) -> Raw:
@@ -82,21 +87,24 @@ def column_titles(frame: Any) -> list[str]:
     return [str(title) for title in titles]
 
 
-def table_of(frame: Any, index: Collection[str] = ()) -> pa.Table:
-    """A table of any library as Arrow's; the parts of the index of a DataFrame with these names are columns, too."""
+def table_of(frame: Any, index: Collection[str] = (), marks: Mapping[str, str] = NO_MARKS) -> pa.Table:
+    """A table of any library as Arrow's; the parts of the index of a DataFrame with these names are columns, too.
+
+    Numbers among texts are written with the mark of their column before the decimals; see `as_column`.
+    """
     refuse_duplicates(TABLE, column_titles(frame))
     if hasattr(frame, "iloc"):  # column by column
         names = [str(name) for name in frame.columns]
         parts = {title: part.to_series() for title, part in index_of(frame).items() if title in {*index} - {*names}}
         series = parts | {name: frame.iloc[:, i] for i, name in enumerate(names)}
-        return pa.table({name: _of_series(name, column) for name, column in series.items()})
+        return pa.table({name: _of_series(name, column, marks.get(name, "")) for name, column in series.items()})
     try:
         return without_views(pa.table(frame))
     except pa.ArrowException as error:
         raise DataError(f"{TABLE} has a column of a type that Arrow does not know: {quote(error, 80)}.") from None
 
 
-def _of_series(name: str, series: Any) -> pa.ChunkedArray | pa.Array:
+def _of_series(name: str, series: Any, mark: str) -> pa.ChunkedArray | pa.Array:
     """A column of a DataFrame; what its library hides in objects, such as dates and decimals, is read as what it is."""
     values = series.to_numpy() if series.dtype.kind in "biufcSU" else None
     if values is not None and values.dtype != object:
@@ -106,7 +114,7 @@ def _of_series(name: str, series: Any) -> pa.ChunkedArray | pa.Array:
             column = pa.Array.from_pandas(series)
             if not isinstance(getattr(column.type, "value_type", column.type), pa.BaseExtensionType):
                 return column  # periods and intervals become texts
-    return as_column(TABLE, name, series.to_numpy(dtype=object))
+    return as_column(TABLE, name, series.to_numpy(dtype=object), mark)
 
 
 def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
@@ -171,7 +179,7 @@ def refuse_other_order(source: str, X: Any, name: str, values: Any) -> None:
         )
 
 
-def array_table(X: Any, names: Sequence[str] = ()) -> pa.Table | None:
+def array_table(X: Any, names: Sequence[str] = (), marks: Mapping[str, str] = NO_MARKS) -> pa.Table | None:
     """The columns of an array that contains dates, durations or words.
 
     Parameters
@@ -180,23 +188,59 @@ def array_table(X: Any, names: Sequence[str] = ()) -> pa.Table | None:
         Anything that may be inputs.
     names : sequence of d str, optional
         The names of its columns; by default x0, x1, ...
+    marks : mapping of str to {".", ","}, optional
+        The mark before the decimals in texts of columns that training has as numbers.
 
     Returns
     -------
     Table or None
         None if X contains numbers alone, or is no array [n, d], or is a sequence of texts for a kernel on texts.
+
+    Raises
+    ------
+    DataError
+        If NumPy has made texts of numbers that may be meant otherwise; see `_of_numpy_texts`.
     """
     if not isinstance(X, np.ndarray | list | tuple) or is_texts(X):
         return None
     try:
         values = np.asarray(plain_array(X))
+        if values.dtype.kind in "US" and not isinstance(X, np.ndarray):  # rows of numbers and texts stay such rows
+            values = np.array(X, dtype=object).reshape(values.shape)
     except ValueError:  # rows of different lengths
         return None
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or not values.size or _are_numbers(values) or len(names) not in (0, values.shape[1]):
         return None
     names = names or [f"x{i}" for i in range(values.shape[1])]
-    return pa.table({name: as_column(ARRAYS, name, values[:, i]) for i, name in enumerate(names)})
+    as_texts = values.dtype.kind == "U"
+    return pa.table({
+        name: _of_numpy_texts(name, values[:, i]) if as_texts and marks.get(name) == "," else
+        as_column(ARRAYS, name, values[:, i], marks.get(name, "")) for i, name in enumerate(names)
+    })  # fmt: skip
+
+
+def _of_numpy_texts(name: str, values: NDArray[Any]) -> pa.Array:
+    """A column of an array of texts, where training has decimal commas.
+
+    NumPy makes the text 1.234 of the number, which is 1234 in such a file. The column has numbers if a cell such as
+    1.5 is none of such a file, and is refused if all cells with a point may be meant both ways.
+    """
+    texts, form = values.tolist(), NumberFormat(",")
+    try:
+        numbers = values.astype(np.float64)
+    except ValueError:  # as of 2,5
+        return pa.array(texts)
+    meanings = [(text, number, form.number(text)) for text, number in zip(texts, numbers.tolist(), strict=True)]
+    if any(meant is None and number == number for _, number, meant in meanings):
+        return pa.array(numbers)
+    text = next((text for text, number, meant in meanings if meant is not None and meant != number), None)
+    if text is None:
+        return pa.array(texts)
+    raise DataError(
+        f"An array of texts has {quote(text)} in column {quote(name)}, which may be a number with decimals or, as in "
+        "training, one with thousands: give a list of rows, an array with dtype=object, or a DataFrame."
+    )
 
 
 def _are_numbers(values: NDArray[Any]) -> bool:
@@ -215,8 +259,12 @@ def _are_numbers(values: NDArray[Any]) -> bool:
     return True
 
 
-def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:
-    """Convert one column: numbers stay numbers, and everything else becomes text that error messages can quote."""
+def as_column(name: str, column: str, values: NDArray[Any], mark: str = "") -> pa.Array:
+    """Convert one column: numbers stay numbers, and everything else becomes text that error messages can quote.
+
+    Numbers among texts are written with this mark before the decimals, or else with that of the texts, so that 1.234
+    beside the texts 2,5 and 3,75 is not taken for 1234.
+    """
     values, kind = native(values), values.dtype.kind
     if kind == "c":
         raise DataError(
@@ -230,11 +278,11 @@ def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:
         return pa.array(values.astype("datetime64[us]"))
     if kind == "m":
         return pa.array(values.astype("timedelta64[us]"))
-    return _of_objects([None if _is_missing(value) else value for value in list(values)])
+    return _of_objects([None if _is_missing(value) else value for value in list(values)], mark)
 
 
-def _of_objects(cells: list[Any]) -> pa.Array:
-    """Objects of Python: numbers and dates if all of them are, else texts."""
+def _of_objects(cells: list[Any], mark: str) -> pa.Array:
+    """Objects of Python: numbers and dates if all of them are, else texts; see `as_column`."""
     cells = [cell.decode(errors="replace") if isinstance(cell, bytes) else cell for cell in cells]
     present = [cell for cell in cells if cell is not None]
     if present and all(isinstance(cell, bool | np.bool_) for cell in present):
@@ -247,7 +295,14 @@ def _of_objects(cells: list[Any]) -> pa.Array:
         stamps = [None if cell is None else _stamp(cell) for cell in cells]
         with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             return pa.array(stamps, pa.timestamp("us"))
-    return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
+    if not mark:
+        form = number_format(cleaned(cell) for cell in present if isinstance(cell, str) and not is_missing(cell))
+        mark = form.decimal if form is not None and form.evidence == "sure" else "."
+    written = [
+        str(cell).replace(".", mark) if isinstance(cell, Real | Decimal) else cell if cell is None else str(cell)
+        for cell in cells
+    ]
+    return pa.array(written, pa.string())
 
 
 def _iso(cell: Any) -> str:

@@ -238,14 +238,15 @@ def table_rows(X: Any, train: Dataset) -> RowsRead | None:
     """A frame, or an array of dates or words, as the reader of training reads it; None for all other inputs."""
     if train.reader is None:
         return None
+    marks = train.reader.decimal_marks
     if isinstance(train.X, Tensor) and not is_frame(X):
-        table = array_table(X, train.reader.sources)
+        table = array_table(X, train.reader.sources, marks)
         X = _table_of_digits(X, train.reader) if table is None else table
     if not is_frame(X):
         return None
     titles = {*column_titles(X), *index_of(X)}
     has_inputs_alone = set(train.names) <= titles and not set(train.reader.sources) <= titles  # not the file's columns
-    return None if has_inputs_alone else train.reader.inputs_of(table_of(X, train.reader.sources))
+    return None if has_inputs_alone else train.reader.inputs_of(table_of(X, train.reader.sources, marks))
 
 
 def model_rows(read: RowsRead, train: Dataset) -> Any:

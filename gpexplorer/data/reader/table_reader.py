@@ -114,6 +114,11 @@ class TableReader:
         """The columns that a new table must have."""
         return tuple(dict.fromkeys((*(column.source for column in self.inputs), *self.texts)))
 
+    @property
+    def decimal_marks(self) -> dict[str, str]:
+        """The mark before the decimals in each column of numbers."""
+        return {column.name: column.numbers.decimal for column in self.columns if column.kind == "number"}
+
     def column(self, name: str) -> ColumnReader:
         """The reader of one column."""
         return next(column for column in self.columns if column.name == name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from gpexplorer.data.files.size_limits import LOCAL
 from gpexplorer.data.in_memory import table_of
 from gpexplorer.data.reader.column_reader import column_reader
 from gpexplorer.data.reader.table_reader import reader_from
+from gpexplorer.data.standardising import table_rows
+from gpexplorer.errors import DataError
 
 
 def column(cells: list[Any]) -> pa.ChunkedArray:
@@ -79,6 +83,44 @@ def test_a_number_that_is_one_of_training_by_the_other_mark_alone_is_not_read_as
     assert small.cells(cells).values.tolist()[1:] == [7250.5, 9125, 41250, -6125]
     large = column_reader("c", column([f"0{mark}5", f"975{mark}75", "300"]))
     assert large.cells(column([f"1{other}375", f"1{other}950"])).values.tolist() == [1375, 1950]
+
+
+def test_numbers_of_rows_with_words_are_those_of_python(tmp_path: Path) -> None:
+    """Where training had decimal commas, 4.125 beside a word was made a text, and read as 4125."""
+    path, sizes = tmp_path / "kiln.csv", np.arange(24) * 173.125
+    path.write_text(
+        "glaze;heat;y\n"
+        + "".join(f"{'ash' if k % 3 else 'tin'};{x:.3f};{k}\n".replace(".", ",") for k, x in enumerate(sizes))
+    )
+    train = gpx.load(path, split="all").train
+    want = [[1.0, 4.125], [0.0, 2.25]]
+
+    def read(X: Any) -> Any:
+        rows = table_rows(X, train)
+        return None if rows is None else rows.X.tolist()
+
+    rows = [["tin", 4.125], ["ash", 2.25]]
+    for same in (
+        rows,
+        [tuple(row) for row in rows],
+        np.array(rows, object),
+        pd.DataFrame(rows, columns=["glaze", "heat"]),
+    ):
+        assert read(same) == want
+    assert read(rows[:1]) == want[:1]
+    mixed = pd.DataFrame({"glaze": ["tin", "ash", "tin"], "heat": [4.125, "2,25", Decimal("1.125")]})
+    assert read(mixed) == [*want, [1.0, 1.125]]
+    assert read(np.array([["tin", "4,125"], ["ash", "2,25"]])) == want  # texts of a file
+    assert read(np.array([["tin", "4125"], ["ash", "1.234,5"]])) == [[1.0, 4125.0], [0.0, 1234.5]]
+    assert read(np.array([["tin", 4.125], ["ash", 2.25], ["ash", 0.5]])) == [*want, [0.0, 0.5]]  # texts of NumPy
+    with pytest.raises(DataError, match=r'array of texts has "4\.125" in column "heat".*a list of rows'):
+        read(np.array([["tin", 4.125], ["ash", 3.125]]))
+
+
+def test_numbers_among_texts_of_training_have_the_mark_of_the_texts() -> None:
+    heat = ["12,5", 4.125, "7,25", 2.5, None, 1125] * 4
+    train = gpx.load(pd.DataFrame({"heat": heat, "y": np.arange(24.0) ** 2}), target="y", split="all").train
+    assert train.X[:6, 0].tolist() == [12.5, 4.125, 7.25, 2.5, 7.25, 1125.0]
 
 
 def test_durations_of_a_frame_are_those_of_its_file() -> None:
