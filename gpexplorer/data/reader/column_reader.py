@@ -150,7 +150,9 @@ class ColumnReader:
         is_duration = pa.types.is_duration(column.type) and self.numbers.unit == DAYS
         typed = typed_values(column, "number" if is_number else "duration" if is_duration else self.kind)
         is_plain = self.kind == "number" and is_text(column.type) and self.numbers.decimal == "." and not contradicted
-        typed = plain_numbers(column) if is_plain else typed
+        plain_values = plain_numbers(column) if is_plain else None
+        is_like = plain_values is not None and not np.any(self._unlike_training(plain_values))
+        typed = plain_values if is_like else typed
         if typed is None:
             cells = self._of_texts(texts_of(column), contradicted)
         else:
@@ -179,7 +181,7 @@ class ColumnReader:
         unreadable = nothing if parse is None else np.isnan(values) & ~gap
         if contradicted or unreadable.any():
             unreadable |= texts.spread(self._in_doubt(texts.distinct, contradicted))
-        if self.kind == "number" and self.quantiles:
+        if self.kind == "number":
             unreadable |= self._with_other_mark(texts, values)
         values[unreadable] = np.nan
         with_unit = nothing
@@ -211,19 +213,30 @@ class ColumnReader:
         contradicted |= any(old is None and others for old, others in meanings)
         return np.array([contradicted and bool(others - {old}) for old, others in meanings], dtype=bool)
 
-    def _with_other_mark(self, texts: Texts, values: Floats) -> Mask:
-        """Which cells are far from all numbers of training, and between these by the other decimal mark."""
+    def _unlike_training(self, values: Floats) -> tuple[Mask, Mask]:
+        """Which numbers are far from all of training, and which have decimals where all of training are whole."""
+        if not self.quantiles:
+            return np.zeros(len(values), dtype=bool), np.zeros(len(values), dtype=bool)
         span = self.high - self.low
         far = (values < self.low - span) | (values > self.high + span)
-        if far.any():
-            meant = texts.parsed(self.numbers._replace(decimal=OTHER[self.numbers.decimal]).number)
-            far &= (meant >= self.low) & (meant <= self.high)
-        return np.asarray(far)
+        return far, np.isfinite(values) & (values != np.round(values)) & self.numbers.whole
+
+    def _with_other_mark(self, texts: Texts, values: Floats) -> Mask:
+        """Which cells are unlike all numbers of training, and between these by the other decimal mark.
+
+        A cell with one meaning, such as 2.5, leaves no doubt about the decimals of the others.
+        """
+        far, in_parts = self._unlike_training(values)
+        if not (far | in_parts).any():
+            return far
+        meant = texts.parsed(self.numbers._replace(decimal=OTHER[self.numbers.decimal]).number)
+        in_parts &= not (in_parts & np.isnan(meant)).any()
+        return np.asarray((far | in_parts) & (meant >= self.low) & (meant <= self.high))
 
     def shown_format(self) -> str:
         """The format in words."""
         if self.kind == "number":
-            is_plain = self.numbers._replace(small=False, evidence="none") == PLAIN
+            is_plain = self.numbers._replace(small=False, whole=False, evidence="none") == PLAIN
             return "" if is_plain else self.numbers.shown()
         if self.kind == "date":
             return self.dates.shown()
@@ -425,11 +438,11 @@ def _with_statistics(reader: ColumnReader, column: pa.ChunkedArray) -> ColumnRea
     reader = replace(reader, gaps=float(cells.gap.mean()) if n else 0.0, rows=n)
     if not len(values) or reader.kind == "words":
         return reader
-    small = bool(np.abs(values).max() <= 1.5)
+    small, whole = bool(np.abs(values).max() <= 1.5), bool((values == np.round(values)).all())
     quantiles = np.quantile(values, (np.arange(9) + 0.5) / 9)
     return replace(
         reader,
-        numbers=reader.numbers._replace(small=small),
+        numbers=reader.numbers._replace(small=small, whole=whole),
         median=float(np.median(values)),
         low=float(values.min()),
         high=float(values.max()),

@@ -194,6 +194,8 @@ class NumberFormat(NamedTuple):
         Whether m and b stand for a million and a billion, as in 25.1m and 1.2bn.
     unit_in_all : bool
         Whether all numbers of training have the unit, so that a new one without it is mentioned.
+    whole : bool
+        Whether all numbers of training are whole, so that a new 1.234 may be meant as 1234.
     """
 
     decimal: Annotated[str, tuple(OTHER)] = "."
@@ -205,6 +207,7 @@ class NumberFormat(NamedTuple):
     scaled: bool = False
     small_letters: bool = False
     unit_in_all: bool = False
+    whole: bool = False
 
     def number(self, text: str) -> float | None:
         """The number that a cleaned cell stands for; None if it is none in this format."""

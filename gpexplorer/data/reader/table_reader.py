@@ -21,18 +21,19 @@ import pyarrow as pa
 from ...display import html_rows, text_table
 from ...errors import DataError, is_finite
 from ..quoting import count, listing, quote
-from .cells import Floats, Mask, as_they_are, texts_of
+from .cells import Floats, Mask, as_they_are, is_text, plain, texts_of
 from .column_names import named_as
 from .column_reader import Cells, ColumnReader
 from .date_format import LOCAL, ORDER_NAMES
 from .input_columns import RESIDUALS, InputColumn, possible_weights
+from .number_format import OTHER
 
 VERSION = 1
 WITH_UNIT, WITHOUT_UNIT = "unit not in training", "without the unit of training"  # remarks on cells
 DRAWS = 24  # combinations of values, where several columns of a row are not known
 LATER = (  # fields that files of earlier versions lack
     "missing", "limits", "scaled", "small_letters", "unit_in_all", "gap_words", "zone", "offsets", "whole_days",
-    "without_points",
+    "without_points", "whole",
 )  # fmt: skip
 LARGEST_TEXT = 4_000_000  # characters of a reader in a file
 
@@ -154,7 +155,7 @@ class TableReader:
         for source, own in cells.items():
             column = self.column(source)
             notes += _note_on_zone(column, table[source], own)
-            notes += _note_on_order(column, table[source], own, source in contradicted)
+            notes += _note_on_format(column, table[source], own, source in contradicted)
         texts = tuple(self.column(source).levels.spelled(as_they_are(table[source])) for source in self.texts)
         return self._explained(matrix, texts, cells, table)._replace(notes=notes)
 
@@ -352,14 +353,25 @@ def _note_on_zone(reader: ColumnReader, column: pa.ChunkedArray, cells: Cells) -
     )
 
 
-def _note_on_order(reader: ColumnReader, column: pa.ChunkedArray, cells: Cells, contradicted: bool) -> tuple[str, ...]:
-    """A note if cells of a column of dates are unreadable because others of the file show another order."""
-    if reader.kind != "date" or not cells.unreadable.any() or not (contradicted or reader.contradicted_by(column)):
+def _note_on_format(reader: ColumnReader, column: pa.ChunkedArray, cells: Cells, contradicted: bool) -> tuple[str, ...]:
+    """A note if cells of a column are unreadable that may be dates in another order, or have another decimal mark."""
+    if not cells.unreadable.any():
         return ()
+    name, unreadable = quote(reader.name), column.filter(pa.array(cells.unreadable))
+    if reader.kind == "date" and (contradicted or reader.contradicted_by(column)):
+        return (
+            f"{name} has dates in another order than those of training, which are {ORDER_NAMES[reader.dates.order]}; "
+            "so a date that may be meant either way was not read: write dates as 2021-03-01.",
+        )
+    others = reader.numbers._replace(decimal=OTHER[reader.numbers.decimal])
+    texts = texts_of(unreadable).distinct if reader.kind == "number" and is_text(plain(unreadable).type) else ()
+    text = next((text for text in texts if others.number(text) is not None), "")
+    if not text:
+        return ()
+    plain_number = "1234.5".replace(".", reader.numbers.decimal)
     return (
-        f"{quote(reader.name)} has dates in another order than those of training, which are "
-        f"{ORDER_NAMES[reader.dates.order]}; so a date that may be meant either way was not read: write dates as "
-        "2021-03-01.",
+        f"{name} has cells such as {text} that may be meant with another decimal mark than that of training, and were "
+        f"not read: write numbers as {plain_number}.",
     )
 
 

@@ -85,6 +85,35 @@ def test_a_number_that_is_one_of_training_by_the_other_mark_alone_is_not_read_as
     assert large.cells(column([f"1{other}375", f"1{other}950"])).values.tolist() == [1375, 1950]
 
 
+@pytest.mark.parametrize(("mark", "other"), [(".", ","), (",", ".")])
+@pytest.mark.parametrize("low", [0, 1500, 120_000])
+def test_where_training_is_whole_a_new_number_with_thousands_in_the_other_mark_is_named(
+    mark: str, other: str, low: int
+) -> None:
+    """1.875 was read as 1.875 where training has whole numbers up to 9000 alone, although 1875 is one of these."""
+    sizes = low + 137 * np.arange(24)
+    cells = [f"{n:,}".replace(",", other) if mark == "," else str(n) for n in sizes.tolist()]
+    kind = {"size": f"number {'1.234,5' if mark == ',' else '1,234.5'}"}
+    frame = pd.DataFrame({"size": cells, "y": np.arange(24.0) ** 2})
+    reader = reader_from(gpx.load(frame, target="y", kinds=kind, split="all").train.reader.to_json())
+    inside, beyond = f"{low + 1875:,}".replace(",", mark), f"912{mark}345"
+
+    def read(*new: str) -> Any:
+        return reader.read(table_of(pd.DataFrame({"size": list(new)})))
+
+    both = read(inside, beyond, str(low + 1875))
+    assert both.answered.tolist() == [False, True, True]
+    assert both.X[1:, 0].tolist() == [912.345, low + 1875]
+    assert both.why[0] == f'unreadable: size "{inside}"'
+    assert f"such as {inside} that may be meant with another decimal mark" in both.notes[0]
+    sure = read(inside, f"2{mark}5")  # a cell of one meaning
+    is_near = low < 1e5  # 121.875 is far from all of training as well
+    assert (sure.answered.tolist(), not sure.notes) == ([is_near, True], is_near)
+    assert sure.X[sure.answered, 0].tolist() == [(low + 1875) / 1000, 2.5][-1 - is_near :]
+    typed = reader.read(pa.table({"size": [1.875, (low + 1875) / 1000]}))
+    assert typed.answered.all()
+
+
 def test_numbers_of_rows_with_words_are_those_of_python(tmp_path: Path) -> None:
     """Where training had decimal commas, 4.125 beside a word was made a text, and read as 4125."""
     path, sizes = tmp_path / "kiln.csv", np.arange(24) * 173.125
