@@ -16,8 +16,9 @@ from ..errors import DataError, has_items, is_one_of
 from ..problem import Dataset, MixedRows
 from .edits import edited
 from .files.choice import Choice
-from .files.columns import Numbers, pick
+from .files.columns import pick
 from .files.layouts import read_set
+from .files.parsed_columns import Numbers
 from .files.reading import Raw, kind_of, read_path, readable
 from .files.row_names import is_row_name
 from .files.size_limits import LOCAL
@@ -26,7 +27,7 @@ from .in_memory import TABLE, array_table, from_arrays, from_frame, is_frame
 from .mapped import load_mapped, sha256_of
 from .quoting import listing, nearest, quote
 from .reader.cells import is_number
-from .reader.column_reader import KINDS
+from .reader.column_cells import KINDS
 from .reader.number_format import missing_number
 from .reader.table_reader import TableReader
 from .reader.target_statistics import fit_to_targets

@@ -33,12 +33,13 @@ from ..errors import DataError
 from ..problem import Dataset, Scale
 from . import table_checks
 from .files.choice import Choice, refuse_choice
-from .files.columns import Column, parsed, refuse_text, roles
+from .files.columns import refuse_text, roles
 from .files.containers import is_readable, number_columns, parquet
+from .files.parsed_columns import Column, parsed
 from .files.reading import readable
 from .files.size_limits import LOCAL
 from .quoting import display_name, listing, quote, size
-from .reader.column_reader import ColumnReader
+from .reader.column_cells import ColumnReader
 from .sets.cards import Progress
 from .splits import Given, How, Mask, Parts, Split, key_of, part
 from .standardising import Moments, moments

@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from ..errors import DataError
 from .files.choice import Choice
-from .files.columns import default_target, parsed, pick
+from .files.columns import default_target, pick
 from .files.described_columns import described_columns
 from .files.inputs_by_name import ModelInputs, rows_read
+from .files.parsed_columns import parsed
 from .files.reading import read_bytes
 from .files.size_limits import Limits
 from .reader.table_reader import reader_from

@@ -22,9 +22,9 @@ import numpy as np
 
 from ..errors import DataError
 from .files.choice import Choice
-from .files.columns import Numbers
 from .files.described_columns import ColumnNote
 from .files.inputs_by_name import ModelInputs
+from .files.parsed_columns import Numbers
 from .files.size_limits import UPLOAD, Limits
 from .quoting import display_name, size
 from .reader.table_reader import RowsRead, reader_from
@@ -103,7 +103,8 @@ def read_rows(name: str, data: bytes, inputs: ModelInputs, limits: Limits = UPLO
     fields = inputs._asdict() | {"reader": None if inputs.reader is None else inputs.reader.to_json()}
     answer, arrays = _run_child("rows", name, data, None, limits, {"inputs": fields})
     answer["unknown"] = {source: arrays[f"unknown {k}"] for k, source in enumerate(answer["unknown"])}
-    return RowsRead(X=arrays["X"], answered=arrays["answered"], **answer)
+    masks = {name: arrays[name] for name in ("answered", "beyond") if name in arrays}
+    return RowsRead(X=arrays["X"], **answer, **masks)
 
 
 def _run_child(

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..data.files.inputs_by_name import ModelInputs, strips_read, target_values
 from ..data.quoting import display_name, listing, quote
-from ..data.reader.table_reader import WITH_UNIT, WITHOUT_UNIT, RowsRead, Variant
+from ..data.reader.table_reader import WARNED, RowsRead, Variant
 from ..data.standardising import checked_inputs, model_rows, table_rows
 from ..errors import DataError
 from ..problem import Dataset, MixedRows
@@ -214,7 +214,7 @@ def rows_of_file(path: Path, posterior: TablePosterior) -> Iterator[tuple[Any, N
             raise DataError(f"{name}: row {begin + row + 1} cannot be learned ({why}): correct it, or leave it out.")
         is_unknown = np.any([np.zeros(len(y), dtype=bool), *read.unknown.values()], axis=0)
         has_doubt = [
-            unknown or WITH_UNIT in why or WITHOUT_UNIT in why
+            unknown or any(remark in why for remark in WARNED)
             for unknown, why in zip(is_unknown.tolist(), read.why, strict=True)
         ]
         if any(has_doubt) and not doubts:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,8 @@ from ...errors import DataError
 from .. import table_checks, total_rows
 from ..quoting import count, joined, quote
 from ..reader.cells import as_they_are, cleaned, is_missing, texts_of
-from ..reader.column_reader import MOST_LEVELS, Cells, ColumnReader, column_reader
+from ..reader.column_cells import Cells, ColumnReader
+from ..reader.column_reader import MOST_LEVELS, column_reader
 from ..reader.doubts import doubts
 from ..reader.input_columns import inputs_from
 from ..reader.number_format import groups_by_points
@@ -26,58 +26,11 @@ from ..reader.table_reader import TableReader, with_policies
 from ..table_checks import Floats
 from .choice import Choice, refuse_choice
 from .delimited import DELIMITERS
+from .parsed_columns import Column, Numbers, parsed
 from .reading import TEXT, Raw, kind_of
 from .row_names import ID_NAME, NAMES, is_row_name, keeps_time, names_copied_rows
 
 MOST_TITLES = 6  # first rows that may be titles, units or a second header
-
-
-class Numbers(NamedTuple):
-    """Finite numbers in the units of the file: X [n, d] or n texts, y [n], column names, and notes for the user.
-
-    Columns of text beside those of X are in `texts`; their names stand behind those of X. `reader` has read the table;
-    it has not seen the targets yet (see `reader.target_statistics`).
-    """
-
-    X: Floats | list[str]
-    y: Floats
-    names: tuple[str, ...]
-    target: str
-    notes: tuple[str, ...]
-    kept: NDArray[np.bool_]  # [rows of the table]: False where a row was left out
-    texts: tuple[tuple[str, ...], ...] = ()
-    groups: tuple[str, ...] = ()  # the group of each row, if the choice names a column of them
-    reader: TableReader | None = None
-
-
-class Column(NamedTuple):
-    """How a column is read, and its cells."""
-
-    reader: ColumnReader
-    cells: Cells
-
-    @property
-    def is_number(self) -> bool:
-        """Whether the column can be a target."""
-        return self.reader.is_number and self.has_any
-
-    @property
-    def has_any(self) -> bool:
-        """Whether there is a cell that is no gap."""
-        return not self.cells.gap.all()
-
-    @property
-    def first(self) -> str:
-        """A cell that is no number, for a message; "" if there is none."""
-        if self.reader.examples:
-            return self.reader.examples[0][1]
-        return self.reader.levels.names[0] if self.reader.levels.names else ""
-
-
-def parsed(name: str, column: pa.ChunkedArray, asked: str = "", decimal: str = "") -> Column:
-    """Decide how a column is read, and read it."""
-    reader = column_reader(name, column, asked, decimal)
-    return Column(reader, reader.cells(column))
 
 
 def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
@@ -131,15 +84,13 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
         total = (f"{total[0].rpartition(': if')[0]} and no value of an input: it was left out as a total.",)
     X = _matrix(table_reader, cells, table.num_rows)[keep]
 
-    numbers = (c for c in inputs if columns[c].reader.kind in ("number", "yes/no"))
-    readable = tuple(c for c in numbers if not columns[c].cells.gap.any())
     notes = raw.notes + omitted + _notes_on_gaps(columns, inputs, choice, keep)
     notes += total + total_rows.note_on_subtotals(table)
     for c in (*inputs, target):
         notes += doubts(columns[c].reader, table[c], c == target or bool(choice.asked(c)))
         notes += table_checks.notes_on_values(c, columns[c].reader.kind, table[c], columns[c].cells.values)
     notes += table_checks.note_on_blank_rows([column.gap & keep for column in cells.values()])
-    notes += survey.dropped + survey.notes_on(readable)
+    notes += survey.dropped + survey.notes_on(tuple(c for c in inputs if columns[c].is_full_of_numbers))
     kept = np.flatnonzero(keep)
     row_groups = tuple(groups[i] for i in kept) if groups else ()
     if choice.objects:

@@ -9,7 +9,8 @@ import pyarrow as pa
 from ..quoting import count, listing
 from ..reader.column_reader import MOST_LEVELS
 from .choice import Choice
-from .columns import Column, left_out, parsed
+from .columns import left_out
+from .parsed_columns import Column, parsed
 from .row_names import NAMES, names_copied_rows
 
 _KINDS = {

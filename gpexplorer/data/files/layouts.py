@@ -17,8 +17,9 @@ from ..sets.cards import Card
 from ..splits import Given, Mask
 from ..table_checks import Floats
 from .choice import Choice
-from .columns import Numbers, parsed, pick
+from .columns import pick
 from .delimited import read_delimited
+from .parsed_columns import Numbers, parsed
 from .reading import Raw, read_path
 from .size_limits import LOCAL
 

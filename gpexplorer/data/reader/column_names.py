@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ...errors import DataError
 from ..quoting import joined, listing, quote
-from .column_reader import ColumnReader
+from .column_cells import ColumnReader
 from .number_format import NumberFormat
 from .units import differ_by_prefix
 from .words import name_key

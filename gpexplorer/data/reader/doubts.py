@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from ..quoting import listing, quote
 from .cells import Texts, is_text, plain, texts_of
-from .column_reader import ColumnReader
+from .column_cells import ColumnReader
 from .date_format import is_named_as_date, is_named_as_quarters, is_named_as_weeks
 from .date_texts import MONTH_OF
 from .number_format import OTHER

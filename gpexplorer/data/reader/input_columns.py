@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from .cells import Floats
-from .column_reader import Cells, ColumnReader
+from .column_cells import Cells, ColumnReader
 
 LEVEL = " = "
 PERIODS = {"hour": 1.0, "weekday": 7.0, "month": 365.2425}  # days: the hour within a day, ...

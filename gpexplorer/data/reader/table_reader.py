@@ -21,16 +21,18 @@ import pyarrow as pa
 from ...display import html_rows, text_table
 from ...errors import DataError, is_finite
 from ..quoting import count, listing, quote
-from .cells import Floats, Mask, as_they_are, is_text, plain, texts_of
+from .cells import Floats, Mask, as_they_are, texts_of
+from .column_cells import Cells, ColumnReader
 from .column_names import named_as
-from .column_reader import Cells, ColumnReader
-from .date_format import LOCAL, ORDER_NAMES
+from .date_format import LOCAL
 from .input_columns import RESIDUALS, InputColumn, possible_weights
-from .number_format import OTHER
+from .row_notes import note_on_constant, notes_on_cells
 
 VERSION = 1
+NEW_VALUE = "value not seen"  # remark on a cell of a column that has one value in training
 WITH_UNIT, WITHOUT_UNIT = "unit not in training", "without the unit of training"  # remarks on cells
 DRAWS = 24  # combinations of values, where several columns of a row are not known
+WARNED = (NEW_VALUE, WITH_UNIT, WITHOUT_UNIT)  # remarks of which a caller who gets numbers alone is warned
 LATER = (  # fields that files of earlier versions lack
     "missing", "limits", "scaled", "small_letters", "unit_in_all", "gap_words", "zone", "offsets", "whole_days",
     "without_points", "whole",
@@ -55,6 +57,8 @@ class RowsRead(NamedTuple):
         The columns with cells over whose values the prediction is to be averaged.
     notes : tuple of str
         What is to be said of the whole table, such as that its columns were taken by position.
+    beyond : array of bool [n] or None
+        Rows with another value in a column of which the model has learned from one value alone; None if there are none.
     """
 
     X: Floats
@@ -63,6 +67,7 @@ class RowsRead(NamedTuple):
     answered: Mask
     unknown: dict[str, Mask]
     notes: tuple[str, ...] = ()
+    beyond: Mask | None = None
 
 
 class Variant(NamedTuple):
@@ -153,9 +158,9 @@ class TableReader:
         matrix = np.column_stack(X) if X else np.zeros((table.num_rows, 0))
         self._fill_from_others(matrix, cells)
         for source, own in cells.items():
-            column = self.column(source)
-            notes += _note_on_zone(column, table[source], own)
-            notes += _note_on_format(column, table[source], own, source in contradicted)
+            notes += notes_on_cells(self.column(source), table[source], own, source in contradicted)
+        others = (column for column in self.columns if column.name not in self.sources)
+        notes += tuple(note for column in others if (note := note_on_constant(column, table)))
         texts = tuple(self.column(source).levels.spelled(as_they_are(table[source])) for source in self.texts)
         return self._explained(matrix, texts, cells, table)._replace(notes=notes)
 
@@ -190,26 +195,30 @@ class TableReader:
         """The rows, with what is to be said of each."""
         n = table.num_rows
         remarks: list[list[str]] = [[] for _ in range(n)]
-        answered, unknown = np.ones(n, dtype=bool), dict[str, Mask]()
+        answered, beyond, unknown = np.ones(n, dtype=bool), np.zeros(n, dtype=bool), dict[str, Mask]()
         for source, read in cells.items():
             policy = self.column(source).on_gap
             infinite = np.isinf(read.values)
             lost = read.unreadable | infinite | (read.gap & (policy == "refuse"))
             answered &= ~lost
             unknown[source] = (read.unseen | (read.gap & (policy == "average"))) & ~lost
-            flagged = np.flatnonzero(read.gap | read.unseen | read.unreadable | infinite | read.with_unit)
+            is_new = self.column(source).differs(read) & ~lost & ~read.unseen
+            beyond |= is_new
+            flagged = np.flatnonzero(read.gap | read.unseen | read.unreadable | infinite | read.with_unit | is_new)
             originals = texts_of(table[source].take(pa.array(flagged))) if len(flagged) else None
             for k, row in enumerate(flagged.tolist()):
                 assert originals is not None
                 text = quote(originals.original[originals.place[k]])
-                remarks[row].append(_remark(self.column(source), read, row, text))
+                remark = f"{NEW_VALUE}: {source} {text}"
+                remarks[row].append(remark if is_new[row] else _remark(self.column(source), read, row, text))
         for source, column in zip(self.texts, texts, strict=True):
             empty = np.array([text == "" for text in column], dtype=bool)
             answered &= ~empty
             for row in np.flatnonzero(empty).tolist():
                 remarks[row].append(f"no value: {source}")
         unknown = {source: mask for source, mask in unknown.items() if mask.any()}
-        return RowsRead(X, texts, tuple("; ".join(parts) for parts in remarks), answered, unknown)
+        why = tuple("; ".join(parts) for parts in remarks)
+        return RowsRead(X, texts, why, answered, unknown, beyond=beyond if beyond.any() else None)
 
     def inputs_of(self, table: pa.Table, name: str = "The table") -> RowsRead:
         """Read new rows, each of which must have an answer. What a person should know of them is a warning.
@@ -228,7 +237,7 @@ class TableReader:
                 f"row {row + 1} ({read.why[row]}): correct these cells, or leave the rows out."
                 + "".join(f" {note.strip()}" for note in read.notes)
             )
-        odd = [row for row, why in enumerate(read.why) if WITH_UNIT in why or WITHOUT_UNIT in why]
+        odd = [row for row, why in enumerate(read.why) if any(remark in why for remark in WARNED)]
         units = f"{name}, row {odd[0] + 1} and {len(odd) - 1:,} more: {read.why[odd[0]]}." if odd else ""
         for note in filter(None, (*read.notes, units)):
             warnings.warn(note, stacklevel=2)
@@ -338,41 +347,6 @@ def _remark(column: ColumnReader, read: Cells, row: int, text: str) -> str:
     is_read = read.with_unit[row] and np.isfinite(read.values[row])
     remark = WITHOUT_UNIT if column.numbers.unit else WITH_UNIT
     return f"{remark if is_read else 'unreadable'}: {source} {text}"
-
-
-def _note_on_zone(reader: ColumnReader, column: pa.ChunkedArray, cells: Cells) -> tuple[str, ...]:
-    """A note if cells of a column of dates are unreadable because of their zone alone."""
-    if reader.kind != "date" or not reader.dates.zone or not cells.unreadable.any():
-        return ()
-    in_utc = replace(reader, dates=reader.dates._replace(zone=""))
-    if not np.isfinite(in_utc.cells(column.filter(pa.array(cells.unreadable))).values).any():
-        return ()
-    return (
-        f"{quote(reader.name)} has times in another zone, or without one: the cells of training "
-        f"{reader.dates.expected_zone}.",
-    )
-
-
-def _note_on_format(reader: ColumnReader, column: pa.ChunkedArray, cells: Cells, contradicted: bool) -> tuple[str, ...]:
-    """A note if cells of a column are unreadable that may be dates in another order, or have another decimal mark."""
-    if not cells.unreadable.any():
-        return ()
-    name, unreadable = quote(reader.name), column.filter(pa.array(cells.unreadable))
-    if reader.kind == "date" and (contradicted or reader.contradicted_by(column)):
-        return (
-            f"{name} has dates in another order than those of training, which are {ORDER_NAMES[reader.dates.order]}; "
-            "so a date that may be meant either way was not read: write dates as 2021-03-01.",
-        )
-    others = reader.numbers._replace(decimal=OTHER[reader.numbers.decimal])
-    texts = texts_of(unreadable).distinct if reader.kind == "number" and is_text(plain(unreadable).type) else ()
-    text = next((text for text in texts if others.number(text) is not None), "")
-    if not text:
-        return ()
-    plain_number = "1234.5".replace(".", reader.numbers.decimal)
-    return (
-        f"{name} has cells such as {text} that may be meant with another decimal mark than that of training, and were "
-        f"not read: write numbers as {plain_number}.",
-    )
 
 
 def _described(column: ColumnReader) -> dict[str, Any]:

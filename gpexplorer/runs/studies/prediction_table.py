@@ -11,9 +11,9 @@
 
 A row is far if the variance of f is more than 90 % of its variance before any row was seen, where the posterior has a
 kernel, if an input is more than 6 standard deviations of the training inputs from their mean, if it has a word that
-training does not have, or a date outside the years of training. Of an average of models, a row is far if models with
-more than half of the weight say so. The prediction of a row with a word that is not known is the average over the
-words of training, whose variance it has in addition.
+training does not have, another number than the only one of training in an input, or a date outside the years of
+training. Of an average of models, a row is far if models with more than half of the weight say so. The prediction of a
+row with a word that is not known is the average over the words of training, whose variance it has in addition.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from ...data.files.inputs_by_name import rows_without_reader, strips_read
 from ...data.quoting import display_name, quote
-from ...data.reader.table_reader import WITH_UNIT, WITHOUT_UNIT, RowsRead
+from ...data.reader.table_reader import WARNED, RowsRead
 from ...data.standardising import scaled_inputs
 from ...errors import DataError, SettingError
 from ...kernels.composites import OnColumns
@@ -47,7 +47,7 @@ QUOTED = r'"[^"]*"?$'  # the text of a cell at the end of a remark
 EXAMPLE = ", such as "  # between a remark and a cell
 BETWEEN_REMARKS = (
     r"; (?=predicted$|far$|filled: |word not seen: |unreadable: |no value: "
-    rf"|{WITH_UNIT}: |{WITHOUT_UNIT}: )"
+    rf"|{'|'.join(map('{}: '.format, WARNED))})"
 )
 BEYOND = 0.25  # of the range of dates
 FAR = 6.0  # standard deviations of a training input
@@ -118,6 +118,8 @@ def prediction_table(
         if posterior.columns.reader.column(source).kind == "words":
             table.loc[unknown_cells & answered, "far"] = 1.0
     says, is_new = _words_not_seen(posterior, read)
+    if read.beyond is not None:
+        is_new |= read.beyond
     table.loc[is_new & answered, "far"] = 1.0
     far = table["far"].to_numpy() == 1.0
     why = [

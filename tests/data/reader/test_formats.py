@@ -20,7 +20,8 @@ from gpexplorer.data.files.reading import read_bytes
 from gpexplorer.data.files.size_limits import LOCAL
 from gpexplorer.data.in_memory import table_of
 from gpexplorer.data.loading import as_split
-from gpexplorer.data.reader.column_reader import ColumnReader, column_reader
+from gpexplorer.data.reader.column_cells import ColumnReader
+from gpexplorer.data.reader.column_reader import column_reader
 from gpexplorer.data.reader.date_format import DateFormat
 
 DAYS = [

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import gpexplorer as gpx
-from gpexplorer.data.reader.column_reader import ColumnReader, column_reader
+from gpexplorer.data.reader.column_cells import ColumnReader
+from gpexplorer.data.reader.column_reader import column_reader
 from gpexplorer.data.reader.date_format import DateFormat
 from gpexplorer.data.reader.doubts import doubts
 from gpexplorer.data.reader.table_reader import reader_from
