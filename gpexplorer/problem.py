@@ -219,6 +219,9 @@ class Dataset:
         The inputs of training rows as new rows would be read, where they differ: the mean of the targets of a word is
         that of the other rows in X, so that a row's own target is no input, and of all training rows here. Where only
         equal words matter, this is the number that stands for a word; see `read_as_new`.
+    unknown : mapping of str to Tensor of bool [n], optional
+        Of test rows: the columns of the table with cells that training does not know, such as a new word, which rows
+        these are, and X has a value in the middle; see `posteriors.table_posterior.marginals_of_part`.
     """
 
     X: Any
@@ -230,6 +233,7 @@ class Dataset:
     groups: RowGroups | None = None
     reader: Any = None
     as_new: Tensor | None = None
+    unknown: Mapping[str, Tensor] | None = None
 
     def __repr__(self) -> str:
         inputs = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
@@ -259,7 +263,9 @@ class Dataset:
         noise = self.noise and self.noise._replace(ratio=self.noise.ratio[index])
         groups = self.groups and self.groups._replace(number=self.groups.number[index])
         as_new = None if self.as_new is None else self.as_new[index]
-        return replace(self, X=take(self.X, index), y=self.y[index], noise=noise, groups=groups, as_new=as_new)
+        unknown = self.unknown and {source: mask[index.cpu()] for source, mask in self.unknown.items()}
+        rows = replace(self, noise=noise, groups=groups, as_new=as_new, unknown=unknown)
+        return replace(rows, X=take(self.X, index), y=self.y[index])
 
     def read_as_new(self, names: Sequence[str]) -> Dataset:
         """Return the same rows with these inputs as they would be in new rows."""

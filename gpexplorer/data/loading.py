@@ -29,13 +29,12 @@ from .quoting import listing, nearest, quote
 from .reader.cells import is_number
 from .reader.column_cells import KINDS
 from .reader.number_format import missing_number
-from .reader.table_reader import TableReader
-from .reader.target_statistics import fit_to_targets
+from .reader.target_statistics import fit_to_targets, of_training_rows
 from .sets.cards import Progress, card, fetch_card, is_cached, names
 from .sets.generators import GENERATORS, complete, generate
 from .sets.poses import DIMENSION, NOTE, TEST, TRAIN
 from .sets.poses import named as poses
-from .splits import Given, How, Split, make_split
+from .splits import Given, How, Mask, Split, make_split, part
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -302,25 +301,33 @@ def _split(numbers: Numbers, how: How, given: Given, identity: object, name: str
     groups = groups_of_rows(np.array(numbers.groups), len(y)) if numbers.groups else None
     data = Dataset(X, y, numbers.names, numbers.target, groups=groups)
     split = make_split(data, how, given, [_content(numbers), identity], numbers.notes, name)
-    return split if numbers.reader is None else _fitted_to_targets(split, numbers.reader)
+    return split if numbers.reader is None else _learned(split, numbers, *part(data, how, given, name))
 
 
-def _fitted_to_targets(split: Split, reader: TableReader) -> Split:
-    """The split with a reader that has learned from the targets of the training rows, and without useless inputs."""
-    train, test = split.train, split.test
+def _learned(split: Split, numbers: Numbers, is_train: Mask, is_test: Mask) -> Split:
+    """The split with a reader that has learned from the training rows alone, and without useless inputs."""
+    train, test, reader = split.train, split.test, numbers.reader
+    assert reader is not None
+    texts = [numbers.X] if isinstance(numbers.X, list) else numbers.texts
+    cells = numbers.X if numbers.cells is None else numbers.cells
+    cells = np.zeros((len(numbers.y), 0)) if isinstance(cells, list) else cells
+    reader, read = of_training_rows(reader, cells, texts, numbers.y, is_train)
     if not isinstance(train.X, torch.Tensor | MixedRows):
         return replace(split, train=replace(train, reader=reader), test=replace(test, reader=reader))
-    matrices = [(rows.X.numbers if isinstance(rows.X, MixedRows) else rows.X).numpy() for rows in (train, test)]
     groups = None if train.groups is None else train.groups.number.numpy()
-    encoded = fit_to_targets(reader, matrices[0], train.y.numpy(), matrices[1], groups)
+    X = reader.matrix({source: own.of_rows(is_train) for source, own in read.items()}, len(train))
+    reader, X, as_new = fit_to_targets(reader, X, train.y.numpy(), groups)
+    of_test = {source: read[source].of_rows(is_test) for source in reader.number_sources}
+    unknown = {source: torch.from_numpy(reader.column(source).unknown(own)) for source, own in of_test.items()}
+    unknown = {source: mask for source, mask in unknown.items() if bool(mask.any())}
     parts = []
-    for rows, matrix in ((train, encoded.train), (test, encoded.others)):
-        X: Any = torch.from_numpy(np.ascontiguousarray(matrix))
-        X = rows.X.with_numbers(X) if isinstance(rows.X, MixedRows) else X
-        parts.append(replace(rows, X=X, names=encoded.reader.names, reader=encoded.reader))
-    if encoded.as_new is not None and isinstance(train.X, torch.Tensor):
-        parts[0] = replace(parts[0], as_new=torch.from_numpy(np.ascontiguousarray(encoded.as_new)))
-    return replace(split, train=parts[0], test=parts[1])
+    for rows, matrix in ((train, X), (test, reader.matrix(of_test, len(test)))):
+        numbers_of_rows: Any = torch.from_numpy(np.ascontiguousarray(matrix))
+        own = rows.X.with_numbers(numbers_of_rows) if isinstance(rows.X, MixedRows) else numbers_of_rows
+        parts.append(replace(rows, X=own, names=reader.names, reader=reader))
+    if as_new is not None and isinstance(train.X, torch.Tensor):
+        parts[0] = replace(parts[0], as_new=torch.from_numpy(np.ascontiguousarray(as_new)))
+    return replace(split, train=parts[0], test=replace(parts[1], unknown=unknown or None))
 
 
 def _content(numbers: Numbers) -> str:

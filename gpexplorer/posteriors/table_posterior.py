@@ -22,11 +22,11 @@ from torch import Tensor
 from ..data.files.inputs_by_name import ModelInputs, strips_read, target_values
 from ..data.quoting import display_name, listing, quote
 from ..data.reader.table_reader import WARNED, RowsRead, Variant
-from ..data.standardising import checked_inputs, model_rows, table_rows
+from ..data.standardising import checked_inputs, inputs_in_units, model_rows, table_rows
 from ..errors import DataError
 from ..problem import Dataset, MixedRows
 from .base import Posterior
-from .marginals import Marginals, MixtureMarginals
+from .marginals import Marginals, MixtureMarginals, NormalMarginals
 
 STRIP_BYTES = 2**20  # of the float64 of the rows that are read from a file and added at once
 
@@ -163,6 +163,38 @@ def marginals_of_rows(posterior: Any, read: RowsRead, noise: bool | None = None)
             part = posterior.marginals(X, noise)
         groups.append((torch.from_numpy(rows).to(posterior.like.device), part))
     return groups[0][1] if len(groups) == 1 else GroupedMarginals(groups)
+
+
+def marginals_of_part(posterior: Any, rows: Dataset) -> Marginals:
+    """The distributions of scaled rows of a split, such as its test rows.
+
+    A row with a cell that training does not know has a normal distribution, with the mean and the variance of the
+    average over the values of training: the target of a new word is hardly ever that of one of these words.
+
+    Parameters
+    ----------
+    posterior : InUnits
+    rows : Dataset
+    """
+    masks = [mask for mask in (rows.unknown or {}).values() if bool(mask.any())]
+    if not masks:
+        return posterior.marginals_at_scaled(rows.X)
+    is_unknown = torch.stack(masks).any(0)
+    groups: list[tuple[Tensor, Marginals]] = []
+    for mask, of in ((~is_unknown, marginals_of_part), (is_unknown, _as_normal)):
+        if bool(mask.any()):
+            index = mask.nonzero()[:, 0]
+            groups.append((index.to(posterior.like.device), of(posterior, rows.rows(index))))
+    return GroupedMarginals(groups)
+
+
+def _as_normal(posterior: Any, rows: Dataset) -> Marginals:
+    """Normal distributions of scaled rows, in each of which a cell is not known."""
+    X, n = inputs_in_units(rows.X, rows), len(rows)
+    numbers, texts = (X.numbers.cpu().numpy(), X.texts) if isinstance(X, MixedRows) else (X, ())
+    unknown = {source: mask.numpy() for source, mask in (rows.unknown or {}).items() if bool(mask.any())}
+    read = RowsRead(numbers, texts, ("",) * n, np.ones(n, dtype=bool), unknown)
+    return NormalMarginals(*marginals_of_rows(posterior, read).moments)
 
 
 def rows_by_unknown(read: RowsRead) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:

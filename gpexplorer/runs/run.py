@@ -26,6 +26,7 @@ from ..linalg.interruption import Interrupted, interruptible
 from ..methods.base import Method, Steps
 from ..methods.capabilities import EstimatesNoise, NotesVariance
 from ..posteriors import InUnits, Of, as_posterior, in_units
+from ..posteriors.table_posterior import marginals_of_part
 from ..problem import Outcome, Problem, Step
 from . import outcomes, scores
 from .budget import Budget, Progress, ScoringClock, ScoringTime, StopRequest, scheduled
@@ -456,7 +457,7 @@ class Run(RunDisplay):
             if values is None and self.split is not None and len(self.split.test):
                 train, test = plain_rows(self.problem), self.split.test
                 with self.scoring:
-                    marginals = self.posterior(index, "y").marginals_at_scaled(test.X)
+                    marginals = marginals_of_part(self.posterior(index, "y"), test)
                     errors, values = scores.errors_and_scores(marginals, test, train)
                     if self.test_errors is None or index >= self.test_errors[0]:
                         self.test_errors = (index, *errors)

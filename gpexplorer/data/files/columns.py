@@ -82,22 +82,43 @@ def pick(raw: Raw, choice: Choice, keep_all: bool = False) -> Numbers:
     if (total := total_rows.note_on_total(table)) and cells and all(column.gap[-1] for column in cells.values()):
         keep[-1] = False
         total = (f"{total[0].rpartition(': if')[0]} and no value of an input: it was left out as a total.",)
-    X = _matrix(table_reader, cells, table.num_rows)[keep]
+    totals = total + total_rows.note_on_subtotals(table)
+    blank = table_checks.note_on_blank_rows([column.gap & keep for column in cells.values()])
+    if not keep.all():  # what other rows have is not known to the model
+        columns, table = _of_rows(columns, table_reader, keep), table.filter(pa.array(keep))
+        inputs, also = _inputs(name, {c: columns[c] for c in (*inputs, target)}, target, choice, keep_all)
+        table_reader, omitted = _reader(table, columns, target, inputs, choice), omitted + also
 
-    notes = raw.notes + omitted + _notes_on_gaps(columns, inputs, choice, keep)
-    notes += total + total_rows.note_on_subtotals(table)
+    notes = raw.notes + omitted + _notes_on_gaps(columns, inputs, choice) + totals
     for c in (*inputs, target):
         notes += doubts(columns[c].reader, table[c], c == target or bool(choice.asked(c)))
         notes += table_checks.notes_on_values(c, columns[c].reader.kind, table[c], columns[c].cells.values)
-    notes += table_checks.note_on_blank_rows([column.gap & keep for column in cells.values()])
-    notes += survey.dropped + survey.notes_on(tuple(c for c in inputs if columns[c].is_full_of_numbers))
-    kept = np.flatnonzero(keep)
-    row_groups = tuple(groups[i] for i in kept) if groups else ()
+    notes += blank + survey.dropped
+    notes += survey.notes_on(tuple(c for c in inputs if columns[c].is_full_of_numbers))
+    return _numbers(table_reader, columns, choice, table)._replace(target=target, notes=notes, kept=keep)
+
+
+def _of_rows(columns: dict[str, Column], reader: TableReader, keep: NDArray[np.bool_]) -> dict[str, Column]:
+    """These rows of the columns alone; what was left out before stays so, for the same reason."""
+    why = {column.name: column.left_out for column in reader.columns}
+    kept = {c: column.of_rows(keep) for c, column in columns.items()}
+    return {
+        c: column._replace(reader=replace(column.reader, left_out=why.get(c) or column.reader.left_out))
+        for c, column in kept.items()
+    }
+
+
+def _numbers(reader: TableReader, columns: dict[str, Column], choice: Choice, table: pa.Table) -> Numbers:
+    """The inputs and targets of all these rows."""
+    y = columns[reader.target.name].cells.values
+    groups = tuple(as_they_are(table[choice.groups])) if choice.groups else ()
+    texts = tuple(tuple(as_they_are(table[c])) for c in reader.texts)
+    made = Numbers(np.zeros((len(y), 0)), y, reader.names, "", (), np.ones(len(y), bool), texts, groups, reader)
     if choice.objects:
-        chosen = [texts[choice.objects][i] for i in kept]
-        return Numbers(chosen, y[keep], (choice.objects,), target, notes, keep, groups=row_groups, reader=table_reader)
-    text_columns = tuple(tuple(column[i] for i in kept) for column in texts.values())
-    return Numbers(X, y[keep], table_reader.names, target, notes, keep, text_columns, row_groups, table_reader)
+        return made._replace(X=list(texts[0]), texts=())
+    cells = np.column_stack([columns[c].cells.values for c in reader.number_sources] or [np.zeros((len(y), 0))])
+    X = reader.matrix({c: columns[c].cells for c in reader.number_sources}, len(y))
+    return made._replace(X=X, cells=None if np.array_equal(X, cells) else cells)
 
 
 def _refuse_row_without_group(name: str, groups: list[str], choice: Choice) -> None:
@@ -157,12 +178,6 @@ def _encoded(reader: ColumnReader, is_asked: bool) -> ColumnReader:
     return replace(reader, left_out="", encoding=encoding)
 
 
-def _matrix(reader: TableReader, cells: dict[str, Cells], n: int) -> Floats:
-    """The inputs [n, q] of a reader."""
-    columns = [column.of_cells(cells[column.source], reader.column(column.source)) for column in reader.inputs]
-    return np.column_stack(columns) if columns else np.zeros((n, 0))
-
-
 def _numbers_of_cells(reader: TableReader, cells: dict[str, Cells]) -> dict[str, Floats]:
     """Numbers [n] of each column, with NaN where a gap is an error or leaves out its row."""
     numbers = {}
@@ -180,12 +195,10 @@ def _gaps_of_texts(texts: dict[str, list[str]], groups: list[str], choice: Choic
     return gaps | ({choice.groups: _missing_texts(groups)} if choice.groups else {})
 
 
-def _notes_on_gaps(
-    columns: dict[str, Column], inputs: Sequence[str], choice: Choice, keep: NDArray[np.bool_]
-) -> tuple[str, ...]:
-    """Notes on gaps that were filled in the rows that are kept."""
+def _notes_on_gaps(columns: dict[str, Column], inputs: Sequence[str], choice: Choice) -> tuple[str, ...]:
+    """Notes on gaps that were filled."""
     notes = []
-    gaps = {c: int((columns[c].cells.gap & keep).sum()) for c in inputs if choice.missing in (None, "fill")}
+    gaps = {c: int(columns[c].cells.gap.sum()) for c in inputs if choice.missing in (None, "fill")}
     filled = {c: f"{quote(c)} ({number:,})" for c, number in gaps.items() if number}
     numbers = [shown for c, shown in filled.items() if columns[c].reader.kind != "words"]
     words = [shown for c, shown in filled.items() if columns[c].reader.kind == "words"]

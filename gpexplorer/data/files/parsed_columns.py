@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..reader.column_cells import Cells, ColumnReader
 from ..reader.column_reader import column_reader
+from ..reader.learned_columns import of_levels, relearned
 from ..reader.table_reader import TableReader
 from ..table_checks import Floats
 
@@ -18,7 +19,8 @@ class Numbers(NamedTuple):
     """Finite numbers in the units of the file: X [n, d] or n texts, y [n], column names, and notes for the user.
 
     Columns of text beside those of X are in `texts`; their names stand behind those of X. `reader` has read the table;
-    it has not seen the targets yet (see `reader.target_statistics`).
+    it has not seen the targets yet (see `reader.target_statistics`). `cells` [n, s] are those of its sources, as
+    numbers, days, hours or numbers of words, with NaN for a gap; None if they are the inputs themselves.
     """
 
     X: Floats | list[str]
@@ -30,6 +32,7 @@ class Numbers(NamedTuple):
     texts: tuple[tuple[str, ...], ...] = ()
     groups: tuple[str, ...] = ()  # the group of each row, if the choice names a column of them
     reader: TableReader | None = None
+    cells: Floats | None = None
 
 
 class Column(NamedTuple):
@@ -52,6 +55,13 @@ class Column(NamedTuple):
     def has_any(self) -> bool:
         """Whether there is a cell that is no gap."""
         return not self.cells.gap.all()
+
+    def of_rows(self, rows: NDArray[np.bool_]) -> Column:
+        """These rows [n] of the column alone, and a reader that knows no others."""
+        reader, cells = relearned(self.reader, self.cells, rows)
+        if reader.kind == "words":
+            reader = of_levels(reader, int(rows.sum()))
+        return Column(reader, cells.of_rows(rows))
 
     @property
     def first(self) -> str:

@@ -39,6 +39,11 @@ class Cells(NamedTuple):
     unreadable: Mask
     with_unit: Mask
 
+    def of_rows(self, rows: Mask) -> Cells:
+        """These rows alone."""
+        values, gap, unseen, unreadable, with_unit = self
+        return Cells(values[rows], gap[rows], unseen[rows], unreadable[rows], with_unit[rows])
+
 
 @dataclass(frozen=True)
 class ColumnReader:
@@ -165,6 +170,10 @@ class ColumnReader:
         if self.kind == "words" or not self.is_constant:
             return cells.unseen & self.is_constant
         return ~cells.gap & ~np.isclose(cells.values, self.low, rtol=1e-9, atol=0.0)
+
+    def unknown(self, cells: Cells) -> Mask:
+        """Over which cells a prediction is averaged: new words, and gaps where training has none."""
+        return cells.unseen | (cells.gap & (self.on_gap == "average"))
 
     def contradicted_by(self, column: pa.ChunkedArray) -> bool:
         """Whether a cell can be read only in the other format: 2,5 where the mark is a point, or 3/16 as day/month."""

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..quoting import quote
 from .cells import Texts, as_they_are, is_number, is_text, plain, plain_numbers, texts_of, typed_values
 from .column_cells import KINDS, ColumnReader
 from .date_format import (
@@ -29,6 +28,7 @@ from .date_format import (
     without_versions,
 )  # fmt: skip
 from .date_texts import WEEK, YEAR_QUARTER, clock_hours
+from .learned_columns import of_levels, with_statistics
 from .number_format import (
     DAYS,
     DURATION_NAME,
@@ -45,13 +45,10 @@ from .words import (
     are_yes_no,
     gap_words_of,
     levels_of,
-    nearly_number,
     repeated_words,
 )  # fmt: skip
 
-FEW = 8  # words that become inputs of 0 and 1 by themselves
 MOST_LEVELS = 30  # words that become inputs of 0 and 1 if that is asked for
-MOST_WORDS = 5000
 MONTH_AND_YEAR = r"^\s*(0?[1-9]|1[0-2])\.(19|20)[0-9]{2}\s*$"  # may be a number as well
 THOUSANDS = r"^\s*[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+\s*$"  # likewise, with points between the groups of digits
 
@@ -95,7 +92,7 @@ def column_reader(name: str, column: pa.ChunkedArray, asked: str = "", decimal: 
         decided = replace(decided, dates=clock or decided.dates.with_clock_of(texts_of(column).distinct))
     if decided.kind == "number":
         decided = replace(decided, numbers=decided.numbers._replace(missing=missing_number(form)))
-    return _with_statistics(decided, column)
+    return with_statistics(decided, decided.cells(column))
 
 
 def _by_type(name: str, column: pa.ChunkedArray, kind: str, form: str) -> ColumnReader | None:
@@ -218,35 +215,4 @@ def _mostly_dates(name: str, texts: Texts, kind: str, form: str) -> ColumnReader
 
 
 def _of_words(name: str, texts: Texts, numbers_apart: bool = False) -> ColumnReader:
-    levels = levels_of(texts, numbers_apart)
-    present = sum(levels.counts)
-    k, left_out = len(levels.names), ""
-    if k == 1 and present == len(texts.place):
-        left_out = "always the same word"
-    elif (k == present and k > 2) or (2 * k > present and k > FEW):
-        left_out = "a different text in nearly every row"
-        left_out += f", such as {quote(text)}" if (text := nearly_number(levels.names)) else ""
-    elif k > MOST_WORDS:
-        left_out = f"{k:,} different words"
-    encoding = "0/1" if k <= FEW else "mean"
-    return ColumnReader(name, "words", levels=levels, encoding=encoding, left_out=left_out)
-
-
-def _with_statistics(reader: ColumnReader, column: pa.ChunkedArray) -> ColumnReader:
-    """The same reader with the median, the range and the share of gaps of its column."""
-    cells = reader.cells(column)
-    n = len(cells.values)
-    values = cells.values[np.isfinite(cells.values)]
-    reader = replace(reader, gaps=float(cells.gap.mean()) if n else 0.0, rows=n)
-    if not len(values) or reader.kind == "words":
-        return reader
-    small, whole = bool(np.abs(values).max() <= 1.5), bool((values == np.round(values)).all())
-    quantiles = np.quantile(values, (np.arange(9) + 0.5) / 9)
-    return replace(
-        reader,
-        numbers=reader.numbers._replace(small=small, whole=whole),
-        median=float(np.median(values)),
-        low=float(values.min()),
-        high=float(values.max()),
-        quantiles=tuple(map(float, quantiles)),
-    )
+    return of_levels(ColumnReader(name, "words", levels=levels_of(texts, numbers_apart)), len(texts.place))

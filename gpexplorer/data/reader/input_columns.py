@@ -140,7 +140,7 @@ def possible_weights(reader: ColumnReader) -> Floats:
     if reader.kind != "words" or reader.encoding == "mean":
         k = len(reader.quantiles) or 1 if reader.kind != "words" else RESIDUALS
         return np.full(k, 1.0 / k)
-    counts = np.array(reader.levels.counts, dtype=np.float64)
+    counts = np.array(reader.levels.counts or (1,), dtype=np.float64)  # training may have gaps alone
     return np.asarray(counts / counts.sum())
 
 

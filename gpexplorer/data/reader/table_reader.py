@@ -132,7 +132,7 @@ class TableReader:
     def contradicted_by(self, table: pa.Table, name: str) -> frozenset[str]:
         """The columns that have cells in another format than those of training; raises what `read` does."""
         table, _ = self._named(table, name)
-        return frozenset(one for one in self._number_sources if self.column(one).contradicted_by(table[one]))
+        return frozenset(one for one in self.number_sources if self.column(one).contradicted_by(table[one]))
 
     def read(self, table: pa.Table, name: str = "the table", contradicted: Collection[str] = ()) -> RowsRead:
         """Read new rows.
@@ -153,10 +153,8 @@ class TableReader:
             If a column is missing.
         """
         table, notes = self._named(table, name)
-        cells = {s: self.column(s).cells(table[s], s in contradicted) for s in self._number_sources}
-        X = [column.of_cells(cells[column.source], self.column(column.source)) for column in self.inputs]
-        matrix = np.column_stack(X) if X else np.zeros((table.num_rows, 0))
-        self._fill_from_others(matrix, cells)
+        cells = {s: self.column(s).cells(table[s], s in contradicted) for s in self.number_sources}
+        matrix = self.matrix(cells, table.num_rows)
         for source, own in cells.items():
             notes += notes_on_cells(self.column(source), table[source], own, source in contradicted)
         others = (column for column in self.columns if column.name not in self.sources)
@@ -167,7 +165,14 @@ class TableReader:
     def _named(self, table: pa.Table, name: str) -> tuple[pa.Table, tuple[str, ...]]:
         return named_as([self.column(source) for source in self.sources], table, name)
 
-    def _fill_from_others(self, X: Floats, cells: dict[str, Cells]) -> None:
+    def matrix(self, cells: Mapping[str, Cells], n: int) -> Floats:
+        """The inputs [n, q] that are numbers, from the cells of their columns, as they are in new rows."""
+        columns = [column.of_cells(cells[column.source], self.column(column.source)) for column in self.inputs]
+        X = np.column_stack(columns) if columns else np.zeros((n, 0))
+        self._fill_from_others(X, cells)
+        return X
+
+    def _fill_from_others(self, X: Floats, cells: Mapping[str, Cells]) -> None:
         """Give gaps, and then words that are not known, the value that the other inputs of their row suggest, in place.
 
         What fills a gap sees the medians of other gaps, as in training.
@@ -177,7 +182,7 @@ class TableReader:
             if column.role == "value" and column.given and (gap := cells[column.source].gap).any():
                 X[gap, position] = column.from_others(medians[gap][:, self._fillers(column)])
         for position, column in enumerate(self.inputs):
-            if column.role == "mean":
+            if column.role == "mean" and column.values:
                 read = cells[column.source]
                 unknown = read.unseen | (read.gap & (self.column(column.source).on_gap != "level"))
                 X[unknown, position] = column.from_others(X[unknown][:, self._fillers(column)])
@@ -186,7 +191,8 @@ class TableReader:
         return [position for position, other in enumerate(self.inputs) if other.can_fill(column)]
 
     @property
-    def _number_sources(self) -> tuple[str, ...]:
+    def number_sources(self) -> tuple[str, ...]:
+        """The columns from which inputs that are numbers are made."""
         return tuple(dict.fromkeys(column.source for column in self.inputs))
 
     def _explained(
@@ -201,7 +207,7 @@ class TableReader:
             infinite = np.isinf(read.values)
             lost = read.unreadable | infinite | (read.gap & (policy == "refuse"))
             answered &= ~lost
-            unknown[source] = (read.unseen | (read.gap & (policy == "average"))) & ~lost
+            unknown[source] = self.column(source).unknown(read) & ~lost
             is_new = self.column(source).differs(read) & ~lost & ~read.unseen
             beyond |= is_new
             flagged = np.flatnonzero(read.gap | read.unseen | read.unreadable | infinite | read.with_unit | is_new)
@@ -280,7 +286,7 @@ class TableReader:
     @property
     def decisions(self) -> dict[str, str]:
         """The kinds and formats that cells alone would not tell again, as the option `kinds` of `load` takes them."""
-        used = (*(self.column(source) for source in self._number_sources), self.target)
+        used = (*(self.column(source) for source in self.number_sources), self.target)
         return {
             column.name: column.decision
             for column in used
@@ -289,7 +295,7 @@ class TableReader:
 
     def rows_of_table(self) -> list[dict[str, Any]]:
         """One line per column, for a table on the screen."""
-        inputs = {source: [c.name for c in self.inputs if c.source == source] for source in self._number_sources}
+        inputs = {source: [c.name for c in self.inputs if c.source == source] for source in self.number_sources}
         lines = []
         for column in (*self.columns, self.target):
             made = inputs.get(column.name, [column.name] if column.name in self.texts else [])

@@ -15,7 +15,7 @@ Micci-Barreca (2001), A preprocessing scheme for high-cardinality categorical at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,8 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cells import Floats, Mask
-from .input_columns import RESIDUALS, InputColumn
+from .column_cells import Cells
+from .input_columns import RESIDUALS, InputColumn, inputs_from
+from .learned_columns import relearned
 from .table_reader import TableReader
+from .words import repeated_words
 
 PARTS = 5
 TIE = 1e-5  # standard deviations of the target between the means of two words that would be equal
@@ -35,40 +38,76 @@ LEAST_EXPLAINED = 0.003  # share of the variance that an added input must explai
 
 
 class Encoded(NamedTuple):
-    """A reader that has learned from the targets, and the inputs of the training rows and of other rows.
+    """A reader that has learned from the targets, and the inputs of the training rows.
 
     `as_new` are the inputs of the training rows as the reader reads new rows; None if they are the same.
     """
 
     reader: TableReader
     train: Floats
-    others: Floats
     as_new: Floats | None
 
 
-def fit_to_targets(
-    reader: TableReader, X: Floats, y: Floats, others: Floats, groups: NDArray[np.int64] | None = None
-) -> Encoded:
+def of_training_rows(
+    reader: TableReader, cells: Floats, texts: Sequence[Sequence[str]], y: Floats, rows: Mask
+) -> tuple[TableReader, dict[str, Cells]]:
+    """A reader that knows the words, the ranges and the gaps of these rows alone, and all cells as it reads them.
+
+    Parameters
+    ----------
+    reader : TableReader
+        A reader that knows all rows and has not learned from the targets.
+    cells : array [n, s]
+        The cells of its sources, NaN for a gap; see `data.files.parsed_columns.Numbers`.
+    texts : sequence of sequences of n str
+        Its columns of text.
+    y : array [n]
+        The targets.
+    rows : array of bool [n]
+        The training rows.
+    """
+    named = {reader.target.name: y} | dict(zip(reader.number_sources, cells.T, strict=True))
+    nothing = np.zeros(len(y), dtype=bool)
+    read = {name: Cells(values, np.isnan(values), nothing, nothing, nothing) for name, values in named.items()}
+    readers = {column.name: column for column in (reader.target, *reader.columns)}
+    as_before = reader, dict(read)
+    if rows.all():
+        return as_before
+    for name, own in as_before[1].items():
+        column, read[name] = relearned(readers[name], own, rows)
+        has_policy = column.gaps > 0.0 or column.on_gap not in ("fill", "level")
+        readers[name] = column if has_policy else replace(column, on_gap="average")
+    for name, column_of_text in zip(reader.texts, texts, strict=True):
+        levels = repeated_words([text for text, is_known in zip(column_of_text, rows, strict=True) if is_known])
+        readers[name] = replace(readers[name], levels=levels)
+    target = readers.pop(reader.target.name)
+    inputs = [own for name in reader.number_sources for own in inputs_from(readers[name], target.name)]
+    if not inputs and not reader.texts:  # all cells of training rows are gaps
+        return as_before
+    return replace(reader, columns=tuple(readers.values()), target=target, inputs=tuple(inputs)), read
+
+
+def fit_to_targets(reader: TableReader, X: Floats, y: Floats, groups: NDArray[np.int64] | None = None) -> Encoded:
     """Learn means per word from training rows, and drop the derived inputs that do not help to explain the target.
 
     Parameters
     ----------
     reader : TableReader
         With all inputs that can be made; columns of means have no values yet.
-    X, others : array [n, q], [t, q]
-        The inputs of training rows and of other rows; a column of means holds numbers of words.
+    X : array [n, q]
+        The inputs of training rows; a column of means holds numbers of words.
     y : array [n]
         The training targets.
     groups : array [n], optional
         The group of each training row; rows of one group are in the same part.
     """
-    X, others, inputs = X.copy(), others.copy(), list(reader.inputs)
+    X, inputs = X.copy(), list(reader.inputs)
     part, new = _parts(len(y), groups), dict[int, Floats]()
-    changed: list[tuple[int, Mask, Mask, tuple[Floats, Floats]]] = []
+    changed: list[tuple[int, Mask, Floats]] = []
     for j, column in enumerate(inputs):
         if column.role == "mean" and not column.values:
             k = len(reader.column(column.source).levels.names)
-            codes, new_codes = X[:, j].astype(int), others[:, j].astype(int)
+            codes = X[:, j].astype(int)
             values, default = word_means(codes, y, k + 1)
             values = _apart(values, TIE * float(y.std()))
             for held_out in range(PARTS):
@@ -76,19 +115,17 @@ def fit_to_targets(
                 if own.any() and not own.all():
                     of_rest, default_of_rest = word_means(codes[~own], y[~own], k + 1)
                     X[own, j] = np.append(of_rest, default_of_rest)[codes[own]]
-            others[:, j] = np.append(values, default)[new_codes]
             inputs[j] = column._replace(values=tuple(map(float, values)), default=float(default))
             new[j] = values[codes]
     kept = _that_matter(inputs, X, y)
-    for j, gaps, of_others in _gaps_to_fill(inputs, X, others):
+    for j, gaps in _gaps_to_fill(inputs, X):
         places = [k for k, column in enumerate(inputs) if kept[k] and column.can_fill(inputs[j])]
         filled = _with_values_from(inputs[j], X[:, places], X[:, j], gaps)
         if filled is not None:
             inputs[j] = filled
-            new_values = filled.from_others(X[gaps][:, places]), filled.from_others(others[of_others][:, places])
-            changed.append((j, gaps, of_others, new_values))
-    for j, gaps, of_others, (of_train, of_rest) in changed:  # after all of them are learned from medians
-        X[gaps, j], others[of_others, j] = of_train, of_rest
+            changed.append((j, gaps, filled.from_others(X[gaps][:, places])))
+    for j, gaps, new_values in changed:  # after all of them are learned from medians
+        X[gaps, j] = new_values
     others_of = X[:, [bool(keep) and column.role != "mean" for column, keep in zip(inputs, kept, strict=True)]]
     as_new = X.copy()
     for j, means in new.items():  # for words that training does not have, a regression on the other inputs
@@ -96,7 +133,7 @@ def fit_to_targets(
         left = np.quantile(means - column.regression(others_of), (np.arange(RESIDUALS) + 0.5) / RESIDUALS)
         inputs[j], as_new[:, j] = column._replace(residuals=tuple(map(float, left))), means
     chosen = tuple(column for column, keep in zip(inputs, kept, strict=True) if keep)
-    return Encoded(replace(reader, inputs=chosen), X[:, kept], others[:, kept], as_new[:, kept] if new else None)
+    return Encoded(replace(reader, inputs=chosen), X[:, kept], as_new[:, kept] if new else None)
 
 
 def word_means(codes: NDArray[np.int64], y: Floats, k: int) -> tuple[Floats, float]:
@@ -133,14 +170,14 @@ def _regression(values: Floats, others: Floats) -> tuple[float, ...]:
     return (float(values.mean() - center @ slopes), *map(float, slopes))
 
 
-def _gaps_to_fill(inputs: list[InputColumn], X: Floats, others: Floats) -> Iterator[tuple[int, Mask, Mask]]:
-    """The columns of numbers with gaps, and the rows with gaps among training rows and others."""
+def _gaps_to_fill(inputs: list[InputColumn], X: Floats) -> Iterator[tuple[int, Mask]]:
+    """The columns of numbers with gaps, and the rows with gaps."""
     flags = {column.source: j for j, column in enumerate(inputs) if column.role == "missing"}
     for j, column in enumerate(inputs):
         if column.role == "value" and column.source in flags and not column.given:
-            gaps, of_others = (rows[:, flags[column.source]] > 0.5 for rows in (X, others))
+            gaps = X[:, flags[column.source]] > 0.5
             if gaps.any() and (~gaps).sum() >= LEAST_TO_FILL:
-                yield j, gaps, of_others
+                yield j, gaps
 
 
 def _with_values_from(column: InputColumn, others: Floats, values: Floats, gaps: Mask) -> InputColumn | None:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ...data.standardising import targets
+from ...posteriors.table_posterior import marginals_of_part
 from ...runs.run import Run
 from ..base import Layers, View, band, dots, line, named, overlay
 from ..drawing import run_rows
@@ -42,7 +43,7 @@ class Calibration(View):
         assert run.split is not None
         test = run.split.test
         part = test.rows(run_rows.sampled(len(test), MAX_ROWS).to(test.y.device))
-        marginals = run.posterior(at, of="y").marginals_at_scaled(part.X)
+        marginals = marginals_of_part(run.posterior(at, of="y"), part)
         frame = coverage(marginals.cdf(targets(part.y, part)).cpu().numpy())
         rows = "1 test row" if len(part) == 1 else f"{len(part):,} test rows"
         title = f"{rows}, {_outside(frame, len(part))} of {len(frame)} levels outside the band"

@@ -15,6 +15,7 @@ from ...errors import PosteriorError
 from ...kernels.row_scaled import plain_rows
 from ...methods.capabilities import HasBandsOfSomeRows, HasInducingPoints, HasSwapLandscape, LimitedToGrid
 from ...posteriors import Marginals, Posterior, in_units, joint_band
+from ...posteriors.table_posterior import marginals_of_part
 from ...runs.run import Run
 from ..base import Layers, View, band, dots, image, labels, line, named, on_plane, overlay, segments
 from ..drawing import run_rows
@@ -215,7 +216,8 @@ def _predicted_and_observed(run: Run, at: int) -> Layers:
     data = split.test if split is not None and len(split.test) else train
     chosen = run_rows.sampled(len(data), MAX_TEST_ROWS)
     part = data.rows(chosen.to(data.y.device))
-    marginals, observed = run.posterior(at, of="y").marginals_at_scaled(part.X), run_rows.targets_of(part)
+    marginals = marginals_of_part(run.posterior(at, of="y"), part)
+    observed = run_rows.targets_of(part)
     ends = [float(observed.min()), float(observed.max())]
     predicted = "predicted mean and" if run_rows.transforms_target(run) else "predicted"
     xlabel = f"{data.target}, observed on test rows" if data is not train else data.target

@@ -2,16 +2,108 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import gpexplorer as gpx
 from gpexplorer.data.files.inputs_by_name import ModelInputs
+from gpexplorer.data.in_memory import table_of
+from gpexplorer.posteriors.marginals import NormalMarginals
+from gpexplorer.posteriors.table_posterior import marginals_of_part
 from gpexplorer.runs.studies.prediction_table import predictions_of_file
+
+
+def rows(n: int, seed: int) -> pd.DataFrame:
+    """Words of three kinds and of twenty, numbers with gaps and days; y is their sum."""
+    rng = np.random.default_rng(seed)
+    few, many, load = rng.integers(0, 3, n), rng.integers(0, 20, n), rng.uniform(2, 9, n).round(3)
+    days = rng.integers(0, 900, n)
+    return pd.DataFrame({
+        "roof": np.array(["tar", "tin", "zinc"])[few], "site": [f"S{k}" for k in many],
+        "load": np.where(rng.uniform(size=n) < 0.1, np.nan, load), "since": np.datetime64("2017-03-01") + days,
+        "crew": np.where(rng.uniform(size=n) < 0.2, None, np.array(["day", "night"])[rng.integers(0, 2, n)]),
+        "y": 4.0 * few + many + load + days / 300 + rng.normal(0, 0.1, n),
+    })  # fmt: skip
+
+
+def others(n: int, seed: int) -> pd.DataFrame:
+    """Such rows with words, numbers and days of their own."""
+    late = rows(n, seed).assign(roof="slate", crew="weekend", y=99.0)
+    return late.assign(site=[f"T{k % 2}" for k in range(n)], load=late["load"] + 500, since=np.datetime64("2031-05-06"))
+
+
+@pytest.mark.parametrize("door", ["file", "frame", "upload"])
+@pytest.mark.parametrize("missing", [None, "drop"])
+def test_rows_that_are_left_out_say_nothing_of_words_numbers_and_days(door: str, missing: Any, tmp_path: Path) -> None:
+    """Words of rows without a target were words of training: predicted with a small band, and not far."""
+    known, blank = rows(60, 4), others(6, 5).assign(y=np.nan)
+    if missing:  # so are those of rows with a gap
+        blank = others(6, 5).assign(load=np.nan)
+    options = {"target": "y", "missing": missing}
+
+    def loaded(frame: pd.DataFrame) -> Any:
+        if door == "frame":
+            return gpx.load(frame, split="all", **options).train
+        text = frame.to_csv(index=False)
+        if door == "upload":
+            return gpx.data.read_upload("t.csv", text.encode(), gpx.data.Choice(**options), split="all").train
+        (tmp_path / "t.csv").write_text(text)
+        return gpx.load(tmp_path / "t.csv", split="all", **options).train
+
+    alone, both = loaded(known), loaded(pd.concat([known.iloc[:30], blank, known.iloc[30:]]))
+    assert json.loads(both.reader.to_json()) == json.loads(alone.reader.to_json())
+    assert both.names == alone.names
+    assert both.X.tolist() == alone.X.tolist()
+    flat = pd.concat([known.assign(pump=4), others(6, 5).assign(pump=9, y=np.nan)])
+    assert "pump" not in gpx.load(flat, split="all", **options).train.names
+
+
+def split_of(table: pd.DataFrame) -> tuple[Any, dict[str, pd.DataFrame]]:
+    """A split all of whose rows with a target of 99 are test rows, and its rows as tables; other targets differ."""
+    for seed in range(300):
+        split = gpx.load(table, target="y", split={"test": 0.3, "seed": seed})
+        if not (split.train.y == 99.0).any():
+            break
+    by_target = table.set_index("y", drop=False)
+    known = {"train": split.train.y, "test": split.test.y[split.test.y != 99.0]}
+    return split, {name: by_target.loc[y.tolist()] for name, y in known.items()}
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_test_rows_say_nothing_of_words_numbers_and_days(seed: int) -> None:
+    """Words of test rows alone were words of training, which had no row with them."""
+    split, known = split_of(pd.concat([rows(90, seed), others(3, 9)], ignore_index=True))
+    alone = gpx.load(known["train"], target="y", split="all").train
+    assert json.loads(split.train.reader.to_json()) == json.loads(alone.reader.to_json())
+    assert split.train.X.tolist() == alone.X.tolist()
+    is_other = split.test.y == 99.0
+    assert split.test.X[~is_other].tolist() == alone.reader.read(table_of(known["test"])).X.tolist()
+    assert split.test.unknown is not None
+    assert all(split.test.unknown[name].tolist() == is_other.tolist() for name in ("roof", "crew"))
+    assert split.test.rows(is_other.nonzero()[:, 0]).unknown["site"].all()
+
+
+def test_test_rows_with_new_words_are_scored_by_the_average_over_words() -> None:
+    new = others(3, 9).assign(load=5.0, since=np.datetime64("2018-01-01"))
+    split, known = split_of(pd.concat([rows(90, 2), new], ignore_index=True))
+    run = gpx.Spec("ml", kernel="linear", budget={"steps": 9}).open(data=split)
+    run.finish()
+    is_other = split.test.y == 99.0
+    marginals = marginals_of_part(run.posterior(of="y"), run.split.test)
+    mean, var = run.posterior(of="y")(new)
+    assert marginals.moments[0][is_other].tolist() == pytest.approx(mean.tolist(), rel=1e-9)
+    assert marginals.moments[1][is_other].tolist() == pytest.approx(var.tolist(), rel=1e-9)
+    assert float(var.sqrt().min()) > 2.0  # of 0.1 for known words
+    density = -NormalMarginals(mean, var).log_density(torch.full_like(mean, 99.0)).sum()
+    read = run.posterior(of="y")(known["test"])
+    density -= NormalMarginals(*read).log_density(torch.tensor(known["test"]["y"].to_numpy())).sum()
+    assert run.scores()["nlpd"] == pytest.approx(float(density) / len(split.test), rel=1e-6)
 
 
 def predicted(model: Any, path: Path, text: str) -> pd.DataFrame:
