@@ -29,6 +29,7 @@ from .input_columns import RESIDUALS, InputColumn, possible_weights
 from .row_notes import note_on_constant, notes_on_cells
 
 VERSION = 1
+NO_GAPS = "all rows that were learned from have"  # those with a gap may have been left out
 NEW_VALUE = "value not seen"  # remark on a cell of a column that has one value in training
 WITH_UNIT, WITHOUT_UNIT = "unit not in training", "without the unit of training"  # remarks on cells
 DRAWS = 24  # combinations of values, where several columns of a row are not known
@@ -348,7 +349,7 @@ def _remark(column: ColumnReader, read: Cells, row: int, text: str) -> str:
     if read.unseen[row]:
         return f"word not seen: {source} {text}"
     if read.gap[row]:
-        remarks = {"refuse": f"no value: {source}, which no training row lacks", "level": f"no value: {source}"}
+        remarks = {"refuse": f"no value: {source}, which {NO_GAPS}", "level": f"no value: {source}"}
         return remarks.get(policy, f"filled: {source}")
     is_read = read.with_unit[row] and np.isfinite(read.values[row])
     remark = WITHOUT_UNIT if column.numbers.unit else WITH_UNIT

@@ -18,7 +18,7 @@ import gpexplorer as gpx
 from gpexplorer.cli import app
 from gpexplorer.data.files.inputs_by_name import ModelInputs
 from gpexplorer.data.in_memory import table_of
-from gpexplorer.data.reader.table_reader import reader_from
+from gpexplorer.data.reader.table_reader import NO_GAPS, reader_from
 from gpexplorer.errors import DataError, PosteriorError
 from gpexplorer.recommendation.arguments import rows_of
 from gpexplorer.runs.studies.prediction_table import predictions_of_file
@@ -79,7 +79,7 @@ def test_every_row_has_an_answer_or_a_reason(model: Any, tmp_path: Path) -> None
     ]  # fmt: skip
     answer = predicted(model, tmp_path, "x,wood,when\n" + "\n".join(rows) + "\n")
     assert answer["why"].tolist() == [
-        "predicted", "filled: x", 'word not seen: wood "yew"; far', "no value: wood, which no training row lacks",
+        "predicted", "filled: x", 'word not seen: wood "yew"; far', f"no value: wood, which {NO_GAPS}",
         'unreadable: x "two"', 'unreadable: when "25/25/2021"', "far",
     ]  # fmt: skip
     assert answer["mean"].isna().tolist() == [False, False, False, True, True, True, False]

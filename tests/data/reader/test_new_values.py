@@ -64,6 +64,15 @@ def test_rows_that_are_left_out_say_nothing_of_words_numbers_and_days(door: str,
     assert "pump" not in gpx.load(flat, split="all", **options).train.names
 
 
+def test_a_gap_in_new_rows_is_no_gap_that_training_lacks_where_rows_with_gaps_were_left_out() -> None:
+    table = rows(60, 4)
+    split = gpx.load(table, target="y", missing="drop", split="all")
+    assert split.notes == (f"{table.isna().any(axis=1).sum()} rows of 60 had a missing value and were left out.",)
+    read, gaps = split.train.reader.read(table_of(table)), table["load"].isna()
+    says = {why.partition(";")[0] for why, is_gap in zip(read.why, gaps, strict=True) if is_gap}
+    assert says == {"no value: load, which all rows that were learned from have"}
+
+
 def split_of(table: pd.DataFrame) -> tuple[Any, dict[str, pd.DataFrame]]:
     """A split all of whose rows with a target of 99 are test rows, and its rows as tables; other targets differ."""
     for seed in range(300):
