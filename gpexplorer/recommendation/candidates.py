@@ -119,7 +119,7 @@ class Candidate:
     def spec(self, n: int, seed: int, options: Mapping[str, Any] = MappingProxyType({})) -> Spec:
         """The spec for n training rows, with options of the kernel, such as where learning begins."""
         settings = {
-            name: min(value, n) if name in ("num_inducing", "num_rows") else value
+            name: min(value, n) if name in ("num_inducing", "num_rows") and isinstance(value, int) else value
             for name, value in self.settings.items()
         }
         transforms = {name: getattr(self, name) for name in TRANSFORMS}

@@ -174,6 +174,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     all_rows, plan = planned(X, y, options, folds, before, groups)
     split = without_gross_errors(all_rows)
     train = split.train
+    possible = [] if among is None else _given(among, len(train), seed)
     held_out = _held_out_parts(split, plan, seed)
     latest = 1 if plan.kind == "time" else None  # models of earlier rows would be behind the times
     search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock, most_models=latest)
@@ -191,11 +192,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         possible = with_transforms(candidates(split, share, time_name), suitable)
         count = lanes_for(SERIES_ROWS if is_long_series else len(train), left, len(held_out))
     else:
-        given = of_kind("among", among, Sequence, "candidates")
-        possible = [of_kind("One of among", candidate, Candidate, "a Candidate") for candidate in given]
         count = len(possible)
-    if not possible:
-        raise SettingError("among is empty: give at least one Candidate, or leave it out.")
     of_spare = limit if memory is not None else min(limit, SPARE_BYTES)
     lanes = [Lane(candidate, seed, limit, time_name=time_name) for candidate in possible[:count]]
     spare = [Lane(candidate, seed, of_spare, time_name=time_name) for candidate in possible[count:]]
@@ -205,6 +202,19 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     rows = rows_in_spec(X, y, {**options, "groups": column or None}, all_rows)
     spec_of = partial(spec_of_rows, split=all_rows, rows=rows)
     return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan, facts, spec_of)
+
+
+def _given(among: Sequence[Candidate], n: int, seed: int) -> list[Candidate]:
+    """The candidates that were given; a SettingError, before any work, where one of them makes no spec for n rows."""
+    candidates = [
+        of_kind("One of among", candidate, Candidate, "a Candidate")
+        for candidate in of_kind("among", among, Sequence, "candidates")
+    ]
+    if not candidates:
+        raise SettingError("among is empty: give at least one Candidate, or leave it out.")
+    for candidate in candidates:
+        candidate.spec(n, seed)
+    return candidates
 
 
 def _held_out_parts(split: Split, plan: Plan, seed: int) -> list[Split]:
