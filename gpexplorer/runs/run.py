@@ -88,7 +88,7 @@ class Run(RunDisplay):
     outcome : Outcome or None
         Why the run ended, or None while it has not.
     error : Exception or None
-        What the method raised, for the log.
+        What the method or a callback raised, for the log; None again once the run has gone on, or ended otherwise.
     rises : list of Rise
         Every rise of a channel that the method declares monotone. It shows that the computation went wrong.
     scoring : ScoringClock
@@ -174,8 +174,7 @@ class Run(RunDisplay):
             try:
                 return self._next(score)
             except Exception as error:
-                self.error = error
-                self._end(outcomes.failed(error, self.done, self.method, self.problem))
+                self._end(outcomes.failed(error, self.done, self.method, self.problem), error)
                 return None
             except BaseException:
                 self._close_method()
@@ -526,7 +525,7 @@ class Run(RunDisplay):
     def _next(self, score: bool) -> Record | None:
         """Ask the method for one step. Time it, keep it and write it to the store."""
         if requested := self._stop.is_asked:
-            self._end(self._stop_reason or outcomes.stopped(self.done))
+            self._end(self._stop_reason or outcomes.stopped(self.done), self.error if self._stop_reason else None)
         if requested or self._final:
             return None
         if self._steps is None:  # the method begins, or goes on from the last state
@@ -551,7 +550,7 @@ class Run(RunDisplay):
             self._end(end.value)
             return None
         self._seconds += device_time(self._clock, self.problem.train.y) - begin
-        self.outcome = None
+        self.outcome = self.error = None
         record = self.trace.append(Record(len(self.trace), self._seconds, Spent(self.counter.entries), step))
         self.rises += self._watch.check(record)
         self._write(lambda journal: journal.extend(self.trace[len(journal) :]))
@@ -578,8 +577,12 @@ class Run(RunDisplay):
                 self._stop.ask()
                 return
 
-    def _end(self, outcome: Outcome) -> None:
-        """Keep why the run ended, with sentences on rounding. Only a used-up budget leaves the generator open."""
+    def _end(self, outcome: Outcome, error: Exception | None = None) -> None:
+        """Keep why the run ended, with sentences on rounding, and the error that ended it, if one did.
+
+        Only a used-up budget leaves the generator open.
+        """
+        self.error = error
         self._stop.answer()
         self._stop_reason = None
         notes = (self.start_note, self.rises)

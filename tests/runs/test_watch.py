@@ -39,14 +39,16 @@ def test_an_error_ends_the_run_with_a_sentence_and_keeps_its_steps():
     assert isinstance(run.error, KeyError)
     assert run.done == 2
     run.finish(steps=6)
-    assert run.done == 6
+    assert (run.done, run.error) == (6, None)
 
 
 def test_an_error_after_the_last_step_of_the_budget_is_named_as_well():
     run = small_spec("gbcd", d=2).open()
     outcome = run.finish(steps=2, callback=lambda record: 1 / (2 - record.index))
     assert "ZeroDivisionError after 2 steps" in outcome.message
+    assert isinstance(run.error, ZeroDivisionError)
     assert run.finish(steps=2).reason == "budget"
+    assert run.error is None  # it ended well without another step
 
 
 def test_a_closed_run_says_that_it_is_closed_and_not_that_its_budget_is_used_up():
