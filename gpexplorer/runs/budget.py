@@ -80,10 +80,15 @@ class Budget:
         share, least = (FIRST_OVERRUN, FIRST_PATIENCE) if in_first_step else (MOST_OVERRUN, LEAST_OVERRUN)
         return self.seconds is not None and seconds > share * self.seconds + least
 
-    def overrun(self, seconds: float) -> str:
-        """A sentence if the last step ended well after the limit in seconds; it begins with a blank."""
+    def overrun(self, seconds: float, before: float) -> str:
+        """A sentence if a run took well more than the limit in seconds, `before` of them before it had this limit.
+
+        It begins with a blank.
+        """
         if not self.is_overrun(seconds):
             return ""
+        if self.seconds is not None and before >= self.seconds:
+            return f" The run had used {before:.3g} s before it was given this limit."
         return f" It used {seconds:.3g} s, because its last step took that long: use smaller settings."
 
     def progress(self, steps: int, seconds: float) -> Progress:

@@ -213,13 +213,14 @@ class Run(RunDisplay):
             finally:
                 stop_watching()
         budget = self._budget if steps is None and seconds is None else Budget(steps, seconds)
-        scoring, self._limits = ScoringTime(budget, self._seconds), budget
+        before = self._seconds
+        scoring, self._limits = ScoringTime(budget, before), budget
         try:
             while True:
                 # where a callback has failed, the run ends with that
                 goes_on = not len(self.trace) or self._stop_reason or self._final  # record 0 comes before any work
                 if not goes_on and (message := budget.spent(self.done, self._seconds)):
-                    self._end(Outcome("budget", message + budget.overrun(self._seconds)))
+                    self._end(Outcome("budget", message + budget.overrun(self._seconds, before)))
                     break
                 if self.advance(score=scheduled(len(self.trace)) and scoring.allowed(self._seconds)) is None:
                     break

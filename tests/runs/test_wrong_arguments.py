@@ -294,9 +294,21 @@ def test_an_explorer_takes_a_spec_and_a_store(wrong: dict[str, Any]) -> None:
 
 def test_a_run_says_when_its_last_step_went_far_beyond_the_seconds() -> None:
     budget = Budget(seconds=0.7)
-    assert budget.overrun(0.9) == ""
-    assert "It used 7.9 s" in budget.overrun(7.9)
-    assert Budget(steps=3).overrun(7.9) == ""
+    assert budget.overrun(0.9, before=0.0) == ""
+    assert "It used 7.9 s, because its last step" in budget.overrun(7.9, before=0.69)
+    assert Budget(steps=3).overrun(7.9, before=0.0) == ""
+
+
+def test_a_run_that_gets_a_smaller_limit_than_it_has_used_blames_no_step_for_it() -> None:
+    ticks = iter(range(1000))
+    run = gpx.Spec("random", {"num_inducing": 5}, data="snelson-like", kernel="se").open()
+    run._clock = lambda: float(next(ticks))
+    run.finish(steps=9)
+
+    message = run.finish(seconds=0.25).message
+
+    assert "The run had used 10 s before it was given this limit." in message
+    assert "last step took" not in message
 
 
 WRONG_KINDS: list[Any] = [
