@@ -148,10 +148,12 @@ def test_neighbours_that_would_change_again_need_more_rounds(monkeypatch: pytest
 @pytest.mark.parametrize("shift", [0.0, 5.0])
 def test_an_epoch_ends_a_run_by_its_decrease_of_objective_and_priors(shift: float, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("gpexplorer.methods.inducing.settings.log_prior", lambda kernel, theta: theta)
-    method, problem = record(tolerance=1e-2), record(kernel=None)
+    slopes = {"of theta": 2.2}  # sqrt(4 * 25 rows * .05 nat) = 2.236
+    method = record(tolerance=1e-2, optimiser="CG", _slope=lambda problem, state: slopes["of theta"])
+    problem = record(kernel=None, train=range(25))
 
     def ended(begin: float, objective: float, prior_gain: float = 0.0) -> Outcome | None:
-        state = record(epoch=2, epoch_begin=begin, theta=shift + prior_gain, theta_begin=shift)
+        state = record(epoch=2, epoch_begin=begin, theta=shift + prior_gain, theta_begin=shift, position=7)
         return LearningMethod.ending(method, problem, state, objective)
 
     assert ended(-47.9, -50.0) is None  # 2.1 is more than .5
@@ -166,6 +168,10 @@ def test_an_epoch_ends_a_run_by_its_decrease_of_objective_and_priors(shift: floa
     assert "by 0, less than" in ended(-51.0, -50.0).message  # it rose
     assert ended(0.109, 0.1) is not None  # of an objective near 0, the tolerance itself
     assert ended(0.111, 0.1) is None
+    slopes["of theta"] = 2.3
+    assert ended(-50.0, -50.0).reason == "budget"
+    words = "CG finds no lower value after 7 evaluations, though the largest derivative is 2.3"
+    assert words in ended(-50.0, -50.0).message
 
 
 def test_functions_that_represent_less_than_a_twentieth_are_warned_of():

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import param
 from torch import Tensor
 
-from ...kernels.theta.restrictions import log_prior
+from ...kernels.theta.restrictions import largest_derivative, log_prior
+from ...noise_floor import noise_floor
 from ...objectives import Terms, nystrom, nystrom_gradient
 from ...problem import CONVERGED, Outcome, Problem, Step
-from ..base import Method, Steps
+from ..base import Method, Steps, end_of_descent
 from ..own_points import number_of_points
 from ..setting_kinds import choice, count, share
 
@@ -115,7 +116,9 @@ class LearningMethod(Method):
     def ending(self, problem: Problem, state: Any, objective: float) -> Outcome | None:
         """Return why the epoch of a state, at whose end the objective has this value, is the last one; None if not.
 
-        Gains of epochs decrease slowly, so that it has converged if the last one is far below CONVERGED.
+        Gains of epochs decrease slowly, so that it has converged if the last one is far below CONVERGED, unless a
+        derivative says that the optimiser has failed: the second ones are about 2 n at most, that in the noise, so that
+        a step along a derivative g lowers the objective by g^2 / (4 n) or more.
         """
         decrease = state.epoch_begin - objective
         decrease += log_prior(problem.kernel, state.theta) - log_prior(problem.kernel, state.theta_begin)
@@ -126,9 +129,19 @@ class LearningMethod(Method):
             f"{self.tolerance:g} of {abs(objective):.4g}."
         )
         if decrease <= SETTLED:
-            return Outcome("converged", message)
+            allowed = math.sqrt(4.0 * len(problem.train) * CONVERGED)
+            end = end_of_descent(self.optimiser, self._slope(problem, state), allowed, state.position)
+            return Outcome(end.reason, message if end.reason == "converged" else f"{message} {end.message}")
         rest = f"Later epochs may lower it by more than {CONVERGED:g} nat together: lower tolerance to go on."
         return Outcome("budget", f"{message} {rest}")
+
+    def _slope(self, problem: Problem, state: Any) -> float:
+        """The largest derivative of the objective in a log-hyperparameter; 0 if none is learned."""
+        gradient = self.theta_gradient(problem, state) if self.learn else None
+        if gradient is None:
+            return 0.0
+        theta = state.theta.cpu()
+        return largest_derivative(problem.kernel, theta, noise_floor(problem).along(theta, gradient(state.theta).cpu()))
 
     def out_of_epochs(self) -> Outcome:
         """Return the outcome after the last epoch that is allowed."""

@@ -189,6 +189,31 @@ def test_a_resumed_run_repeats_every_step(key: str, begin: int):
         assert resumed_step.info.objective == pytest.approx(step.info.objective, rel=1e-7, nan_ok=True)
 
 
+@pytest.mark.parametrize("key", ["sgpr", "fitc"])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_descent_that_fails_where_the_objective_could_be_lower_has_not_converged(
+    key: str, shift: float, monkeypatch: pytest.MonkeyPatch
+):
+    """As where rounding decides the derivatives in points that nearly coincide."""
+
+    def uphill(*arguments: Any, **likelihood: Any) -> Any:
+        model, gradient = sparse_gradient(*arguments, **likelihood)
+        return model, loop.Gradient(-gradient.theta, -gradient.Z)
+
+    task = problem(shift)
+    monkeypatch.setattr(loop, "sparse_gradient", uphill)
+    steps, outcome = walked(key, task, evaluations=40, tolerance=1e-9)
+
+    slope = registry[key](**SMALL).theta_gradient(task, steps[-1].state)(steps[-1].state.theta).abs().max()
+
+    assert steps[-1].info.objective == pytest.approx(steps[1].info.objective, rel=1e-9)
+    assert outcome.reason == "budget"
+    assert f"finds no lower value after {steps[-1].state.position} evaluations" in outcome.message
+    assert f"the largest derivative is {float(slope):.2g}" in outcome.message
+    _, outcome = walked(key, task, evaluations=40, tolerance=1e-9, learn=False)
+    assert outcome.reason == "converged"
+
+
 # -- descents ----------------------------------------------------------------------------------------------------------
 
 
