@@ -221,7 +221,7 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
     restrictions: Restrictions | None = None,
     units: Float[Tensor, " p"] | None = None,
     floor: Floor | None = None,
-) -> Generator[Replayed, None, bool]:
+) -> Generator[Replayed, None, bool | None]:
     """Minimise a function, and yield the best point so far after each evaluation.
 
     Parameters
@@ -247,9 +247,9 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
 
     Returns
     -------
-    bool
-        Whether the optimiser found no slope, or no decrease above rounding; not at the limit, or where no point of a
-        line search was lower.
+    bool or None
+        Whether the optimiser found no slope, or no decrease above rounding, and not only that no point of a line search
+        was lower; None if all evaluations are used.
 
     Yields
     ------
@@ -275,7 +275,7 @@ def replayed_descent(  # noqa: PLR0913 - a problem, an optimiser, and what it mu
                 point = parameters.project(parameters.full(point))
                 extra, penalty = (None, 0.0) if extra is None else extra
             yield Replayed(position, point, best.value, extra, penalty)
-    return bool(steps.result)
+    return steps.result
 
 
 def _descended(  # noqa: PLR0913 - all that `replayed_descent` is asked for
@@ -287,7 +287,7 @@ def _descended(  # noqa: PLR0913 - all that `replayed_descent` is asked for
     parameters: Any,
     units: Tensor | None,
     floor: Floor | None,
-) -> Generator[Best, None, bool]:
+) -> Generator[Best, None, bool | None]:
     """The best point so far of a descent with the optimiser of this name, within the bounds of the parameters.
 
     Where it asks for a point below a floor and the best one is near it, or it ends, it goes on along the floor.
@@ -315,7 +315,7 @@ def _descended(  # noqa: PLR0913 - all that `replayed_descent` is asked for
             if is_below and along is not None and along.distance(best.point) < NEAR_FLOOR:
                 break
     if along is None or best is None or not is_below:
-        return bool(steps.result)
+        return steps.result
     function_of_distance, bounds = along.function(evaluate), along.bounds(bounds)
     start = along.distances(best.point)
     rest = Watched(descend(function_of_distance, start, optimiser, limit - used, bounds, steps_of))
@@ -323,7 +323,7 @@ def _descended(  # noqa: PLR0913 - all that `replayed_descent` is asked for
         for other in rest:
             best = other._replace(point=along.point(other.point)) if other.value < best.value else best
             yield best
-    return bool(rest.result)
+    return rest.result
 
 
 class FloorCoordinates:
@@ -392,7 +392,7 @@ def descend(
     limit: int,
     bounds: np.ndarray | None = None,
     units: np.ndarray | None = None,
-) -> Generator[Best, None, bool]:
+) -> Generator[Best, None, bool | None]:
     """Minimise a function of a few parameters, and yield the best point so far after each evaluation.
 
     Parameters
@@ -412,8 +412,9 @@ def descend(
 
     Returns
     -------
-    bool
-        Whether SciPy says that it has converged, and no point beside the best one was without a value.
+    bool or None
+        Whether SciPy says that it has converged, and no point beside the best one was without a value; None if all
+        evaluations are used.
 
     Yields
     ------
@@ -472,14 +473,14 @@ def descend(
                 best, steepest = Best(point, current.value, current.extra), float(np.abs(current.gradient).max())
             answer = (current.value, units * current.gradient)
             yield best
-        return False
+        return None
     finally:
         requests.close()
 
 
 def gradient_descent(
     evaluate: Callable[[Point], Evaluated | None], start: Point, limit: int, bounds: np.ndarray | None = None
-) -> Generator[Best, None, bool]:
+) -> Generator[Best, None, bool | None]:
     """Descend along the gradient with Armijo's rule.
 
     Yields the best point so far after each of at most `limit` evaluations, as `descend` does. A step doubles after a
@@ -501,7 +502,7 @@ def gradient_descent(
         else:
             length *= 0.5
         yield Best(point, current.value, current.extra)
-    return False
+    return None
 
 
 class _Abandoned(BaseException):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
@@ -264,10 +265,15 @@ def _refuse_incomplete(cls: type[Method]) -> None:
         )
 
 
-def end_of_descent(optimiser: str, slope: float, allowed: float, evaluations: int, rounds: str = "") -> Outcome:
-    """Return why a descent ended before it had used all its evaluations: its gradient is small, or nothing is lower."""
+def end_of_descent(
+    optimiser: str, slope: float, allowed: float, evaluations: int, rounds: str = "", limit: float = math.inf
+) -> Outcome:
+    """Return why a descent ended: its gradient is small, all evaluations are used, or nothing is lower."""
     if slope <= allowed:
         return Outcome("converged", f"The largest derivative is {slope:.2g} after {evaluations} evaluations{rounds}.")
+    if evaluations >= limit:
+        message = f"All {evaluations} evaluations are done; the largest derivative is {slope:.2g}. Raise evaluations."
+        return Outcome("budget", message)
     return Outcome(
         "budget",
         f"{optimiser} finds no lower value after {evaluations} evaluations{rounds}, though the largest derivative is "

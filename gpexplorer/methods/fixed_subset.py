@@ -7,9 +7,10 @@ from collections.abc import Generator
 from jaxtyping import Int
 from torch import Tensor
 
+from ..kernels.theta.restrictions import largest_derivative
 from ..linalg.randomness import generator, random_rows
 from ..linalg.replayed_descent import Evaluated, Replayed, replayed_descent
-from ..noise_floor import descent_limits
+from ..noise_floor import descent_limits, noise_floor
 from ..objectives import evidence
 from ..problem import Problem
 
@@ -22,7 +23,7 @@ def subset_rows(problem: Problem, seed: int, size: int) -> Int[Tensor, " s"]:
 
 def learn_on_subset(
     problem: Problem, seed: int, size: int, evaluations: int, done: int = 0
-) -> Generator[Replayed, None, bool]:
+) -> Generator[Replayed, None, bool | None]:
     """Minimise the negative log marginal likelihood of a random subset by L-BFGS.
 
     Parameters
@@ -42,15 +43,17 @@ def learn_on_subset(
     ------
     Replayed
         The best theta so far, with its negative log marginal likelihood on the subset, after each evaluation. The
-        restrictions of the kernel hold.
+        restrictions of the kernel hold. `extra` is the largest derivative there.
 
     Notes
     -----
     A theta at which the kernel matrix is not positive definite counts as very bad.
     """
-    rows = problem.train.rows(subset_rows(problem, seed, size))
+    rows, floor = problem.train.rows(subset_rows(problem, seed, size)), noise_floor(problem)
 
     def likelihood(theta: Tensor) -> Evaluated:
-        return Evaluated(*evidence(problem.kernel, theta, rows))
+        value, gradient = evidence(problem.kernel, theta, rows)
+        theta, gradient = theta.cpu(), gradient.cpu()
+        return Evaluated(value, gradient, largest_derivative(problem.kernel, theta, floor.along(theta, gradient)))
 
     return replayed_descent(likelihood, problem.theta, "L-BFGS-B", evaluations, done, **descent_limits(problem))

@@ -208,10 +208,7 @@ def _outcome(method: ExactLearning, problem: Problem, state: LearningState) -> O
         return Outcome("failed", message)
     largest, evaluations = _largest_derivative(problem, state), len(state.answers)
     allowed = _allowed(method, state.objective)
-    if largest <= allowed or evaluations < method.evaluations:
-        return end_of_descent(method.optimiser, largest, allowed, evaluations)
-    message = f"All {evaluations} evaluations are done; the largest derivative is {largest:.2g}. Raise evaluations."
-    return Outcome("budget", message)
+    return end_of_descent(method.optimiser, largest, allowed, evaluations, limit=method.evaluations)
 
 
 def _objective(problem: Problem, work: Callable[[Tensor], Sequence[Number]], is_recordable: bool = True) -> Objective:

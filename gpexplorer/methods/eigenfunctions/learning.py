@@ -204,7 +204,7 @@ class Rest(NamedTuple):
     whole: float = 0.0  # of all, unless the optimiser converged
 
 
-Descent = Generator[Replayed, None, bool]  # `extra` is the data fit, if the descent computes it
+Descent = Generator[Replayed, None, bool | None]  # `extra` is the data fit, if the descent computes it
 Phase = Generator[Step, None, BasisState]
 Followed = Generator[Step, None, tuple[BasisState, Rest]]
 Learned = Generator[Step, None, tuple[BasisState, Outcome]]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
+from contextlib import closing
 from typing import Any
 
 import param
 
-from ...linalg.replayed_descent import Replayed
-from ...problem import Problem, Step
-from ..base import Method
+from ...linalg.replayed_descent import Replayed, Watched
+from ...problem import Outcome, Problem, Step
+from ..base import Method, end_of_descent
 from ..fixed_subset import learn_on_subset
 from ..setting_kinds import count
 
@@ -18,6 +20,7 @@ GIGABYTE = 1e9  # bytes: memory budgets are settings in gigabytes
 
 LEAST_BLOCK, MOST_BLOCK = 10, 500  # rows of a block whose size follows the number of rows
 LEAST_SUBSET, MOST_SUBSET = 500, 2000  # rows for learning, where their number follows the number of rows
+OPTIMUM = 1e-4  # no derivative exceeds this share of the objective at an optimum, as with the default of `ml`
 MANY_ROWS = 4000  # with at least this many rows, more coarse rows and float32 columns save time
 
 
@@ -47,10 +50,23 @@ class LearnsOnSubset(Method):
         """Learn theta, if that is asked for: one step per evaluation, with the info that `report` makes of it."""
         if self.learn:
             size = self.rows_to_learn_on(len(problem.train))
-            for best in learn_on_subset(problem, self.seed, size, self.evaluations, state.position):
-                state = state._replace(step=state.step + 1, position=best.position, theta=best.theta)
-                yield Step(state, report(best))
+            descent = Watched(learn_on_subset(problem, self.seed, size, self.evaluations, state.position))
+            with closing(descent):
+                for best in descent:
+                    slope = best.extra if best.extra > OPTIMUM * max(abs(best.of_the_data), 1.0) else 0.0
+                    state = state._replace(step=state.step + 1, position=best.position, theta=best.theta, slope=slope)
+                    yield Step(state, report(best))
+            limit = state.position if descent.result is None else math.inf
+            end = end_of_descent("L-BFGS-B", state.slope, 0.0, state.position, limit=limit)
+            state = state._replace(unlearned="" if end.reason == "converged" else end.message)
         return state
+
+    def with_end_of_learning(self, outcome: Outcome, state: Any) -> Outcome:
+        """Return the outcome of what follows learning; it says too where learning ended before an optimum."""
+        if not state.unlearned:
+            return outcome
+        reason = "budget" if outcome.reason == "converged" else outcome.reason
+        return Outcome(reason, f"{outcome.message} Learning ended before it converged. {state.unlearned}")
 
 
 def block() -> Any:

@@ -44,7 +44,8 @@ class Solver(settings.LearnsOnSubset):
     alpha with theta fixed. The run ends when the answer is certainly within `mean_tolerance` and no entry of
     the gradient exceeds `tolerance`, as far as these are not 0; the gradient is then computed from scratch, n^2 / 2
     kernel entries. It has "converged" if means err by at most 0.05 noise standard deviations and the objective by at
-    most 0.05 nat, or by at most a larger `mean_tolerance` that was asked for.
+    most 0.05 nat, or by at most a larger `mean_tolerance` that was asked for, and if learning was not cut off by
+    `evaluations` where a derivative exceeds 1e-4 of the likelihood.
     """
 
     family: ClassVar[str] = "exact"
@@ -117,8 +118,11 @@ class Solver(settings.LearnsOnSubset):
             for step in self.learn_on_all(problem, state):
                 state = step.state
                 yield step
+            if state.position:  # theta is no longer that of the subset
+                state = state._replace(unlearned="")
             state = state._replace(phase="solve", position=0, probes=empty, moments=empty)
-        return (yield from self._solve(problem, state))
+        outcome = yield from self._solve(problem, state)
+        return self.with_end_of_learning(outcome, state)
 
     def learn_on_all(self, problem: Problem, state: SolverState) -> Iterator[Step]:
         """Steps that learn theta on all rows, from this state on; none unless a subclass has them."""

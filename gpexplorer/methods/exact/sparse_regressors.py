@@ -132,6 +132,8 @@ class SparseState(NamedTuple):
     position: int  # steps done in this phase
     theta: Tensor  # [p]
     inducing: Tensor  # int64 [m] the regressors, in the order in which they joined
+    slope: float = 0.0  # largest derivative of the likelihood of the subset at theta, if too large for an optimum
+    unlearned: str = ""  # why learning on the subset ended before an optimum; empty if it did not
 
 
 class SparseInfo(NamedTuple):
@@ -182,6 +184,11 @@ class SparseModel(LearnsOnSubset):
             )
             state = state._replace(phase="grow", position=0)
 
+        outcome = yield from self._growing_phase(problem, state)
+        return self.with_end_of_learning(outcome, state)
+
+    def _growing_phase(self, problem: Problem, state: SparseState) -> Steps:
+        """Add `growth` rows per step, until there are enough or none adds anything."""
         most = min(self.num_regressors, len(problem.train))
         fit = GrowingFit(problem, state.theta, most)
         for rows in state.inducing.split(self.chunk):  # a resumed run

@@ -51,6 +51,8 @@ class SolverState(NamedTuple):
     norm: float = math.inf  # |g|_2, computed from scratch if the run may stop on it
     probes: Tensor = torch.zeros(0)  # [n, s] solutions for the probes, while theta is learned on all rows
     moments: Tensor = torch.zeros(0)  # [2, p] of Adam, while theta is learned on all rows
+    slope: float = 0.0  # largest derivative of the likelihood of the subset at theta, if too large for an optimum
+    unlearned: str = ""  # why learning on the subset ended before an optimum; empty if it did not
 
 
 class SolverInfo(NamedTuple):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from itertools import islice
+from typing import Any
 
 import pytest
 import torch
 
+from gpexplorer.methods import fixed_subset
 from gpexplorer.methods.exact.reliability import error_bounds
 from gpexplorer.methods.exact.solver import _copies, _in_float64, _repaired_recently
 from gpexplorer.methods.exact.system import Iteration, System
-from gpexplorer.problem import Outcome
+from gpexplorer.methods.fixed_subset import subset_rows
+from gpexplorer.objectives import evidence
+from gpexplorer.problem import Outcome, Problem
 from oracles_gbcd import SHIFTS, gram, noise, quick, system, wavy
 from whole_run import finished
 
@@ -33,8 +37,48 @@ def test_learning_and_solving_are_counted_from_one_in_each_phase():
     assert all(torch.equal(step.state.theta, steps[4].state.theta) for step in steps[5:])
     assert (outcome.reason, outcome.message) == (
         "budget",
-        "All 5 iterations are done. Raise max_iterations to continue.",
+        "All 5 iterations are done. Raise max_iterations to continue. Learning ended before it converged. All 4 "
+        f"evaluations are done; the largest derivative is {largest_derivative(task, steps[-1].state, 30):.2g}. Raise "
+        "evaluations.",
     )
+
+
+def largest_derivative(task: Problem, state: Any, subset: int) -> float:
+    """Of the likelihood of the subset."""
+    return float(evidence(task.kernel, state.theta, task.train.rows(subset_rows(task, 0, subset)))[1].abs().max())
+
+
+@pytest.mark.parametrize("key", ["gbcd", "cholesky", "subset-of-regressors", "matching-pursuit"])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_solution_at_hyperparameters_that_are_not_learned_to_the_end_is_named_as_such(key: str, shift: float):
+    """Also of a run that is resumed, after any of its evaluations or the solution."""
+    task, ends = wavy(shift), {}
+    for evaluations in (4, 200):
+        method = quick(key, learn=True, evaluations=evaluations, num_regressors=9)
+        steps, ends[evaluations] = finished(method, task)
+        learned = [k for k, step in enumerate(steps) if step.info.phase == "learn"]
+        for k in (learned[0], learned[-1], len(steps) - 1):
+            assert finished(method, task, steps[k].state)[1] == ends[evaluations]
+        if evaluations == 4:
+            slope = f"{largest_derivative(task, steps[-1].state, 80):.2g}"
+    assert ends[4].reason == "budget"
+    words = f"All 4 evaluations are done; the largest derivative is {slope}. Raise evaluations."
+    assert ends[4].message.endswith(f"Learning ended before it converged. {words}")
+    assert ends[200].reason == "converged"
+    assert "Learning" not in ends[200].message
+
+
+def test_learning_on_all_rows_follows_that_on_a_subset():
+    method = quick("gbcd", learn=True, evaluations=4, subset=30, full_steps=2)
+    assert "Learning" not in finished(method, wavy())[1].message
+
+
+def test_learning_that_rounding_ends_is_named_too(monkeypatch: pytest.MonkeyPatch):
+    """A descent that finds nothing lower, at a derivative that is not small."""
+    monkeypatch.setattr(fixed_subset, "evidence", lambda *of: (evidence(*of)[0], -evidence(*of)[1]))
+    outcome = finished(quick("cholesky", learn=True, evaluations=50), wavy())[1]
+    assert outcome.reason == "budget"
+    assert "Learning ended before it converged. L-BFGS-B finds no lower value after" in outcome.message
 
 
 def test_without_learning_theta_stays():
