@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import SettingError, quoted
+from ..errors import SettingError, has_items, quoted
 from ..linalg.randomness import generator
 from ..problem import RowGroups
 from .in_memory import plain_array
@@ -50,6 +50,8 @@ def fold_pairs(folds: Any, X: Any, y: Any, groups: Any = None) -> list[Pair]:
         If there are no pairs, if a row does not exist or is in both halves of a pair, or if a half is empty.
     """
     n = len(y)
+    if isinstance(folds, str) or not (hasattr(folds, "split") or has_items(folds)):
+        raise SettingError(f"folds is {quoted(folds)}; {FORMS}.")
     try:
         pairs = list(folds.split(X, y, groups) if hasattr(folds, "split") else folds)
     except (TypeError, ValueError) as error:

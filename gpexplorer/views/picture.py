@@ -21,7 +21,7 @@ from pandas.api.types import is_float_dtype
 from param.parameterized import resolve_ref
 
 from ..display import InPanel
-from ..errors import SettingError, closest, has_items, is_one_of, quoted
+from ..errors import SettingError, closest, has_items, is_one_of, numbers_allowed, quoted
 from ..runs import Run
 from ..runs.studies import comparison, split_comparison
 from ..runs.studies.comparison import Finished
@@ -108,18 +108,18 @@ class Picture(InPanel, param.Parameterized):
     options = param.Dict({}, allow_refs=True, nested_refs=True, doc="Options of the picture by name.")
 
     def __init__(self, run: Run, key: str = "fit", at: float | None = -1, **options: Any) -> None:
-        size = {name: options.pop(name) for name in ("width", "height") if name in options}
+        size: dict[str, Any] = {name: options.pop(name) for name in ("width", "height") if name in options}
         try:
             super().__init__(run=run, key=key, at=at, options=options, **size)
         except (TypeError, ValueError) as error:
-            raise SettingError(f"The picture cannot be drawn: {error}") from None
+            raise SettingError(_refusal({"run": run, "at": at, **size}, str(error))) from None
         self._choose_view()
 
     @param.depends("run", "key", "options", watch=True)
     def _choose_view(self) -> None:
         """Make the view with this key and these options."""
         if not isinstance(self.run, Run):
-            raise SettingError(f"A picture shows a run, and not {quoted(self.run)}: give what Spec.open returns.")
+            raise SettingError(_refusal({"run": self.run}, "'Picture.run'"))
         views = {view.key: view for view in for_run(self.run)}
         if not is_one_of(self.key, views):
             raise SettingError(f"This run has no picture {quoted(self.key)}{closest(self.key, views)}")
@@ -321,6 +321,18 @@ class Compare(InPanel, param.Parameterized):
     def _repr_html_(self) -> str:
         """The table, and the objectives; a sentence where there is nothing to draw yet."""
         return html_of(self.parts())
+
+
+def _refusal(given: Mapping[str, Any], error: str) -> str:
+    """A sentence for a value that a parameter refused: its error names the parameter, in words for programmers."""
+    ways_out = {"run": "what Spec.open returns", "at": "the index of a record, such as -1 for the newest one"}
+    for name in ("width", "height"):
+        low, high = Picture.param[name].bounds
+        ways_out[name] = numbers_allowed(whole=True, low=low, high=high)
+    for name, way_out in ways_out.items():
+        if name in given and f"'Picture.{name}'" in error:
+            return f"A picture cannot have {name}={quoted(given[name])}; give {way_out}."
+    return f"The picture cannot be drawn: {error}"
 
 
 def _named(runs: Mapping[str, Compared] | Iterable[Compared]) -> dict[str, Compared]:

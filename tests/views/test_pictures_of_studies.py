@@ -56,8 +56,22 @@ def test_the_newest_record_is_shown_unless_another_one_is_asked_for():
     shown = {at: Picture(run, "convergence", at).layers["now"]["x"].tolist() for at in (None, -1, -2, 1, 2.0)}
 
     assert shown == {None: [run.done], -1: [run.done], -2: [run.done - 1], 1: [1], 2.0: [2]}
-    with pytest.raises(SettingError, match="cannot be drawn"):
-        Picture(run, "convergence", width=3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"width": 3}, "cannot have width=3; give a whole number of at least 160 and at most 4,000."),
+        ({"height": "tall"}, "cannot have height='tall'; give a whole number of at least 120 and at most 4,000."),
+        ({"at": "end"}, "cannot have at='end'; give the index of a record, such as -1 for the newest one."),
+        ({"run": 3}, "cannot have run=3; give what Spec.open returns."),
+    ],
+)
+def test_a_picture_refuses_what_it_cannot_have_in_words_of_its_own(wrong: dict[str, Any], sentence: str):
+    run = gpx.Spec("random", {"num_inducing": 4}, data="snelson-like", kernel="se").open()
+    with pytest.raises(SettingError) as refusal:
+        Picture(**{"run": run, "key": "convergence"} | wrong)
+    assert str(refusal.value) == f"A picture {sentence}"
 
 
 def test_runs_without_names_are_counted_from_one_and_a_name_that_comes_again_gets_a_number():

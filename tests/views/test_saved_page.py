@@ -182,12 +182,16 @@ def test_two_runs_are_aligned_by_step_or_by_seconds(tmp_path: Path):
         gpx.Compare(list(runs.values())[:1]).save_page(tmp_path / "one.html")
 
 
-def test_mistakes_get_a_sentence(tmp_path: Path):
+def test_mistakes_get_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run = gpx.Spec("random", {"num_inducing": 4}, data="snelson-like").open()
     with pytest.raises(SettingError, match="has no record to draw yet"):
         run.save_page(tmp_path / "run.html")
     run.advance()
     with pytest.raises(SettingError, match="has no picture 'fti'"):
         run.save_page(tmp_path / "run.html", "fti")
-    with pytest.raises(SettingError, match="Cannot write"):
-        run.save_page(tmp_path / "missing" / "run.html")
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(page_file, "page_of", lambda *_, **__: pytest.fail("the page was made first"))
+    (tmp_path / "folder.html").mkdir()
+    for place in ("missing/run.html", "folder.html"):
+        with pytest.raises(SettingError, match="Cannot write"):
+            run.save_page(tmp_path / place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import gzip
 import hashlib
 import importlib
@@ -109,16 +110,23 @@ def save_page(
     """
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path).lower().endswith((".html", ".htm")):
         raise SettingError(f'A page cannot be saved as {quoted(path)}: give an .html file, such as "run.html".')
-    return written(path, page_of(runs, keys, by=by, title=title, report=report))
+    return written(path, lambda: page_of(runs, keys, by=by, title=title, report=report))
 
 
-def written(path: str | os.PathLike[str], content: str) -> Path:
-    """Write a text to a file, whole or not at all, and return its path; SettingError where that cannot be done."""
+def written(path: str | os.PathLike[str], content: Callable[[], str]) -> Path:
+    """Write a text to a file, whole or not at all, and return its path.
+
+    A file that cannot be written is refused with a SettingError before the text is made.
+    """
     target = Path(path)
     try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         with replacing(target, private=False) as fresh:
-            fresh.write_text(content, encoding="utf-8")
+            fresh.write_text(content(), encoding="utf-8")
     except OSError as error:
+        if isinstance(error, GPExplorerError):  # of what makes the text, with its own sentence
+            raise
         raise SettingError(f"Cannot write {target} {not_written(error, 'choose another file')}") from None
     return target
 

@@ -173,7 +173,7 @@ def save_lesson(run: Run, path: str | os.PathLike[str]) -> Path:
     SettingError
         If the file cannot be written, or the run has no lesson.
     """
-    return written(path, lesson_page(lesson_of(run)))
+    return written(path, lambda: lesson_page(lesson_of(run)))
 
 
 def lesson_page(lesson: Lesson) -> str:

@@ -364,9 +364,12 @@ def save_side_by_side(path: str | os.PathLike[str], n: int = SIZE, largest: int 
     It takes about half a minute: the seconds in the file are those of this machine.
     """
 
-    families = {key: family_of(key, n) for key in FAMILIES}
-    times = StepTimes(largest)
-    while times.advance():
-        pass
-    content = {"surface": surface_of(n), "families": families, "times": times.table}
-    return written(path, screen_page(content, [PLAYER], BEGIN, STYLE))
+    def page() -> str:
+        families = {key: family_of(key, n) for key in FAMILIES}
+        times = StepTimes(largest)
+        while times.advance():
+            pass
+        content = {"surface": surface_of(n), "families": families, "times": times.table}
+        return screen_page(content, [PLAYER], BEGIN, STYLE)
+
+    return written(path, page)

@@ -313,6 +313,6 @@ def test_the_file_is_small_alone_and_strict(families, tmp_path, monkeypatch):
 def test_what_cannot_be_made_is_named(tmp_path, monkeypatch):
     with pytest.raises(SettingError, match="no family 'trees'"):
         family_of("trees", N)
-    monkeypatch.setattr(side_by_side_page, "family_of", lambda *_: {})
+    monkeypatch.setattr(side_by_side_page, "family_of", lambda *_: pytest.fail("families were fitted first"))
     with pytest.raises(SettingError, match=r"Cannot write .*nowhere"):
         save_side_by_side(tmp_path / "nowhere" / "page.html", N, largest=0)
