@@ -219,7 +219,8 @@ def test_files_added_by_the_recipes_turn_no_rule_of_the_house_and_no_page_red(tm
         assert not (clone / place).exists()
         (clone / place).write_text(recipe, "utf-8")
 
-    command = [sys.executable, "-m", "pytest", "-q", "-k", f"not ({SLOW})", "tests/test_house.py", "tests/test_docs.py"]
+    files = ["tests/test_house.py", "tests/test_docs.py", "tests/data/test_loading.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-k", f"not ({SLOW})", *files]
     environment = {**os.environ, "PYTHONPATH": str(clone)}
     done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
 
