@@ -163,7 +163,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         ----------
         X : array or sequence of str
             Inputs [n, d], n >= 2, or n texts or SMILES, or a frame whose columns of text have kernels of their own,
-            such as "se-ard * category[colour]".
+            such as "se-ard * category[colour]". Missing values in a frame are filled as those of a file are (see
+            `load`); in an array they are refused.
         y : array
             Targets [n], or [n, k] for k independent fits.
         sample_weight : array [n], optional
@@ -191,6 +192,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         `kernels.row_scaled`); methods that cannot do this raise an error. Inputs are standardised without weights.
         """
         refuse_mixed_up(X, y=y, sample_weight=sample_weight, noise=noise, groups=groups)
+        for name in ("warm_start", "keep_run"):
+            flag(name, getattr(self, name))
         X, targets = self._training_rows(X, y)
         row_groups = checked_groups(self.folds, X, targets, groups, registry.get(str(self.method)))
         X, targets, details = kept_rows(X, targets, sample_weight, noise, row_groups)
@@ -293,6 +296,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         ----------
         X : array or sequence of str
             Inputs [t, d], at most 5000.
+        n_samples : int
+            The number of samples.
         random_state : int, RandomState or None
             The seed, as for the estimator.
 

@@ -273,6 +273,8 @@ ESTIMATORS: list[tuple[dict[str, Any], float, str]] = [
     ({"num_inducing": True}, 1.0, "num_inducing is True; give a whole number"),
     ({"budget": {"steps": 0}}, 1.0, "steps is 0; give 1 or more"),
     ({"verbose": "a"}, 1.0, "verbose is 'a'; give a whole number"),
+    ({"warm_start": "a"}, 1.0, "warm_start is 'a'; give True or False"),
+    ({"keep_run": 3}, 1.0, "keep_run is 3; give True or False"),
     ({"callbacks": 5}, 1.0, "callbacks is 5; give a list of functions"),
     ({}, 1e-300, r"y varies by .*e-300 in all, less than 1e-150.* multiplied by 1e200"),
     ({}, 1e200, "X or y holds numbers beyond 1e\\+150"),
