@@ -202,6 +202,8 @@ class Rest(NamedTuple):
 
     last: float = 0.0  # of the last evaluations, where they gained too little
     whole: float = 0.0  # of all, unless the optimiser converged
+    is_cut: bool = False  # whether all evaluations are used, of which the last ones gained
+    value: float = math.inf  # the best one
 
 
 Descent = Generator[Replayed, None, bool | None]  # `extra` is the data fit, if the descent computes it
@@ -360,8 +362,9 @@ def _try(method: BasisMethod, problem: Problem, state: BasisState, rows: Dataset
     """One descent on the subset from an initial value, whose functions stay the same; the next round follows."""
     choice, origin = method.choose(problem, theta, spacing), {"chosen": theta, "spacing": spacing}
     descent = basis_descent(method, problem, choice, rows, theta)
-    state, _ = yield from _follow(state, descent, method.tolerance, lambda _: origin, partial(_report, problem))
-    return state._replace(round=state.round + 1, position=0)
+    state, rest = yield from _follow(state, descent, method.tolerance, lambda _: origin, partial(_report, problem))
+    is_cut = rest.is_cut if rest.value == state.objective else state.is_cut
+    return state._replace(round=state.round + 1, position=0, is_cut=is_cut)
 
 
 def _trial_values(method: BasisMethod, problem: Problem, theta: Tensor) -> list[Tensor]:
@@ -418,8 +421,9 @@ def _follow(
                     state = state._replace(objective=best.value, theta=best.theta, **origin(best.theta))
                 yield Step(state, report(state, best))
             if last_gain(values) <= tolerance * max(abs(best.value), 1.0):
-                return state, Rest(last_gain(values), values[0] - values[-1])
-    return state, Rest(whole=values[0] - values[-1]) if values and not steps.result else Rest()
+                return state, Rest(last_gain(values), values[0] - values[-1], value=values[-1])
+    rest = Rest(whole=values[0] - values[-1]) if values and not steps.result else Rest()
+    return state, rest._replace(is_cut=steps.result is None, value=values[-1] if values else math.inf)
 
 
 def learning_round(method: BasisMethod, problem: Problem, state: BasisState, choice: Choice) -> Followed:

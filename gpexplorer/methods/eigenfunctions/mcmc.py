@@ -156,6 +156,9 @@ class GriefMCMC(GridMethod):
             message = f"The log density of the chains is {state.value}. Choose a noise_prior nearer to 0.04."
             return Outcome("diverged", message)
         message = f"All {self.samples:,} steps of draws are done. Raise samples to continue."
+        if state.is_cut:
+            learned = f"All {self.evaluations} evaluations of a descent on the subset are done. Raise evaluations."
+            message = f"{message} Learning ended before it converged. {learned}"
         return outcome_at("budget", message, problem, state, choice)
 
     def _learn_theta(self, problem: Problem, state: ChainState) -> Generator[Step, None, ChainState]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpexplorer import Spec
+from gpexplorer import Spec, load
 from gpexplorer.linalg.randomness import generator, random_rows
 from gpexplorer.methods.chain_diagnostics import bulk_ess, rhat
 from gpexplorer.methods.eigenfunctions import chains
@@ -229,3 +229,18 @@ def test_a_run_that_ends_before_its_first_draw_says_which_weights_it_predicts_wi
         messages.append(run.finish(steps=steps).message)
     note = "No draw has been kept so far: predictions are those of the kernel itself, with all weights 1."
     assert [note in message for message in messages] == [not int(run.trace[1].step.state.moments.size), False]
+
+
+@pytest.mark.parametrize("shift", [0.0, 500.0])
+def test_draws_at_hyperparameters_that_are_not_learned_to_the_end_are_named_as_such(shift: float):
+    data = {"num_eigenfunctions": 40, "warm_up": 2, "samples": 2, "per_step": 10}
+    rows = load("snelson-like")
+    X, y = shift + rows.train.X.numpy(), rows.train.y.numpy() - shift
+    outcomes = {
+        evaluations: Spec("grief-mcmc", {**data, "evaluations": evaluations}, kernel="se").open(data=(X, y)).finish()
+        for evaluations in (2, 200)
+    }
+
+    words = "Learning ended before it converged. All 2 evaluations of a descent on the subset are done. Raise eval"
+    assert words in outcomes[2].message
+    assert "Learning" not in outcomes[200].message
