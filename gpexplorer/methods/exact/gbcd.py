@@ -92,7 +92,7 @@ class GBCD(Solver):
     Examples
     --------
     >>> import gpexplorer as gpx
-    >>> run = gpx.Spec(method="gbcd", settings={"block": 200}, data="friedman1", kernel="se-ard").open()
+    >>> run = gpx.Spec(method="gbcd", settings={"evaluations": 100}, data="friedman1", kernel="se-ard").open()
     >>> run.finish().reason
     'converged'
     """
