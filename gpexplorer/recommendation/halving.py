@@ -193,6 +193,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         count = lanes_for(SERIES_ROWS if is_long_series else len(train), left, len(held_out))
     else:
         count = len(possible)
+    _refuse_none(possible)
     of_spare = limit if memory is not None else min(limit, SPARE_BYTES)
     lanes = [Lane(candidate, seed, limit, time_name=time_name) for candidate in possible[:count]]
     spare = [Lane(candidate, seed, of_spare, time_name=time_name) for candidate in possible[count:]]
@@ -204,14 +205,18 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan, facts, spec_of)
 
 
+def _refuse_none(candidates: list[Candidate]) -> None:
+    if not candidates:
+        raise SettingError("among is empty: give at least one Candidate, or leave it out.")
+
+
 def _given(among: Sequence[Candidate], n: int, seed: int) -> list[Candidate]:
     """The candidates that were given; a SettingError, before any work, where one of them makes no spec for n rows."""
     candidates = [
         of_kind("One of among", candidate, Candidate, "a Candidate")
         for candidate in of_kind("among", among, Sequence, "candidates")
     ]
-    if not candidates:
-        raise SettingError("among is empty: give at least one Candidate, or leave it out.")
+    _refuse_none(candidates)
     for candidate in candidates:
         candidate.spec(n, seed)
     return candidates

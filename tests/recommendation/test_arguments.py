@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from gpexplorer.errors import SettingError
+from gpexplorer.errors import KernelError, SettingError
 from gpexplorer.problem import Dataset, RowGroups
-from gpexplorer.recommendation import arguments
+from gpexplorer.recommendation import arguments, halving
 from gpexplorer.recommendation.arguments import bytes_of, repeated_rows
+from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.halving import recommend
 
 
@@ -42,6 +45,26 @@ def test_arguments_that_cannot_be_used_are_named(name: str, value: object):
     X = torch.rand(20, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     with pytest.raises(SettingError, match=name):
         recommend(X, X.sum(1), **{"seconds": 0.5, name: value})  # type: ignore[arg-type]
+
+
+POINTS = Candidate("points", "inducing points", "cholqr", "se-ard", {"num_inducing": 12})
+
+
+@pytest.mark.parametrize(
+    ("among", "error", "words"),
+    [
+        ([], SettingError, "among is empty"),
+        ([POINTS, replace(POINTS, method="cholrq")], SettingError, "did you mean 'cholqr'"),
+        ([replace(POINTS, kernel="mattern52")], KernelError, "did you mean matern52"),
+        ([replace(POINTS, settings={"num_inducing": "few"})], SettingError, "num_inducing is 'few'"),
+        ([replace(POINTS, target_transform="sqrt")], SettingError, "target_transform is 'sqrt'"),
+    ],
+)
+def test_candidates_that_make_no_spec_are_refused_before_any_work(among, error, words, monkeypatch):
+    monkeypatch.setattr(halving, "fitted_members", lambda *_: pytest.fail("models were fitted first"))
+    X = torch.rand(20, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with pytest.raises(error, match=words):
+        recommend(X, X.sum(1), seconds=0.5, among=among)
 
 
 def test_half_of_the_free_memory_may_be_used(monkeypatch: pytest.MonkeyPatch):

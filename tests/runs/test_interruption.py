@@ -268,3 +268,15 @@ def test_scores_in_progress_say_how_long_they_still_take(monkeypatch: pytest.Mon
     ]
     assert run.scoring.latest == 20.0
     assert run.scoring.progress is None
+
+
+def test_a_run_that_gets_a_smaller_limit_than_it_has_used_blames_no_step_for_it() -> None:
+    ticks = iter(range(1000))
+    run = gpx.Spec("random", {"num_inducing": 5}, data="snelson-like", kernel="se").open()
+    run._clock = lambda: float(next(ticks))
+    run.finish(steps=9)
+
+    message = run.finish(seconds=0.25).message
+
+    assert "The run had used 10 s before it was given this limit." in message
+    assert "last step took" not in message
