@@ -39,7 +39,6 @@ from ..data.quoting import joined
 from ..errors import SettingError, function, is_one_of, number, quoted
 from ..methods.base import registry
 from ..runs.run import Run
-from ..runs.setting_checks import of_kind
 from ..runs.spec import Spec
 from .arguments import bytes_of, rows_in_spec
 from .averaging import PREFERENCES, average_of_lanes, used_models
@@ -63,7 +62,16 @@ from .row_order import Plan, in_blocks, is_series
 from .row_questions import without_gross_errors
 from .simple_members import Member, fitted_members, refitted_members
 from .skewness import Transforms, suitable_transforms, with_transforms
-from .stages import FEWEST_LANES, Progress, TimedSearch, lanes_for, parts_of_stages, shares_for
+from .stages import (
+    FEWEST_LANES,
+    Progress,
+    TimedSearch,
+    given_candidates,
+    lanes_for,
+    parts_of_stages,
+    refuse_none,
+    shares_for,
+)
 
 LEAST_SHARE = 0.02  # share of the time that the lanes of a stage have in any case, if earlier stages took too long
 LAST_SHARE = 0.25  # of the time, for one lane where no other has given an answer
@@ -174,7 +182,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     all_rows, plan = planned(X, y, options, folds, before, groups)
     split = without_gross_errors(all_rows)
     train = split.train
-    possible = [] if among is None else _given(among, len(train), seed)
+    possible = [] if among is None else given_candidates(among, len(train), seed)
     held_out = _held_out_parts(split, plan, seed)
     latest = 1 if plan.kind == "time" else None  # models of earlier rows would be behind the times
     search = Halving(split, begin, seconds, held_out, on_progress, should_stop, clock, most_models=latest)
@@ -193,7 +201,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         count = lanes_for(SERIES_ROWS if is_long_series else len(train), left, len(held_out))
     else:
         count = len(possible)
-    _refuse_none(possible)
+    refuse_none(possible)
     of_spare = limit if memory is not None else min(limit, SPARE_BYTES)
     lanes = [Lane(candidate, seed, limit, time_name=time_name) for candidate in possible[:count]]
     spare = [Lane(candidate, seed, of_spare, time_name=time_name) for candidate in possible[count:]]
@@ -203,23 +211,6 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     rows = rows_in_spec(X, y, {**options, "groups": column or None}, all_rows)
     spec_of = partial(spec_of_rows, split=all_rows, rows=rows)
     return _answer(search, lanes, finalists, members, (suitable, time_name, prefer), plan, facts, spec_of)
-
-
-def _refuse_none(candidates: list[Candidate]) -> None:
-    if not candidates:
-        raise SettingError("among is empty: give at least one Candidate, or leave it out.")
-
-
-def _given(among: Sequence[Candidate], n: int, seed: int) -> list[Candidate]:
-    """The candidates that were given; a SettingError, before any work, where one of them makes no spec for n rows."""
-    candidates = [
-        of_kind("One of among", candidate, Candidate, "a Candidate")
-        for candidate in of_kind("among", among, Sequence, "candidates")
-    ]
-    _refuse_none(candidates)
-    for candidate in candidates:
-        candidate.spec(n, seed)
-    return candidates
 
 
 def _held_out_parts(split: Split, plan: Plan, seed: int) -> list[Split]:

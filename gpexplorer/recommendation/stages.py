@@ -13,6 +13,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..data import Split
+from ..errors import SettingError
+from ..runs.setting_checks import of_kind
+from .candidates import Candidate
 from .held_out import first_rows
 
 SHARES = {1: (0.5,), 2: (0.25, 0.3), 3: (0.16, 0.2, 0.25), 4: (0.12, 0.16, 0.2, 0.2)}
@@ -135,3 +138,21 @@ def parts_of_stages(parts: Sequence[Split], stages: int) -> list[list[Split]]:
     (part,) = parts
     sizes = [*ROWS, *[len(part.train)] * (MOST_STAGES - len(ROWS))]
     return [[first_rows(part, size)] for size in sizes[-stages:]]
+
+
+def given_candidates(among: Sequence[Candidate], n: int, seed: int) -> list[Candidate]:
+    """Return the candidates of a caller; SettingError or KernelError where one of them makes no spec for n rows."""
+    candidates = [
+        of_kind("One of among", candidate, Candidate, "a Candidate")
+        for candidate in of_kind("among", among, Sequence, "candidates")
+    ]
+    refuse_none(candidates)
+    for candidate in candidates:
+        candidate.spec(n, seed)
+    return candidates
+
+
+def refuse_none(candidates: Sequence[Candidate]) -> None:
+    """Raise SettingError if there are no candidates."""
+    if not candidates:
+        raise SettingError("among is empty: give at least one Candidate, or leave it out.")
