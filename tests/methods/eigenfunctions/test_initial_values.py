@@ -269,7 +269,7 @@ def test_a_descent_stops_when_it_gains_too_little():
     task, closed = problem(), []
     begin = initial_state(task)._replace(phase="learn")
 
-    def decreasing(has_converged: bool = False) -> Generator[Replayed, None, bool]:
+    def decreasing(has_converged: bool | None) -> Generator[Replayed, None, bool | None]:
         try:
             for k in range(100):
                 yield Replayed(k + 1, task.theta, -1000.0 - 10.0 * min(k, 4) - 1e-3 * k, None)
@@ -280,14 +280,16 @@ def test_a_descent_stops_when_it_gains_too_little():
     cases = (
         (1e-4, False, 5 + PATIENCE, 1e-3 * PATIENCE, 40.0 + 1e-3 * (4 + PATIENCE)),
         (0.0, False, 100, 0.0, 40.0 + 1e-3 * 99),
+        (0.0, None, 100, 0.0, 40.0 + 1e-3 * 99),  # all evaluations are used
         (0.0, True, 100, 0.0, 0.0),
     )
     for tolerance, has_converged, count, last, whole in cases:
         descent, report = decreasing(has_converged), partial(_report, task)
         steps, (_, rest) = whole_run(_follow(begin, descent, tolerance, lambda _: {}, report))
         assert len(steps) == count
-        assert rest == pytest.approx((last, whole), rel=1e-6)
-    assert closed == [True, True, True]
+        assert (rest.last, rest.whole) == pytest.approx((last, whole), rel=1e-6)
+        assert (rest.is_cut, rest.value) == (has_converged is None, -1040.0 - 1e-3 * (count - 1))
+    assert closed == [True] * 4
 
 
 @pytest.mark.parametrize(("tolerance", "reason"), [(0.5, "budget"), (1e-9, "converged")])
