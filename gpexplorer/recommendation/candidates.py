@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -191,10 +192,15 @@ def priors_for_few_rows(kernel: Any, rows: Dataset) -> dict[str, str]:
 
 
 def pursuits(rows: Dataset, seconds: float) -> list[Candidate]:
-    """Candidates that give rows a noise of their own, if some look far off; none or one if there is not the time."""
+    """Candidates that give rows a noise of their own, if some look far off; none or one if there is not the time.
+
+    Where the other targets are all equal, as for a rare event, there is no noise beside that of these rows.
+    """
     if not isinstance(rows.X, Tensor) or len(rows) > EXACT_UP_TO:
         return []
-    if not len(far_rows(numbers_of(rows), rows.y.double().cpu().numpy())):
+    y = rows.y.double().cpu().numpy()
+    far = far_rows(numbers_of(rows), y)
+    if not len(far) or not np.ptp(np.delete(y, far)):
         return []
     kernels = ("matern32-ard", "se-ard")[: int(PURSUIT_SHARES * seconds / (PURSUIT_SECONDS * len(rows)))]
     return [Candidate(f"ml, {kernel}{PURSUIT}", EXACT, "ml", kernel, pursues=True) for kernel in kernels]

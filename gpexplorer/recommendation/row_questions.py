@@ -142,10 +142,9 @@ def outliers(X: Array, y: Array) -> NDArray[np.int64]:
 
 
 def far_rows(X: Array, y: Array) -> NDArray[np.int64]:
-    """The rows whose targets are far from those of the nearest rows; none if they are many or the others all equal."""
+    """The rows whose targets are far from those of the nearest rows; none if they are many."""
     found = np.flatnonzero(_far(_from_neighbours(X, y)))
-    is_few = len(found) <= MOST_OUTLIERS * len(y)
-    return found if is_few and len(np.unique(np.delete(y, found))) > 1 else found[:0]
+    return found if len(found) <= MOST_OUTLIERS * len(y) else found[:0]
 
 
 def _from_neighbours(X: Array, y: Array) -> Array:

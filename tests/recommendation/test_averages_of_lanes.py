@@ -101,7 +101,7 @@ def test_the_weight_of_a_lane_is_shared_by_its_models_and_time_by_the_lanes(
 
     def models_of(_: Any, own: Lane, final: Any, end: float) -> list[Any]:
         ends[own.name] = end
-        return [f"{own.name} 1", f"{own.name} 2"]
+        return [(f"{own.name} 1", 0.25), (f"{own.name} 2", 0.75)]
 
     monkeypatch.setattr(averaging, "_models_of", models_of)
     monkeypatch.setattr(averaging, "AveragePosterior", lambda models, weights: list(zip(models, weights, strict=True)))
@@ -113,8 +113,9 @@ def test_the_weight_of_a_lane_is_shared_by_its_models_and_time_by_the_lanes(
     assert set(average.weights) == {"a", "b", "c", "trees"}
     expected = {}
     for name, weight in average.weights.items():
-        names = [model.name for model in trees.models[:most_models]] if name == "trees" else [f"{name} 1", f"{name} 2"]
-        expected |= dict.fromkeys(names, weight / len(names))
+        names = [model.name for model in trees.models[:most_models]]
+        shares = dict.fromkeys(names, 1.0 / len(names)) if name == "trees" else {f"{name} 1": 0.25, f"{name} 2": 0.75}
+        expected |= {model: weight * share for model, share in shares.items()}
     found = {getattr(model, "name", model): weight for model, weight in average.posterior}
     assert found == pytest.approx(expected)
     assert ends["a"] == 100.0
@@ -133,7 +134,7 @@ def test_the_weight_of_a_lane_is_shared_by_its_models_and_time_by_the_lanes(
 def test_no_average_of_one_model_unless_it_is_a_simple_one(monkeypatch: pytest.MonkeyPatch):
     winner, other = lane("a", own=scores(1.0)), lane("b", own=scores(5.0))
     clear = member("clear", scores(0.0))
-    monkeypatch.setattr(averaging, "_models_of", lambda *_: ["model"])
+    monkeypatch.setattr(averaging, "_models_of", lambda *_: [("model", 1.0)])
     monkeypatch.setattr(averaging, "AveragePosterior", lambda models, weights: (models, weights))
     final = FinalModel(winner, winner.first_run, True, "")
 
@@ -154,10 +155,15 @@ def test_models_of_a_lane_are_those_of_all_rows_if_there_is_time(monkeypatch: py
     runs = {k: FakeRun(trace=[SimpleNamespace(seconds=10.0)]) for k in range(3)}
     winner, other, fitted = lane("a"), lane("b"), FakeRun()
     other.runs = dict(runs)
-    monkeypatch.setattr(averaging, "widened", lambda posterior, _: posterior.run)
+    monkeypatch.setattr(averaging, "models_of", lambda run, *_: [(run, 0.75), ("wide", 0.25)])
     monkeypatch.setattr(averaging, "refit_to_all_rows", lambda *_: (fitted, ""))
     final, search = FinalModel(winner, FakeRun(), True, ""), search_of(most_models=None)
-    models = averaging._models_of
+
+    def models(*asked: Any) -> list[Any]:
+        own = averaging._models_of(*asked)
+        shares = [weight * len(own) / 2 for _, weight in own]
+        assert shares == pytest.approx([0.75, 0.25] * (len(own) // 2))
+        return [model for model, _ in own[::2]]
 
     assert models(search, winner, final, 100.0) == [final.run]
     assert models(search, other, final, 20.0) == [fitted]
@@ -167,8 +173,8 @@ def test_models_of_a_lane_are_those_of_all_rows_if_there_is_time(monkeypatch: py
     monkeypatch.setattr(averaging, "refit_to_all_rows", lambda *_: (fitted, "too short"))
     assert models(search, other, final, 50.0) == list(runs.values())
 
-    def fail(posterior: Any, _: Any) -> None:
+    def fail(*_: Any) -> None:
         raise GPExplorerError("not finite")
 
-    monkeypatch.setattr(averaging, "widened", fail)
+    monkeypatch.setattr(averaging, "models_of", fail)
     assert models(search, other, final, 50.0) == []

@@ -298,7 +298,7 @@ def test_an_answer_that_gives_rows_a_noise_of_their_own_predicts_and_is_saved_wi
     columns, y = plain(120, seed=5)
     y[[3, 77, 100]] += -6.0
     table, own = pd.DataFrame({**columns, "y": y}), Candidate("a", EXACT, "ml", "se-ard", pursues=True)
-    answer = gpx.recommend(table, target="y", seconds=3.0, among=[own], prefer="gp")
+    answer = gpx.recommend(table, target="y", seconds=20.0, among=[own], prefer="gp")
     answer.posterior.save(tmp_path / "a.safetensors")
     new = table[list(columns)][:5]
 
@@ -316,8 +316,10 @@ def test_a_rare_value_of_two_is_no_outlier_and_long_pursuits_are_not_begun():
     columns, y = plain(300, seed=5)
     X = np.column_stack(list(columns.values()))
     rare = (np.arange(300) % 40 == 7).astype(float)
-    assert not len(far_rows(X, rare))
-    said = findings(Dataset(torch.tensor(X), torch.tensor(rare), tuple(columns), "event"))
+    events = Dataset(torch.tensor(X), torch.tensor(rare), tuple(columns), "event")
+    assert len(far_rows(X, rare))
+    assert pursuits(events, 4.0) == []
+    said = findings(events)
     assert any("has two values" in line for line in said)
     assert not any("from the middle" in line for line in said)
 

@@ -121,7 +121,7 @@ def test_an_answer_opens_with_the_transform_of_its_target() -> None:
             run = Spec("ml", kernel="se-ard").open(data=data.load(SPEC.data))
             run.advance()
             panel._answer = SimpleNamespace(  # type: ignore[assignment]
-                spec=spec, average=None, run=run, sentences=("Use ml.",)
+                spec=spec, average=None, posterior=None, run=run, sentences=("Use ml.",)
             )
             panel.use()
             assert adopted[-1] == session.spec == replace(spec, data=SPEC.data, settings=session.spec.settings)
