@@ -61,7 +61,8 @@ def test_the_scoreboard_is_what_a_lane_had_by_then(race: Race):
     for name, (begin, end) in first:
         own = late[late["lane"] == name]
         outcome = race.lanes[name].run.outcome
-        if outcome is not None and outcome.reason == "converged":
+        assert (outcome is None) == race.lanes[name].can_go_on
+        if outcome is not None:
             assert end == own["smse"].iloc[-1]
         else:  # nobody ran for so long
             assert math.isnan(end)
@@ -69,6 +70,16 @@ def test_the_scoreboard_is_what_a_lane_had_by_then(race: Race):
         assert race.scoreboard("smse", [then]).loc[name].item() == own["smse"].iloc[-1]
         assert race.lanes[name].seconds > race.lanes[name].run.trace[-1].seconds or race.lanes[name].set_up == 0.0
         assert math.isnan(begin) or own["seconds"].iloc[0] <= 0.0
+
+
+def test_a_lane_whose_evaluations_are_used_keeps_its_score_on_the_scoreboard():
+    result = Race({"short": Spec("ml", {"evaluations": 2}, "snelson-like")}, turn_seconds=0.01)
+    result.finish(5.0)
+
+    [end] = result.scoreboard("smse", [1e9]).loc["short"]
+
+    assert result.lanes["short"].run.outcome.reason == "budget"
+    assert end == result.board()["smse"].iloc[-1]
 
 
 def test_time_to_reach_and_winners_agree_with_the_board(race: Race):

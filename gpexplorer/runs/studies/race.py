@@ -217,7 +217,7 @@ class Race(RaceDisplay, param.Parameterized):
         Returns
         -------
         DataFrame
-            One row per lane. A cell is nan if the lane has not worked that long and has not converged before.
+            One row per lane. A cell is nan if the lane has not worked that long and its method has not ended before.
         """
         board, metric = self.board(), _checked_metric(metric)
         listed = of_kind("at", at, Iterable, "seconds in a list, such as [1, 3, 10]")
@@ -225,8 +225,9 @@ class Race(RaceDisplay, param.Parameterized):
         cells = dict[str, list[float]]()
         for name, lane in self.lanes.items():
             rows, outcome = board[board["lane"] == name], lane.run.outcome if lane.run is not None else None
-            has_converged = outcome is not None and outcome.reason == "converged"  # further time would change nothing
-            longest = math.inf if has_converged else rows["seconds"].max()
+            # Further time would change nothing, also where all evaluations of a method are used
+            has_ended = outcome is not None and outcome.reason in ("converged", "budget")
+            longest = math.inf if has_ended else rows["seconds"].max()
             until = [rows.loc[rows["seconds"] <= moment, metric] for moment in moments]
             reached = [len(values) > 0 and moment <= longest for moment, values in zip(moments, until, strict=True)]
             cells[name] = [float(v.iloc[-1]) if ok else math.nan for v, ok in zip(until, reached, strict=True)]
