@@ -46,7 +46,7 @@ from .candidates import EXACT, EXACT_UP_TO, NEIGHBOURS, Candidate, candidates
 from .final_fit import ANEW_TIMES, ORIGINS_SHARE, REFIT_TIMES, REFIT_UP_TO, final_model, least_seconds, spec_of_rows
 from .held_out import first_rows, parts
 from .lanes import Lane, by_density, chosen
-from .promises import SHARE, between_rows, known_groups_in_words, planned
+from .promises import SHARE, between_in_words, between_rows, planned
 from .result import (
     REFITTED,
     Recommendation,
@@ -60,7 +60,7 @@ from .result import (
 )
 from .row_order import Plan, in_blocks, is_series
 from .row_questions import without_gross_errors
-from .simple_members import Member, fitted_members, refitted_members
+from .simple_members import QUICK, Member, fitted_members, refitted_members
 from .skewness import Transforms, suitable_transforms, with_transforms
 from .stages import (
     FEWEST_LANES,
@@ -243,8 +243,9 @@ def _answer(  # noqa: PLR0913 - what the search has found
     closing = CLOSING_TIMES * (search.clock() - weighing_began)
     fitting_began = search.clock()
     whole = refitted_members(search, used, transforms, time_name) if used else {}
-    quick = [member.name for member in used if search.clock() - fitting_began <= SHARE * search.seconds]
-    drawn = between_rows(search, [chosen_lane, *others], quick, transforms) if plan.kind != "random" else None
+    names = QUICK if search.clock() - fitting_began > SHARE * search.seconds else ("",)
+    simple_names = [member.name for member in used if member.name.startswith(names)]
+    drawn = between_rows(search, [chosen_lane, *others], simple_names, transforms) if plan.kind != "random" else None
     needed = OTHERS_MARGIN * sum(map(least_seconds, others))
     needed += ORIGINS_SHARE * search.seconds * (1 + len(others)) if time_name else 0.0
     search.reserved = closing + min(needed, MOST_FOR_OTHERS * max(search.begin + search.seconds - search.clock(), 0.0))
@@ -253,11 +254,9 @@ def _answer(  # noqa: PLR0913 - what the search has found
     average = average_of_lanes(search, final, lanes, members, whole, prefer)
     winner, run = final.lane, final.run
     predicting = winner.known_scores if average is None else average.scores
-    weights, between = {winner.name: 1.0} if average is None else average.weights, None
-    if drawn is not None:
-        between, alone = drawn.scores(weights), drawn.scores({chosen_lane.name: 1.0})
-        groups = known_groups_in_words(search.split, chosen_lane.seed, plan, alone)
-        facts = (*drawn.in_words(weights, chosen_lane.name, plan), *groups, *facts)
+    weights = {winner.name: 1.0} if average is None else average.weights
+    between = None if drawn is None else drawn.scores(weights)
+    facts = (*between_in_words(search, drawn, weights, chosen_lane, plan), *facts)
     others = [lane for lane in finalists if lane is not winner]
     for lane in [*others, *(lane for lane in lanes if lane not in others and hardly_differs(lane, winner))]:
         lane.give_up(why_not(lane, winner))

@@ -215,6 +215,16 @@ def between_rows(
     return None
 
 
+def between_in_words(
+    search: TimedSearch, drawn: BetweenRows | None, weights: Mapping[str, float], lane: Lane, plan: Plan
+) -> tuple[str, ...]:
+    """What to say of rows between the given ones, where the answer has these weights and this lane was chosen."""
+    if drawn is None:
+        return ()
+    groups = known_groups_in_words(search.split, lane.seed, plan, drawn.scores({lane.name: 1.0}))
+    return (*drawn.in_words(weights, lane.name, plan), *groups)
+
+
 def known_groups_in_words(split: Split, seed: int, plan: Plan, between: RowScores | None) -> tuple[str, ...]:
     """By how much the error between rows would fall if the group were an input, where most of it lies between groups.
 

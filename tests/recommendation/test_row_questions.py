@@ -182,7 +182,7 @@ def test_an_identifier_whose_rows_are_alike_is_a_group_and_no_input():
 
 def test_the_promise_is_given_twice_and_the_future_is_inside_it():
     table = walk(360, seed=4)
-    answer = gpx.recommend(table[:300], target="price", seconds=3.0, among=FAST)
+    answer = gpx.recommend(table[:300], target="price", seconds=3.0, among=FAST, prefer="gp")
     future = table[300:]
     mean = answer.predict(torch.tensor(future[["week"]].to_numpy(float))).mean.numpy()
     rmse = np.sqrt(np.mean((mean - future.price) ** 2))

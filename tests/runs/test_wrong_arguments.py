@@ -238,8 +238,8 @@ OF_A_RUN: list[tuple[Callable[[Run], object], str]] = [
     (lambda run: run.save_page("run.pdf"), "A page cannot be saved as 'run.pdf': give an .html file"),
     (lambda run: run.save_page(None), "A page cannot be saved as None: give an .html file"),  # type: ignore[arg-type]
     (lambda run: run.spec.open(ROWS_OF_TWO), "Rows go to open.data="),  # type: ignore[union-attr,arg-type]
-    (lambda run: run.plot("fit", at="last"), "Picture.at"),  # type: ignore[arg-type]
-    (lambda run: gpx.Picture(None), "A picture shows a run, and not None: give what Spec.open returns"),
+    (lambda run: run.plot("fit", at="last"), "A picture cannot have at='last'; give the index of a record"),  # type: ignore[arg-type]
+    (lambda run: gpx.Picture(None), "A picture cannot have run=None; give what Spec.open returns"),
     (lambda run: gpx.Compare(5), "Compare takes runs.* and not 5"),  # type: ignore[arg-type]
     (lambda run: gpx.Compare([run]).curves("objektive"), "There is no 'objektive' to compare by; choose one of smse"),
     (lambda run: gpx.Compare([run]).table(top=2.5), "top is 2.5; give a whole number of at least 0"),  # type: ignore[arg-type]

@@ -34,6 +34,10 @@ class GridPoints(param.Integer):  # type: ignore[type-arg]
         if val == 1:
             raise ValueError(f"{self.name} is 1; give {self.takes}.")
 
+    def schema(self, *_: Any, **__: Any) -> dict[str, Any]:
+        """What it takes, in the words of JSON Schema."""
+        return {"type": "integer", "minimum": 0, "maximum": MOST_POINTS, "not": {"const": 1}}
+
 
 class PointsPerInput(param.String):  # type: ignore[type-arg]
     """Numbers of grid points, one for each input: empty, or each from 2 to `MOST_POINTS`."""
@@ -44,6 +48,10 @@ class PointsPerInput(param.String):  # type: ignore[type-arg]
         super()._validate(val)
         if any(not 2 <= size <= MOST_POINTS for size in numbers_in(val)):
             raise ValueError(f"{self.name} is {val!r}; give {self.takes}.")
+
+    def schema(self, *_: Any, **__: Any) -> dict[str, Any]:
+        """What it takes, in the words of JSON Schema."""
+        return {"type": "string", "pattern": self.regex}
 
 
 def numbers_in(text: str) -> list[int]:

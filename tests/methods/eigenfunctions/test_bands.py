@@ -391,6 +391,9 @@ def test_inputs_with_long_lengthscales_keep_ten_points_and_one_point_is_refused(
             Spec("ski", {"grid_points": points})
     with pytest.raises(ValueError, match="grid_points is 1; give 0, or"):
         registry["grief"](grid_points=1)
+    settings = registry["grief"].param
+    assert settings.grid_points.schema() == {"type": "integer", "minimum": 0, "maximum": 2000, "not": {"const": 1}}
+    assert settings.points_per_input.schema()["pattern"] == settings.points_per_input.regex
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
